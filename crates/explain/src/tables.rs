@@ -1,0 +1,70 @@
+//! Columns behind the verdicts, for charts, notebooks and recordings: one struct a table, one `Vec` a column.
+//!
+//! `flow` columns index `Document::flows`; `time_ns` is nanoseconds since the Unix epoch; sequence numbers are
+//! relative to the flow's first byte (0) and do not wrap.
+
+/// One row for each data packet that crossed the capture point (a super-segment is one row for each wire packet it became).
+#[derive(Debug, Clone, Default)]
+pub struct SegmentTable {
+    pub flow: Vec<u32>,
+    /// Index into `Document::transfers`; `u32::MAX` where the packet belongs to none.
+    pub transfer: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    pub sequence: Vec<i64>,
+    pub payload_bytes: Vec<u32>,
+    pub ip_bytes: Vec<u32>,
+    /// `Kind as u8`: 0 new, 1 fast retransmission, 2 timeout retransmission, 3 tail-loss probe, 4 other retransmission.
+    pub kind: Vec<u8>,
+    /// 0 delivered, 1 lost, 2 unknown.
+    pub fate: Vec<u8>,
+    pub spurious: Vec<bool>,
+    /// Time to the acknowledgment of this very transmission; -1 where none can be told.
+    pub rtt_ns: Vec<i64>,
+    /// Payload bytes outstanding after this packet was sent.
+    pub in_flight_bytes: Vec<u32>,
+}
+
+/// One row for each acknowledgment of a data flow that changed something (acknowledged, SACKed, or window).
+#[derive(Debug, Clone, Default)]
+pub struct AckTable {
+    pub flow: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    /// Cumulative acknowledgment, relative sequence number.
+    pub acknowledged: Vec<i64>,
+    /// Receive window in bytes; -1 where the scale is unknown.
+    pub window_bytes: Vec<i64>,
+}
+
+/// One row for each SACK block, as it arrived.
+#[derive(Debug, Clone, Default)]
+pub struct SackTable {
+    pub flow: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    pub start: Vec<i64>,
+    pub end: Vec<i64>,
+    /// A duplicate SACK (RFC 2883).
+    pub duplicate: Vec<bool>,
+}
+
+/// One row for each packet that the winning model of a verdict was replayed over.
+#[derive(Debug, Clone, Default)]
+pub struct ModelTable {
+    /// Index into `Document::verdicts`.
+    pub verdict: Vec<u32>,
+    pub flow: Vec<u32>,
+    pub time_ns: Vec<i64>,
+    /// What the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
+    pub level_bytes: Vec<f64>,
+    pub ip_bytes: Vec<u32>,
+    pub predicted_drop: Vec<bool>,
+    pub seen_lost: Vec<bool>,
+}
+
+/// All tables of one analysis.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    pub segments: SegmentTable,
+    pub acks: AckTable,
+    pub sacks: SackTable,
+    pub model: ModelTable,
+}
