@@ -1,1 +1,20 @@
-//! To come.
+//! The Python module `whydrop._core`: calls the analysis and hands over its results, nothing clever.
+//!
+//! The document crosses as one JSON string, the tables as Arrow record batches over the Arrow C stream interface.
+
+mod analysis;
+mod columns;
+mod progress;
+mod table;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("CaptureError", module.py().get_type::<analysis::CaptureError>())?;
+    module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
+    module.add_class::<analysis::Analysis>()?;
+    module.add_class::<table::Table>()?;
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! The call into the analysis, and its result.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use arrow_array::RecordBatch;
+use pyo3::exceptions::{PyException, PyKeyError, PyRuntimeError};
+use pyo3::prelude::*;
+use whydrop_explain::document::Document;
+use whydrop_explain::tables::Tables;
+
+use crate::columns;
+use crate::progress::Watch;
+use crate::table::Table;
+
+pyo3::create_exception!(
+    whydrop._core,
+    CaptureError,
+    PyException,
+    "A capture that could not be analysed. The message names the file, the byte offset and what was expected."
+);
+
+/// What one analysis found: the document as JSON, and the tables behind it.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct Analysis {
+    document: Document,
+    batches: Mutex<Vec<(&'static str, RecordBatch)>>,
+}
+
+#[pymethods]
+impl Analysis {
+    /// The document of the JSON contract, as text.
+    #[pyo3(signature = (*, pretty = false))]
+    fn json(&self, pretty: bool) -> PyResult<String> {
+        let text = if pretty {
+            serde_json::to_string_pretty(&self.document)
+        } else {
+            serde_json::to_string(&self.document)
+        };
+        text.map_err(|error| PyRuntimeError::new_err(format!("the document could not be written as JSON: {error}")))
+    }
+
+    /// One of the tables `segments`, `acks`, `sacks`, `model`.
+    fn table(&self, name: &str) -> PyResult<Table> {
+        let batches = self.batches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let found = batches.iter().find(|(known, _)| *known == name);
+        match found {
+            Some((_, batch)) => Ok(Table::new(batch.clone())),
+            None => Err(PyKeyError::new_err(format!("no table {name:?}; there are {}", columns::NAMES.join(", ")))),
+        }
+    }
+}
+
+/// Analyses one capture, given as one file or as the files of a rotated sequence in order.
+///
+/// `progress(done_bytes, total_bytes)` is called now and then from the calling thread; what it raises stops the
+/// analysis and is raised here. Without `tables` only the document is kept.
+#[pyfunction]
+#[pyo3(signature = (paths, *, tables = true, progress = None))]
+pub fn explain(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    tables: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Analysis> {
+    let watch = Watch::new(progress);
+    let outcome = py.detach(|| run(&paths, tables, watch.clone()));
+    if let Some(raised) = watch.raised() {
+        return Err(raised);
+    }
+    let (document, tables) = outcome?;
+    let batches = columns::batches(tables)
+        .map_err(|error| PyRuntimeError::new_err(format!("the tables could not be handed over: {error}")))?;
+    Ok(Analysis { document, batches: Mutex::new(columns::NAMES.into_iter().zip(batches).collect()) })
+}
+
+fn run(paths: &[PathBuf], _tables: bool, mut watch: Watch) -> PyResult<(Document, Tables)> {
+    watch.report(0, 0);
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Err(CaptureError::new_err(format!("{}: the analysis is not connected yet", names.join(", "))))
+}

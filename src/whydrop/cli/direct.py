@@ -1,0 +1,37 @@
+"""``whydrop explain CAPTURE --json`` without the option parser.
+
+This is the shape that scripts call thousands of times. Importing click takes 50 ms, several times what the analysis of
+a small capture takes, so exactly this shape goes straight to the core; every other one is click's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def capture_of(arguments: Sequence[str]) -> str | None:
+    """The capture, where the arguments are ``explain``, one path and ``--json``; else ``None``."""
+    if len(arguments) != 3 or arguments[0] != "explain" or arguments.count("--json") != 1:
+        return None
+    path = arguments[2] if arguments[1] == "--json" else arguments[1]
+    return None if path.startswith("-") and path != "-" or not path else path
+
+
+def explain(path: str) -> int:
+    """Print the JSON document of a capture; return the exit status."""
+    from whydrop import _core
+    from whydrop.cli import ending
+
+    try:
+        if sys.stderr.isatty():
+            from whydrop.cli.progress import reading
+
+            with reading() as progress:
+                analysis = _core.explain([path], tables=False, progress=progress)
+        else:
+            analysis = _core.explain([path], tables=False)
+        ending.write_document(analysis.json(pretty=sys.stdout.isatty()))
+    except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
+        return ending.status(reason)
+    return 0

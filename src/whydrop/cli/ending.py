@@ -1,0 +1,47 @@
+"""How the program ends: one line on stderr, and the exit status of the contract."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+NOT_ANALYSED = 1
+INTERRUPTED = 128 + 2  # as a shell reports SIGINT
+
+
+def write_document(text: str) -> None:
+    """Print the JSON document and nothing else."""
+    sys.stdout.write(text)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def status(reason: BaseException) -> int:
+    """Say on stderr why the program stops, in one line; return its exit status."""
+    if isinstance(reason, BrokenPipeError):
+        # The reader (such as `head`) has what it wanted. Python would complain at exit when it flushes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(reason, KeyboardInterrupt):
+        sys.stderr.write("whydrop: stopped\n")
+        return INTERRUPTED
+    sys.stderr.write(f"whydrop: {printable(one_line(reason))}\n")
+    return NOT_ANALYSED
+
+
+def one_line(reason: BaseException) -> str:
+    """The message of an error; for errors of the operating system the file first."""
+    if isinstance(reason, OSError) and reason.filename is not None:
+        return f"{os.fsdecode(reason.filename)}: {reason.strerror}"
+    return " ".join(str(reason).splitlines())
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters made visible: a file name must not command the terminal.
+
+    >>> printable("evil\\x1b[2J.pcap")
+    'evil\\\\x1b[2J.pcap'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,0 +1,152 @@
+"""The result of an analysis as Python values: one class for each kind of entry in the JSON document.
+
+Times are seconds since the Unix epoch (float, UTC), rates bit/s, sizes bytes, shares and confidences 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+
+class _Entry:
+    """Builds itself from one object of the document; a key that this version does not know is left out."""
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Build the entry from its JSON object."""
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{key: value for key, value in entry.items() if key in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Capture(_Entry):
+    """One capture file, as it was read."""
+
+    path: str
+    format: str
+    packets: int
+    first: float | None
+    last: float | None
+    link_type: str
+    snaplen: int | None
+    truncated: bool
+    packets_by_kind: Mapping[str, int]
+    duplicates: int
+    out_of_order: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(_Entry):
+    """One direction of one TCP connection that carried data.
+
+    ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived.
+    """
+
+    flow: str
+    packets: int
+    payload_bytes: int
+    lost: int
+    retransmitted: int
+    spurious: int
+    reordered: int
+    rtt_min_s: float | None
+    rtt_median_s: float | None
+    mss: int | None
+    vantage: str
+    start: float
+    end: float
+    missed_by_capture_bytes: int
+    retransmitted_by_kind: Mapping[str, int]
+    ce_marked: int
+    ecn_echoes: int
+    zero_windows: int
+    window_limited_share: float | None
+    window_scale: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer(_Entry):
+    """Data of a flow between data in the other direction, such as one response, and what limited it."""
+
+    flow: str
+    start: float
+    end: float
+    payload_bytes: int
+    packets: int
+    lost: int
+    goodput_bps: float | None
+    cause: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A fitted value with its 95 % interval; a bound is ``None`` where the evidence leaves that end open."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A cause that competed and lost, and why."""
+
+    cause: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputLost:
+    """Throughput lost to a cause, in bit/s and as a share of what was possible, and how it was estimated."""
+
+    bps: float
+    share: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A cause, how sure, and why.
+
+    ``explained`` is the share of the flows' losses that the cause accounts for, ``limited_share`` the share of their
+    active time that it limits. ``parameters`` follow the names of the design: a policer has ``rate_bps`` and
+    ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``.
+    """
+
+    cause: str
+    confidence: float
+    flows: tuple[str, ...]
+    lost: int
+    explained: float
+    limited_share: float
+    parameters: Mapping[str, Parameter]
+    byte_basis: str | None
+    sentence: str
+    evidence: tuple[str, ...]
+    against: tuple[Against, ...]
+    advice: tuple[str, ...]
+    throughput_lost: ThroughputLost | None
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Build the verdict from its JSON object."""
+        lost = entry.get("throughput_lost")
+        return cls(
+            cause=entry["cause"],
+            confidence=entry["confidence"],
+            flows=tuple(entry["flows"]),
+            lost=entry["lost"],
+            explained=entry["explained"],
+            limited_share=entry.get("limited_share", 0.0),
+            parameters={name: Parameter(**value) for name, value in entry["parameters"].items()},
+            byte_basis=entry.get("byte_basis"),
+            sentence=entry["sentence"],
+            evidence=tuple(entry["evidence"]),
+            against=tuple(Against(**runner_up) for runner_up in entry["against"]),
+            advice=tuple(entry["advice"]),
+            throughput_lost=None if lost is None else ThroughputLost(**lost),
+        )

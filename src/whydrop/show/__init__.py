@@ -1,0 +1,1 @@
+"""Showing an explanation: as text, as charts for print, as an interactive report."""

@@ -1,0 +1,159 @@
+"""The tables of captures, flows and transfers as cells for people; text and report lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whydrop import units
+from whydrop.api import Explanation
+from whydrop.show import words
+
+BYTE_BASES = {
+    "ip": "bytes of IP packets, headers included",
+    "ethernet": "bytes of Ethernet frames",
+    "wire": "bytes on the wire, preamble and gap included",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; where the width is short, those of the highest ``rank`` go first."""
+
+    title: str
+    number: bool
+    rank: int
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of cells. ``weights`` order the rows by importance; ``order`` says in words by what."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    weights: tuple[tuple[float, float], ...]
+    order: str
+
+    def most_important(self, number: int) -> list[tuple[str, ...]]:
+        """At most so many rows, the important ones, in their own order."""
+        if len(self.rows) <= number:
+            return list(self.rows)
+        best = sorted(range(len(self.rows)), key=lambda row: self.weights[row], reverse=True)[:number]
+        return [self.rows[row] for row in sorted(best)]
+
+    def columns_within(self, width: int, rows: Sequence[tuple[str, ...]], gap: int = 2) -> list[int]:
+        """The columns that fit into ``width`` characters beside each other; the first always stays."""
+        chosen = list(range(len(self.columns)))
+        while len(chosen) > 1 and self._width(chosen, rows, gap) > width:
+            chosen.remove(max(chosen[1:], key=lambda column: self.columns[column].rank))
+        return chosen
+
+    def _width(self, columns: Sequence[int], rows: Sequence[tuple[str, ...]], gap: int) -> int:
+        widths = [max(len(self.columns[column].title), *(len(row[column]) for row in rows)) for column in columns]
+        return sum(widths) + gap * (len(columns) - 1)
+
+
+def transfers(found: Explanation) -> Sheet:
+    """Transfers: what was sent, what was lost, what limited it."""
+    began = _began(found)
+    rows = [
+        (
+            transfer.flow,
+            f"{transfer.start - began:.3f} s",
+            units.duration(transfer.end - transfer.start),
+            units.size(transfer.payload_bytes),
+            units.count(transfer.packets),
+            units.count(transfer.lost),
+            "–" if transfer.goodput_bps is None else units.rate(transfer.goodput_bps),
+            words.cause_title(transfer.cause),
+            units.percent(transfer.confidence),
+        )
+        for transfer in found.transfers
+    ]
+    columns = (
+        Column("Transfer of flow", False, 0),
+        Column("Start", True, 6),
+        Column("Lasted", True, 5),
+        Column("Payload", True, 3),
+        Column("Packets", True, 7),
+        Column("Lost", True, 1),
+        Column("Goodput", True, 4),
+        Column("Cause", False, 2),
+        Column("Confidence", True, 8),
+    )
+    weights = tuple((transfer.lost, transfer.payload_bytes) for transfer in found.transfers)
+    return Sheet("Transfers", columns, tuple(rows), weights, "those with most losses and bytes are shown")
+
+
+def flows(found: Explanation) -> Sheet:
+    """Flows: counts, losses, round-trip time."""
+    rows = [
+        (
+            flow.flow,
+            units.count(flow.packets),
+            units.size(flow.payload_bytes),
+            units.count(flow.lost),
+            units.percent(flow.lost / flow.packets) if flow.packets else "–",
+            units.count(flow.retransmitted),
+            units.count(flow.spurious),
+            units.count(flow.reordered),
+            "–" if flow.rtt_min_s is None else units.duration(flow.rtt_min_s),
+            "–" if flow.rtt_median_s is None else units.duration(flow.rtt_median_s),
+            "–" if flow.mss is None else units.count(flow.mss),
+            flow.vantage,
+        )
+        for flow in found.flows
+    ]
+    columns = (
+        Column("Flow", False, 0),
+        Column("Packets", True, 3),
+        Column("Payload", True, 2),
+        Column("Lost", True, 1),
+        Column("Lost %", True, 4),
+        Column("Retransmitted", True, 6),
+        Column("Spurious", True, 8),
+        Column("Reordered", True, 9),
+        Column("RTT min", True, 5),
+        Column("RTT median", True, 7),
+        Column("MSS", True, 10),
+        Column("Captured at", False, 11),
+    )
+    weights = tuple((flow.lost, flow.payload_bytes) for flow in found.flows)
+    return Sheet("Flows", columns, tuple(rows), weights, "those with most losses and bytes are shown")
+
+
+def captures(found: Explanation) -> Sheet:
+    """Captures: what was read, and in what state it was."""
+    rows = [
+        (
+            capture.path,
+            capture.format,
+            capture.link_type,
+            units.count(capture.packets),
+            "–" if capture.first is None else units.instant(capture.first),
+            "–" if capture.first is None or capture.last is None else units.duration(capture.last - capture.first),
+            "–" if capture.snaplen is None else f"{units.count(capture.snaplen)} B",
+            units.count(capture.duplicates),
+            "cut off" if capture.truncated else "whole",
+        )
+        for capture in found.captures
+    ]
+    columns = (
+        Column("Capture", False, 0),
+        Column("Format", False, 4),
+        Column("Link type", False, 5),
+        Column("Packets", True, 1),
+        Column("First packet", False, 6),
+        Column("Lasted", True, 2),
+        Column("Snaplen", True, 7),
+        Column("Duplicates", True, 8),
+        Column("State", False, 3),
+    )
+    weights = tuple((float(capture.packets), 0.0) for capture in found.captures)
+    return Sheet("Captures", columns, tuple(rows), weights, "in the order given")
+
+
+def _began(found: Explanation) -> float:
+    firsts = [capture.first for capture in found.captures if capture.first is not None]
+    return min(firsts, default=min((transfer.start for transfer in found.transfers), default=0.0))

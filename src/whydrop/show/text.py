@@ -1,0 +1,168 @@
+"""An explanation as text for a terminal; plain where the output is piped or colour is not wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from whydrop import units
+from whydrop.api import Explanation
+from whydrop.document import Capture, Verdict
+from whydrop.show import tables, words
+
+_LONGEST_TABLE = 12
+_WIDEST = 110
+
+
+def print_explanation(found: Explanation, console: Console | None = None) -> None:
+    """Print verdicts, evidence, runners-up, advice and the tables of transfers and flows."""
+    console = console or _console()
+    _print_captures_notes(found.captures, console)
+    if not found.verdicts:
+        console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
+    for position, verdict in enumerate(found.verdicts):
+        if position == 1:
+            _heading(console, "Also")
+        if position == 0:
+            _print_verdict(verdict, console)
+        else:
+            _print_minor(verdict, console)
+    _print_table(console, tables.transfers(found))
+    _print_table(console, tables.flows(found))
+    _print_table(console, tables.captures(found))
+
+
+def _console() -> Console:
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        # Piped text goes to files and mail: rich's 80 columns would cut tables that have the room.
+        return Console(highlight=False, emoji=False, width=_WIDEST, no_color=True)
+    return Console(highlight=False, emoji=False, width=min(console.width, _WIDEST))
+
+
+def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None:
+    for capture in captures:
+        for note in capture.notes:
+            console.print(_safe(f"{capture.path}: {note}", style="yellow"))
+
+
+def _print_verdict(verdict: Verdict, console: Console) -> None:
+    console.print(_safe(verdict.sentence, style="bold"))
+    console.print(_safe(_standing(verdict), style="dim"))
+    _print_list(console, "Evidence", verdict.evidence)
+    _print_parameters(verdict, console)
+    _print_against(verdict, console)
+    _print_list(console, "What to do", verdict.advice)
+    if verdict.throughput_lost is not None:
+        lost = verdict.throughput_lost
+        line = f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}). {lost.method}"
+        console.print(Padding(_safe(line), (0, 0, 0, 2), expand=False))
+
+
+def _print_minor(verdict: Verdict, console: Console) -> None:
+    line = Text("• ", style="dim")
+    line.append_text(_safe(verdict.sentence))
+    line.append_text(_safe(f" ({_standing(verdict)})", style="dim"))
+    console.print(_hanging(line))
+    for advice in verdict.advice:
+        if not advice.startswith("$ "):
+            console.print(Padding(_safe(advice), (0, 0, 0, 4), expand=False))
+
+
+def _standing(verdict: Verdict) -> str:
+    meaning = words.cause_meaning(verdict.cause)
+    parts = [f"{words.cause_title(verdict.cause)}: {meaning}" if meaning else words.cause_title(verdict.cause)]
+    parts.append(f"confidence {units.percent(verdict.confidence)}")
+    if verdict.lost:
+        parts.append(f"accounts for {units.percent(verdict.explained)} of {units.count(verdict.lost)} losses")
+    if verdict.limited_share:
+        parts.append(f"limits {units.percent(verdict.limited_share)} of the time")
+    return " · ".join(parts)
+
+
+def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    _heading(console, title)
+    for line in lines:
+        if line.startswith("$ "):
+            # Never wrapped, so that it can be copied as one line.
+            console.print(_safe(f"      {line}", style="cyan"), soft_wrap=True)
+        else:
+            console.print(_hanging(Text("• ", style="dim").append_text(_safe(line))))
+
+
+def _print_parameters(verdict: Verdict, console: Console) -> None:
+    if not verdict.parameters:
+        return
+    _heading(console, "Parameters")
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        grid.add_column()
+    for name, parameter in verdict.parameters.items():
+        label, write = units.parameter_words(name)
+        interval = Text(f"95 % interval: {units.interval(name, parameter)}", style="dim")
+        grid.add_row(Text(label), Text(write(parameter.value), style="bold"), interval)
+    if verdict.byte_basis is not None:
+        grid.add_row(Text("counts"), _safe(f"{tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis)}"), Text())
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+
+def _print_against(verdict: Verdict, console: Console) -> None:
+    if not verdict.against:
+        return
+    _heading(console, "Why not something else")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for runner_up in verdict.against:
+        grid.add_row(_safe(words.cause_title(runner_up.cause)), _safe(runner_up.why))
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+
+def _print_table(console: Console, sheet: tables.Sheet) -> None:
+    if not sheet.rows:
+        return
+    _heading(console, sheet.title)
+    shown = sheet.most_important(_LONGEST_TABLE)
+    columns = sheet.columns_within(console.width - 2, shown)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    for column in columns:
+        heading = sheet.columns[column]
+        table.add_column(
+            Text(heading.title),
+            justify="right" if heading.number else "left",
+            no_wrap=heading.number,
+            overflow="fold",
+        )
+    for row in shown:
+        table.add_row(*(_safe(row[column]) for column in columns))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    left = len(sheet.rows) - len(shown)
+    if left:
+        console.print(_safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim"))
+
+
+def _heading(console: Console, title: str) -> None:
+    console.print()
+    console.print(Text(title, style="bold blue"))
+
+
+def _hanging(line: Text) -> Padding:
+    grid = Table.grid()
+    grid.add_column(width=2)
+    grid.add_column()
+    bullet, rest = line.divide([2])
+    grid.add_row(bullet, rest)
+    return Padding(grid, (0, 0, 0, 2), expand=False)
+
+
+def _safe(text: str, style: str = "") -> Text:
+    """Text that came from outside: no markup is read from it, and no control characters reach the terminal."""
+    from whydrop.cli.ending import printable
+
+    return Text(printable(text), style=style)

@@ -1,0 +1,32 @@
+"""Causes in words, for people who have not met the terms."""
+
+from __future__ import annotations
+
+_CAUSES = {
+    "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),
+    "shallow-queue": ("Shallow queue", "a short buffer that overflows before it delays much"),
+    "deep-queue": ("Deep queue", "a long buffer: delay grows, then it overflows"),
+    "shaper": ("Shaper", "a rate limiter that delays what exceeds its rate"),
+    "aqm": ("Active queue management", "a buffer that drops or marks early to keep delay low"),
+    "random-loss": ("Random loss", "losses that follow no load, as on a bad link"),
+    "reordering": ("Reordering", "packets overtook each other; nothing was lost"),
+    "receiver-window": ("Receive window", "the receiver allowed no more bytes in flight"),
+    "sender": ("Sender", "the sending host or its application had no more to send"),
+    "capture-loss": ("Capture loss", "the capture missed packets that did arrive"),
+    "none": ("Nothing", "nothing dropped packets or held them up"),
+    "unknown": ("Unknown", "the evidence names no single cause"),
+}
+
+
+def cause_title(cause: str) -> str:
+    """The cause as a heading.
+
+    >>> cause_title("shallow-queue"), cause_title("solar-flare")
+    ('Shallow queue', 'Solar flare')
+    """
+    return _CAUSES[cause][0] if cause in _CAUSES else cause.replace("-", " ").capitalize()
+
+
+def cause_meaning(cause: str) -> str:
+    """What the cause does, in a phrase; empty for a cause that this version does not know."""
+    return _CAUSES[cause][1] if cause in _CAUSES else ""

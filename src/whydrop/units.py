@@ -1,0 +1,151 @@
+"""Quantities written for people: decimal units (1 kB is 1 000 bytes), three significant digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from whydrop.document import Parameter
+
+_RATES = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` with so many significant digits and no exponent; integers keep all their digits.
+
+    >>> significant(9.9812), significant(0.01234), significant(1284.4), significant(0)
+    ('9.98', '0.0123', '1284', '0')
+    """
+    if value == 0:
+        return "0"
+    import math
+
+    exponent = math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
+
+
+def _scaled(value: float, scales: tuple[tuple[float, str], ...]) -> str:
+    for scale, unit in scales:
+        # 0.9995 so that 999 960 bit/s reads 1.00 Mbit/s and not 1000 kbit/s.
+        if abs(value) >= scale * 0.9995:
+            return f"{significant(value / scale)} {unit}"
+    smallest, unit = scales[-1]
+    return f"{significant(value / smallest)} {unit}"
+
+
+def rate(bps: float) -> str:
+    """A rate in bit/s for people.
+
+    >>> rate(9_981_000), rate(0)
+    ('9.98 Mbit/s', '0 bit/s')
+    """
+    return _scaled(bps, _RATES)
+
+
+def size(count: float) -> str:
+    """A size in bytes for people.
+
+    >>> size(102_400), size(0)
+    ('102 kB', '0 B')
+    """
+    return _scaled(count, _SIZES)
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds for people.
+
+    >>> duration(0.0401), duration(12.5), duration(0)
+    ('40.1 ms', '12.5 s', '0 s')
+    """
+    return "0 s" if seconds == 0 else _scaled(seconds, _TIMES)
+
+
+def count(number: float) -> str:
+    """A number of things, in groups of three.
+
+    >>> count(1284001)
+    '1 284 001'
+    """
+    return f"{number:,.0f}".replace(",", " ")
+
+
+def percent(part: float) -> str:
+    """A share from 0 to 1 in per cent, never rounded up to 100 nor down to 0.
+
+    >>> percent(0.9996), percent(1.0), percent(0.0001), percent(0.5)
+    ('>99 %', '100 %', '<1 %', '50 %')
+    """
+    if 0 < part < 0.005:
+        return "<1 %"
+    if 0.995 <= part < 1:
+        return ">99 %"
+    return f"{part * 100:.0f} %"
+
+
+def instant(seconds: float) -> str:
+    """A time since the Unix epoch as UTC.
+
+    >>> instant(0.25)
+    '1970-01-01 00:00:00.250 UTC'
+    """
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.3f} s since 1970"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d} UTC"
+
+
+_PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "rate_bps": ("rate", rate),
+    "burst_bytes": ("bucket (burst size)", size),
+    "peak_rate_bps": ("peak rate", rate),
+    "peak_burst_bytes": ("peak bucket", size),
+    "drain_rate_bps": ("drain rate", rate),
+    "limit_packets": ("queue limit", lambda value: f"{count(value)} packets"),
+    "limit_bytes": ("queue limit", size),
+    "loss_rate": ("loss rate", lambda value: f"{significant(value * 100)} %"),
+    "loss_probability": ("loss probability", lambda value: f"{significant(value * 100)} %"),
+    "window_bytes": ("window", size),
+    "rtt_s": ("round-trip time", duration),
+}
+
+_SUFFIXES: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_bps", rate),
+    ("_bytes", size),
+    ("_packets", lambda value: f"{count(value)} packets"),
+    ("_s", duration),
+    ("_share", percent),
+)
+
+
+def parameter_words(name: str) -> tuple[str, Callable[[float], str]]:
+    """The name of a parameter for people, and how its values are written.
+
+    >>> label, write = parameter_words("drain_rate_bps")
+    >>> label, write(60e6)
+    ('drain rate', '60.0 Mbit/s')
+    """
+    if name in _PARAMETERS:
+        return _PARAMETERS[name]
+    for suffix, write in _SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix).replace("_", " "), write
+    return name.replace("_", " "), significant
+
+
+def interval(name: str, parameter: Parameter) -> str:
+    """The 95 % interval of a parameter.
+
+    >>> interval("rate_bps", Parameter(9.98e6, 9.9e6, None))
+    'at least 9.90 Mbit/s'
+    """
+    _, write = parameter_words(name)
+    if parameter.low is None and parameter.high is None:
+        return "not bounded by this capture"
+    if parameter.high is None:
+        return f"at least {write(parameter.low)}" if parameter.low is not None else ""
+    if parameter.low is None:
+        return f"at most {write(parameter.high)}"
+    return f"{write(parameter.low)} to {write(parameter.high)}"
