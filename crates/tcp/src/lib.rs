@@ -1,1 +1,27 @@
-//! To come.
+//! Packets to flows: transfers, segments and their fates, round-trip times, windows.
+//!
+//! [`Tracker`] takes packets in capture order and never looks back; [`Tracker::finish`] hands over one
+//! [`Connection`] for each TCP connection that carried data, each with the [`Flow`] of both directions.
+//!
+//! What a flow's own packets and the acknowledgments of its peer prove is recorded per transmission: when it left,
+//! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
+//! Nothing here knows of path models or causes.
+
+mod acknowledgments;
+mod flow;
+mod hash;
+mod ranges;
+mod scoreboard;
+mod sequence;
+mod tracker;
+mod transmissions;
+mod vantage;
+
+#[cfg(test)]
+mod tests;
+
+pub use flow::{
+    Acknowledgment, Connection, Endpoint, Fate, Flow, FlowCounters, Handshake, Kind, LimitedTime,
+    SackBlock, Segment, SegmentFlags, Transfer, Vantage,
+};
+pub use tracker::{Tracked, Tracker, TrackerOptions};

@@ -1,0 +1,335 @@
+//! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
+
+use crate::flow::{Acknowledgment, Fate, SackBlock, SegmentFlags};
+use crate::scoreboard::{Half, Outstanding};
+use crate::sequence::Unwrapper;
+
+/// What of an acknowledging packet matters here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckPacket<'a> {
+    pub time_ns: i64,
+    /// Raw acknowledgment number.
+    pub acknowledgment: u32,
+    /// Window as sent, before scaling.
+    pub window: u16,
+    /// A SYN's window is never scaled (RFC 7323, section 2.2).
+    pub syn: bool,
+    pub sack_blocks: &'a [(u32, u32)],
+    /// TCP timestamp echo reply.
+    pub echo: Option<u32>,
+    pub ecn_echo: bool,
+    /// Carries no data, SYN or FIN of its own.
+    pub pure: bool,
+}
+
+/// An original is taken to have arrived when the acknowledgment follows the repeat in less than this share of the
+/// smallest round-trip time seen: light does not travel faster on the second try.
+const TOO_SOON_SHARE: f64 = 0.75;
+
+impl Half {
+    /// Takes an acknowledgment of this direction's data.
+    pub fn on_acknowledgment(&mut self, packet: &AckPacket) {
+        self.account_time(packet.time_ns);
+        let unwrapper = match self.unwrapper {
+            Some(unwrapper) => unwrapper,
+            None => {
+                self.unwrapper = Some(Unwrapper::new(packet.acknowledgment));
+                Unwrapper::new(packet.acknowledgment)
+            }
+        };
+        let acknowledged = unwrapper.relative(packet.acknowledgment);
+        let window_before = self.window_bytes;
+        self.take_window(packet);
+        self.flow.counters.ecn_echoes += u64::from(packet.ecn_echo);
+        self.count_duplicate(packet, acknowledged, window_before);
+        let fresh_before = self.sacked.total();
+        if !packet.sack_blocks.is_empty() {
+            self.on_sack(packet, acknowledged, &unwrapper);
+        }
+        let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
+        if acknowledged > self.acknowledged {
+            self.on_progress(packet, acknowledged);
+        }
+        self.acknowledgment_seen = true;
+        self.last_acknowledgment_ns = packet.time_ns;
+        if progress && let Some(transfer) = self.flow.transfers.last_mut() {
+            transfer.end_ns = transfer.end_ns.max(packet.time_ns);
+        }
+        if self.keep_acknowledgments && (progress || self.window_bytes != window_before) {
+            self.flow.acknowledgments.push(Acknowledgment {
+                time_ns: packet.time_ns,
+                acknowledged: self.acknowledged,
+                window_bytes: self.window_bytes.unwrap_or(-1),
+            });
+        }
+    }
+
+    fn take_window(&mut self, packet: &AckPacket) {
+        self.window_raw = packet.window;
+        let scaled = match (packet.syn, self.window_shift) {
+            (true, _) => Some(i64::from(packet.window)),
+            (false, Some(shift)) => Some(i64::from(packet.window) << shift),
+            (false, None) => None,
+        };
+        self.window_bytes = scaled;
+        if packet.window == 0 && !packet.syn {
+            self.flow.counters.zero_windows += 1;
+        }
+    }
+
+    fn count_duplicate(
+        &mut self,
+        packet: &AckPacket,
+        acknowledged: i64,
+        window_before: Option<i64>,
+    ) {
+        let same_window = window_before == self.window_bytes;
+        let repeated =
+            acknowledged == self.acknowledged && packet.pure && self.next > self.acknowledged;
+        if repeated && (same_window || !packet.sack_blocks.is_empty()) && self.acknowledgment_seen {
+            self.duplicate_acknowledgments += 1;
+            self.flow.counters.duplicate_acknowledgments += 1;
+        }
+    }
+
+    /// The left edge moves: everything below it has arrived.
+    fn on_progress(&mut self, packet: &AckPacket, acknowledged: i64) {
+        self.duplicate_acknowledgments = 0;
+        self.tail_probe_at = None;
+        let sacked_above = self.sacked.highest();
+        if acknowledged < self.next {
+            self.split_outstanding(acknowledged);
+        }
+        let mut newest: Option<u32> = None;
+        let mut first = true;
+        let mut repaired = false;
+        while let Some(range) = self
+            .outstanding
+            .front()
+            .copied()
+            .filter(|range| range.end <= acknowledged)
+        {
+            self.outstanding.pop_front();
+            if !range.sacked {
+                // without SACK, an acknowledgment released by a repair says nothing of when the data above arrived
+                repaired |= range.transmissions > 1;
+                let usable = !repaired || (self.flow.sack_permitted && range.transmissions == 1);
+                let overtaken = sacked_above.is_some_and(|highest| highest > range.end);
+                if self.deliver(&range, packet, first, overtaken) && usable {
+                    newest = Some(range.segment);
+                }
+            }
+            first = false;
+        }
+        if acknowledged > self.next + 1 {
+            let missed = (acknowledged - self.next) as u64;
+            self.count_missed(missed);
+        }
+        self.next = self.next.max(acknowledged);
+        self.acknowledged = acknowledged;
+        self.sacked.trim(acknowledged);
+        if let Some(unwrapper) = &mut self.unwrapper {
+            unwrapper.advance(acknowledged);
+        }
+        self.mark_exact(newest);
+    }
+
+    fn count_missed(&mut self, bytes: u64) {
+        if self.flow.segments.is_empty() {
+            return; // the capture begins in the middle: not a gap
+        }
+        self.flow.counters.missed_by_capture_bytes += bytes;
+        self.flow.counters.missed_by_capture_packets +=
+            bytes.div_ceil(u64::from(self.segment_size()));
+    }
+
+    /// One acknowledgment measures one round trip: that of the newest packet that it reports.
+    fn mark_exact(&mut self, newest: Option<u32>) {
+        let Some(segment) = newest.map(|index| self.segment_mut(index)) else {
+            return;
+        };
+        segment.flags.set(SegmentFlags::RTT_EXACT);
+        let rtt_ns = segment.rtt_ns;
+        self.sample_rtt(rtt_ns);
+    }
+
+    /// `range` is reported for the first time. Returns whether its latest transmission has a usable round-trip time.
+    fn deliver(
+        &mut self,
+        range: &Outstanding,
+        packet: &AckPacket,
+        at_left_edge: bool,
+        overtaken: bool,
+    ) -> bool {
+        let bytes = (range.end - range.start) as u64;
+        if range.gap {
+            self.count_missed(bytes);
+            self.set_fate(range.segment, Fate::Delivered);
+            return false;
+        }
+        let segment = self.flow.segments[range.segment as usize];
+        let rtt_ns = packet.time_ns - segment.time_ns;
+        if range.transmissions > 1 && self.original_arrived(range, packet, rtt_ns, at_left_edge) {
+            self.clear_repeat(range.start, range.end, Some(range.segment), packet.time_ns);
+            return false;
+        }
+        let segment = self.segment_mut(range.segment);
+        if segment.fate == Fate::Unknown {
+            segment.fate = Fate::Delivered;
+        }
+        if rtt_ns >= 0 && segment.rtt_ns < 0 {
+            segment.rtt_ns = rtt_ns;
+        }
+        if overtaken && range.transmissions == 1 && !segment.flags.has(SegmentFlags::REORDERED) {
+            segment.flags.set(SegmentFlags::REORDERED);
+            self.flow.counters.reordered += 1;
+        }
+        rtt_ns >= 0 && range.transmissions == 1
+    }
+
+    /// Whether the acknowledgment of a repeated range was caused by an earlier transmission of it: the timestamp echo
+    /// is older than the repeat (Eifel detection, RFC 3522), or the answer came too soon for the repeat.
+    fn original_arrived(
+        &self,
+        range: &Outstanding,
+        packet: &AckPacket,
+        rtt_ns: i64,
+        at_left_edge: bool,
+    ) -> bool {
+        if self.minimum_rtt_ns > 0 && (rtt_ns as f64) < TOO_SOON_SHARE * self.minimum_rtt_ns as f64
+        {
+            return true;
+        }
+        match packet.echo {
+            // the echo belongs to the packet that moved the left edge (RFC 7323, section 4.3)
+            Some(echo) if at_left_edge && range.timestamp != 0 && echo != 0 => {
+                (echo.wrapping_sub(range.timestamp) as i32) < 0
+            }
+            _ => false,
+        }
+    }
+
+    /// The transmission before a repeat of `[start, end)` arrived after all: the repeat was spurious.
+    /// Returns whether such a repeat was found.
+    fn clear_repeat(&mut self, start: i64, end: i64, of_segment: Option<u32>, now_ns: i64) -> bool {
+        let found = self.repeats.iter().rposition(|repeat| {
+            !repeat.resolved
+                && repeat.start < end
+                && start < repeat.end
+                && of_segment.is_none_or(|segment| segment == repeat.segment)
+        });
+        let Some(index) = found else { return false };
+        let repeat = self.repeats[index];
+        // a repeat of several ranges at once is one packet: all of it was spurious
+        for other in self
+            .repeats
+            .iter_mut()
+            .filter(|other| other.segment == repeat.segment)
+        {
+            other.resolved = true;
+        }
+        let original = self.segment_mut(repeat.previous);
+        if original.fate == Fate::Lost {
+            original.fate = Fate::Delivered;
+            if original.rtt_ns < 0 {
+                original.rtt_ns = now_ns - original.time_ns;
+            }
+            if repeat.previous != repeat.segment {
+                original.flags.set(SegmentFlags::REORDERED);
+            }
+        }
+        let copy = self.segment_mut(repeat.segment);
+        copy.flags.set(SegmentFlags::SPURIOUS);
+        if copy.fate == Fate::Unknown {
+            copy.fate = Fate::Delivered;
+        }
+        true
+    }
+
+    fn on_sack(&mut self, packet: &AckPacket, acknowledged: i64, unwrapper: &Unwrapper) {
+        let relative =
+            |block: &(u32, u32)| (unwrapper.relative(block.0), unwrapper.relative(block.1));
+        let mut newest: Option<u32> = None;
+        for (position, block) in packet.sack_blocks.iter().enumerate() {
+            let (start, end) = relative(block);
+            if start >= end {
+                continue;
+            }
+            let within_second = position == 0
+                && packet
+                    .sack_blocks
+                    .get(1)
+                    .map(relative)
+                    .is_some_and(|(a, b)| a <= start && end <= b);
+            if position == 0 && (end <= acknowledged || within_second) {
+                self.on_duplicate_sack(packet, start, end);
+                continue;
+            }
+            let (start, end) = (
+                start.max(acknowledged).max(self.acknowledged),
+                end.min(self.next),
+            );
+            if let Some(segment) = self.on_sack_block(packet, start, end) {
+                newest = newest.max(Some(segment));
+            }
+        }
+        self.mark_exact(newest);
+    }
+
+    /// A range that the receiver got twice (RFC 2883).
+    fn on_duplicate_sack(&mut self, packet: &AckPacket, start: i64, end: i64) {
+        self.record_sack(packet.time_ns, start, end, true);
+        if !self.clear_repeat(start, end, None, packet.time_ns) {
+            self.flow.counters.duplicated_on_path += 1;
+        }
+    }
+
+    /// Marks what a block reports for the first time; returns the newest segment of it with a usable RTT.
+    fn on_sack_block(&mut self, packet: &AckPacket, start: i64, end: i64) -> Option<u32> {
+        let mut fresh: [(i64, i64); 8] = [(0, 0); 8];
+        let mut parts = 0;
+        let highest_before = self.sacked.highest();
+        self.sacked.insert(start, end, |a, b| {
+            if parts < fresh.len() {
+                fresh[parts] = (a, b);
+                parts += 1;
+            } else {
+                fresh[parts - 1].1 = b;
+            }
+        });
+        let mut newest = None;
+        for &(a, b) in &fresh[..parts] {
+            self.record_sack(packet.time_ns, a, b, false);
+            self.split_outstanding(a);
+            self.split_outstanding(b);
+            let mut at = self.outstanding_at(a);
+            while let Some(range) = self
+                .outstanding
+                .get(at)
+                .copied()
+                .filter(|range| range.end <= b)
+            {
+                if !range.sacked {
+                    self.outstanding[at].sacked = true;
+                    let overtaken = highest_before.is_some_and(|highest| highest > range.end);
+                    if self.deliver(&range, packet, false, overtaken) {
+                        newest = newest.max(Some(range.segment));
+                    }
+                }
+                at += 1;
+            }
+        }
+        newest
+    }
+
+    fn record_sack(&mut self, time_ns: i64, start: i64, end: i64, duplicate: bool) {
+        if self.keep_acknowledgments {
+            self.flow.sack_blocks.push(SackBlock {
+                time_ns,
+                start,
+                end,
+                duplicate,
+            });
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What the tracker found: connections, flows, segments.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An address and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    pub address: IpAddr,
+    pub port: u16,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self {
+            address: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            port: 0,
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            IpAddr::V4(v4) => write!(f, "{v4}:{}", self.port),
+            IpAddr::V6(v6) => write!(f, "[{v6}]:{}", self.port),
+        }
+    }
+}
+
+/// What made the sender send a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Data sent for the first time.
+    New = 0,
+    /// Retransmitted on duplicate or selective acknowledgments (RFC 5681, 6675, RACK of RFC 8985).
+    Fast = 1,
+    /// Retransmitted after a timeout (RFC 6298), or while recovering from one.
+    Timeout = 2,
+    /// The last segment sent again to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
+    TailLossProbe = 3,
+    /// A retransmission whose reason the capture does not show.
+    Other = 4,
+}
+
+impl Kind {
+    pub const RETRANSMISSIONS: [Kind; 4] =
+        [Kind::Fast, Kind::Timeout, Kind::TailLossProbe, Kind::Other];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::New => "new",
+            Kind::Fast => "fast",
+            Kind::Timeout => "timeout",
+            Kind::TailLossProbe => "tail-loss-probe",
+            Kind::Other => "unknown",
+        }
+    }
+}
+
+/// What became of one transmission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fate {
+    Delivered = 0,
+    Lost = 1,
+    /// Not acknowledged before the capture ended, or acknowledged without a way to tell which copy arrived.
+    Unknown = 2,
+}
+
+/// Facts of one transmission, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentFlags(pub u8);
+
+impl SegmentFlags {
+    /// A retransmission of data that had arrived.
+    pub const SPURIOUS: u8 = 1;
+    /// `rtt_ns` comes from the acknowledgment that this very packet caused, not from a later cumulative one.
+    pub const RTT_EXACT: u8 = 2;
+    /// Never captured here: lost before the capture point, placed where the gap in the sequence showed.
+    pub const INFERRED: u8 = 4;
+    /// After this packet less than one segment of the receive window was left.
+    pub const WINDOW_LIMITED: u8 = 8;
+    /// Carried the congestion-experienced mark (RFC 3168).
+    pub const CE: u8 = 16;
+    /// One of the wire packets of a super-segment (segmentation offload), so its time is that of the first.
+    pub const OFFLOADED: u8 = 32;
+    /// Arrived at the receiver after later data.
+    pub const REORDERED: u8 = 64;
+
+    #[inline]
+    pub fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    #[inline]
+    pub fn set(&mut self, flag: u8) {
+        self.0 |= flag;
+    }
+
+    #[inline]
+    pub fn clear(&mut self, flag: u8) {
+        self.0 &= !flag;
+    }
+}
+
+/// One data packet of a flow, as it was on the wire.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    pub time_ns: i64,
+    /// Relative to the flow's first byte.
+    pub sequence: i64,
+    /// Time from this transmission to the acknowledgment of it; -1 where none can be told.
+    pub rtt_ns: i64,
+    /// Payload bytes outstanding (sent, neither acknowledged nor selectively acknowledged) after this packet.
+    pub in_flight_bytes: u32,
+    pub payload_bytes: u32,
+    /// IP and TCP headers.
+    pub header_bytes: u16,
+    pub kind: Kind,
+    pub fate: Fate,
+    pub flags: SegmentFlags,
+}
+
+impl Segment {
+    #[inline]
+    pub fn ip_bytes(&self) -> u32 {
+        self.payload_bytes + u32::from(self.header_bytes)
+    }
+
+    #[inline]
+    pub fn end(&self) -> i64 {
+        self.sequence + i64::from(self.payload_bytes)
+    }
+
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.fate == Fate::Lost
+    }
+}
+
+/// An acknowledgment that moved the left edge, the window, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgment {
+    pub time_ns: i64,
+    /// Relative sequence number of the next byte expected.
+    pub acknowledged: i64,
+    /// Receive window, scaled; -1 where the scale is unknown.
+    pub window_bytes: i64,
+}
+
+/// A range that was selectively acknowledged for the first time, or reported as received twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SackBlock {
+    pub time_ns: i64,
+    pub start: i64,
+    pub end: i64,
+    /// A duplicate SACK (RFC 2883).
+    pub duplicate: bool,
+}
+
+/// Data of a flow delimited by data in the other direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// First and one past the last index into `Flow::segments`.
+    pub first: usize,
+    pub end: usize,
+    pub start_ns: i64,
+    /// Time of the last acknowledgment that belongs to it, or of its last packet where none was seen.
+    pub end_ns: i64,
+    /// Payload bytes sent for the first time.
+    pub payload_bytes: u64,
+}
+
+/// Where on the path the capture was taken, for one flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Vantage {
+    Sender,
+    Middle,
+    Receiver,
+    #[default]
+    Unknown,
+}
+
+impl Vantage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Vantage::Sender => "sender",
+            Vantage::Middle => "middle",
+            Vantage::Receiver => "receiver",
+            Vantage::Unknown => "unknown",
+        }
+    }
+}
+
+/// Times of the three-way handshake, where the capture holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handshake {
+    pub syn_ns: Option<i64>,
+    pub syn_ack_ns: Option<i64>,
+    pub ack_ns: Option<i64>,
+}
+
+/// What a flow counted on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowCounters {
+    /// All packets of the direction, pure acknowledgments included; a super-segment counts as what it became.
+    pub packets: u64,
+    /// Payload bytes on the wire, retransmissions included.
+    pub payload_bytes: u64,
+    /// IP bytes of all packets.
+    pub ip_bytes: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
+    pub retransmitted_by_kind: [u64; 5],
+    pub spurious: u64,
+    pub reordered: u64,
+    /// Data acknowledged but never captured.
+    pub missed_by_capture_bytes: u64,
+    pub missed_by_capture_packets: u64,
+    pub duplicate_acknowledgments: u64,
+    pub ce_marked: u64,
+    /// Acknowledgments of this flow that carried ECE.
+    pub ecn_echoes: u64,
+    /// Zero windows advertised to this flow's sender.
+    pub zero_windows: u64,
+    pub window_limited_packets: u64,
+    pub keep_alives: u64,
+    pub offloaded_super_segments: u64,
+    /// Packets that the receiver reported to have got twice without a retransmission of them.
+    pub duplicated_on_path: u64,
+}
+
+/// How a flow spent the time between its first data and its last acknowledgment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitedTime {
+    /// Something was in flight.
+    pub busy_ns: i64,
+    /// Of it, less than one segment of the receive window was left.
+    pub window_ns: i64,
+    /// Nothing was in flight, between two packets of one transfer.
+    pub idle_ns: i64,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Clone, Default)]
+pub struct Flow {
+    pub source: Endpoint,
+    pub destination: Endpoint,
+    /// Data packets in capture order.
+    pub segments: Vec<Segment>,
+    /// Kept only with `TrackerOptions::keep_acknowledgments`.
+    pub acknowledgments: Vec<Acknowledgment>,
+    pub sack_blocks: Vec<SackBlock>,
+    pub transfers: Vec<Transfer>,
+    pub counters: FlowCounters,
+    pub limited: LimitedTime,
+    pub first_ns: i64,
+    pub last_ns: i64,
+    /// Largest payload of a wire packet: announced in the handshake less options, else the largest seen.
+    pub mss_bytes: Option<u32>,
+    /// Scale of the windows that this flow's receiver advertises; `None` when unknown.
+    pub window_scale: Option<u8>,
+    /// The scale was inferred from the bytes in flight, not read from the handshake.
+    pub window_scale_inferred: bool,
+    pub vantage: Vantage,
+    pub sack_permitted: bool,
+    pub timestamps: bool,
+}
+
+impl Flow {
+    /// `src:port > dst:port`.
+    pub fn name(&self) -> String {
+        format!("{} > {}", self.source, self.destination)
+    }
+
+    pub fn carried_data(&self) -> bool {
+        !self.segments.is_empty()
+    }
+}
+
+/// Both directions of one connection.
+#[derive(Debug, Clone, Default)]
+pub struct Connection {
+    /// The direction of whoever sent the SYN, or the first packet seen, comes first.
+    pub flows: [Flow; 2],
+    pub handshake: Handshake,
+    /// The capture holds the start of the connection.
+    pub from_start: bool,
+}

@@ -1,0 +1,242 @@
+//! What one direction of a connection has sent and not yet had acknowledged, and what is known of each transmission.
+//!
+//! The two halves of the work are in [`crate::transmissions`] (a data packet crosses the capture point) and
+//! [`crate::acknowledgments`] (an acknowledgment of it comes back).
+
+use std::collections::VecDeque;
+
+use crate::flow::{Fate, Flow, Segment, SegmentFlags, Transfer};
+use crate::ranges::RangeSet;
+use crate::sequence::Unwrapper;
+
+/// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outstanding {
+    pub start: i64,
+    pub end: i64,
+    /// Index of the latest transmission of this range in `Flow::segments`.
+    pub segment: u32,
+    /// TCP timestamp value of that transmission; for a gap, of the packet that revealed it.
+    pub timestamp: u32,
+    /// IP identification, likewise.
+    pub identification: u16,
+    pub transmissions: u8,
+    pub sacked: bool,
+    /// A gap in the captured sequence: no transmission of this range was seen yet.
+    pub gap: bool,
+}
+
+/// A retransmission and the transmission that it repeats, kept for duplicate SACKs that may come later.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Repeat {
+    pub start: i64,
+    pub end: i64,
+    pub previous: u32,
+    pub segment: u32,
+    pub resolved: bool,
+}
+
+/// Ranges outstanding at most (a window of 190 MB in full segments) and repeats remembered at most: ample,
+/// and a bound where acknowledgments are missing from the capture or forged.
+pub(crate) const MAX_OUTSTANDING: usize = 1 << 17;
+pub(crate) const MAX_REPEATS: usize = 1 << 12;
+
+/// One direction of a connection: the sender's view of it.
+#[derive(Debug, Default)]
+pub(crate) struct Half {
+    pub flow: Flow,
+    pub unwrapper: Option<Unwrapper>,
+    /// One past the highest byte sent.
+    pub next: i64,
+    /// Left edge: everything below is acknowledged.
+    pub acknowledged: i64,
+    pub acknowledgment_seen: bool,
+    pub outstanding: VecDeque<Outstanding>,
+    pub sacked: RangeSet,
+    pub repeats: VecDeque<Repeat>,
+    /// Retransmissions below this belong to a recovery from a timeout.
+    pub timeout_recovery_end: i64,
+    pub tail_probe_at: Option<i64>,
+    pub duplicate_acknowledgments: u32,
+    /// Receive window as last advertised to this sender; `None` while unknown.
+    pub window_bytes: Option<i64>,
+    pub window_raw: u16,
+    pub window_shift: Option<u8>,
+    pub smoothed_rtt_ns: f64,
+    pub rtt_variation_ns: f64,
+    pub minimum_rtt_ns: i64,
+    /// From the capture point to this sender and back, by the handshake.
+    pub near_rtt_ns: i64,
+    pub last_sent_ns: i64,
+    pub last_acknowledgment_ns: i64,
+    pub last_event_ns: i64,
+    pub fin_end: Option<i64>,
+    /// Payload of a full wire packet, from the handshake; `None` until known.
+    pub announced_mss: Option<u32>,
+    pub largest_payload: u32,
+    pub keep_acknowledgments: bool,
+}
+
+impl Half {
+    pub fn in_flight_bytes(&self) -> i64 {
+        (self.next - self.acknowledged - self.sacked.total()).max(0)
+    }
+
+    /// Bytes of the receive window not yet used; `None` while the window is unknown.
+    pub fn window_room(&self) -> Option<i64> {
+        self.window_bytes
+            .map(|window| self.acknowledged + window - self.next)
+    }
+
+    pub fn segment_size(&self) -> u32 {
+        self.announced_mss.unwrap_or(self.largest_payload).max(1)
+    }
+
+    /// Index of the range that holds `position`, which must be in `[start of the first, end of the last)`.
+    pub fn outstanding_at(&self, position: i64) -> usize {
+        self.outstanding
+            .partition_point(|range| range.end <= position)
+    }
+
+    /// Makes `position` a boundary between two ranges, if it is inside one.
+    pub fn split_outstanding(&mut self, position: i64) {
+        let at = self.outstanding_at(position);
+        if let Some(range) = self.outstanding.get_mut(at)
+            && range.start < position
+        {
+            let mut right = *range;
+            range.end = position;
+            right.start = position;
+            self.outstanding.insert(at + 1, right);
+        }
+    }
+
+    pub fn push_outstanding(&mut self, range: Outstanding) {
+        if self.outstanding.len() >= MAX_OUTSTANDING {
+            // no acknowledgments in sight: forget the oldest, whose fate stays unknown
+            if let Some(oldest) = self.outstanding.pop_front() {
+                self.acknowledged = self.acknowledged.max(oldest.end);
+                self.sacked.trim(oldest.end);
+            }
+        }
+        self.outstanding.push_back(range);
+    }
+
+    /// Adds the time since the last event to what limited the sender during it.
+    pub fn account_time(&mut self, now_ns: i64) {
+        if self.last_event_ns != 0 {
+            let elapsed = (now_ns - self.last_event_ns).max(0);
+            if self.in_flight_bytes() > 0 {
+                self.flow.limited.busy_ns += elapsed;
+                if self
+                    .window_room()
+                    .is_some_and(|room| room < i64::from(self.segment_size()))
+                {
+                    self.flow.limited.window_ns += elapsed;
+                }
+            } else {
+                self.flow.limited.idle_ns += elapsed;
+            }
+        }
+        self.last_event_ns = self.last_event_ns.max(now_ns);
+    }
+
+    /// Smoothed RTT and its variation (RFC 6298, section 2).
+    pub fn sample_rtt(&mut self, rtt_ns: i64) {
+        let rtt = rtt_ns as f64;
+        if self.smoothed_rtt_ns == 0.0 {
+            self.smoothed_rtt_ns = rtt;
+            self.rtt_variation_ns = rtt / 2.0;
+            self.minimum_rtt_ns = rtt_ns;
+        } else {
+            self.rtt_variation_ns +=
+                ((self.smoothed_rtt_ns - rtt).abs() - self.rtt_variation_ns) / 4.0;
+            self.smoothed_rtt_ns += (rtt - self.smoothed_rtt_ns) / 8.0;
+            self.minimum_rtt_ns = self.minimum_rtt_ns.min(rtt_ns);
+        }
+    }
+
+    /// Starts a new transfer at the next segment, unless the current one is still empty.
+    pub fn begin_transfer(&mut self, time_ns: i64) {
+        let first = self.flow.segments.len();
+        if let Some(last) = self.flow.transfers.last_mut() {
+            if last.first == first {
+                return;
+            }
+            last.end = first;
+        }
+        self.flow.transfers.push(Transfer {
+            first,
+            end: first,
+            start_ns: time_ns,
+            end_ns: time_ns,
+            payload_bytes: 0,
+        });
+    }
+
+    pub fn set_fate(&mut self, segment: u32, fate: Fate) {
+        self.flow.segments[segment as usize].fate = fate;
+    }
+
+    pub fn segment_mut(&mut self, segment: u32) -> &mut Segment {
+        &mut self.flow.segments[segment as usize]
+    }
+
+    /// Completes the flow when no more packets will come.
+    pub fn finish(mut self) -> Flow {
+        let total = self.flow.segments.len();
+        if let Some(last) = self.flow.transfers.last_mut() {
+            last.end = total;
+        }
+        let gaps: Vec<u32> = self
+            .outstanding
+            .iter()
+            .filter(|range| range.gap)
+            .map(|range| range.segment)
+            .collect();
+        for segment in gaps {
+            self.segment_mut(segment).payload_bytes = 0;
+        }
+        self.remove_void_segments();
+        let counters = &mut self.flow.counters;
+        counters.lost = 0;
+        counters.spurious = 0;
+        for segment in &self.flow.segments {
+            counters.lost += u64::from(segment.fate == Fate::Lost);
+            counters.spurious += u64::from(segment.flags.has(SegmentFlags::SPURIOUS));
+        }
+        self.flow.mss_bytes = match (self.announced_mss, self.largest_payload) {
+            (Some(mss), _) => Some(mss),
+            (None, 0) => None,
+            (None, largest) => Some(largest),
+        };
+        self.flow.window_scale = self.window_shift;
+        self.flow.segments.shrink_to_fit();
+        self.flow
+    }
+
+    /// Removes the placeholders of gaps that turned out to be no packets of their own.
+    fn remove_void_segments(&mut self) {
+        let void = |segment: &Segment| {
+            segment.flags.has(SegmentFlags::INFERRED) && segment.payload_bytes == 0
+        };
+        if !self.flow.segments.iter().any(void) {
+            return;
+        }
+        let mut kept = 0;
+        let mut kept_before = Vec::with_capacity(self.flow.segments.len() + 1);
+        for segment in &self.flow.segments {
+            kept_before.push(kept);
+            kept += usize::from(!void(segment));
+        }
+        kept_before.push(kept);
+        for transfer in &mut self.flow.transfers {
+            transfer.first = kept_before[transfer.first];
+            transfer.end = kept_before[transfer.end];
+        }
+        self.flow.segments.retain(|segment| !void(segment));
+        self.flow
+            .transfers
+            .retain(|transfer| transfer.first < transfer.end);
+    }
+}

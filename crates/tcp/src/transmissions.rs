@@ -1,0 +1,384 @@
+//! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
+
+use crate::flow::{Fate, Kind, Segment, SegmentFlags};
+use crate::scoreboard::{Half, MAX_REPEATS, Outstanding, Repeat};
+use crate::sequence::Unwrapper;
+
+/// What of a data packet matters here; a super-segment is still one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DataPacket {
+    pub time_ns: i64,
+    /// Raw sequence number of the first payload byte.
+    pub sequence: u32,
+    pub payload_bytes: u32,
+    pub header_bytes: u16,
+    /// TCP timestamp value.
+    pub timestamp: Option<u32>,
+    pub identification: Option<u16>,
+    pub congestion_experienced: bool,
+    pub fin: bool,
+}
+
+/// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
+const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
+/// Linux's minimum retransmission timeout; others wait longer (RFC 6298 says 1 s).
+const MINIMUM_TIMEOUT_NS: f64 = 200e6;
+/// A packet this late without other evidence was reordered, not retransmitted: no sender notices a loss in less.
+const LATE_NOT_REPEATED_NS: i64 = 3_000_000;
+/// Ethernet's payload, for connections whose handshake was not captured.
+const ETHERNET_MTU_BYTES: u32 = 1500;
+/// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
+const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
+
+impl Half {
+    /// Records a packet with payload, split into the wire packets that a super-segment became.
+    pub fn on_data(&mut self, packet: &DataPacket) {
+        self.account_time(packet.time_ns);
+        let unwrapper = *self
+            .unwrapper
+            .get_or_insert_with(|| Unwrapper::new(packet.sequence));
+        let start = unwrapper.relative(packet.sequence);
+        if self.flow.segments.is_empty() && !self.acknowledgment_seen && start != self.next {
+            // the capture begins in the middle of the connection
+            self.next = start;
+            self.acknowledged = start;
+        }
+        if self.is_keep_alive(start, packet.payload_bytes) {
+            self.flow.counters.keep_alives += 1;
+            return;
+        }
+        let piece = self.wire_payload(packet);
+        let mut offset = 0;
+        while offset < packet.payload_bytes {
+            let bytes = piece.min(packet.payload_bytes - offset);
+            let at = start + i64::from(offset);
+            self.on_wire_packet(packet, at, bytes, piece < packet.payload_bytes);
+            offset += bytes;
+        }
+        if packet.fin {
+            self.fin_end = Some(start + i64::from(packet.payload_bytes) + 1);
+        }
+        if let Some(unwrapper) = &mut self.unwrapper {
+            unwrapper.advance(self.next);
+        }
+        self.last_sent_ns = packet.time_ns;
+    }
+
+    /// A byte (or none) just below what is expected, with everything acknowledged (RFC 9293, section 3.8.4).
+    fn is_keep_alive(&self, start: i64, payload_bytes: u32) -> bool {
+        payload_bytes <= 1
+            && start + 1 == self.next
+            && self.acknowledged >= self.next
+            && !self.flow.segments.is_empty()
+    }
+
+    /// Payload of each wire packet that this captured packet was: less than its own for a super-segment.
+    fn wire_payload(&mut self, packet: &DataPacket) -> u32 {
+        let payload = packet.payload_bytes;
+        let mss = match self.announced_mss {
+            Some(mss) => mss,
+            None => {
+                let guess = ETHERNET_MTU_BYTES
+                    .saturating_sub(u32::from(packet.header_bytes))
+                    .max(1);
+                let whole = payload % guess == 0;
+                if payload > guess && (whole || payload > LARGEST_JUMBO_PAYLOAD_BYTES) {
+                    guess
+                } else {
+                    payload
+                }
+            }
+        };
+        if payload > mss {
+            self.flow.counters.offloaded_super_segments += 1;
+            self.largest_payload = self.largest_payload.max(mss);
+            mss.max(1)
+        } else {
+            self.largest_payload = self.largest_payload.max(payload);
+            payload.max(1)
+        }
+    }
+
+    fn on_wire_packet(&mut self, packet: &DataPacket, start: i64, bytes: u32, offloaded: bool) {
+        let end = start + i64::from(bytes);
+        if start > self.next {
+            self.infer_gap(packet, start);
+        }
+        let counters = &mut self.flow.counters;
+        counters.payload_bytes += u64::from(bytes);
+        counters.ip_bytes += u64::from(bytes) + u64::from(packet.header_bytes);
+        counters.packets += 1;
+        counters.ce_marked += u64::from(packet.congestion_experienced);
+        if start < self.next && !self.fills_gap(packet, start, end) {
+            self.on_repeat(packet, start, end);
+        } else if end > self.next {
+            let segment = self.push_segment(packet, start, bytes, Kind::New);
+            self.append(packet, start, end, segment);
+        }
+        self.after_send(packet, offloaded);
+    }
+
+    /// Pushes the ranges of new data at the end of sequence space.
+    fn append(&mut self, packet: &DataPacket, start: i64, end: i64, segment: u32) {
+        if let Some(transfer) = self.flow.transfers.last_mut() {
+            transfer.payload_bytes += (end - start) as u64;
+        }
+        self.push_outstanding(Outstanding {
+            start: start.max(self.next),
+            end,
+            segment,
+            timestamp: packet.timestamp.unwrap_or(0),
+            identification: packet.identification.unwrap_or(0),
+            transmissions: 1,
+            sacked: false,
+            gap: false,
+        });
+        self.next = end;
+    }
+
+    fn push_segment(&mut self, packet: &DataPacket, start: i64, bytes: u32, kind: Kind) -> u32 {
+        if self.flow.transfers.is_empty() {
+            self.begin_transfer(packet.time_ns);
+        }
+        let mut flags = SegmentFlags::default();
+        if packet.congestion_experienced {
+            flags.set(SegmentFlags::CE);
+        }
+        self.flow.segments.push(Segment {
+            time_ns: packet.time_ns,
+            sequence: start,
+            rtt_ns: -1,
+            in_flight_bytes: 0,
+            payload_bytes: bytes,
+            header_bytes: packet.header_bytes,
+            kind,
+            fate: Fate::Unknown,
+            flags,
+        });
+        (self.flow.segments.len() - 1) as u32
+    }
+
+    fn after_send(&mut self, packet: &DataPacket, offloaded: bool) {
+        let in_flight = u32::try_from(self.in_flight_bytes()).unwrap_or(u32::MAX);
+        let limited = self
+            .window_room()
+            .is_some_and(|room| room < i64::from(self.segment_size()));
+        if let Some(transfer) = self.flow.transfers.last_mut() {
+            transfer.end_ns = transfer.end_ns.max(packet.time_ns);
+        }
+        if let Some(segment) = self.flow.segments.last_mut() {
+            segment.in_flight_bytes = in_flight;
+            if offloaded {
+                segment.flags.set(SegmentFlags::OFFLOADED);
+            }
+            if limited {
+                segment.flags.set(SegmentFlags::WINDOW_LIMITED);
+                self.flow.counters.window_limited_packets += 1;
+            }
+        }
+    }
+
+    /// The sequence jumped: packets in between were lost before this point, are late, or escaped the capture.
+    /// They are recorded where the gap showed, and become what later evidence makes of them.
+    fn infer_gap(&mut self, packet: &DataPacket, start: i64) {
+        if start - self.next > LARGEST_INFERRED_GAP_BYTES {
+            self.flow.counters.missed_by_capture_bytes += (start - self.next) as u64;
+            self.outstanding.clear();
+            self.sacked.trim(start);
+            self.acknowledged = self.acknowledged.max(start);
+            self.next = start;
+            return;
+        }
+        let piece = i64::from(self.segment_size());
+        while self.next < start {
+            let end = (self.next + piece).min(start);
+            let (from, bytes) = (self.next, (end - self.next) as u32);
+            let segment = self.push_segment(packet, from, bytes, Kind::New);
+            self.segment_mut(segment).flags.set(SegmentFlags::INFERRED);
+            self.append(packet, from, end, segment);
+            if let Some(range) = self.outstanding.back_mut() {
+                range.gap = true;
+                range.transmissions = 0;
+            }
+        }
+    }
+
+    /// A packet that fills a gap of the capture: late, or repeated after a loss before this point.
+    fn fills_gap(&mut self, packet: &DataPacket, start: i64, end: i64) -> bool {
+        let at = self.outstanding_at(start);
+        let Some(gap) = self
+            .outstanding
+            .get(at)
+            .copied()
+            .filter(|range| range.gap && range.start <= start)
+        else {
+            return false;
+        };
+        self.split_outstanding(start);
+        self.split_outstanding(end.min(self.next));
+        let late = is_late(
+            packet,
+            &gap,
+            self.flow.segments[gap.segment as usize].time_ns,
+        );
+        let kind = if late {
+            Kind::New
+        } else {
+            self.repeat_kind(packet.time_ns, start, end)
+        };
+        let segment = self.push_segment(packet, start, (end - start) as u32, kind);
+        if late {
+            self.flow.counters.reordered += 1;
+            self.segment_mut(segment).flags.set(SegmentFlags::REORDERED);
+        } else {
+            self.count_repeat(kind);
+        }
+        let from = self.outstanding_at(start);
+        let to = self.outstanding.partition_point(|range| range.start < end);
+        for index in from..to {
+            let placeholder = self.outstanding[index].segment;
+            if self.outstanding[index].gap {
+                if late {
+                    self.segment_mut(placeholder).payload_bytes = 0;
+                } else {
+                    self.set_fate(placeholder, Fate::Lost);
+                }
+            }
+            let range = &mut self.outstanding[index];
+            range.gap = false;
+            range.segment = segment;
+            range.transmissions = range.transmissions.saturating_add(1);
+            range.timestamp = packet.timestamp.unwrap_or(0);
+            range.identification = packet.identification.unwrap_or(0);
+        }
+        true
+    }
+
+    /// Data that was sent before is sent again.
+    fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
+        let kind = self.repeat_kind(packet.time_ns, start, end);
+        self.count_repeat(kind);
+        let segment = self.push_segment(packet, start, (end - start) as u32, kind);
+        if end <= self.acknowledged {
+            // everything in it has been acknowledged: certainly not needed
+            self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
+            self.remember_repeat_of_acknowledged(start, end, segment);
+            return;
+        }
+        let (from_position, to_position) = (start.max(self.acknowledged), end.min(self.next));
+        self.split_outstanding(from_position);
+        self.split_outstanding(to_position);
+        let from = self.outstanding_at(from_position);
+        let to = self
+            .outstanding
+            .partition_point(|range| range.start < to_position);
+        let mut all_sacked = true;
+        for index in from..to {
+            all_sacked &= self.outstanding[index].sacked;
+            self.repeat_range(packet, index, segment);
+        }
+        if all_sacked && end <= self.next {
+            self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
+        }
+        if end > self.next {
+            self.append(packet, self.next, end, segment);
+        }
+    }
+
+    fn repeat_range(&mut self, packet: &DataPacket, index: usize, segment: u32) {
+        let range = self.outstanding[index];
+        if self.repeats.len() >= MAX_REPEATS {
+            self.repeats.pop_front();
+        }
+        self.repeats.push_back(Repeat {
+            start: range.start,
+            end: range.end,
+            previous: range.segment,
+            segment,
+            resolved: range.sacked,
+        });
+        if !range.sacked {
+            // presumed lost until an acknowledgment shows that it was not
+            self.set_fate(range.segment, Fate::Lost);
+            let range = &mut self.outstanding[index];
+            range.gap = false;
+            range.segment = segment;
+            range.timestamp = packet.timestamp.unwrap_or(0);
+            range.identification = packet.identification.unwrap_or(0);
+            range.transmissions = range.transmissions.saturating_add(1);
+        }
+    }
+
+    /// A copy of acknowledged data: a duplicate SACK for it must not clear an older repeat of the range.
+    fn remember_repeat_of_acknowledged(&mut self, start: i64, end: i64, segment: u32) {
+        if self.repeats.len() >= MAX_REPEATS {
+            self.repeats.pop_front();
+        }
+        self.repeats.push_back(Repeat {
+            start,
+            end,
+            previous: segment,
+            segment,
+            resolved: false,
+        });
+        self.set_fate(segment, Fate::Delivered);
+    }
+
+    fn count_repeat(&mut self, kind: Kind) {
+        self.flow.counters.retransmitted += 1;
+        self.flow.counters.retransmitted_by_kind[kind as usize] += 1;
+    }
+
+    /// Why the sender repeats `[start, end)` now. A repeat that follows an acknowledgment at once was caused by it;
+    /// one in silence was caused by a timer.
+    fn repeat_kind(&mut self, now_ns: i64, start: i64, end: i64) -> Kind {
+        let reference = self.last_acknowledgment_ns.max(self.last_sent_ns);
+        let silence = (now_ns - reference - self.near_rtt_ns) as f64;
+        let rtt = if self.smoothed_rtt_ns > 0.0 {
+            self.smoothed_rtt_ns
+        } else {
+            MINIMUM_TIMEOUT_NS
+        };
+        let timeout = rtt + (4.0 * self.rtt_variation_ns).max(MINIMUM_TIMEOUT_NS);
+        // an acknowledgment triggers at once, a timer fires after at least a round-trip time: half way between
+        if silence > (rtt / 2.0).max(5e6) {
+            let is_last = end >= self.next;
+            let is_first = start <= self.acknowledged;
+            let probed = self.tail_probe_at == Some(start);
+            if is_last && !probed && (!is_first || silence < 0.9 * timeout) {
+                self.tail_probe_at = Some(start);
+                return Kind::TailLossProbe;
+            }
+            self.timeout_recovery_end = self.next;
+            return Kind::Timeout;
+        }
+        if start < self.timeout_recovery_end {
+            return Kind::Timeout;
+        }
+        let selectively = self.sacked.highest().is_some_and(|highest| highest > start);
+        if selectively || self.duplicate_acknowledgments > 0 || start <= self.acknowledged {
+            return Kind::Fast;
+        }
+        Kind::Other
+    }
+}
+
+/// Whether a packet that fills a gap left the sender before the packet that revealed the gap.
+fn is_late(packet: &DataPacket, gap: &Outstanding, gap_ns: i64) -> bool {
+    if let Some(timestamp) = packet.timestamp {
+        let newer = timestamp.wrapping_sub(gap.timestamp) as i32;
+        if newer != 0 {
+            return newer < 0;
+        }
+    }
+    if let Some(identification) = packet.identification.filter(|id| *id != 0)
+        && gap.identification != 0
+    {
+        // senders that count the identification up per connection; a random one decides nothing
+        let newer = identification.wrapping_sub(gap.identification) as i16;
+        if (-256..0).contains(&newer) {
+            return true;
+        }
+    }
+    packet.time_ns - gap_ns < LATE_NOT_REPEATED_NS
+}

@@ -1,0 +1,103 @@
+//! Where on the path the capture was taken.
+
+use crate::flow::{Handshake, Vantage};
+
+/// A point is at an end when the way to that end and back takes less than this share of the whole round trip ...
+const END_SHARE: f64 = 0.05;
+/// ... or less than this: within one host or one switched segment.
+const END_NS: i64 = 500_000;
+/// Initial hop limits of the systems in use.
+const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
+
+/// Round trips between the capture point and the two ends, by the three-way handshake:
+/// (to the initiator, to the responder).
+pub(crate) fn near_rtts(handshake: &Handshake) -> Option<(i64, i64)> {
+    let (syn, syn_ack, ack) = (handshake.syn_ns?, handshake.syn_ack_ns?, handshake.ack_ns?);
+    (syn <= syn_ack && syn_ack <= ack).then_some((ack - syn_ack, syn_ack - syn))
+}
+
+/// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
+fn by_distance(near_ns: i64, far_ns: i64) -> Vantage {
+    let end = |distance: i64| {
+        distance < END_NS || (distance as f64) < END_SHARE * (near_ns + far_ns) as f64
+    };
+    match (end(near_ns), end(far_ns)) {
+        (true, false) => Vantage::Sender,
+        (false, true) => Vantage::Receiver,
+        (false, false) => Vantage::Middle,
+        // both ends are close: a loopback or a lab without delay
+        (true, true) if near_ns <= far_ns => Vantage::Sender,
+        (true, true) => Vantage::Receiver,
+    }
+}
+
+fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
+    let fresh = |ttl: Option<u8>| ttl.is_some_and(|ttl| INITIAL_TTLS.contains(&ttl));
+    match (fresh(source_ttl), fresh(destination_ttl)) {
+        (true, false) => Vantage::Sender,
+        (false, true) => Vantage::Receiver,
+        (false, false) if source_ttl.is_some() && destination_ttl.is_some() => Vantage::Middle,
+        _ => Vantage::Unknown,
+    }
+}
+
+/// The vantage for the flow of the initiator (`0`) or the responder (`1`). `ttls` are those of packets that the
+/// initiator and the responder sent. The handshake decides; without it, hop counts do.
+pub(crate) fn vantage(handshake: &Handshake, ttls: [Option<u8>; 2], direction: usize) -> Vantage {
+    match near_rtts(handshake) {
+        Some((initiator, responder)) if direction == 0 => by_distance(initiator, responder),
+        Some((initiator, responder)) => by_distance(responder, initiator),
+        None => by_ttl(ttls[direction], ttls[1 - direction]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn handshake(to_responder_ms: i64, to_initiator_ms: i64) -> Handshake {
+        Handshake {
+            syn_ns: Some(0),
+            syn_ack_ns: Some(to_responder_ms * MS),
+            ack_ns: Some((to_responder_ms + to_initiator_ms) * MS),
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_at_once_is_where_the_capture_is() {
+        let at_server = handshake(0, 100);
+        assert_eq!(vantage(&at_server, [None; 2], 1), Vantage::Sender);
+        assert_eq!(vantage(&at_server, [None; 2], 0), Vantage::Receiver);
+    }
+
+    #[test]
+    fn ten_milliseconds_to_either_end_is_the_middle() {
+        assert_eq!(vantage(&handshake(10, 10), [None; 2], 0), Vantage::Middle);
+    }
+
+    #[test]
+    fn without_a_handshake_an_undiminished_hop_limit_marks_the_end() {
+        assert_eq!(
+            vantage(&Handshake::default(), [Some(64), Some(53)], 0),
+            Vantage::Sender
+        );
+        assert_eq!(
+            vantage(&Handshake::default(), [Some(64), Some(53)], 1),
+            Vantage::Receiver
+        );
+        assert_eq!(
+            vantage(&Handshake::default(), [Some(61), Some(53)], 1),
+            Vantage::Middle
+        );
+        assert_eq!(
+            vantage(&Handshake::default(), [Some(64), None], 0),
+            Vantage::Sender
+        );
+        assert_eq!(
+            vantage(&Handshake::default(), [None, None], 0),
+            Vantage::Unknown
+        );
+    }
+}
