@@ -1,5 +1,40 @@
-//! Capture files to packets.
+//! Capture files to packets: pcap and pcapng, plain or compressed, whatever link layer they hold.
+//!
+//! ```no_run
+//! use whydrop_capture::{Capture, OpenOptions};
+//!
+//! let mut capture = Capture::open(&["server.pcap.xz"], OpenOptions::default())?;
+//! while let Some(packet) = capture.next_packet() {
+//!     println!("{} ns: {} bytes", packet.time_ns, packet.wire_bytes);
+//! }
+//! println!("{} packets", capture.summary().packets);
+//! # Ok::<(), whydrop_capture::CaptureError>(())
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`packet`] | what a decoded packet says: the output |
+//! | `capture` | the stream of packets over one file or several in sequence |
+//! | `input` | opening, decompressing, the buffer that the rest reads from |
+//! | `format` | pcap and pcapng: where each frame is, when it was captured |
+//! | `decode` | link layers, IP, tunnels, transport headers |
+//! | `duplicates` | packets that one capture holds twice |
+//!
+//! Memory does not grow with the file: one buffer, one table of recent packets.
 
+mod bytes;
+mod capture;
+mod decode;
+mod error;
+mod format;
+mod input;
+mod link_type;
 pub mod packet;
+mod summary;
 
+pub use capture::{Capture, OpenOptions};
+pub use decode::decode_frame;
+pub use error::CaptureError;
+pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
+pub use summary::{PacketKinds, Summary};

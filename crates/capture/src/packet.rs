@@ -47,8 +47,17 @@ pub struct Network {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transport<'a> {
     Tcp(TcpSegment<'a>),
-    Udp { source_port: u16, destination_port: u16, payload_bytes: u32, payload: &'a [u8] },
-    Icmp { kind: u8, code: u8, payload: &'a [u8] },
+    Udp {
+        source_port: u16,
+        destination_port: u16,
+        payload_bytes: u32,
+        payload: &'a [u8],
+    },
+    Icmp {
+        kind: u8,
+        code: u8,
+        payload: &'a [u8],
+    },
     /// An IP fragment other than the first: its transport header is elsewhere.
     Fragment,
     /// Another IP protocol.

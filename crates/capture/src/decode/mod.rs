@@ -1,0 +1,138 @@
+//! From a frame to its IP and transport headers.
+//!
+//! A frame is read in place; what is found is copied out, and the payload is told as a place in the
+//! frame, so that the reader may go on before the frame is let go.
+
+mod internet;
+mod link;
+mod options;
+mod transport;
+mod tunnel;
+
+use crate::link_type::LinkType;
+use crate::packet::{Network, Packet, Transport};
+
+/// A captured frame and what is to be done with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) wire_bytes: u32,
+    /// How many tunnel headers to unwrap.
+    pub(crate) tunnel_levels: u8,
+}
+
+/// What a frame holds. `transport` has empty payloads: [`Decoded::transport`] fills them in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decoded {
+    pub(crate) network: Option<Network>,
+    pub(crate) transport: Transport<'static>,
+    /// Where the captured payload is in the frame.
+    payload_at: u32,
+    payload_captured: u32,
+    /// Where the outermost IP header begins: before it is the link header.
+    pub(crate) link_bytes: u32,
+    /// Where the innermost decoded IP header begins, and what follows it.
+    pub(crate) network_at: u32,
+    pub(crate) transport_at: u32,
+    /// Where the transport header ends, as far as it was captured.
+    pub(crate) transport_end: u32,
+}
+
+impl Decoded {
+    /// A frame without an IP header that can be read.
+    const fn without_network(transport: Transport<'static>) -> Self {
+        Self {
+            network: None,
+            transport,
+            payload_at: 0,
+            payload_captured: 0,
+            link_bytes: 0,
+            network_at: 0,
+            transport_at: 0,
+            transport_end: 0,
+        }
+    }
+
+    /// The transport, its payload borrowed from the frame that was decoded.
+    #[inline(always)]
+    pub(crate) fn transport<'a>(&self, frame: &'a [u8]) -> Transport<'a> {
+        let start = self.payload_at as usize;
+        let bytes = &frame[start..start + self.payload_captured as usize];
+        match self.transport {
+            Transport::Tcp(segment) => Transport::Tcp(crate::packet::TcpSegment {
+                payload: bytes,
+                ..segment
+            }),
+            Transport::Udp {
+                source_port,
+                destination_port,
+                payload_bytes,
+                ..
+            } => Transport::Udp {
+                source_port,
+                destination_port,
+                payload_bytes,
+                payload: bytes,
+            },
+            Transport::Icmp { kind, code, .. } => Transport::Icmp {
+                kind,
+                code,
+                payload: bytes,
+            },
+            Transport::Fragment => Transport::Fragment,
+            Transport::OtherProtocol(protocol) => Transport::OtherProtocol(protocol),
+            Transport::NotIp(ethertype) => Transport::NotIp(ethertype),
+            Transport::Undecodable => Transport::Undecodable,
+        }
+    }
+}
+
+/// Decodes a frame down to its transport header.
+#[inline(always)]
+pub(crate) fn decode(link: LinkType, frame: Frame<'_>) -> Decoded {
+    const LINK_BYTES: usize = 14;
+    // Most frames of most captures: spare them the walk over link layers.
+    if link == LinkType::ETHERNET && frame.bytes.get(12..15) == Some(&[0x08, 0x00, 0x45]) {
+        return internet::ipv4(frame, LINK_BYTES, LINK_BYTES, 0);
+    }
+    decode_any(link, frame)
+}
+
+fn decode_any(link: LinkType, frame: Frame<'_>) -> Decoded {
+    match link::network_layer(link, frame.bytes) {
+        link::Found::Ip(at) => internet::ip(frame, at, at, 0),
+        link::Found::NotIp(ethertype) => Decoded::without_network(Transport::NotIp(ethertype)),
+        link::Found::Unreadable => Decoded::without_network(Transport::Undecodable),
+    }
+}
+
+/// Decodes one frame that did not come out of a capture file.
+///
+/// `wire_bytes` is the length of the frame on its link, which may exceed what `bytes` holds of it;
+/// `tunnel_levels` is how many tunnel headers to unwrap. Time, index and interface are 0.
+pub fn decode_frame(
+    link: LinkType,
+    bytes: &[u8],
+    wire_bytes: u32,
+    tunnel_levels: u8,
+) -> Packet<'_> {
+    // Positions in a frame are kept in 32 bits.
+    let bytes = &bytes[..bytes.len().min(crate::format::LARGEST_FRAME_BYTES as usize)];
+    let decoded = decode(
+        link,
+        Frame {
+            bytes,
+            wire_bytes,
+            tunnel_levels,
+        },
+    );
+    Packet {
+        index: 0,
+        time_ns: 0,
+        interface: 0,
+        wire_bytes,
+        captured_bytes: bytes.len() as u32,
+        network: decoded.network,
+        transport: decoded.transport(bytes),
+    }
+}

@@ -1,0 +1,93 @@
+//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), IP in IP (RFC 2003, 4213).
+
+use super::internet::{self, Carried, protocol};
+use super::link::{self, Found};
+use super::{Decoded, Frame};
+use crate::bytes::be16;
+use crate::packet::Transport;
+
+/// Where an IP protocol that is a tunnel leads; the protocol itself where tunnels are not to be
+/// unwrapped this deep, or where no IP header is found in it.
+pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
+    let outer = carried.decoded(Transport::OtherProtocol(carried.protocol));
+    if carried.network.tunnel_depth >= frame.tunnel_levels {
+        return outer;
+    }
+    let found = match carried.protocol {
+        protocol::GRE => generic_routing(frame.bytes, carried.at),
+        _ => Some(Found::Ip(carried.at)),
+    };
+    inside(frame, &carried, found).unwrap_or(outer)
+}
+
+/// What a UDP datagram to a VXLAN port holds, if that is to be unwrapped and is an IP packet.
+#[inline(always)]
+pub(super) fn unwrap_udp(
+    frame: Frame<'_>,
+    carried: &Carried,
+    destination_port: u16,
+) -> Option<Decoded> {
+    const VXLAN: u16 = 4789;
+    /// Linux's default from before the port was assigned, still that of several overlay networks.
+    const VXLAN_LINUX: u16 = 8472;
+    if !matches!(destination_port, VXLAN | VXLAN_LINUX)
+        || carried.network.tunnel_depth >= frame.tunnel_levels
+    {
+        return None;
+    }
+    inside(frame, carried, virtual_lan(frame.bytes, carried.at + 8))
+}
+
+/// The tunnel's inside, if an IP header can be read there. The outer packet's end bounds it.
+fn inside(frame: Frame<'_>, carried: &Carried, found: Option<Found>) -> Option<Decoded> {
+    let Some(Found::Ip(at)) = found else {
+        return None;
+    };
+    let bytes = &frame.bytes[..frame.bytes.len().min(carried.end)];
+    let decoded = internet::ip(
+        Frame { bytes, ..frame },
+        at,
+        carried.link_bytes,
+        carried.network.tunnel_depth + 1,
+    );
+    decoded.network.is_some().then_some(decoded)
+}
+
+fn virtual_lan(bytes: &[u8], at: usize) -> Option<Found> {
+    let header = bytes.get(at..at + 8)?;
+    // Only the flag that says "the network identifier is valid"; all that is reserved is zero.
+    if header[..4] != [0x08, 0, 0, 0] || header[7] != 0 {
+        return None;
+    }
+    link::ethernet(bytes, at + 8)
+}
+
+fn generic_routing(bytes: &[u8], at: usize) -> Option<Found> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const ACKNOWLEDGMENT: u16 = 0x0080;
+    const PPP: u16 = 0x880b;
+    const ERSPAN: u16 = 0x88be;
+    const ERSPAN_3: u16 = 0x22eb;
+
+    let flags = be16(bytes, at)?;
+    let kind = be16(bytes, at + 2)?;
+    let words = |flag: u16| if flags & flag != 0 { 4 } else { 0 };
+    let plain = at + 4 + words(CHECKSUM) + words(KEY) + words(SEQUENCE);
+    match (flags & 7, kind) {
+        // Source routes (RFC 1701) went out of use before captures were kept.
+        (0, _) if flags & ROUTING != 0 => None,
+        // Type I has no sequence number and no header of its own.
+        (0, ERSPAN) => link::ethernet(bytes, plain + if flags & SEQUENCE != 0 { 8 } else { 0 }),
+        (0, ERSPAN_3) => {
+            let has_subheader = bytes.get(plain + 11)? & 1 != 0;
+            link::ethernet(bytes, plain + if has_subheader { 20 } else { 12 })
+        }
+        (0, kind) => link::after_ethertype(bytes, kind, plain),
+        // The enhanced GRE of PPTP (RFC 2637).
+        (1, PPP) => link::ppp(bytes, plain + words(ACKNOWLEDGMENT)),
+        _ => None,
+    }
+}

@@ -1,0 +1,98 @@
+//! What is said when a capture cannot be read: one line for the person who must act.
+
+use std::fmt;
+
+/// A capture, or the rest of one, that cannot be read.
+///
+/// `Display` is one line: the file, the byte, what was there, what should have been, what to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureError {
+    /// The path as given; `-` for standard input.
+    pub path: String,
+    /// Where the reader stood, in bytes from the start of the capture. Of a compressed file this is
+    /// the offset after decompression.
+    pub offset: u64,
+    /// Whether the file was being decompressed, so that `offset` is not one of the file on disk.
+    pub decompressed: bool,
+    pub found: String,
+    pub expected: String,
+    /// What the reader of this message can do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stream = if self.decompressed {
+            " of the decompressed stream"
+        } else {
+            ""
+        };
+        write!(
+            f,
+            "{}: at byte {}{stream}: found {}, expected {}; {}",
+            on_one_line(&self.path),
+            self.offset,
+            on_one_line(&self.found),
+            on_one_line(&self.expected),
+            on_one_line(&self.remedy),
+        )
+    }
+}
+
+impl std::error::Error for CaptureError {}
+
+/// File names and operating systems' messages may hold line breaks and terminal escapes.
+fn on_one_line(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = (!c.is_control()).then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+/// What a format reader knows of a fault; the path is added by who knows it.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    pub(crate) offset: u64,
+    pub(crate) found: String,
+    pub(crate) expected: String,
+    pub(crate) remedy: String,
+}
+
+impl Damage {
+    pub(crate) fn at(self, path: &str, decompressed: bool) -> CaptureError {
+        CaptureError {
+            path: path.to_owned(),
+            offset: self.offset,
+            decompressed,
+            found: self.found,
+            expected: self.expected,
+            remedy: self.remedy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_the_file_is_called() {
+        let error = CaptureError {
+            path: "evil\n\u{1b}[31mname".into(),
+            offset: 24,
+            decompressed: true,
+            found: "a\r\nb".into(),
+            expected: "a packet".into(),
+            remedy: "capture again".into(),
+        };
+        let line = error.to_string();
+        assert!(!line.contains(['\n', '\r', '\u{1b}']), "{line}");
+        assert!(
+            line.contains("at byte 24 of the decompressed stream"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What was read, for the head of a result.
+
+use crate::packet::Transport;
+
+/// A capture as a whole, up to the packet read last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The files in the order read; `-` is standard input.
+    pub paths: Vec<String>,
+    /// `pcap`, `pcapng`, `pcap.xz`, ...; several, separated by `, `, where files differ.
+    pub format: String,
+    /// Packets in the files, duplicates included.
+    pub packets: u64,
+    /// Earliest and latest capture time, ns since the Unix epoch, UTC; `None` without packets.
+    pub first_ns: Option<i64>,
+    pub last_ns: Option<i64>,
+    /// Names of the link types of the interfaces, each once.
+    pub link_types: Vec<String>,
+    /// The largest snapshot length of the interfaces, bytes; `None` where one states no limit.
+    pub snaplen_bytes: Option<u32>,
+    /// A file ends in the middle of a packet or is damaged; `notes` say where.
+    pub truncated: bool,
+    /// What the reader of a result should know about the capture, one line each.
+    pub notes: Vec<String>,
+    /// All packets by what they carry, duplicates included: the kinds add up to `packets`.
+    pub kinds: PacketKinds,
+    /// Packets captured twice, which `next_packet` leaves out unless `keep_duplicates` is set.
+    pub duplicates: u64,
+    /// Packets stamped earlier than the packet before them.
+    pub out_of_order: u64,
+}
+
+/// Packets counted by what they carry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketKinds {
+    pub tcp: u64,
+    pub udp: u64,
+    pub icmp: u64,
+    /// IP fragments other than the first of their packet.
+    pub fragment: u64,
+    /// Other IP protocols.
+    pub other_ip: u64,
+    pub not_ip: u64,
+    /// Cut off or contradictory before the end of the transport header, or of a link type that is
+    /// not decoded.
+    pub undecodable: u64,
+}
+
+impl PacketKinds {
+    #[inline(always)]
+    pub(crate) fn count(&mut self, transport: &Transport<'_>) {
+        let counter = match transport {
+            Transport::Tcp(_) => &mut self.tcp,
+            Transport::Udp { .. } => &mut self.udp,
+            Transport::Icmp { .. } => &mut self.icmp,
+            Transport::Fragment => &mut self.fragment,
+            Transport::OtherProtocol(_) => &mut self.other_ip,
+            Transport::NotIp(_) => &mut self.not_ip,
+            Transport::Undecodable => &mut self.undecodable,
+        };
+        *counter += 1;
+    }
+
+    /// The sum over all kinds.
+    pub fn total(&self) -> u64 {
+        self.tcp
+            + self.udp
+            + self.icmp
+            + self.fragment
+            + self.other_ip
+            + self.not_ip
+            + self.undecodable
+    }
+}
