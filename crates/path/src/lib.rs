@@ -1,1 +1,63 @@
-//! To come.
+//! What a hop does to packets: one small deterministic state machine for each kind of path element.
+//!
+//! A [`PathElement`] takes packets, each a time and a size, and says what becomes of them. It knows nothing of
+//! TCP, never looks ahead, and gives the same answer to the same arrivals every time, so one model serves to
+//! *replay* what a hop would have done to captured packets, to *fit* its parameters, and to run live.
+//!
+//! ```
+//! use whydrop_path::{Arrival, Outcome, Policer, replay};
+//!
+//! // 1 Mbit/s with room for two packets of 1500 bytes: of three in a row, the third finds the bucket empty.
+//! let mut policer = Policer::new(1_000_000, 3_000);
+//! let arrivals = [0, 1_000, 2_000].map(|time_ns| Arrival { time_ns, bytes: 1_500 });
+//! let outcomes = replay(&mut policer, &arrivals);
+//! assert_eq!(outcomes, [
+//!     Outcome::Departs { time_ns: 0 },
+//!     Outcome::Departs { time_ns: 1_000 },
+//!     Outcome::Dropped,
+//! ]);
+//! ```
+//!
+//! | element | holds back | drops | source |
+//! |---|---|---|---|
+//! | [`Fifo`] | at its drain rate | what finds it full | |
+//! | [`Policer`] | nothing | what exceeds rate and burst | RFC 2697 without excess burst |
+//! | [`SingleRateThreeColour`], [`TwoRateThreeColour`] | nothing | red, or yellow and red | RFC 2697, RFC 2698 |
+//! | [`LinuxPolice`] | nothing | what exceeds rate, peak rate or size | Linux `act_police` |
+//! | [`Shaper`] | what exceeds rate and burst | what finds its queue full | Linux `tbf` |
+//! | [`RandomLoss`] | nothing | by chance, alone or in bursts | Gilbert 1960, Elliott 1963 |
+//! | [`Delay`], [`Jitter`] | for a constant or random time | nothing | |
+//! | [`Red`], [`Pie`], [`CoDel`] | at their drain rate | early, to keep the queue short | Floyd 1993, RFC 8033, RFC 8289 |
+//! | [`Chain`] | and drops as its elements do, one after the other | | |
+//!
+//! Sizes are bytes on the IP layer. An element that counts more (a policer on an Ethernet switch) takes the
+//! difference as `overhead_bytes` for each packet: see [`overhead`].
+
+mod aqm;
+mod chain;
+mod colour;
+mod delay;
+mod element;
+mod fifo;
+mod linux_police;
+mod loss;
+mod policer;
+mod queue;
+mod random;
+mod shaper;
+mod tokens;
+mod transmitter;
+
+pub use aqm::{CoDel, Pie, Red};
+pub use chain::Chain;
+pub use colour::{Colour, SingleRateThreeColour, TwoRateThreeColour};
+pub use delay::{Delay, Jitter};
+pub use element::{Arrival, Decision, Outcome, PathElement, overhead, replay};
+pub use fifo::{Fifo, InService};
+pub use linux_police::LinuxPolice;
+pub use loss::RandomLoss;
+pub use policer::Policer;
+pub use queue::{Backlog, Limit};
+pub use random::Random;
+pub use shaper::Shaper;
+pub use tokens::TokenBucket;

@@ -1,0 +1,364 @@
+//! Controlled delay (RFC 8289).
+
+use std::collections::VecDeque;
+
+use crate::transmitter::Transmitter;
+use crate::{Arrival, Backlog, Decision, Limit, Outcome, PathElement};
+
+/// CoDel (RFC 8289, section 5): a FIFO that, once packets have waited longer than `target` for a whole `interval`,
+/// drops at its head, at first one packet in an interval and then ever faster (by the square root of the count)
+/// until the wait is short again.
+///
+/// It decides when a packet's transmission begins, so it answers [`Outcome::Queued`] to every packet that enters.
+#[derive(Debug, Clone)]
+pub struct CoDel {
+    line: Transmitter,
+    limit: Limit,
+    overhead_bytes: u32,
+    target_ns: i64,
+    interval_ns: i64,
+    marks: bool,
+    queue: VecDeque<Waiting>,
+    backlog_bytes: u64,
+    control: Control,
+    decided: Vec<Decision>,
+    arrivals: u64,
+    now_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    packet: u64,
+    arrived_ns: i64,
+    bytes: u64,
+}
+
+/// The variables of RFC 8289, section 5.2, under their names there.
+#[derive(Debug, Clone, Copy, Default)]
+struct Control {
+    first_above_time_ns: Option<i64>,
+    drop_next_ns: i64,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+/// Below this much in the queue nothing is dropped: the RFC's "maximum packet size".
+const MAX_PACKET_BYTES: u64 = 1_514;
+
+impl CoDel {
+    /// With the RFC's target of 5 ms and interval of 100 ms.
+    pub fn new(drain_rate_bps: u64, limit: Limit) -> Self {
+        Self {
+            line: Transmitter::new(drain_rate_bps),
+            limit,
+            overhead_bytes: 0,
+            target_ns: 5_000_000,
+            interval_ns: 100_000_000,
+            marks: false,
+            queue: VecDeque::new(),
+            backlog_bytes: 0,
+            control: Control::default(),
+            decided: Vec::new(),
+            arrivals: 0,
+            now_ns: i64::MIN,
+        }
+    }
+
+    pub fn with_target(mut self, target_ns: i64, interval_ns: i64) -> Self {
+        self.target_ns = target_ns.max(0);
+        self.interval_ns = interval_ns.max(1);
+        self
+    }
+
+    /// Mark packets where they would be dropped early; all are taken to be capable of ECN.
+    pub fn marking(mut self) -> Self {
+        self.marks = true;
+        self
+    }
+
+    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
+    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
+        self.overhead_bytes = overhead_bytes;
+        self
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: self.queue.len() as u64,
+            bytes: self.backlog_bytes,
+        }
+    }
+
+    fn next_start_ns(&self) -> Option<i64> {
+        self.queue
+            .front()
+            .map(|head| head.arrived_ns.max(self.line.free_ns()))
+    }
+
+    /// Start every transmission that falls due up to and including `now_ns`.
+    fn advance(&mut self, now_ns: i64) {
+        while let Some(start_ns) = self.next_start_ns().filter(|&start_ns| start_ns <= now_ns) {
+            if let Some((sent, marked)) = self.dequeue(start_ns) {
+                let time_ns = self.line.send(start_ns, sent.bytes).end_ns;
+                let outcome = if marked {
+                    Outcome::Marked { time_ns }
+                } else {
+                    Outcome::Departs { time_ns }
+                };
+                self.decided.push(Decision {
+                    packet: sent.packet,
+                    time_ns: start_ns,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    /// The RFC's `dodequeue`: the head of the queue, and whether it may be dropped.
+    fn take_head(&mut self, now_ns: i64) -> Option<(Waiting, bool)> {
+        let Some(head) = self.queue.pop_front() else {
+            self.control.first_above_time_ns = None;
+            return None;
+        };
+        self.backlog_bytes -= head.bytes;
+        let sojourn_ns = now_ns.saturating_sub(head.arrived_ns);
+        if sojourn_ns < self.target_ns || self.backlog_bytes <= MAX_PACKET_BYTES {
+            self.control.first_above_time_ns = None;
+            return Some((head, false));
+        }
+        match self.control.first_above_time_ns {
+            None => {
+                self.control.first_above_time_ns = Some(now_ns.saturating_add(self.interval_ns));
+                Some((head, false))
+            }
+            Some(first_above_ns) => Some((head, now_ns >= first_above_ns)),
+        }
+    }
+
+    fn control_law_ns(&self, from_ns: i64) -> i64 {
+        let step_ns = self.interval_ns as f64 / f64::from(self.control.count.max(1)).sqrt();
+        from_ns.saturating_add((step_ns as i64).max(1))
+    }
+
+    fn drop(&mut self, now_ns: i64, head: Waiting) {
+        self.decided.push(Decision {
+            packet: head.packet,
+            time_ns: now_ns,
+            outcome: Outcome::Dropped,
+        });
+    }
+
+    /// The RFC's `dequeue`: drop what is to be dropped; the packet to send, and whether it is to be marked.
+    fn dequeue(&mut self, now_ns: i64) -> Option<(Waiting, bool)> {
+        let (mut head, mut may_drop) = self.take_head(now_ns).or_else(|| {
+            self.control.dropping = false;
+            None
+        })?;
+        if self.control.dropping {
+            self.control.dropping = may_drop;
+            while self.control.dropping && now_ns >= self.control.drop_next_ns {
+                self.control.count = self.control.count.saturating_add(1);
+                if self.marks {
+                    self.control.drop_next_ns = self.control_law_ns(self.control.drop_next_ns);
+                    return Some((head, true));
+                }
+                self.drop(now_ns, head);
+                (head, may_drop) = self.take_head(now_ns).or_else(|| {
+                    self.control.dropping = false;
+                    None
+                })?;
+                self.control.dropping = may_drop;
+                if may_drop {
+                    self.control.drop_next_ns = self.control_law_ns(self.control.drop_next_ns);
+                }
+            }
+            return Some((head, false));
+        }
+        if !may_drop {
+            return Some((head, false));
+        }
+        self.start_dropping(now_ns);
+        if self.marks {
+            return Some((head, true));
+        }
+        self.drop(now_ns, head);
+        self.take_head(now_ns).map(|(next, _)| (next, false))
+    }
+
+    /// Enter the dropping state; if it was left only a little while ago, at about the rate that worked then.
+    fn start_dropping(&mut self, now_ns: i64) {
+        let control = &mut self.control;
+        let delta = control.count.saturating_sub(control.last_count);
+        let recent =
+            now_ns.saturating_sub(control.drop_next_ns) < self.interval_ns.saturating_mul(16);
+        control.dropping = true;
+        control.count = if delta > 1 && recent { delta } else { 1 };
+        control.last_count = control.count;
+        self.control.drop_next_ns = self.control_law_ns(now_ns);
+    }
+}
+
+impl PathElement for CoDel {
+    fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.now_ns = self.now_ns.max(packet.time_ns);
+        self.advance(self.now_ns);
+        let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
+        let number = self.arrivals;
+        self.arrivals += 1;
+        let waits = self.line.free_ns() > self.now_ns;
+        if waits && !self.limit.admits(self.backlog(), bytes) {
+            return Outcome::Dropped;
+        }
+        self.queue.push_back(Waiting {
+            packet: number,
+            arrived_ns: self.now_ns,
+            bytes,
+        });
+        self.backlog_bytes += bytes;
+        Outcome::Queued { packet: number }
+    }
+
+    fn reset(&mut self) {
+        let fresh = Self::new(self.line.rate_bps(), self.limit);
+        let (target_ns, interval_ns) = (self.target_ns, self.interval_ns);
+        let marks = self.marks;
+        *self = fresh
+            .with_overhead(self.overhead_bytes)
+            .with_target(target_ns, interval_ns);
+        self.marks = marks;
+    }
+
+    fn next_event_ns(&self) -> Option<i64> {
+        if self.decided.is_empty() {
+            self.next_start_ns()
+        } else {
+            Some(self.now_ns)
+        }
+    }
+
+    fn poll(&mut self, now_ns: i64, decided: &mut Vec<Decision>) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.advance(self.now_ns);
+        decided.append(&mut self.decided);
+    }
+
+    fn decides_at_arrival(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fifo, replay};
+
+    /// Packets of 1500 bytes at a steady rate into a link of 12 Mbit/s (1 ms each).
+    fn steady(packets: i64, every_ns: i64) -> Vec<Arrival> {
+        (0..packets)
+            .map(|i| Arrival {
+                time_ns: i * every_ns,
+                bytes: 1_500,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_burst_that_drains_within_an_interval_is_not_touched() {
+        // 90 packets at once: the last waits 89 ms, above the target for less than the interval of 100 ms.
+        let arrivals = vec![
+            Arrival {
+                time_ns: 0,
+                bytes: 1_500
+            };
+            90
+        ];
+        let codel = replay(
+            &mut CoDel::new(12_000_000, Limit::packets(1_000)),
+            &arrivals,
+        );
+        assert_eq!(
+            codel,
+            replay(&mut Fifo::new(12_000_000, Limit::packets(1_000)), &arrivals)
+        );
+    }
+
+    #[test]
+    fn the_first_drops_come_one_interval_after_the_target_is_passed_and_then_by_the_square_root() {
+        // 20 % overload: the queue grows by 1/6 ms in each 0.8333 ms; packet k starts at k ms and has waited k/6 ms.
+        // The wait reaches 5 ms with k = 30 (30 ms); the first drop is at 130 ms, the next at +100 ms / sqrt(1), then
+        // + 100 ms / sqrt(2), at the first start of a transmission from then on.
+        let arrivals = steady(1_000, 833_333);
+        let mut codel = CoDel::new(12_000_000, Limit::packets(10_000));
+        let mut decided = Vec::new();
+        let queued = arrivals
+            .iter()
+            .filter(|&&a| matches!(codel.arrive(a), Outcome::Queued { .. }))
+            .count();
+        assert_eq!(queued, 1_000);
+        codel.poll(i64::MAX, &mut decided);
+        let drops_ms: Vec<i64> = decided
+            .iter()
+            .filter(|d| d.outcome.is_dropped())
+            .map(|d| d.time_ns / 1_000_000)
+            .collect();
+        assert_eq!(drops_ms[..2], [130, 230]);
+        assert!((300..=302).contains(&drops_ms[2]), "{drops_ms:?}");
+        let gaps: Vec<i64> = drops_ms.windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(
+            gaps.windows(2).all(|g| g[1] <= g[0] + 1),
+            "ever faster: {gaps:?}"
+        );
+    }
+
+    #[test]
+    fn marking_loses_nothing() {
+        let outcomes = replay(
+            &mut CoDel::new(12_000_000, Limit::NONE).marking(),
+            &steady(1_000, 833_333),
+        );
+        assert!(outcomes.iter().all(|o| !o.is_dropped()));
+        let marked = outcomes
+            .iter()
+            .filter(|o| matches!(o, Outcome::Marked { .. }))
+            .count();
+        assert!(marked > 5, "{marked}");
+    }
+
+    #[test]
+    fn the_queue_limit_still_holds() {
+        let outcomes = replay(
+            &mut CoDel::new(12_000_000, Limit::packets(10)),
+            &[Arrival {
+                time_ns: 0,
+                bytes: 1_500,
+            }; 20],
+        );
+        // One in service, ten wait.
+        assert_eq!(outcomes.iter().filter(|o| o.is_dropped()).count(), 9);
+    }
+
+    #[test]
+    fn polling_in_steps_decides_the_same_as_polling_once() {
+        let arrivals = steady(2_000, 700_000);
+        let expected = replay(&mut CoDel::new(12_000_000, Limit::packets(200)), &arrivals);
+        let mut codel = CoDel::new(12_000_000, Limit::packets(200));
+        let mut outcomes = Vec::new();
+        let mut decided = Vec::new();
+        for &arrival in &arrivals {
+            while let Some(due_ns) = codel
+                .next_event_ns()
+                .filter(|&due_ns| due_ns <= arrival.time_ns)
+            {
+                codel.poll(due_ns, &mut decided);
+            }
+            outcomes.push(codel.arrive(arrival));
+        }
+        codel.poll(i64::MAX, &mut decided);
+        decided
+            .iter()
+            .for_each(|d| outcomes[d.packet as usize] = d.outcome);
+        assert!(expected.iter().any(|o| o.is_dropped()));
+        assert_eq!(outcomes, expected);
+    }
+}

@@ -1,0 +1,148 @@
+//! The interface of every path element, and the replay of arrivals through one.
+
+/// A packet as a path element sees it: when it comes and how long it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Nanoseconds; the epoch is the caller's, usually the Unix epoch.
+    pub time_ns: i64,
+    /// Length on the IP layer.
+    pub bytes: u32,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It leaves the element at this time, which may lie after that of its arrival.
+    Departs { time_ns: i64 },
+    /// It leaves at this time with Congestion Experienced set (RFC 3168).
+    Marked { time_ns: i64 },
+    /// It never leaves.
+    Dropped,
+    /// Not decided yet: what comes later, or time alone, decides. [`PathElement::poll`] tells the outcome under
+    /// this number, which counts the arrivals since the element was made or reset, from 0.
+    Queued { packet: u64 },
+}
+
+impl Outcome {
+    /// When the packet leaves, if it does and if that is known.
+    #[inline]
+    pub fn departure_ns(self) -> Option<i64> {
+        match self {
+            Self::Departs { time_ns } | Self::Marked { time_ns } => Some(time_ns),
+            Self::Dropped | Self::Queued { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub fn is_dropped(self) -> bool {
+        self == Self::Dropped
+    }
+}
+
+/// The outcome of a packet that was [`Outcome::Queued`] when it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The number given by [`Outcome::Queued`].
+    pub packet: u64,
+    /// When it was decided; a drop at the head of a queue happens here.
+    pub time_ns: i64,
+    /// Never [`Outcome::Queued`].
+    pub outcome: Outcome,
+}
+
+/// A hop, or a part of one, as a deterministic state machine over (arrival time, size).
+///
+/// Most elements decide at arrival, because the packets ahead settle all: they need [`arrive`] and [`reset`] only.
+/// Elements that decide later (CoDel drops at the head of its queue) answer [`Outcome::Queued`]; whoever drives
+/// them calls [`poll`] when [`next_event_ns`] falls due, and before it looks at later arrivals' effects.
+/// [`replay`] does all of this for a list of arrivals.
+///
+/// Time must not go backwards. Where it does (captures with clock steps), an element takes the latest time it has
+/// seen instead: nothing panics, and no bucket fills from it.
+///
+/// [`arrive`]: Self::arrive
+/// [`reset`]: Self::reset
+/// [`poll`]: Self::poll
+/// [`next_event_ns`]: Self::next_event_ns
+pub trait PathElement {
+    /// Offer a packet. Decisions that fell due before it are made first and kept for the next [`poll`](Self::poll).
+    fn arrive(&mut self, packet: Arrival) -> Outcome;
+
+    /// Return to the state in which the element was made, random numbers included.
+    fn reset(&mut self);
+
+    /// When the element has its next decision to make, if no packet arrives before.
+    fn next_event_ns(&self) -> Option<i64> {
+        None
+    }
+
+    /// Append to `decided` what has been decided up to and including `now_ns`, in the order of decision.
+    fn poll(&mut self, now_ns: i64, decided: &mut Vec<Decision>) {
+        let _ = (now_ns, decided);
+    }
+
+    /// Whether `arrive` never answers [`Outcome::Queued`].
+    fn decides_at_arrival(&self) -> bool {
+        true
+    }
+
+    /// Whether packets leave in the order in which they came.
+    fn keeps_order(&self) -> bool {
+        true
+    }
+}
+
+impl<E: PathElement + ?Sized> PathElement for Box<E> {
+    fn arrive(&mut self, packet: Arrival) -> Outcome {
+        (**self).arrive(packet)
+    }
+    fn reset(&mut self) {
+        (**self).reset();
+    }
+    fn next_event_ns(&self) -> Option<i64> {
+        (**self).next_event_ns()
+    }
+    fn poll(&mut self, now_ns: i64, decided: &mut Vec<Decision>) {
+        (**self).poll(now_ns, decided);
+    }
+    fn decides_at_arrival(&self) -> bool {
+        (**self).decides_at_arrival()
+    }
+    fn keeps_order(&self) -> bool {
+        (**self).keeps_order()
+    }
+}
+
+/// Reset `element` and pass `arrivals`, in time order, through it: one outcome for each, none of them `Queued`.
+pub fn replay<E: PathElement + ?Sized>(element: &mut E, arrivals: &[Arrival]) -> Vec<Outcome> {
+    element.reset();
+    let mut outcomes: Vec<Outcome> = arrivals
+        .iter()
+        .map(|&packet| element.arrive(packet))
+        .collect();
+    if !element.decides_at_arrival() {
+        let mut decided = Vec::new();
+        element.poll(i64::MAX, &mut decided);
+        for decision in decided {
+            // The element counts from its reset, so its numbers are positions in `arrivals`.
+            let place = usize::try_from(decision.packet)
+                .ok()
+                .and_then(|i| outcomes.get_mut(i));
+            if let Some(outcome) = place {
+                *outcome = decision.outcome;
+            }
+        }
+    }
+    outcomes
+}
+
+/// What elements count on top of the IP packet, in bytes for each packet.
+pub mod overhead {
+    /// The IP packet alone, as most routers' policers count.
+    pub const IP: u32 = 0;
+    /// With the Ethernet header, as Linux queueing disciplines count.
+    pub const ETHERNET: u32 = 14;
+    /// With header, frame check sequence, preamble and inter-frame gap: the time an Ethernet link is busy
+    /// (IEEE 802.3: 14 + 4 + 8 + 12).
+    pub const WIRE: u32 = 38;
+}

@@ -1,0 +1,99 @@
+//! What a queue holds and how much it may hold.
+
+use std::collections::VecDeque;
+
+/// How much a queue may hold: packets, bytes, both (whichever is reached first), or any amount.
+///
+/// As in Linux: a packet enters if the queue then holds at most the limit. Bytes include the element's overhead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limit {
+    pub packets: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+impl Limit {
+    pub const NONE: Self = Self {
+        packets: None,
+        bytes: None,
+    };
+
+    pub fn packets(packets: u64) -> Self {
+        Self {
+            packets: Some(packets),
+            bytes: None,
+        }
+    }
+
+    pub fn bytes(bytes: u64) -> Self {
+        Self {
+            packets: None,
+            bytes: Some(bytes),
+        }
+    }
+
+    /// Whether a packet of `bytes` may join `backlog`.
+    #[inline]
+    pub fn admits(self, backlog: Backlog, bytes: u64) -> bool {
+        self.packets.is_none_or(|limit| backlog.packets < limit)
+            && self
+                .bytes
+                .is_none_or(|limit| backlog.bytes.saturating_add(bytes) <= limit)
+    }
+}
+
+/// What a queue holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    pub packets: u64,
+    /// With the overhead of each packet.
+    pub bytes: u64,
+}
+
+/// The packets that hold a place in a queue, each until a time that was known when it came.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    /// (when the place is free, bytes), in that order.
+    held: VecDeque<(i64, u64)>,
+    bytes: u64,
+    /// The latest time seen.
+    now_ns: Option<i64>,
+}
+
+impl Places {
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.bytes = 0;
+        self.now_ns = None;
+    }
+
+    /// Move on to `time_ns`, or stay where time goes backwards; returns the time it now is. A place that is freed at
+    /// this very nanosecond is free.
+    #[inline]
+    pub fn advance(&mut self, time_ns: i64) -> i64 {
+        let now_ns = self.now_ns.map_or(time_ns, |seen| seen.max(time_ns));
+        self.now_ns = Some(now_ns);
+        while let Some(&(free_ns, bytes)) = self.held.front() {
+            if free_ns > now_ns {
+                break;
+            }
+            self.held.pop_front();
+            self.bytes -= bytes;
+        }
+        now_ns
+    }
+
+    /// Hold a place until `free_ns`, which is not before that of any packet ahead.
+    #[inline]
+    pub fn hold(&mut self, free_ns: i64, bytes: u64) {
+        self.held.push_back((free_ns, bytes));
+        self.bytes += bytes;
+    }
+
+    #[inline]
+    pub fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: self.held.len() as u64,
+            bytes: self.bytes,
+        }
+    }
+}
