@@ -7,6 +7,7 @@ policer is a token bucket of 10 Mbit/s and 100 kB. Sizes and times are plausible
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -50,43 +51,69 @@ class Run:
     model: list[tuple] = field(default_factory=list)
 
 
+class Sender:
+    """What TCP knows: its window, what is acknowledged, what to repair."""
+
+    def __init__(self, packets: int) -> None:
+        self.packets = packets
+        self.window, self.threshold = 10.0, 1e9
+        self.following = self.acknowledged = 0
+        self.received: set[int] = set()
+        self.on_the_way: deque[tuple[int, int]] = deque()
+        self.repairs: deque[tuple[int, int]] = deque()
+        self.cut_until_ns = 0
+
+    def done(self) -> bool:
+        return self.following >= self.packets and not self.repairs
+
+    def next_packet(self, time_ns: int) -> tuple[int, int, bool]:
+        """When to send which packet, and whether it is a repair."""
+        if self.following >= self.packets:
+            time_ns = max(time_ns, self.repairs[0][0])
+        if self.repairs and self.repairs[0][0] <= time_ns:
+            return time_ns, self.repairs.popleft()[1], True
+        self.following += 1
+        return time_ns, self.following - 1, False
+
+    def take_acks(self, until_ns: int, run: Run, flow: int) -> None:
+        while self.on_the_way and self.on_the_way[0][0] <= until_ns:
+            arrival_ns, number = self.on_the_way.popleft()
+            self.received.add(number)
+            while self.acknowledged in self.received:
+                self.acknowledged += 1
+            run.acks.append((flow, arrival_ns, self.acknowledged * MSS, WINDOW_BYTES))
+            if number > self.acknowledged:
+                run.sacks.append((flow, arrival_ns, number * MSS, (number + 1) * MSS, False))
+            self.window += 1.0 if self.window < self.threshold else 1.0 / self.window
+
+    def note_loss(self, time_ns: int, number: int) -> None:
+        self.repairs.append((time_ns + RTT_NS + RTT_NS // 8, number))
+        if time_ns > self.cut_until_ns:
+            self.threshold = self.window = max(4.0, self.window / 2)
+            self.cut_until_ns = time_ns + RTT_NS
+
+
 def simulate(packets: int, rate_bps: float = RATE_BPS, flow: int = 0, start_ns: int = START_NS) -> Run:
-    """Send so many data packets in order, each loss repaired one round trip later."""
-    run, policer = Run(), Policer(rate_bps=rate_bps, last_ns=start_ns)
-    window, threshold = 10.0, 1e9
-    time_ns, following, acknowledged = start_ns, 0, 0
-    received: set[int] = set()
-    repairs: list[tuple[int, int]] = []
-    cut_until_ns = 0
-    while following < packets or repairs:
-        due = bool(repairs) and repairs[0][0] <= time_ns
-        if not due and following >= packets:
-            time_ns, due = repairs[0][0], True
-        number = repairs.pop(0)[1] if due else following
-        following += 0 if due else 1
+    """Send so many data packets in order, each loss repaired a little more than one round trip later."""
+    run, policer, sender = Run(), Policer(rate_bps=rate_bps, last_ns=start_ns), Sender(packets)
+    time_ns = start_ns
+    while not sender.done():
+        time_ns, number, repair = sender.next_packet(time_ns)
+        sender.take_acks(time_ns, run, flow)
         level, passes = policer.offer(time_ns, IP_BYTES)
-        in_flight = (following - len(received)) * MSS
-        kind = (2 if number % 40 == 0 else 1) if due else 0
+        in_flight = max(1, sender.following - len(sender.received)) * MSS
+        kind = (2 if number % 40 == 0 else 1) if repair else 0
         run.segments.append(
             (flow, 0, time_ns, number * MSS, MSS, IP_BYTES, kind, 0 if passes else 1, False,
-             RTT_NS if passes else None, in_flight)
+             RTT_NS + (number * 7919) % 1_500_000 if passes else None, in_flight)
         )  # fmt: skip
         run.model.append((0, flow, time_ns, level, IP_BYTES, not passes, not passes))
-        arrival_ns = time_ns + RTT_NS
         if passes:
-            received.add(number)
-            while acknowledged in received:
-                acknowledged += 1
-            run.acks.append((flow, arrival_ns, acknowledged * MSS, WINDOW_BYTES))
-            if number > acknowledged:
-                run.sacks.append((flow, arrival_ns, number * MSS, (number + 1) * MSS, False))
-            window += 1.0 if window < threshold else 1.0 / window
+            sender.on_the_way.append((time_ns + RTT_NS, number))
         else:
-            repairs.append((arrival_ns + RTT_NS // 8, number))
-            if time_ns > cut_until_ns:
-                threshold = window = max(4.0, window / 2)
-                cut_until_ns = time_ns + RTT_NS
-        time_ns += int(RTT_NS / min(window, WINDOW_BYTES / MSS))
+            sender.note_loss(time_ns, number)
+        time_ns += int(RTT_NS / min(sender.window, WINDOW_BYTES / MSS))
+    sender.take_acks(time_ns + 10 * RTT_NS, run, flow)
     return run
 
 

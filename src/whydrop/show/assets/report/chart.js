@@ -1,0 +1,160 @@
+// One chart: uPlot gives axes, zoom and cursor; the layers are drawn into it, each with its own x.
+"use strict";
+
+whydrop.isDark = () => {
+  if (whydrop.printing) return false;
+  return window.matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+whydrop.colourOf = (style) => (whydrop.isDark() ? style.dark : style.light);
+
+whydrop.cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// Makes the chart in `place`. `onZoom(low, high)` is told of every new window of x.
+whydrop.makeChart = (place, figure, styles, onZoom) => {
+  const size = () => ({ width: place.clientWidth, height: place.clientWidth < 600 ? 260 : 340 });
+  const [least, greatest] = figure.xRange;
+  const margin = (greatest - least) * 0.01;
+  const all = [least - (figure.overTime ? margin : 0), greatest + margin];
+  const state = { window: all };
+  const options = {
+    ...size(),
+    // Spans of an axis are numbers here; "time" would make dates of them.
+    scales: { x: { time: false, range: () => state.window }, y: { range: () => whydrop.rangeOfY(figure, ...state.window) } },
+    series: [{}, { show: true, paths: () => null, points: { show: false } }],
+    axes: [whydrop.axis(figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), side: 3 }],
+    legend: { show: false },
+    padding: [10, 14, 0, 4],
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
+    hooks: {
+      draw: [(plot) => whydrop.drawFigure(plot, figure, styles)],
+      setSelect: [
+        (plot) => {
+          if (plot.select.width < 4) return;
+          const low = plot.posToVal(plot.select.left, "x");
+          const high = plot.posToVal(plot.select.left + plot.select.width, "x");
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          onZoom(chart, low, high);
+        },
+      ],
+      setCursor: [(plot) => whydrop.showNearest(plot, figure, styles, tip)],
+    },
+  };
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  const plot = new uPlot(options, [all, [0, 1]], place);
+  plot.over.append(tip);
+  plot.over.addEventListener("dblclick", () => onZoom(chart, ...all));
+  plot.over.addEventListener("mouseleave", () => {
+    tip.hidden = true;
+  });
+  const observer = new ResizeObserver(() => plot.setSize(size()));
+  observer.observe(place);
+  const chart = {
+    figure,
+    all,
+    get window() {
+      return state.window;
+    },
+    setWindow: (low, high) => {
+      // No closer than a microsecond or a millionth of the whole: beyond that numbers lose their digits.
+      const closest = Math.max(1e-6, (all[1] - all[0]) * 1e-6);
+      const centre = (low + high) / 2;
+      const half = Math.max(high - low, closest) / 2;
+      state.window = [Math.max(all[0], centre - half), Math.min(all[1], centre + half)];
+      if (state.window[1] <= state.window[0]) state.window = all;
+      plot.setData([state.window, [0, 1]], true);
+    },
+    redraw: () => plot.redraw(true, true),
+    destroy: () => {
+      observer.disconnect();
+      plot.destroy();
+    },
+  };
+  return chart;
+};
+
+whydrop.axis = (label, size) => ({
+  label,
+  labelSize: 22,
+  labelFont: "13px system-ui, sans-serif",
+  font: "12px system-ui, sans-serif",
+  size,
+  stroke: () => whydrop.cssColour("--ink"),
+  grid: { stroke: () => whydrop.cssColour("--grid"), width: 1 },
+  ticks: { stroke: () => whydrop.cssColour("--grid"), width: 1, size: 5 },
+});
+
+// The mapping from values to canvas pixels, without a call into uPlot for each point.
+whydrop.scaleOf = (plot) => {
+  const { left, top, width, height } = plot.bbox;
+  const { min: low, max: high } = plot.scales.x;
+  const { min: bottom, max: up } = plot.scales.y;
+  return {
+    x: (value) => left + ((value - low) / (high - low)) * width,
+    y: (value) => top + ((up - value) / (up - bottom)) * height,
+    left,
+    right: left + width,
+    low,
+    high,
+    ratio: window.devicePixelRatio || 1,
+  };
+};
+
+whydrop.drawFigure = (plot, figure, styles) => {
+  const { ctx, bbox } = plot;
+  const scale = whydrop.scaleOf(plot);
+  // Marks on the base line are seen whole, so the clip is a little wider than the axes.
+  const slack = 6 * scale.ratio;
+  for (const layer of figure.layers) {
+    if (!layer.visible) continue;
+    ctx.save();
+    ctx.beginPath();
+    const room = layer.rare ? slack : 0;
+    ctx.rect(bbox.left - room, bbox.top - room, bbox.width + 2 * room, bbox.height + 2 * room);
+    ctx.clip();
+    const style = styles[layer.style];
+    whydrop.drawLayer(ctx, layer, style, whydrop.colourOf(style), scale);
+    ctx.restore();
+  }
+};
+
+// The mark nearest to the cursor, within reach; rare ones win over lines that are as near.
+whydrop.nearest = (plot, figure) => {
+  const { left: cursorX, top: cursorY } = plot.cursor;
+  if (cursorX === undefined || cursorX < 0) return null;
+  const reach = 24;
+  let best = null;
+  for (const layer of figure.layers) {
+    if (!layer.visible || !layer.x) continue;
+    const [first, last] = whydrop.rowsWithin(layer, plot.posToVal(cursorX - reach, "x"), plot.posToVal(cursorX + reach, "x"));
+    for (let row = first; row < last; row += 1) {
+      const value = layer.y2 ? (layer.y[row] + layer.y2[row]) / 2 : layer.y[row];
+      const at = layer.x2 ? (layer.x[row] + layer.x2[row]) / 2 : layer.x[row];
+      const across = plot.valToPos(at, "x") - cursorX;
+      const along = layer.mark === "bars" ? 0 : plot.valToPos(value, "y") - cursorY;
+      const distance = Math.hypot(across, along) - (layer.rare ? 6 : 0);
+      if (distance < reach && (best === null || distance < best.distance)) best = { distance, layer, row, at, value };
+    }
+  }
+  return best;
+};
+
+whydrop.showNearest = (plot, figure, styles, tip) => {
+  const best = whydrop.nearest(plot, figure);
+  tip.hidden = best === null;
+  if (best === null) return;
+  const unit = /\(([^);]+)[);]/.exec(figure.yTitle);
+  const number = (value) => Number(value.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
+  const place = figure.overTime ? `${best.at.toFixed(6)} s` : `${number(best.layer.x[best.row])} to ${number(best.layer.x2[best.row])}`;
+  const value = best.layer.y2 ? `${number(best.layer.y[best.row])} to ${number(best.layer.y2[best.row])}` : number(best.value);
+  tip.textContent = `${best.layer.name}: ${value}${unit ? ` ${unit[1].split(" since")[0]}` : ""} at ${place}`;
+  tip.style.borderColor = whydrop.colourOf(styles[best.layer.style]);
+  const x = plot.valToPos(best.at, "x");
+  const y = plot.valToPos(best.value, "y");
+  const toLeft = x > plot.over.clientWidth / 2;
+  tip.style.left = toLeft ? "" : `${x + 12}px`;
+  tip.style.right = toLeft ? `${plot.over.clientWidth - x + 12}px` : "";
+  tip.style.top = `${Math.max(0, Math.min(y - 14, plot.over.clientHeight - 40))}px`;
+};

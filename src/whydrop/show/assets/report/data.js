@@ -1,0 +1,64 @@
+// Chart data as Python packed it: columns as base64, decoded once when a connection is first shown.
+"use strict";
+
+const whydrop = {};
+
+whydrop.decodeColumn = (packed) => {
+  const bytes = Uint8Array.from(atob(packed.data), (char) => char.charCodeAt(0));
+  if (packed.kind === "f8") return new Float64Array(bytes.buffer);
+  if (packed.kind === "f4") return new Float32Array(bytes.buffer);
+  return Float64Array.from(new Int32Array(bytes.buffer), (microseconds) => microseconds / 1e6);
+};
+
+whydrop.decodeFlow = (flow) => {
+  if (flow.decoded) return flow;
+  for (const figure of flow.figures) {
+    for (const layer of figure.layers) {
+      for (const column of ["x", "x2", "y", "y2"]) {
+        if (layer[column]) layer[column] = whydrop.decodeColumn(layer[column]);
+      }
+      layer.visible = true;
+    }
+  }
+  flow.decoded = true;
+  return flow;
+};
+
+// The first index whose value is not below `value`; columns over time are sorted.
+whydrop.lowerBound = (sorted, value) => {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+};
+
+// The rows of a layer that a window of x shows, with one more at each side so that lines reach the edges.
+whydrop.rowsWithin = (layer, low, high) => {
+  if (!layer.x) return [0, layer.y.length];
+  const first = Math.max(0, whydrop.lowerBound(layer.x, low) - 1);
+  const last = Math.min(layer.x.length, whydrop.lowerBound(layer.x, high) + 1);
+  return [first, last];
+};
+
+// The range of y that the visible layers span in a window of x; layers that do not stretch the chart are clipped.
+whydrop.rangeOfY = (figure, low, high) => {
+  let least = figure.fromZero && low <= figure.xRange[0] ? 0 : Infinity;
+  let greatest = -Infinity;
+  for (const layer of figure.layers) {
+    if (!layer.visible || !layer.stretch) continue;
+    const [first, last] = whydrop.rowsWithin(layer, low, high);
+    for (let row = first; row < last; row += 1) {
+      const top = layer.y2 ? layer.y2[row] : layer.y[row];
+      if (layer.y[row] < least) least = layer.y[row];
+      if (top > greatest) greatest = top;
+    }
+  }
+  if (figure.key !== "time-sequence" || least < 0) least = Math.min(least, 0);
+  if (!Number.isFinite(least) || !Number.isFinite(greatest)) return [0, 1];
+  const span = greatest - least || Math.abs(greatest) || 1;
+  return [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
+};

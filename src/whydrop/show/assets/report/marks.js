@@ -1,0 +1,122 @@
+// Drawing the marks of a layer on a chart's canvas, and the little pictures of the legend.
+"use strict";
+
+whydrop.shapes = {
+  dot: (ctx, x, y, r) => ctx.arc(x, y, r, 0, 2 * Math.PI),
+  ring: (ctx, x, y, r) => ctx.arc(x, y, r, 0, 2 * Math.PI),
+  square: (ctx, x, y, r) => ctx.rect(x - r, y - r, 2 * r, 2 * r),
+  cross: (ctx, x, y, r) => {
+    ctx.moveTo(x - r, y - r);
+    ctx.lineTo(x + r, y + r);
+    ctx.moveTo(x + r, y - r);
+    ctx.lineTo(x - r, y + r);
+  },
+  "triangle-up": (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y - r], [x + r, y + r], [x - r, y + r]]),
+  "triangle-down": (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y + r], [x + r, y - r], [x - r, y - r]]),
+  diamond: (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y - r], [x + r, y], [x, y + r], [x - r, y]]),
+};
+
+whydrop.polygon = (ctx, corners) => {
+  ctx.moveTo(...corners[0]);
+  for (const corner of corners.slice(1)) ctx.lineTo(...corner);
+  ctx.closePath();
+};
+
+whydrop.isHollow = (style) => style.shape === "cross" || style.shape === "ring";
+
+// `scale` maps values to canvas pixels: {x(value), y(value), left, right, low, high, ratio}.
+whydrop.drawLayer = (ctx, layer, style, colour, scale) => {
+  const [first, last] = whydrop.rowsWithin(layer, scale.low, scale.high);
+  ctx.save();
+  ctx.globalAlpha = style.opacity;
+  ctx.strokeStyle = colour;
+  ctx.fillStyle = colour;
+  ctx.lineWidth = style.width * scale.ratio;
+  ctx.setLineDash(style.dash.map((length) => length * scale.ratio));
+  whydrop.draws[layer.mark](ctx, layer, first, last, scale, style);
+  ctx.restore();
+};
+
+whydrop.draws = {
+  line: (ctx, layer, first, last, scale) => {
+    ctx.lineJoin = "round";
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) ctx.lineTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+    ctx.stroke();
+  },
+  step: (ctx, layer, first, last, scale) => {
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) {
+      const x = scale.x(layer.x[row]);
+      if (row > first) ctx.lineTo(x, scale.y(layer.y[row - 1]));
+      ctx.lineTo(x, scale.y(layer.y[row]));
+    }
+    ctx.stroke();
+  },
+  spans: (ctx, layer, first, last, scale, style) => {
+    // A packet stays visible where its length is less than a pixel.
+    const least = 1.5 * scale.ratio;
+    ctx.lineWidth = style.width * 1.3 * scale.ratio;
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) {
+      const x = scale.x(layer.x[row]);
+      const bottom = scale.y(layer.y[row]);
+      ctx.moveTo(x, bottom);
+      ctx.lineTo(x, Math.min(scale.y(layer.y2[row]), bottom - least));
+    }
+    ctx.stroke();
+  },
+  bars: (ctx, layer, first, last, scale) => {
+    const base = scale.y(0);
+    for (let row = first; row < last; row += 1) {
+      const left = scale.x(layer.x[row]) + scale.ratio / 2;
+      const width = Math.max(scale.x(layer.x2[row]) - scale.ratio / 2 - left, scale.ratio);
+      ctx.fillRect(left, scale.y(layer.y[row]), width, base - scale.y(layer.y[row]));
+    }
+  },
+  rule: (ctx, layer, first, last, scale) => {
+    const y = scale.y(layer.y[0]);
+    ctx.beginPath();
+    ctx.moveTo(scale.left, y);
+    ctx.lineTo(scale.right, y);
+    ctx.stroke();
+  },
+  points: (ctx, layer, first, last, scale, style) => {
+    const radius = (style.size / 2) * scale.ratio;
+    const shape = whydrop.shapes[style.shape];
+    if (!layer.rare) ctx.globalAlpha = style.opacity * 0.6;
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) {
+      const x = scale.x(layer.x[row]);
+      const y = scale.y(layer.y[row]);
+      if (style.shape === "dot" || style.shape === "ring") ctx.moveTo(x + radius, y);
+      shape(ctx, x, y, radius);
+    }
+    if (whydrop.isHollow(style)) ctx.stroke();
+    else ctx.fill();
+  },
+};
+
+// The picture of a layer in the legend, on a canvas of its own.
+whydrop.drawKey = (canvas, layer, style, colour) => {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [26, 14];
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const ctx = canvas.getContext("2d");
+  const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1 };
+  const middle = height / 2;
+  const key = { ...layer, x: [width / 2], y: [middle], y2: undefined };
+  if (layer.mark === "line" || layer.mark === "step" || layer.mark === "rule") {
+    key.mark = "line";
+    key.x = [1, width - 1];
+    key.y = [middle, middle];
+  } else if (layer.mark === "spans") {
+    key.x = [7, 13, 19];
+    key.y = [12, 10, 8];
+    key.y2 = [6, 4, 2];
+  } else if (layer.mark === "bars") {
+    key.mark = "points";
+  }
+  whydrop.drawLayer(ctx, key, style, colour, scale);
+};

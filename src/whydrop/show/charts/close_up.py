@@ -1,0 +1,51 @@
+"""The time-sequence chart of the heaviest loss, close up: over a long flow single packets are too small to see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from whydrop.show.charts import time_sequence
+from whydrop.show.charts.figure import Figure, NothingToDraw, Scene, present
+
+# Long enough for a loss, its detection and its repair, with a little before and after.
+_ROUND_TRIPS = 8
+_SHORTEST_S = 0.02
+# Where the whole flow is no longer than this many times the window, the whole shows as much.
+_WORTH_IT = 3.0
+
+SEE = (
+    "Each blue bar is one packet, as high as its data is long. Crosses are packets that never arrived. The green line "
+    "stops at the first of them; purple bars show what the receiver already holds beyond the gap, until the orange "
+    "repairs fill it."
+)
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw sequence number over time around the most losses."""
+    window = heaviest(scene)
+    if window is None:
+        raise NothingToDraw(f"{scene.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
+    start, end = window
+    whole = time_sequence.figure(scene)
+    within = pl.col("x").is_between(start, end)
+    layers = [replace(layer, data=layer.data.filter(within)) for layer in whole.layers]
+    return replace(
+        whole, key="close-up", title="The heaviest loss, close up", see=SEE, layers=present(layers), y_from_zero=False
+    )
+
+
+def heaviest(scene: Scene) -> tuple[float, float] | None:
+    """Start and end (s) of the stretch with most losses; ``None`` where there is no use in one."""
+    length = max((scene.flow.rtt_min_s or 0.0) * _ROUND_TRIPS, _SHORTEST_S)
+    times = scene.lost["t"].sort()
+    last = scene.segments["t"].max()
+    if times.is_empty() or not isinstance(last, float) or last < length * _WORTH_IT:
+        return None
+    # How many losses the inner half of a stretch that begins just before this one holds.
+    following = times.search_sorted(times + length / 2, side="right").cast(pl.Int64)
+    held = following - pl.int_range(0, len(times), eager=True)
+    best = held.arg_max() or 0
+    start = max(0.0, float(times[best]) - length / 4)
+    return start, start + length

@@ -1,0 +1,175 @@
+"""A chart as data: layers of points and lines in plain units, with the words around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import polars as pl
+
+from whydrop.api import Explanation
+from whydrop.document import Flow, Verdict
+
+Mark = Literal["points", "line", "step", "spans", "bars", "rule"]
+
+
+class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
+    """The tables hold nothing for this chart; the message says why."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Marks of one meaning.
+
+    ``data`` holds ``x`` and ``y``; spans (vertical bars) go from ``y`` to ``y2``, bars stand on ``x`` to ``x2``; a
+    rule is horizontal at its only ``y``. A ``rare`` layer is never thinned, and drawn above the others. One that does
+    not ``stretch`` is clipped where it leaves the range that the other layers span.
+    """
+
+    name: str
+    style: str
+    mark: Mark
+    data: pl.DataFrame
+    rare: bool = False
+    stretch: bool = True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart: its title, its axes, its layers from back to front, and what a newcomer should see in it."""
+
+    key: str
+    title: str
+    flow: str
+    x_title: str
+    y_title: str
+    see: str
+    layers: tuple[Layer, ...]
+    # Charts over time can be zoomed together.
+    over_time: bool = True
+    y_from_zero: bool = True
+
+    def by_importance(self) -> list[Layer]:
+        """The layers as a legend lists them: rare events first, then what lies in front, fitted limits last."""
+        return sorted(reversed(self.layers), key=lambda layer: (layer.mark == "rule", not layer.rare))
+
+    def x_range(self) -> tuple[float, float]:
+        """The least and the greatest x of all layers but rules."""
+        columns = [
+            layer.data[column]
+            for layer in self.layers
+            if layer.mark != "rule" and layer.stretch
+            for column in ("x", "x2")
+            if column in layer.data.columns
+        ]
+        return _range(columns)
+
+    def y_range(self) -> tuple[float, float]:
+        """The least and the greatest y of the layers that stretch the chart; zero included where it belongs."""
+        columns = [
+            layer.data[column]
+            for layer in self.layers
+            if layer.stretch
+            for column in ("y", "y2")
+            if column in layer.data.columns
+        ]
+        low, high = _range(columns)
+        return (min(0.0, low), high) if self.y_from_zero else (low, high)
+
+
+def _range(columns: Sequence[pl.Series]) -> tuple[float, float]:
+    ends = [float(end) for column in columns for end in (column.min(), column.max()) if isinstance(end, (int, float))]
+    if not ends:
+        return 0.0, 1.0
+    low, high = min(ends), max(ends)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The rows of one flow, ready to draw: ``t`` is seconds since the flow's first packet in the capture."""
+
+    flow: Flow
+    number: int
+    segments: pl.DataFrame
+    acks: pl.DataFrame
+    sacks: pl.DataFrame
+    model: pl.DataFrame
+    verdict: Verdict | None
+    verdict_flows: int = field(default=1)
+
+    @classmethod
+    def of(cls, found: Explanation, number: int) -> Scene:
+        """Take the rows of flow ``number``, and of the first verdict that concerns it, out of the tables."""
+        own = {
+            name: found.table(name).filter(pl.col("flow") == number).sort("time_ns", maintain_order=True)
+            for name in ("segments", "acks", "sacks")
+        }
+        flow = found.flows[number]
+        verdicts = [position for position, verdict in enumerate(found.verdicts) if flow.flow in verdict.flows]
+        model = found.table("model").filter(pl.col("verdict").is_in(verdicts[:1]))
+        model = model.sort("time_ns", maintain_order=True)
+        first = own["segments"]["time_ns"].min()
+        origin = first if isinstance(first, int) else int(flow.start * 1e9)
+        frames = {
+            name: frame.with_columns(t=(pl.col("time_ns") - origin) / 1e9)
+            for name, frame in {**own, "model": model}.items()
+        }
+        return cls(
+            flow=flow,
+            number=number,
+            verdict=found.verdicts[verdicts[0]] if verdicts else None,
+            verdict_flows=model["flow"].n_unique(),
+            **frames,
+        )
+
+    @cached_property
+    def lost(self) -> pl.DataFrame:
+        """The transmissions that never arrived."""
+        return self.segments.filter(pl.col("fate") == "lost")
+
+    def parameter(self, name: str) -> float | None:
+        """A fitted value of the verdict, where it has one of this name."""
+        if self.verdict is None or name not in self.verdict.parameters:
+            return None
+        return self.verdict.parameters[name].value
+
+    def need_segments(self) -> None:
+        """Stop with a reason where the capture holds no data packet of the flow."""
+        if self.segments.is_empty():
+            raise NothingToDraw(f"{self.flow.flow}: the capture holds no data packets of this flow")
+
+
+def points(frame: pl.DataFrame, x: pl.Expr, y: pl.Expr, **more: pl.Expr) -> pl.DataFrame:
+    """The ``x`` and ``y`` (and ``x2``, ``y2``) of a layer as floats, without rows where one is not known."""
+    columns = {"x": x, "y": y, **more}
+    return frame.select(**{name: value.cast(pl.Float64) for name, value in columns.items()}).drop_nulls()
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    """The divisor and the unit in which byte counts up to ``largest`` read well.
+
+    >>> byte_unit(12_000_000)
+    (1000000.0, 'MB')
+    """
+    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if largest >= 2 * scale:
+            return scale, unit
+    return 1.0, "bytes"
+
+
+def rate_unit(largest: float) -> tuple[float, str]:
+    """The divisor and the unit in which rates up to ``largest`` bit/s read well."""
+    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if largest >= 2 * scale:
+            return scale, unit
+    return 1.0, "bit/s"
+
+
+def present(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers that have anything to show; one that lies wholly above what the others span would only confuse."""
+    filled = [layer for layer in layers if not layer.data.is_empty()]
+    _, highest = _range([layer.data["y"] for layer in filled if layer.stretch])
+    return tuple(layer for layer in filled if layer.stretch or _range([layer.data["y"]])[0] <= highest)

@@ -1,0 +1,42 @@
+"""Bytes in flight: how much was sent and not yet acknowledged, with the losses on it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop.show.charts import losses
+from whydrop.show.charts.figure import Figure, Layer, Scene, byte_unit, points, present
+
+SEE = (
+    "The blue line is how much data is on its way at once. TCP lets it grow until packets are lost (crosses) and then "
+    "cuts it. Losses always at one height mean a full queue; losses at any height mean a policer or a bad link. Where "
+    "the line lies along the dashed one, the receiver allows no more."
+)
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw bytes in flight over time."""
+    scene.need_segments()
+    largest = scene.segments["in_flight_bytes"].max()
+    scale, unit = byte_unit(float(largest) if isinstance(largest, int) else 0.0)
+    in_flight = pl.col("in_flight_bytes") / scale
+    layers = [
+        Layer(
+            "receive window",
+            "window",
+            "step",
+            points(scene.acks, pl.col("t"), pl.col("window_bytes") / scale),
+            stretch=False,
+        ),
+        Layer("bytes in flight", "segment", "line", points(scene.segments, pl.col("t"), in_flight)),
+        losses.lost(scene.segments, in_flight),
+    ]
+    return Figure(
+        key="in-flight",
+        title="Bytes in flight, and where packets were lost",
+        flow=scene.flow.flow,
+        x_title="Time since the flow's first packet (s)",
+        y_title=f"Bytes in flight ({unit})",
+        see=SEE,
+        layers=present(layers),
+    )

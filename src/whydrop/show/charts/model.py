@@ -1,0 +1,77 @@
+"""The fitted model replayed: how full its bucket or its queue was, which packets it drops, which were lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, byte_unit, points, present
+
+
+@dataclass(frozen=True)
+class _Kind:
+    title: str
+    level: str
+    axis: str
+    see: str
+
+
+_BUCKET = _Kind(
+    "The policer's bucket, replayed",
+    "tokens in the bucket",
+    "Bucket fill",
+    "The line is the policer's allowance: each packet uses some up, time refills it. When it is used up, packets are "
+    "dropped. A cross is a loss that this model predicts and the capture shows; rings and triangles are where the two "
+    "disagree, so few of them means a good explanation.",
+)
+_QUEUE = _Kind(
+    "The queue, replayed",
+    "bytes queued",
+    "Queue depth",
+    "The line is how much data waits in the queue. When it reaches its limit, packets are dropped. A cross is a loss "
+    "that this model predicts and the capture shows; rings and triangles are where the two disagree, so few of them "
+    "means a good explanation.",
+)
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw the level of the winning model over time, with drops predicted and losses seen."""
+    if scene.verdict is None or scene.model.is_empty():
+        raise NothingToDraw(f"{scene.flow.flow}: no verdict with a model of the path concerns this flow")
+    kind = _BUCKET if scene.verdict.cause == "policer" else _QUEUE
+    largest = scene.model["level_bytes"].max()
+    scale, unit = byte_unit(float(largest) if isinstance(largest, float) else 0.0)
+    level = pl.col("level_bytes") / scale
+    predicted, seen = pl.col("predicted_drop"), pl.col("seen_lost")
+
+    def where(condition: pl.Expr) -> pl.DataFrame:
+        return points(scene.model.filter(condition), pl.col("t"), level)
+
+    layers = [
+        Layer(kind.level, "segment", "line", points(scene.model, pl.col("t"), level)),
+        *_limit(scene, scale),
+        Layer("drop predicted, packet arrived", "predicted", "points", where(predicted & ~seen), rare=True),
+        Layer("packet lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
+        Layer("drop predicted and packet lost", "lost", "points", where(predicted & seen), rare=True),
+    ]
+    flows = "all its flows" if scene.verdict_flows > 1 else "the flow"
+    return Figure(
+        key="model",
+        title=kind.title if scene.verdict_flows == 1 else f"{kind.title} over {scene.verdict_flows} flows",
+        flow=scene.flow.flow,
+        x_title="Time since the flow's first packet (s)",
+        y_title=f"{kind.axis} that a packet of {flows} finds ({unit})",
+        see=kind.see,
+        layers=present(layers),
+    )
+
+
+def _limit(scene: Scene, scale: float) -> list[Layer]:
+    for name in ("burst_bytes", "limit_bytes"):
+        value = scene.parameter(name)
+        if value is not None:
+            label, write = units.parameter_words(name)
+            return [Layer(f"{label}: {write(value)}", "limit", "rule", pl.DataFrame({"y": [value / scale]}))]
+    return []

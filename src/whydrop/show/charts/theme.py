@@ -1,0 +1,47 @@
+"""How each meaning looks, in print and on the page: the colours of Okabe and Ito, which colour-blind readers tell apart.
+
+Shapes and dashes differ as well, so that the charts stay legible in black and white. Source of the palette: M. Okabe
+and K. Ito, "Color Universal Design" (2008), https://jfly.uni-koeln.de/color/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = Literal["dot", "cross", "triangle-up", "triangle-down", "square", "diamond", "ring"]
+
+BLUE, SKY, ORANGE, VERMILLION, GREEN, PURPLE = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
+INK, PAPER = "#1b1f24", "#e8eaed"
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colours on light and dark ground, the shape of points, the width and the dashes (pixels) of lines."""
+
+    light: str
+    dark: str
+    shape: Shape = "dot"
+    size: float = 3.0
+    width: float = 1.5
+    dash: tuple[int, ...] = ()
+    opacity: float = 1.0
+
+
+STYLES: dict[str, Style] = {
+    "segment": Style(BLUE, SKY, "dot", size=2.5, width=1.6),
+    "acknowledged": Style(GREEN, "#2fc79b", "dot", width=1.5),
+    "arrived": Style(GREEN, "#2fc79b", "dot", width=1.8, dash=(7, 2)),
+    "sack": Style(PURPLE, "#e3a5c7", "dot", width=1.4, opacity=0.7),
+    "window": Style("#6b7280", "#9aa4b2", "dot", width=1.2, dash=(6, 3)),
+    "limit": Style("#4b5563", "#b6beca", "dot", width=1.3, dash=(2, 3)),
+    "lost": Style(VERMILLION, "#ff8a4c", "cross", size=7.0, width=2.0),
+    "lost-bar": Style(VERMILLION, "#ff8a4c", "square", size=8.0, opacity=0.85),
+    "fast": Style(ORANGE, "#ffc24d", "triangle-up", size=6.0),
+    "timeout": Style(INK, PAPER, "square", size=6.0),
+    "probe": Style(PURPLE, "#e3a5c7", "triangle-down", size=6.0),
+    "other": Style(ORANGE, "#ffc24d", "diamond", size=6.0),
+    "spurious": Style(PURPLE, "#e3a5c7", "ring", size=9.0, width=1.6),
+    "predicted": Style(ORANGE, "#ffc24d", "triangle-down", size=7.0),
+    "unpredicted": Style(INK, PAPER, "ring", size=8.0, width=1.6),
+}

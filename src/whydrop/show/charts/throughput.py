@@ -1,0 +1,74 @@
+"""Throughput: what was sent and what arrived, beside the rate of the fitted model."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts import losses
+from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present, rate_unit
+
+SEE = (
+    "The blue line is what was sent, the dashed green one what was confirmed. Where blue is above green, the rest was "
+    "lost or is waiting. A green line that keeps to one height shows a fixed limit on the path."
+)
+
+# Enough windows to show how the rate moves, long enough that one holds several packets.
+_WINDOWS = 120
+_RATES = ("rate_bps", "drain_rate_bps")
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw sent and acknowledged rate over time, each an average over equal windows."""
+    scene.need_segments()
+    window = _window_s(scene)
+    sent = _binned(scene.segments.select("t", amount=pl.col("ip_bytes")), window)
+    acknowledged = _binned(scene.acks.select("t", amount=_newly_acknowledged()), window)
+    limit = next((value for name in _RATES if (value := scene.parameter(name)) is not None), None)
+    if sent.height < 2:
+        raise NothingToDraw(f"{scene.flow.flow}: the flow is too short for a rate")
+    ends = [rates["y"].max() for rates in (sent, acknowledged) if not rates.is_empty()]
+    scale, unit = rate_unit(max([*(float(end) for end in ends if isinstance(end, float)), limit or 0.0]))
+    layers = [
+        Layer("sent (IP bytes)", "segment", "line", _in_unit(sent, scale)),
+        Layer("acknowledged (payload)", "arrived", "line", _in_unit(acknowledged, scale)),
+        losses.rug(scene.segments, 0.0),
+    ]
+    if limit is not None and scene.verdict is not None:
+        name = f"fitted {scene.verdict.cause} rate: {units.rate(limit)}"
+        layers.append(Layer(name, "limit", "rule", pl.DataFrame({"y": [limit / scale]})))
+    return Figure(
+        key="throughput",
+        title="Throughput, sent and acknowledged",
+        flow=scene.flow.flow,
+        x_title=f"Time since the flow's first packet (s), averages over {units.duration(window)}",
+        y_title=f"Throughput ({unit})",
+        see=SEE,
+        layers=present(layers),
+    )
+
+
+def _window_s(scene: Scene) -> float:
+    last = scene.segments["t"].max()
+    span = float(last) if isinstance(last, float) else 0.0
+    return max(span / _WINDOWS, scene.flow.rtt_min_s or 0.0, 1e-3)
+
+
+def _newly_acknowledged() -> pl.Expr:
+    """Payload bytes that each acknowledgment adds; an old one that arrives late adds nothing."""
+    best = pl.col("acknowledged").cum_max()
+    return best.diff().fill_null(0)
+
+
+def _binned(amounts: pl.DataFrame, window: float) -> pl.DataFrame:
+    """Bit/s in each window, at its middle; a window without packets is a zero and not a gap."""
+    bins = amounts.group_by((pl.col("t") / window).floor().cast(pl.Int64).alias("bin")).agg(pl.col("amount").sum())
+    if bins.is_empty():
+        return pl.DataFrame({"x": [], "y": []}, schema={"x": pl.Float64, "y": pl.Float64})
+    every = pl.DataFrame({"bin": range(int(bins["bin"].min() or 0), int(bins["bin"].max() or 0) + 1)})  # type: ignore[arg-type]
+    full = every.join(bins, on="bin", how="left").fill_null(0).sort("bin")
+    return points(full, (pl.col("bin") + 0.5) * window, pl.col("amount") * 8 / window)
+
+
+def _in_unit(rates: pl.DataFrame, scale: float) -> pl.DataFrame:
+    return rates.with_columns(pl.col("y") / scale)

@@ -1,0 +1,59 @@
+"""Time-sequence: which byte was sent when, which was lost, what the receiver had acknowledged.
+
+The vocabulary is that of tcptrace's graphs: data as bars of their length, the acknowledged line below, the receive
+window's edge above.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop.show.charts import losses
+from whydrop.show.charts.figure import Figure, Layer, Scene, byte_unit, points, present
+
+SEE = (
+    "Each blue mark is a piece of the data on its way; steeper means faster. The green line is what the receiver has "
+    "confirmed. A cross is a packet that never arrived: the green line stops below it until the piece is sent again "
+    "(orange)."
+)
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw sequence number over time."""
+    scene.need_segments()
+    end = pl.col("sequence") + pl.col("payload_bytes")
+    largest = scene.segments.select(end.max()).item()
+    scale, unit = byte_unit(float(largest))
+    first = scene.segments.filter(pl.col("kind") == "new")
+    middle = (pl.col("sequence") + pl.col("payload_bytes") / 2) / scale
+    acks = scene.acks.filter(pl.col("acknowledged") >= 0)
+    edge = (pl.col("acknowledged") + pl.col("window_bytes")) / scale
+    # A duplicate SACK (RFC 2883) repeats data that lies below the acknowledged line: not held out of order.
+    sacks = scene.sacks.filter(~pl.col("duplicate"))
+    layers = [
+        Layer("edge of the receive window", "window", "step", points(acks, pl.col("t"), edge), stretch=False),
+        Layer("acknowledged", "acknowledged", "step", points(acks, pl.col("t"), pl.col("acknowledged") / scale)),
+        Layer(
+            "received out of order (SACK)",
+            "sack",
+            "spans",
+            points(sacks, pl.col("t"), pl.col("start") / scale, y2=pl.col("end") / scale),
+        ),
+        Layer(
+            "data sent",
+            "segment",
+            "spans",
+            points(first, pl.col("t"), pl.col("sequence") / scale, y2=end / scale),
+        ),
+        *losses.retransmissions(scene.segments, middle),
+        losses.lost(scene.segments, middle),
+    ]
+    return Figure(
+        key="time-sequence",
+        title="Data sent, acknowledged and lost",
+        flow=scene.flow.flow,
+        x_title="Time since the flow's first packet (s)",
+        y_title=f"Sequence number ({unit} since the flow's first byte)",
+        see=SEE,
+        layers=present(layers),
+    )

@@ -1,0 +1,127 @@
+"""Chart data for the page: figures of the top flows, thinned to a budget, columns packed as base64.
+
+A layer that fits is embedded whole, so that zooming in shows every packet. Where all layers together exceed the budget,
+the larger ones are thinned to a finer resolution than any screen has; rare events are never thinned.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from array import array
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from whydrop.api import Explanation
+from whydrop.show import charts
+from whydrop.show.charts import close_up
+from whydrop.show.charts.figure import Figure, Layer, Scene
+from whydrop.show.charts.theme import STYLES
+from whydrop.show.thinning import thin
+
+MOST_FLOWS = 5
+# At 8 bytes a point and 4/3 for base64, below 4 MB beside the library and the tables.
+BUDGET_POINTS = 330_000
+# Below this many columns a zoom of 2x would already show gaps.
+_COARSEST, _FINEST = 1_000, 64_000
+_MICROSECONDS_IN_INT32 = 2_147.0
+
+
+def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Figure]]]:
+    """The flows to offer, the first shown first, each with its figures; those that show nothing are left out."""
+    first = charts.choose_flow(found, flow)
+    numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:MOST_FLOWS]
+    offered = []
+    for number in numbers:
+        # The page zooms, so it needs no close-up of its own.
+        figures = [figure for figure in charts.figures(found, number) if figure.key != "close-up"]
+        if figures:
+            offered.append((number, figures))
+    return offered
+
+
+def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
+    """What the page's script draws, as JSON values."""
+    offered = charts_of(found, flow)
+    columns = _resolution([figure for _, figures in offered for figure in figures])
+    return {
+        "styles": {name: asdict(style) for name, style in STYLES.items()},
+        "flows": [
+            {
+                "name": found.flows[number].flow,
+                "lost": found.flows[number].lost,
+                "focus": _focus(found, number),
+                "figures": [_figure(figure, columns) for figure in figures],
+            }
+            for number, figures in offered
+        ],
+    }
+
+
+def _focus(found: Explanation, number: int) -> list[float] | None:
+    window = close_up.heaviest(Scene.of(found, number))
+    return None if window is None else list(window)
+
+
+def _resolution(figures: list[Figure]) -> int:
+    """The finest number of columns at which everything keeps to the budget."""
+    columns = _FINEST
+    while columns > _COARSEST and sum(_thinned_rows(figure, columns) for figure in figures) > BUDGET_POINTS:
+        columns //= 2
+    return columns
+
+
+def _thinned_rows(figure: Figure, columns: int) -> int:
+    return sum(_thin(layer, figure, columns).data.height for layer in figure.layers)
+
+
+def _thin(layer: Layer, figure: Figure, columns: int) -> Layer:
+    return thin(layer, figure, columns, max(400, columns // 4))
+
+
+def _figure(figure: Figure, columns: int) -> dict[str, Any]:
+    return {
+        "key": figure.key,
+        "title": figure.title,
+        "see": figure.see,
+        "xTitle": figure.x_title,
+        "yTitle": figure.y_title,
+        "overTime": figure.over_time,
+        "fromZero": figure.y_from_zero,
+        "xRange": list(figure.x_range()),
+        "legend": [figure.layers.index(layer) for layer in figure.by_importance()],
+        "layers": [_layer(layer, _thin(layer, figure, columns)) for layer in figure.layers],
+    }
+
+
+def _layer(whole: Layer, thinned: Layer) -> dict[str, Any]:
+    packed = {name: _packed(thinned.data[name]) for name in ("x", "x2", "y", "y2") if name in thinned.data.columns}
+    return {
+        "name": whole.name,
+        "style": whole.style,
+        "mark": whole.mark,
+        "rare": whole.rare,
+        "stretch": whole.stretch,
+        "rows": whole.data.height,
+        "shown": thinned.data.height,
+        **packed,
+    }
+
+
+def _packed(column: pl.Series) -> dict[str, Any]:
+    """A column as base64: whole microseconds for x where they fit 32 bits, else 64-bit floats; 32-bit floats for y."""
+    values = column.to_list()
+    if not column.name.startswith("x"):
+        return _encoded("f4", array("f", values))
+    furthest = max((abs(value) for value in values), default=0.0)
+    if furthest < _MICROSECONDS_IN_INT32:
+        return _encoded("us", array("i", [round(value * 1e6) for value in values]))
+    return _encoded("f8", array("d", values))
+
+
+def _encoded(kind: str, values: array[Any]) -> dict[str, Any]:
+    if sys.byteorder == "big":
+        values.byteswap()
+    return {"kind": kind, "data": base64.b64encode(values.tobytes()).decode("ascii")}

@@ -1,0 +1,214 @@
+"""Charts for print: a figure drawn by Vega-Lite, as PNG, SVG or PDF, without a browser."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from whydrop.show.charts.figure import Figure, Layer
+from whydrop.show.charts.theme import INK, STYLES, Style
+from whydrop.show.thinning import thin
+
+WIDTH, HEIGHT = 900, 380
+FORMATS = ("png", "svg", "pdf")
+# Spans and dots are wider than a pixel: two columns of pixels tell them apart as well as one would.
+_COLUMNS, _ROWS = WIDTH, HEIGHT // 2
+_SEE_CHARACTERS = 150
+_FONT = "Liberation Sans, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
+
+# Paths in a square from -1 to 1, as Vega takes them; the others are its own.
+_SHAPES = {
+    "dot": "circle",
+    "ring": "circle",
+    "cross": "M-1,-1L1,1M1,-1L-1,1",
+    "triangle-up": "triangle-up",
+    "triangle-down": "triangle-down",
+    "square": "square",
+    "diamond": "diamond",
+}
+_LINE = "M-1.2,0L1.2,0"
+_DASHES = "M-1.2,0L-0.3,0M0.3,0L1.2,0"
+_SPAN = "M0,-1L0,1"
+
+
+def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
+    """Write each figure as ``folder/KEY.kind``; return the paths."""
+    if kind not in FORMATS:
+        raise ValueError(f"no picture format {kind!r}; there are {', '.join(FORMATS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure in figures:
+        path = folder / f"{figure.key}.{kind}"
+        save(figure, path)
+        written.append(path)
+    return written
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write one figure in the format that the path's suffix names."""
+    kind = path.suffix.removeprefix(".")
+    options: dict[str, Any] = {"scale_factor": 2} if kind == "png" else {}
+    draw(figure).save(path, format=kind, **options)
+
+
+def draw(figure: Figure) -> alt.VConcatChart:
+    """The figure as an Altair chart, with its explanation below."""
+    x_range, y_range = _padded(figure.x_range(), 0.01), _headroom(figure)
+    x = alt.X("x:Q", title=figure.x_title, scale=alt.Scale(domain=x_range, nice=False, zero=False))
+    y = alt.Y("y:Q", title=figure.y_title, scale=alt.Scale(domain=y_range, nice=False, zero=False))
+    layers = [_legend(figure, x, y)]
+    layers += [_layer(thin(layer, figure, _COLUMNS, _ROWS), x, y, x_range) for layer in figure.layers]
+    see = alt.TitleParams(
+        textwrap.wrap(figure.see, _SEE_CHARACTERS),
+        orient="bottom",
+        anchor="start",
+        frame="group",
+        fontWeight="normal",
+        fontSize=13,
+        color="#374151",
+        offset=10,
+        lineHeight=18,
+    )
+    title = alt.TitleParams(figure.title, subtitle=_shortened(figure.flow), anchor="start")
+    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=see)
+    # The title stands on the outer chart: on the inner one the legend would come above it.
+    return alt.vconcat(chart, title=title).configure(**_CONFIG)
+
+
+_CONFIG: dict[str, Any] = {
+    "font": _FONT,
+    "background": "white",
+    "padding": 14,
+    "view": {"stroke": "#9ca3af", "strokeWidth": 0.6},
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "titlePadding": 9,
+        "gridColor": "#e5e7eb",
+        "labelColor": INK,
+        "titleColor": INK,
+        "tickCount": 8,
+    },
+    "title": {
+        "fontSize": 18,
+        "fontWeight": 600,
+        "subtitleFontSize": 13,
+        "subtitleColor": "#4b5563",
+        "subtitlePadding": 5,
+        "color": INK,
+        "offset": 12,
+    },
+    "legend": {
+        "orient": "top",
+        "direction": "horizontal",
+        "labelFontSize": 12.5,
+        "labelLimit": 420,
+        "title": None,
+        "symbolSize": 110,
+        "columnPadding": 18,
+        "rowPadding": 4,
+        "labelOffset": 7,
+        "columns": 4,
+        "labelColor": INK,
+        "offset": 8,
+    },
+}
+
+
+def _legend(figure: Figure, x: alt.X, y: alt.Y) -> alt.Chart:
+    """An unseen layer that alone feeds the legend, so that every entry shows its colour and its shape together."""
+    layers = figure.by_importance()
+    names = [layer.name for layer in layers]
+    colours = alt.Scale(domain=names, range=[STYLES[layer.style].light for layer in layers])
+    shapes = alt.Scale(domain=names, range=[_legend_shape(layer) for layer in layers])
+    data = alt.InlineData(values=[{"name": name, "x": None, "y": None} for name in names])
+    look = alt.Legend(symbolStrokeWidth=2, symbolOpacity=1)
+    return (
+        alt.Chart(data)
+        .mark_point(filled=False)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("name:N", scale=colours, sort=names, legend=look),
+            shape=alt.Shape("name:N", scale=shapes, sort=names),
+        )
+    )
+
+
+def _legend_shape(layer: Layer) -> str:
+    if layer.mark in ("line", "step", "rule"):
+        return _DASHES if STYLES[layer.style].dash else _LINE
+    if layer.mark == "spans":
+        return _SPAN
+    return _SHAPES[STYLES[layer.style].shape]
+
+
+def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> alt.Chart:
+    style = STYLES[layer.style]
+    data = layer.data
+    if layer.mark == "rule":
+        ends = pl.DataFrame({"x": [x_range[0]], "x2": [x_range[1]]})
+        data = data.join(ends, how="cross")
+    chart = alt.Chart(alt.InlineData(values=data.to_dicts()))
+    if layer.mark == "points":
+        return _points(chart, style, layer.rare).encode(x=x, y=y)
+    line = {"color": style.light, "strokeWidth": style.width, "opacity": style.opacity, "clip": True}
+    if style.dash:
+        line["strokeDash"] = list(style.dash)
+    match layer.mark:
+        case "line":
+            return chart.mark_line(**line).encode(x=x, y=y)
+        case "step":
+            return chart.mark_line(interpolate="step-after", **line).encode(x=x, y=y)
+        case "spans":
+            # Round ends keep a packet visible where its length is less than a pixel.
+            return chart.mark_rule(**{**line, "strokeWidth": style.width * 1.5}, strokeCap="round").encode(
+                x=x, y=y, y2="y2:Q"
+            )
+        case "rule":
+            return chart.mark_rule(**line).encode(x=x, x2="x2:Q", y=y)
+        case _:
+            # A rect from the base line: a bar between x and x2 would be horizontal to Vega-Lite.
+            return chart.mark_rect(color=style.light, opacity=style.opacity, stroke="white", clip=True).encode(
+                x=x, x2="x2:Q", y=y, y2=alt.datum(0)
+            )
+
+
+def _points(chart: alt.Chart, style: Style, rare: bool) -> alt.Chart:
+    area = style.size**2 * (1.0 if style.shape != "dot" else 1.6)
+    hollow = style.shape in ("ring", "cross")
+    return chart.mark_point(
+        shape=_SHAPES[style.shape],
+        size=area,
+        filled=not hollow,
+        color=style.light,
+        strokeWidth=style.width if hollow else 0,
+        opacity=style.opacity if rare else 0.6,
+        # A cross on the base line must be seen whole.
+        clip=not rare,
+    )
+
+
+def _padded(ends: tuple[float, float], share: float) -> tuple[float, float]:
+    low, high = ends
+    return low - (high - low) * share, high + (high - low) * share
+
+
+def _headroom(figure: Figure) -> tuple[float, float]:
+    low, high = figure.y_range()
+    padded = _padded((low, high), 0.05)
+    return (0.0 if figure.y_from_zero and low >= 0 else padded[0]), padded[1]
+
+
+def _shortened(name: str, longest: int = 110) -> str:
+    """A flow's name with its middle left out where it is too long for the picture."""
+    if len(name) <= longest:
+        return name
+    half = (longest - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"

@@ -1,0 +1,252 @@
+"""The report: one self-contained HTML page with verdicts, interactive charts and tables; it requests nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+
+from whydrop import units
+from whydrop.api import Explanation
+from whydrop.cli.ending import printable
+from whydrop.document import Verdict
+from whydrop.show import embedding, tables, words
+
+_SCRIPTS = ("uplot/uPlot.iife.min.js", "report/data.js", "report/marks.js", "report/chart.js", "report/page.js")
+_SHEETS = ("uplot/uPlot.min.css", "report/report.css")
+# Rows of a table in the page; a capture may hold millions of flows.
+_LONGEST_TABLE = 500
+
+# The page may run its own script and styles and nothing else: whatever a capture smuggles in can load nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def page(found: Explanation, *, flow: str | None = None) -> str:
+    """The whole page. ``flow`` names (a part of) the connection that the charts show first.
+
+    Raises:
+        ValueError: no flow matches ``flow``.
+    """
+    headline = found.verdicts[0] if found.verdicts else None
+    title = headline.sentence if headline else "No verdict"
+    body = [
+        _header(found),
+        "<main>",
+        _headline(headline),
+        _charts(found, flow),
+        _others(found.verdicts[1:]),
+        *(_table(sheet) for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found))),
+        "</main>",
+        _footer(found),
+    ]
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{_text(title)} – whydrop</title>",
+            *(f"<style>{_asset(name)}</style>" for name in _SHEETS),
+            "</head>",
+            "<body>",
+            *body,
+            *(f"<script>{_asset(name)}</script>" for name in _SCRIPTS),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("whydrop.show").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
+
+
+def _text(value: str) -> str:
+    """Text from anywhere, made harmless in HTML: paths and flow names come from outside."""
+    return escape(printable(value), quote=True)
+
+
+def _header(found: Explanation) -> str:
+    names = ", ".join(_text(capture.path) for capture in found.captures)
+    spans = [
+        f"{units.count(capture.packets)} packets from {units.instant(capture.first)}"
+        for capture in found.captures
+        if capture.first is not None
+    ]
+    notes = "".join(f'<p class="note">{_text(note)}</p>' for capture in found.captures for note in capture.notes)
+    return (
+        f'<header><p class="brand">whydrop</p><p class="source"><strong>{names}</strong> '
+        f"{_text('; '.join(spans))}</p>{notes}</header>"
+    )
+
+
+def _headline(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return '<section class="verdict"><h1>No verdict: the capture holds no TCP data to explain.</h1></section>'
+    return "\n".join(
+        [
+            f'<section class="verdict" data-cause="{_text(verdict.cause)}" aria-label="Verdict">',
+            f"<h1>{_text(verdict.sentence)}</h1>",
+            _standing(verdict),
+            '<div class="columns">',
+            _list("Evidence", verdict.evidence),
+            _parameters(verdict),
+            "</div>",
+            _advice(verdict),
+            _against(verdict),
+            "</section>",
+        ]
+    )
+
+
+def _standing(verdict: Verdict) -> str:
+    facts = [
+        (words.cause_title(verdict.cause), words.cause_meaning(verdict.cause)),
+        (units.percent(verdict.confidence), "confidence"),
+    ]
+    if verdict.lost:
+        facts.append((units.percent(verdict.explained), f"of {units.count(verdict.lost)} losses accounted for"))
+    if verdict.limited_share:
+        facts.append((units.percent(verdict.limited_share), "of the time limited by it"))
+    if verdict.throughput_lost is not None:
+        facts.append((units.rate(verdict.throughput_lost.bps), "throughput lost to it"))
+    items = "".join(f"<div><dt>{_text(value)}</dt><dd>{_text(meaning)}</dd></div>" for value, meaning in facts)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    return f"<div><h2>{title}</h2><ul>{items}</ul></div>"
+
+
+def _parameters(verdict: Verdict) -> str:
+    if not verdict.parameters:
+        return ""
+    rows = []
+    for name, parameter in verdict.parameters.items():
+        label, write = units.parameter_words(name)
+        rows.append(
+            f'<tr><th scope="row">{_text(label)}</th><td class="number"><strong>{_text(write(parameter.value))}</strong>'
+            f"</td><td>{_text(units.interval(name, parameter))}</td></tr>"
+        )
+    basis = ""
+    if verdict.byte_basis is not None:
+        basis = f'<p class="small">Counts {_text(tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis))}.</p>'
+    return (
+        '<div><h2>Parameters</h2><div class="scroll"><table><thead><tr><th scope="col">What</th>'
+        '<th scope="col" class="number">Value</th><th scope="col">95 % interval</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>{basis}</div>"
+    )
+
+
+def _advice(verdict: Verdict) -> str:
+    if not verdict.advice and verdict.throughput_lost is None:
+        return ""
+    parts = []
+    for line in verdict.advice:
+        if line.startswith("$ "):
+            command = _text(line.removeprefix("$ "))
+            parts.append(
+                f'<div class="command"><pre><code>{command}</code></pre>'
+                f'<button type="button" class="copy" aria-label="Copy the command: {command}">Copy</button></div>'
+            )
+        else:
+            parts.append(f"<p>{_text(line)}</p>")
+    if verdict.throughput_lost is not None:
+        lost = verdict.throughput_lost
+        parts.append(
+            f'<p class="small">Throughput lost to it: {_text(units.rate(lost.bps))} '
+            f"({_text(units.percent(lost.share))}). {_text(lost.method)}</p>"
+        )
+    return f"<h2>What to do</h2>{''.join(parts)}"
+
+
+def _against(verdict: Verdict) -> str:
+    if not verdict.against:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{_text(words.cause_title(runner_up.cause))}</th><td>{_text(runner_up.why)}</td></tr>'
+        for runner_up in verdict.against
+    )
+    return (
+        '<h2>Why not something else</h2><div class="scroll"><table><thead><tr><th scope="col">Cause</th>'
+        f'<th scope="col">Why it lost</th></tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _charts(found: Explanation, flow: str | None) -> str:
+    if not found.flows:
+        return ""
+    data = json.dumps(embedding.charts_json(found, flow), separators=(",", ":"), ensure_ascii=False)
+    # "<" could end the script element, also inside a JSON string.
+    data = data.replace("<", "\\u003c")
+    return f"""<section id="charts" aria-label="Charts">
+<h2>Charts</h2>
+<div class="controls">
+<label for="flow">Connection</label> <select id="flow"></select>
+<span class="buttons" role="group" aria-label="Zoom of all charts over time">
+<button type="button" data-zoom="in">Zoom in</button>
+<button type="button" data-zoom="out">Zoom out</button>
+<button type="button" data-zoom="left" aria-label="Move to earlier times">←</button>
+<button type="button" data-zoom="right" aria-label="Move to later times">→</button>
+<button type="button" data-zoom="focus">Heaviest loss</button>
+<button type="button" data-zoom="all">Show all</button>
+</span>
+</div>
+<p class="small screen">Drag over a chart to zoom all charts over time; a double click shows all again.</p>
+<div id="figures"></div>
+<noscript><p class="note">The charts need JavaScript; the verdict and the tables do not.</p></noscript>
+<script type="application/json" id="chart-data">{data}</script>
+</section>"""
+
+
+def _others(verdicts: Iterable[Verdict]) -> str:
+    parts = [
+        f'<details class="verdict" data-cause="{_text(verdict.cause)}"><summary>{_text(verdict.sentence)}</summary>'
+        f'{_standing(verdict)}<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
+        f"{_advice(verdict)}{_against(verdict)}</details>"
+        for verdict in verdicts
+    ]
+    return f"<section><h2>Also in this capture</h2>{''.join(parts)}</section>" if parts else ""
+
+
+def _table(sheet: tables.Sheet) -> str:
+    if not sheet.rows:
+        return ""
+    shown = sheet.most_important(_LONGEST_TABLE)
+    head = "".join(
+        f'<th scope="col"{_number(column)}>{_text(column.title)}</th>' for column in sheet.columns
+    )
+    rows = "".join(f"<tr>{_cells(sheet, row)}</tr>" for row in shown)
+    left = len(sheet.rows) - len(shown)
+    more = f'<p class="small">and {units.count(left)} more; {_text(sheet.order)}</p>' if left else ""
+    return (
+        f'<section><h2>{_text(sheet.title)}</h2><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{_text(sheet.title)}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f"{more}</section>"
+    )
+
+
+def _cells(sheet: tables.Sheet, row: Sequence[str]) -> str:
+    first, *rest = row
+    cells = [f'<th scope="row">{_text(first)}</th>']
+    cells += [
+        f"<td{_number(column)}>{_text(cell)}</td>" for column, cell in zip(sheet.columns[1:], rest, strict=True)
+    ]
+    return "".join(cells)
+
+
+def _number(column: tables.Column) -> str:
+    return ' class="number"' if column.number else ""
+
+
+def _footer(found: Explanation) -> str:
+    version = _text(str(found.document.get("whydrop", "")))
+    return f"<footer><p>Made by whydrop {version}. All times are UTC; 1 kB is 1 000 bytes.</p></footer>"

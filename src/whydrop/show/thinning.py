@@ -1,0 +1,46 @@
+"""Thinning to the resolution of the picture: what is left looks the same, and rare events are all left.
+
+Lines keep, in each column of pixels, their first, last, lowest and highest point, so that no peak is lost; clouds of
+points keep one point in each cell of pixels. Layers of rare events pass unchanged.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop.show.charts.figure import Figure, Layer
+
+
+def thin(layer: Layer, figure: Figure, columns: int, rows: int) -> Layer:
+    """The layer at a resolution of so many columns and rows over the whole figure."""
+    if layer.rare or layer.mark in ("bars", "rule") or layer.data.height <= columns:
+        return layer
+    low, high = figure.x_range()
+    column = ((pl.col("x") - low) / (high - low) * columns).floor()
+    if layer.mark in ("line", "step"):
+        data = _extremes(layer.data, column)
+    else:
+        data = _cells(layer.data, column, figure.y_range(), rows)
+    return Layer(layer.name, layer.style, layer.mark, data, layer.rare, layer.stretch)
+
+
+def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
+    numbered = data.with_row_index("row").with_columns(column=column)
+    kept = numbered.group_by("column", maintain_order=True).agg(
+        pl.col("row").first().alias("first"),
+        pl.col("row").last().alias("last"),
+        pl.col("row").gather(pl.col("y").arg_min()).first().alias("lowest"),
+        pl.col("row").gather(pl.col("y").arg_max()).first().alias("highest"),
+    )
+    rows = kept.select(pl.concat_list("first", "lowest", "highest", "last").explode()).to_series().unique().sort()
+    return data[rows]
+
+
+def _cells(data: pl.DataFrame, column: pl.Expr, y_range: tuple[float, float], rows: int) -> pl.DataFrame:
+    low, high = y_range
+    cells = [column.alias("column")]
+    for name in ("y", "y2"):
+        if name in data.columns:
+            cells.append(((pl.col(name) - low) / (high - low) * rows).floor().alias(f"cell_{name}"))
+    keys = [f"cell_{name}" for name in ("y", "y2") if name in data.columns]
+    return data.with_columns(cells).unique(["column", *keys], keep="first", maintain_order=True).select(data.columns)
