@@ -18,6 +18,7 @@
 //! | `input` | opening, decompressing, the buffer that the rest reads from |
 //! | `format` | pcap and pcapng: where each frame is, when it was captured |
 //! | `decode` | link layers, IP, tunnels, transport headers |
+//! | `sequence` | files in the order of their time |
 //! | `duplicates` | packets that one capture holds twice |
 //!
 //! Memory does not grow with the file: one buffer, one table of recent packets.
@@ -25,11 +26,13 @@
 mod bytes;
 mod capture;
 mod decode;
+mod duplicates;
 mod error;
 mod format;
 mod input;
 mod link_type;
 pub mod packet;
+mod sequence;
 mod summary;
 
 pub use capture::{Capture, OpenOptions};

@@ -28,6 +28,8 @@ pub struct Summary {
     pub duplicates: u64,
     /// Packets stamped earlier than the packet before them.
     pub out_of_order: u64,
+    /// Packets that the capturing host reports to have dropped itself, if it reports (pcapng).
+    pub dropped_by_capture: Option<u64>,
 }
 
 /// Packets counted by what they carry.

@@ -1,11 +1,16 @@
 //! Capture file formats: where each frame lies in the stream, and when it was captured.
 
+mod interfaces;
 mod pcap;
+mod pcapng;
+mod timestamp;
 
 use crate::error::Damage;
 use crate::input::Window;
 use crate::link_type::LinkType;
+pub(crate) use interfaces::Interfaces;
 use pcap::PcapReader;
+use pcapng::PcapngReader;
 
 /// The largest frame that is read, bytes: what tcpdump and Wireshark call the largest snapshot
 /// length. A length field beyond it is damage, not a reason to allocate.
@@ -27,17 +32,10 @@ pub(crate) struct Record {
     pub(crate) vantage: u32,
 }
 
-/// An interface that packets were captured on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Interface {
-    pub(crate) link: LinkType,
-    /// 0: no limit.
-    pub(crate) snaplen_bytes: u32,
-}
-
 /// A capture file being read.
 pub(crate) enum Format {
     Pcap(PcapReader),
+    Pcapng(PcapngReader),
 }
 
 impl Format {
@@ -49,30 +47,44 @@ impl Format {
         if let Some(variant) = pcap::Variant::of(head) {
             return PcapReader::open(variant, window).map(Self::Pcap);
         }
+        if head.starts_with(&pcapng::MAGIC) {
+            return PcapngReader::open(window).map(Self::Pcapng);
+        }
         Err(not_a_capture(window))
     }
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Pcap(_) => "pcap",
+            Self::Pcapng(_) => "pcapng",
         }
     }
 
-    /// The next frame; `None` at a sound end.
+    /// The next frame; `None` at a sound end. Interfaces are added as they are described.
     #[inline(always)]
     pub(crate) fn next_record(
         &mut self,
         window: &mut Window,
+        interfaces: &mut Interfaces,
     ) -> Result<Option<Record>, Box<Damage>> {
         match self {
             Self::Pcap(reader) => reader.next_record(window),
+            Self::Pcapng(reader) => reader.next_record(window, interfaces),
         }
     }
 
-    /// Interfaces described since the last call.
-    pub(crate) fn take_interfaces(&mut self) -> Vec<Interface> {
+    /// Adds the interfaces that the file's header describes.
+    pub(crate) fn note_interfaces(&mut self, interfaces: &mut Interfaces) {
+        if let Self::Pcap(reader) = self {
+            reader.note_interface(interfaces);
+        }
+    }
+
+    /// Packets to which the file gives no time.
+    pub(crate) fn untimed_packets(&self) -> u64 {
         match self {
-            Self::Pcap(reader) => reader.take_interfaces(),
+            Self::Pcap(_) => 0,
+            Self::Pcapng(reader) => reader.untimed_packets,
         }
     }
 }

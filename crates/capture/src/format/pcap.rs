@@ -1,6 +1,7 @@
 //! The legacy format of libpcap, <https://www.tcpdump.org/manpages/pcap-savefile.5.html>.
 
-use super::{Interface, LARGEST_FRAME_BYTES, NANOSECONDS_PER_SECOND, Record, cut_off};
+use super::interfaces::{Interface, Interfaces};
+use super::{LARGEST_FRAME_BYTES, NANOSECONDS_PER_SECOND, Record, cut_off};
 use crate::bytes::ByteOrder;
 use crate::error::Damage;
 use crate::input::Window;
@@ -56,7 +57,7 @@ pub(crate) struct PcapReader {
     lengths: Lengths,
     link: LinkType,
     snaplen_bytes: u32,
-    interface_told: bool,
+    interface: u32,
 }
 
 impl PcapReader {
@@ -98,18 +99,19 @@ impl PcapReader {
             lengths,
             link,
             snaplen_bytes: u32_at(16),
-            interface_told: false,
+            interface: 0,
         })
     }
 
-    pub(crate) fn take_interfaces(&mut self) -> Vec<Interface> {
-        if std::mem::replace(&mut self.interface_told, true) {
-            return Vec::new();
-        }
-        vec![Interface {
+    pub(crate) fn note_interface(&mut self, interfaces: &mut Interfaces) {
+        let described = Interface {
             link: self.link,
             snaplen_bytes: self.snaplen_bytes,
-        }]
+            dropped: None,
+        };
+        // A sequence of so many files with so many link types that there is no number left: they
+        // are all read, on the first interface.
+        self.interface = interfaces.number(0, None, described).unwrap_or(0);
     }
 
     #[inline(always)]
@@ -163,7 +165,7 @@ impl PcapReader {
         Ok(Some(Record {
             time_ns: i64::from(seconds) * NANOSECONDS_PER_SECOND
                 + i64::from(fraction) * self.variant.fraction_ns,
-            interface: 0,
+            interface: self.interface,
             link: self.link,
             wire_bytes,
             captured_bytes,

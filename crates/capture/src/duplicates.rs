@@ -1,0 +1,318 @@
+//! Packets that one capture holds twice: `-i any` sees a forwarded packet on each interface it
+//! passes, a mirror (SPAN) port that copies both directions of several ports sees it at each of them.
+//!
+//! A copy that is taken for a second packet looks like a retransmission; a retransmission that is
+//! taken for a copy hides a loss. The second mistake is worse, so a packet is called a copy only on
+//! proof. Both packets must have the same addresses, ports, IP length and identification, and the
+//! same transport header: sequence and acknowledgment numbers, flags, window, all options. What
+//! routers and offloading change (TTL, DSCP and ECN, checksums, link header) may differ. Then one of
+//! three proofs is needed:
+//!
+//! 1. **IP identification.** A sender numbers its IPv4 packets; a retransmission is a new packet with
+//!    a new number. Not so where the number is 0 (RFC 6864 frees packets that cannot be fragmented
+//!    from numbering) or where a host uses one number for all, which is found out by watching: see
+//!    [`Numbering`]. The copies are at most [`SAME_NUMBER_NS`] apart.
+//! 2. **Two points.** Without a number (or with IPv6, which has none), the two were captured on
+//!    different interfaces, in different directions, between different link addresses or VLANs, with
+//!    a different TTL or inside and outside a tunnel, at most [`TWO_POINTS_NS`] apart. A
+//!    retransmission passes the same points as its original: Linux moves a connection to another path
+//!    only after a retransmission timeout, which is 200 ms or more.
+//! 3. **No time to retransmit.** Without either, only a segment that carries data, SYN or FIN, whose
+//!    timestamp options are equal, at most [`NO_TIME_NS`] apart. A sender repeats a segment no sooner
+//!    than a round trip after it (fast retransmit, tail-loss probe) or after its timeout. The round
+//!    trip of the fastest networks is about this long, and their losses do not announce themselves
+//!    within one. A queue can push original and repetition together on the way, but only after it
+//!    stalled for the whole timeout, and then their timestamps differ: clocks for them tick every
+//!    10 ms or faster on the systems in use. Repeated pure acknowledgments are *never* called copies
+//!    on this ground: a receiver without SACK sends them back to back, and they mean something.
+
+use crate::decode::Decoded;
+use crate::format::Record;
+use crate::packet::{TcpFlags, Transport};
+
+/// Half of the shortest retransmission timeout in common use (Linux, 200 ms): a forwarding host's
+/// queues may hold a packet this long between two captures of it.
+const SAME_NUMBER_NS: u64 = 100_000_000;
+/// Queueing within a host or a switch, well below any timeout.
+const TWO_POINTS_NS: u64 = 10_000_000;
+/// A full-sized frame at 1 Gbit/s takes 12 µs: a mirror port sends copies this closely.
+const NO_TIME_NS: u64 = 20_000;
+
+/// Two packets a set, 64 bytes: one cache line.
+const SETS: usize = 4096;
+const NUMBERINGS: usize = 4096;
+
+/// Recognises copies among the last packets (about 8000).
+pub(crate) struct Duplicates {
+    sets: Box<[Set]>,
+    numberings: Box<[Numbering]>,
+    /// Packets that look like copies of one just before them, and were kept for want of proof.
+    pub(crate) suspects: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Set([Seen; 2]);
+
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Hash of addresses, ports and identification.
+    identity: u64,
+    /// Hash of the rest that must be equal.
+    content: u64,
+    /// Hash of what tells capture points apart.
+    vantage: u64,
+    time_ns: i64,
+}
+
+const NOTHING: Seen = Seen {
+    identity: 0,
+    content: 0,
+    vantage: 0,
+    time_ns: i64::MIN,
+};
+
+/// How a pair of hosts uses the IP identification, judged over its packets of one protocol.
+///
+/// Each packet that has the number of another one of the same connection, shortly before, adds
+/// [`Numbering::REUSED`]; each other packet takes one away. Random numbers collide rarely and stay
+/// near 0; a host that uses one number reaches the limit within a few packets, and stays there.
+#[derive(Clone, Copy)]
+struct Numbering(u8);
+
+impl Numbering {
+    const REUSED: u8 = 8;
+    const LIMIT: u8 = 32;
+
+    #[inline(always)]
+    fn tells_packets_apart(self) -> bool {
+        self.0 < Self::LIMIT
+    }
+
+    #[inline(always)]
+    fn note(&mut self, reused: bool) {
+        self.0 = match reused {
+            true => self.0 + Self::REUSED,
+            false => self.0.saturating_sub(1),
+        };
+    }
+}
+
+/// What is compared of a packet.
+struct Fingerprint {
+    hosts: u64,
+    identity: u64,
+    content: u64,
+    vantage: u64,
+    numbered: bool,
+    /// A difference in capture point proves a copy.
+    place_proves: bool,
+    /// A difference in time too small to retransmit proves a copy.
+    haste_proves: bool,
+}
+
+impl Default for Duplicates {
+    fn default() -> Self {
+        Self {
+            sets: vec![Set([NOTHING; 2]); SETS].into_boxed_slice(),
+            numberings: vec![Numbering(0); NUMBERINGS].into_boxed_slice(),
+            suspects: 0,
+        }
+    }
+}
+
+impl Duplicates {
+    /// Whether this packet is a copy of one before it; remembers it otherwise.
+    #[inline(always)]
+    pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &Decoded) -> bool {
+        match fingerprint(record, frame, decoded) {
+            Some(fingerprint) => self.check(&fingerprint, record.time_ns),
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn check(&mut self, packet: &Fingerprint, time_ns: i64) -> bool {
+        let numbering = &mut self.numberings[packet.hosts as usize % NUMBERINGS];
+        let numbered = packet.numbered && numbering.tells_packets_apart();
+        // Packets of one number meet in one set, which shows the reuse of numbers. Without numbers
+        // they would all meet there, so then the content decides.
+        let place = if numbered {
+            packet.identity
+        } else {
+            packet.identity ^ packet.content
+        };
+        let set = &mut self.sets[place as usize % SETS].0;
+        let mut reused = false;
+        for seen in set.iter_mut() {
+            let apart_ns = seen.time_ns.abs_diff(time_ns);
+            if seen.identity != packet.identity || apart_ns > SAME_NUMBER_NS {
+                continue;
+            }
+            if seen.content != packet.content {
+                reused = true;
+                continue;
+            }
+            let elsewhere = seen.vantage != packet.vantage;
+            if numbered
+                || (packet.place_proves && elsewhere && apart_ns <= TWO_POINTS_NS)
+                || (packet.haste_proves && apart_ns <= NO_TIME_NS)
+            {
+                return true;
+            }
+            self.suspects += u64::from(apart_ns <= NO_TIME_NS);
+            seen.time_ns = time_ns;
+            seen.vantage = packet.vantage;
+            return false;
+        }
+        if numbered {
+            numbering.note(reused);
+        }
+        let oldest = usize::from(set[1].time_ns < set[0].time_ns);
+        set[oldest] = Seen {
+            identity: packet.identity,
+            content: packet.content,
+            vantage: packet.vantage,
+            time_ns,
+        };
+        false
+    }
+}
+
+// Odd numbers with as many ones as zeros, in no order: the golden ratio, e and pi in binary.
+const KEY_1: u64 = 0x9e37_79b9_7f4a_7c15;
+const KEY_2: u64 = 0xadf8_5458_a2bb_4a9b;
+const KEY_3: u64 = 0x243f_6a88_85a3_08d3;
+
+/// Hashes two words into one: the halves of their 128-bit product.
+#[inline(always)]
+fn mix(one: u64, other: u64) -> u64 {
+    let product = u128::from(one ^ KEY_1) * u128::from(other ^ KEY_2);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Hashes any bytes, eight at a time; the last eight may overlap those before.
+#[inline(always)]
+fn hash(bytes: &[u8]) -> u64 {
+    let mut state = KEY_3 ^ bytes.len() as u64;
+    let Some(last) = bytes.last_chunk::<8>() else {
+        let mut short = [0; 8];
+        short[..bytes.len()].copy_from_slice(bytes);
+        return mix(state, u64::from_ne_bytes(short));
+    };
+    let whole = (bytes.len() - 1) / 8 * 8;
+    for chunk in bytes[..whole].chunks_exact(8) {
+        state = mix(
+            state,
+            u64::from_ne_bytes(chunk.try_into().expect("eight bytes")),
+        );
+    }
+    mix(state, u64::from_ne_bytes(*last))
+}
+
+/// The first bytes that a packet carries from `from` on, as far as they were captured.
+#[inline(always)]
+fn beginning<'a>(frame: &'a [u8], decoded: &Decoded, from: u32) -> &'a [u8] {
+    const ENOUGH_BYTES: usize = 16;
+    let from = from as usize;
+    let ip_bytes = decoded
+        .network
+        .map_or(0, |network| network.ip_bytes as usize);
+    let end = frame
+        .len()
+        .min(decoded.network_at as usize + ip_bytes)
+        .min(from + ENOUGH_BYTES);
+    frame.get(from..end).unwrap_or(&[])
+}
+
+/// `None` for what is never called a copy.
+#[inline(always)]
+fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Fingerprint> {
+    /// Stands for the protocol of later fragments: beyond the numbers of protocols.
+    const FRAGMENT: u64 = 0x100;
+    let network = decoded.network.as_ref()?;
+    let at = decoded.network_at as usize;
+    let header = frame.get(decoded.transport_at as usize..decoded.transport_end as usize)?;
+    let version_4 = frame.get(at)? >> 4 == 4;
+    let (hosts, place) = match version_4 {
+        // Flags and fragment offset belong to the place.
+        true => (
+            word(frame, at + 12)?,
+            u64::from(u16::from_ne_bytes([
+                *frame.get(at + 6)?,
+                *frame.get(at + 7)?,
+            ])),
+        ),
+        // The flow label changes when Linux takes a connection to another path.
+        false => (
+            hash(frame.get(at + 8..at + 40)?),
+            word(frame, at)? & u64::from_ne_bytes([0, 0x0f, 0xff, 0xff, 0, 0, 0, 0]),
+        ),
+    };
+    let number = network.identification.unwrap_or(0);
+    let mut print = Fingerprint {
+        hosts,
+        identity: 0,
+        content: u64::from(network.ip_bytes),
+        vantage: 0,
+        numbered: version_4 && number != 0,
+        place_proves: true,
+        haste_proves: false,
+    };
+    let kind = match decoded.transport {
+        Transport::Tcp(segment) => {
+            let numbers = mix(
+                word(header, 4)?,
+                u64::from(u32::from_ne_bytes(*header.get(12..)?.first_chunk()?)),
+            );
+            print.content = mix(numbers, print.content);
+            if let Some(options) = header.get(20..).filter(|options| !options.is_empty()) {
+                print.content = mix(print.content, hash(options));
+            }
+            let takes_sequence =
+                segment.payload_bytes > 0 || segment.flags.has(TcpFlags::SYN | TcpFlags::FIN);
+            print.haste_proves = takes_sequence && segment.options.timestamps.is_some();
+            u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 6
+        }
+        Transport::Udp { payload_bytes, .. } => {
+            let checksum = u16::from_ne_bytes([header[6], header[7]]);
+            let payload = beginning(frame, decoded, decoded.transport_end);
+            print.content = mix(print.content, hash(payload));
+            // Offloading fills the checksum in late: copies may differ in it. Where nothing else
+            // tells datagrams apart it has to serve.
+            if !print.numbered || (payload.is_empty() && payload_bytes > 0) {
+                print.content = mix(print.content, u64::from(checksum));
+                print.place_proves = checksum != 0;
+            }
+            u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 17
+        }
+        // The checksum covers what an ICMP message says.
+        Transport::Icmp { .. } => u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 1,
+        Transport::Fragment | Transport::OtherProtocol(_) => {
+            print.content = mix(
+                print.content,
+                hash(beginning(frame, decoded, decoded.transport_at)),
+            );
+            print.place_proves = false;
+            match decoded.transport {
+                Transport::OtherProtocol(protocol) => u64::from(protocol),
+                _ => FRAGMENT,
+            }
+        }
+        Transport::NotIp(_) | Transport::Undecodable => return None,
+    };
+    print.hosts = mix(hosts, kind & 0xffff);
+    print.identity = mix(hosts, mix(kind << 16 | u64::from(number), place));
+    let link_header = frame.get(..decoded.link_bytes as usize)?;
+    let point = u64::from(record.interface) << 32
+        | u64::from(record.vantage) << 16
+        | u64::from(network.ttl) << 8
+        | u64::from(network.tunnel_depth);
+    print.vantage = mix(hash(link_header), point);
+    Some(print)
+}

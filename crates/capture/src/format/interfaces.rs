@@ -1,0 +1,126 @@
+//! The interfaces of a capture, numbered over all its sections and files.
+
+use std::collections::HashMap;
+
+use crate::link_type::LinkType;
+
+/// More interfaces than any host has; a file that describes more is broken or hostile.
+pub(crate) const MOST_INTERFACES: usize = 65_536;
+/// Names are kept only to recognise an interface in the next section or file.
+const LONGEST_NAME_BYTES: usize = 256;
+
+/// An interface that packets were captured on.
+#[derive(Debug, Clone)]
+pub(crate) struct Interface {
+    pub(crate) link: LinkType,
+    /// 0: no limit.
+    pub(crate) snaplen_bytes: u32,
+    /// Packets that the capturing host says it dropped here, as last reported.
+    pub(crate) dropped: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    Named(Vec<u8>, LinkType),
+    /// An interface without a name is known by its place in its section.
+    Placed(usize, LinkType),
+}
+
+/// All interfaces seen so far. Rotated files repeat them: those get the number that they had.
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces {
+    known: Vec<Interface>,
+    numbers: HashMap<Identity, u32>,
+}
+
+impl Interfaces {
+    /// The number of an interface described at `place` in its section; `None` where there are too
+    /// many.
+    pub(crate) fn number(
+        &mut self,
+        place: usize,
+        name: Option<&[u8]>,
+        found: Interface,
+    ) -> Option<u32> {
+        let identity = match name {
+            Some(name) => Identity::Named(
+                name[..name.len().min(LONGEST_NAME_BYTES)].to_vec(),
+                found.link,
+            ),
+            None => Identity::Placed(place, found.link),
+        };
+        if let Some(&number) = self.numbers.get(&identity) {
+            let known = &mut self.known[number as usize];
+            known.snaplen_bytes = match (known.snaplen_bytes, found.snaplen_bytes) {
+                (0, _) | (_, 0) => 0,
+                (one, other) => one.max(other),
+            };
+            return Some(number);
+        }
+        if self.known.len() == MOST_INTERFACES {
+            return None;
+        }
+        let number = self.known.len() as u32;
+        self.known.push(found);
+        self.numbers.insert(identity, number);
+        Some(number)
+    }
+
+    pub(crate) fn all(&self) -> &[Interface] {
+        &self.known
+    }
+
+    /// Notes what an interface's statistics say. Files of a rotation each count from 0 or go on
+    /// counting, depending on who wrote them: the largest count is a lower bound either way.
+    pub(crate) fn note_dropped(&mut self, number: u32, dropped: u64) {
+        if let Some(interface) = self.known.get_mut(number as usize) {
+            interface.dropped = interface.dropped.max(Some(dropped));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(link: LinkType) -> Interface {
+        Interface {
+            link,
+            snaplen_bytes: 96,
+            dropped: None,
+        }
+    }
+
+    #[test]
+    fn an_interface_keeps_its_number_in_the_next_file() {
+        let mut interfaces = Interfaces::default();
+        let ethernet = || interface(LinkType::ETHERNET);
+        assert_eq!(interfaces.number(0, Some(b"eth0"), ethernet()), Some(0));
+        assert_eq!(interfaces.number(1, Some(b"eth1"), ethernet()), Some(1));
+        assert_eq!(interfaces.number(0, Some(b"eth1"), ethernet()), Some(1));
+        assert_eq!(interfaces.number(1, Some(b"eth0"), ethernet()), Some(0));
+        assert_eq!(interfaces.number(0, None, ethernet()), Some(2));
+        assert_eq!(interfaces.number(0, None, ethernet()), Some(2));
+        assert_eq!(
+            interfaces.number(0, None, interface(LinkType::RAW)),
+            Some(3)
+        );
+        assert_eq!(interfaces.all().len(), 4);
+    }
+
+    #[test]
+    fn a_flood_of_interfaces_is_refused() {
+        let mut interfaces = Interfaces::default();
+        for place in 0..MOST_INTERFACES {
+            assert!(
+                interfaces
+                    .number(place, None, interface(LinkType::RAW))
+                    .is_some()
+            );
+        }
+        assert_eq!(
+            interfaces.number(MOST_INTERFACES, None, interface(LinkType::RAW)),
+            None
+        );
+    }
+}

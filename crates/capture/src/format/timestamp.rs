@@ -1,0 +1,114 @@
+//! Timestamps of pcapng: ticks of a unit that each interface chooses, from a start that it chooses.
+
+use super::NANOSECONDS_PER_SECOND;
+
+/// What an interface's `if_tsresol` and `if_tsoffset` options say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clock {
+    tick: Tick,
+    start_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tick {
+    /// This many nanoseconds.
+    Nanoseconds(i64),
+    /// A nanosecond divided by this.
+    PerNanosecond(u64),
+    /// So short that 64 bits of them are less than a nanosecond.
+    Vanishing,
+    /// A second divided by two to the power of this.
+    BinaryFraction(u32),
+}
+
+impl Default for Clock {
+    /// Microseconds since the Unix epoch: what an interface has that does not say.
+    fn default() -> Self {
+        Self {
+            tick: Tick::Nanoseconds(1000),
+            start_ns: 0,
+        }
+    }
+}
+
+impl Clock {
+    /// `if_tsresol`: a negative power of 10, or of 2 if the highest bit is set.
+    pub(super) fn set_resolution(&mut self, value: u8) {
+        let exponent = u32::from(value & 0x7f);
+        self.tick = match (value & 0x80 != 0, exponent) {
+            (true, _) => Tick::BinaryFraction(exponent),
+            (false, 0..=9) => Tick::Nanoseconds(10i64.pow(9 - exponent)),
+            (false, _) => 10u64
+                .checked_pow(exponent - 9)
+                .map_or(Tick::Vanishing, Tick::PerNanosecond),
+        };
+    }
+
+    /// `if_tsoffset`: seconds to add.
+    pub(super) fn set_offset(&mut self, seconds: i64) {
+        self.start_ns = seconds.saturating_mul(NANOSECONDS_PER_SECOND);
+    }
+
+    /// Nanoseconds since the Unix epoch; what does not fit 64 bits (the year 2262) stays there.
+    #[inline(always)]
+    pub(super) fn time_ns(&self, ticks: u64) -> i64 {
+        let since_start = match self.tick {
+            Tick::Nanoseconds(unit) => i64::try_from(ticks)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(unit),
+            Tick::PerNanosecond(parts) => (ticks / parts).try_into().unwrap_or(i64::MAX),
+            Tick::Vanishing => 0,
+            Tick::BinaryFraction(shift) => {
+                let ns = (u128::from(ticks) * NANOSECONDS_PER_SECOND as u128) >> shift;
+                i64::try_from(ns).unwrap_or(i64::MAX)
+            }
+        };
+        since_start.saturating_add(self.start_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(resolution: u8) -> Clock {
+        let mut clock = Clock::default();
+        clock.set_resolution(resolution);
+        clock
+    }
+
+    #[test]
+    fn every_resolution_leads_to_nanoseconds() {
+        assert_eq!(
+            Clock::default().time_ns(1_700_000_000_123_456),
+            1_700_000_000_123_456_000
+        );
+        assert_eq!(
+            clock(9).time_ns(1_700_000_000_123_456_789),
+            1_700_000_000_123_456_789
+        );
+        assert_eq!(clock(0).time_ns(7), 7_000_000_000);
+        assert_eq!(clock(12).time_ns(1_234_567), 1234);
+        assert_eq!(clock(28).time_ns(u64::MAX), 1);
+        assert_eq!(clock(127).time_ns(u64::MAX), 0);
+        // 2^-10 s: 1536 ticks are one and a half seconds.
+        assert_eq!(clock(0x80 | 10).time_ns(1536), 1_500_000_000);
+        // 2^-32 s, as NTP counts: half a second is 2^31.
+        assert_eq!(
+            clock(0x80 | 32).time_ns((5 << 32) | (1 << 31)),
+            5_500_000_000
+        );
+        assert_eq!(clock(0xff).time_ns(u64::MAX), 0);
+    }
+
+    #[test]
+    fn an_offset_is_added_and_nothing_overflows() {
+        let mut clock = Clock::default();
+        clock.set_offset(-3);
+        assert_eq!(clock.time_ns(5_000_000), 2_000_000_000);
+        clock.set_offset(i64::MAX);
+        assert_eq!(clock.time_ns(u64::MAX), i64::MAX);
+        clock.set_offset(i64::MIN);
+        assert_eq!(clock.time_ns(0), i64::MIN);
+    }
+}

@@ -1,0 +1,102 @@
+//! The files of a capture: opening one, and putting several in the order of their time.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use crate::error::{CaptureError, Damage};
+use crate::format::{Format, Interfaces};
+use crate::input::{Input, STANDARD_INPUT};
+
+/// A file whose header has been read.
+pub(crate) struct OpenFile {
+    pub(crate) label: String,
+    pub(crate) input: Input,
+    pub(crate) format: Format,
+}
+
+impl OpenFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, CaptureError> {
+        Self::from_input(path.to_string_lossy().into_owned(), Input::open(path)?)
+    }
+
+    pub(crate) fn from_input(label: String, mut input: Input) -> Result<Self, CaptureError> {
+        match Format::open(&mut input.window) {
+            Ok(format) => Ok(Self {
+                label,
+                input,
+                format,
+            }),
+            Err(damage) => Err(damage.at(&label, input.compression.is_some())),
+        }
+    }
+
+    pub(crate) fn format_name(&self) -> String {
+        match self.input.compression {
+            None => self.format.name().to_owned(),
+            Some(compression) => format!("{}.{}", self.format.name(), compression.extension()),
+        }
+    }
+}
+
+/// The files of a capture, the first of them opened.
+pub(crate) struct Sequence {
+    pub(crate) first: OpenFile,
+    pub(crate) following: VecDeque<PathBuf>,
+    /// What to say about the order, if it is not the one given.
+    pub(crate) note: Option<String>,
+}
+
+/// Opens the first of the files, after a look at the others.
+pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
+    let only_files = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
+    // Standard input can be read but once, so it stays where it stands.
+    let (order, note) = match paths.len() {
+        2.. if only_files => in_order_of_time(paths)?,
+        _ => (paths, None),
+    };
+    let mut following = VecDeque::from(order);
+    let Some(first) = following.pop_front() else {
+        return Err(Damage {
+            offset: 0,
+            found: "no file".into(),
+            expected: "at least one capture file".into(),
+            remedy: "name a file, or - for standard input".into(),
+        }
+        .at("", false));
+    };
+    Ok(Sequence {
+        first: OpenFile::open(&first)?,
+        following,
+        note,
+    })
+}
+
+/// Sorts by the time of each file's first packet. Rotated files are named in an order that a shell
+/// does not keep: `dump.pcap10` is listed before `dump.pcap2`.
+fn in_order_of_time(paths: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<String>), CaptureError> {
+    let mut previous_ns = i64::MIN;
+    let mut timed = Vec::with_capacity(paths.len());
+    for path in paths {
+        // A file without packets stays behind the file before it.
+        previous_ns = first_time_ns(&path)?.unwrap_or(previous_ns);
+        timed.push((previous_ns, path));
+    }
+    let note = (!timed.is_sorted_by_key(|(time_ns, _)| *time_ns)).then(|| {
+        format!(
+            "the {} files were not given in the order of their time: they are read by the time of their \
+             first packets",
+            timed.len()
+        )
+    });
+    timed.sort_by_key(|(time_ns, _)| *time_ns);
+    Ok((timed.into_iter().map(|(_, path)| path).collect(), note))
+}
+
+/// `None` where the file has no packet that can be read.
+fn first_time_ns(path: &Path) -> Result<Option<i64>, CaptureError> {
+    let mut file = OpenFile::open(path)?;
+    let record = file
+        .format
+        .next_record(&mut file.input.window, &mut Interfaces::default());
+    Ok(record.ok().flatten().map(|record| record.time_ns))
+}
