@@ -80,10 +80,14 @@ class Explanation:
         self._analysis = analysis
         self._frames: dict[str, polars.DataFrame] = {}
 
+    def json(self, *, pretty: bool = False) -> str:
+        """The document of the JSON contract as text: what ``whydrop explain --json`` prints."""
+        return self._analysis.json(pretty=pretty)
+
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The document of the JSON contract (what ``whydrop explain --json`` prints) as plain Python values."""
-        document: dict[str, Any] = json.loads(self._analysis.json())
+        """The document of the JSON contract as plain Python values."""
+        document: dict[str, Any] = json.loads(self.json())
         return document
 
     @cached_property
@@ -154,10 +158,8 @@ class Explanation:
         if name in ("flows", "transfers"):
             return polars.DataFrame(self.document[name], infer_schema_length=None)
         frame = polars.DataFrame(self._analysis.table(name))
-        if name == "segments":
-            frame = frame.with_columns(
-                polars.col("kind").cast(polars.Enum(KINDS)), polars.col("fate").cast(polars.Enum(FATES))
-            )
+        if name == "segments" and frame.schema["kind"] == polars.UInt8:
+            frame = frame.with_columns(_labelled("kind", KINDS), _labelled("fate", FATES))
         return frame
 
     def chart(self, name: str, *, flow: str | None = None) -> altair.VConcatChart:
@@ -209,3 +211,10 @@ class Explanation:
     def __repr__(self) -> str:
         headline = self.verdicts[0].sentence if self.verdicts else "no verdict"
         return f"<whydrop.Explanation: {headline}>"
+
+
+def _labelled(column: str, labels: Sequence[str]) -> polars.Expr:
+    """The codes of a column as an enumeration."""
+    import polars
+
+    return polars.col(column).cat.to(polars.Enum(labels))

@@ -20,9 +20,8 @@ def significant(value: float, digits: int = 3) -> str:
     """
     if value == 0:
         return "0"
-    import math
-
-    exponent = math.floor(math.log10(abs(value)))
+    # The exponent after rounding: 999.96 has that of 1000.
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 

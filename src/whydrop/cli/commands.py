@@ -46,7 +46,12 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     epilog="Example: whydrop explain capture.pcap.zst --report report.html",
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
 )
 def whydrop() -> None:
     """Explain from TCP packet captures why packets drop or wait."""

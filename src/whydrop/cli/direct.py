@@ -15,7 +15,7 @@ def capture_of(arguments: Sequence[str]) -> str | None:
     if len(arguments) != 3 or arguments[0] != "explain" or arguments.count("--json") != 1:
         return None
     path = arguments[2] if arguments[1] == "--json" else arguments[1]
-    return None if path.startswith("-") and path != "-" or not path else path
+    return None if (path.startswith("-") and path != "-") or not path else path
 
 
 def explain(path: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,9 +52,7 @@ Examples:
     metavar="FILTER",
     help="Show only flows whose name contains FILTER, such as 192.0.2.7 or :443.",
 )
-@click.option(
-    "--sequence", is_flag=True, help="The captures are one capture in several files, in order (tcpdump -C)."
-)
+@click.option("--sequence", is_flag=True, help="The captures are one capture in several files, in order (tcpdump -C).")
 def command(
     captures: tuple[Path, ...],
     as_json: bool,
@@ -111,11 +108,9 @@ def _analyse(captures: tuple[Path, ...], *, tables: bool) -> Explanation:
     if sys.stderr.isatty():
         from whydrop.cli.progress import reading
 
-        watching = reading()
-    else:
-        watching = nullcontext()
-    with watching as progress:
-        return Explanation(_core.explain(captures, tables=tables, progress=progress))
+        with reading() as progress:
+            return Explanation(_core.explain(captures, tables=tables, progress=progress))
+    return Explanation(_core.explain(captures, tables=tables))
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:

@@ -168,9 +168,9 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> al
             return chart.mark_line(interpolate="step-after", **line).encode(x=x, y=y)
         case "spans":
             # Round ends keep a packet visible where its length is less than a pixel.
-            return chart.mark_rule(**{**line, "strokeWidth": style.width * 1.5}, strokeCap="round").encode(
-                x=x, y=y, y2="y2:Q"
-            )
+            return chart.mark_rule(
+                **{**line, "strokeWidth": style.width * 1.5}, strokeCap="butt" if style.dash else "round"
+            ).encode(x=x, y=y, y2="y2:Q")
         case "rule":
             return chart.mark_rule(**line).encode(x=x, x2="x2:Q", y=y)
         case _:

@@ -13,7 +13,13 @@ from whydrop.cli.ending import printable
 from whydrop.document import Verdict
 from whydrop.show import embedding, tables, words
 
-_SCRIPTS = ("uplot/uPlot.iife.min.js", "report/data.js", "report/marks.js", "report/chart.js", "report/page.js")
+_SCRIPTS = (
+    "uplot/uPlot.iife.min.js",
+    "report/data.js",
+    "report/marks.js",
+    "report/chart.js",
+    "report/page.js",
+)
 _SHEETS = ("uplot/uPlot.min.css", "report/report.css")
 # Rows of a table in the page; a capture may hold millions of flows.
 _LONGEST_TABLE = 500
@@ -132,9 +138,10 @@ def _parameters(verdict: Verdict) -> str:
     rows = []
     for name, parameter in verdict.parameters.items():
         label, write = units.parameter_words(name)
+        value = _text(write(parameter.value))
         rows.append(
-            f'<tr><th scope="row">{_text(label)}</th><td class="number"><strong>{_text(write(parameter.value))}</strong>'
-            f"</td><td>{_text(units.interval(name, parameter))}</td></tr>"
+            f'<tr><th scope="row">{_text(label)}</th><td class="number"><strong>{value}</strong></td>'
+            f"<td>{_text(units.interval(name, parameter))}</td></tr>"
         )
     basis = ""
     if verdict.byte_basis is not None:
@@ -221,14 +228,12 @@ def _table(sheet: tables.Sheet) -> str:
     if not sheet.rows:
         return ""
     shown = sheet.most_important(_LONGEST_TABLE)
-    head = "".join(
-        f'<th scope="col"{_number(column)}>{_text(column.title)}</th>' for column in sheet.columns
-    )
+    head = "".join(f'<th scope="col"{_number(column)}>{_text(column.title)}</th>' for column in sheet.columns)
     rows = "".join(f"<tr>{_cells(sheet, row)}</tr>" for row in shown)
     left = len(sheet.rows) - len(shown)
     more = f'<p class="small">and {units.count(left)} more; {_text(sheet.order)}</p>' if left else ""
     return (
-        f'<section><h2>{_text(sheet.title)}</h2><div class="scroll" tabindex="0" role="region" '
+        f'<section><h2>{_text(sheet.title)}</h2><div class="scroll wide" tabindex="0" role="region" '
         f'aria-label="{_text(sheet.title)}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
         f"{more}</section>"
     )
@@ -237,9 +242,7 @@ def _table(sheet: tables.Sheet) -> str:
 def _cells(sheet: tables.Sheet, row: Sequence[str]) -> str:
     first, *rest = row
     cells = [f'<th scope="row">{_text(first)}</th>']
-    cells += [
-        f"<td{_number(column)}>{_text(cell)}</td>" for column, cell in zip(sheet.columns[1:], rest, strict=True)
-    ]
+    cells += [f"<td{_number(column)}>{_text(cell)}</td>" for column, cell in zip(sheet.columns[1:], rest, strict=True)]
     return "".join(cells)
 
 

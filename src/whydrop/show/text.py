@@ -144,7 +144,9 @@ def _print_table(console: Console, sheet: tables.Sheet) -> None:
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     left = len(sheet.rows) - len(shown)
     if left:
-        console.print(_safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim"))
+        console.print(
+            _safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim")
+        )
 
 
 def _heading(console: Console, title: str) -> None:

@@ -32,8 +32,8 @@ def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
         pl.col("row").gather(pl.col("y").arg_min()).first().alias("lowest"),
         pl.col("row").gather(pl.col("y").arg_max()).first().alias("highest"),
     )
-    rows = kept.select(pl.concat_list("first", "lowest", "highest", "last").explode()).to_series().unique().sort()
-    return data[rows]
+    rows = pl.concat([kept[name].alias("row") for name in ("first", "lowest", "highest", "last")])
+    return data[rows.unique().sort()]
 
 
 def _cells(data: pl.DataFrame, column: pl.Expr, y_range: tuple[float, float], rows: int) -> pl.DataFrame:

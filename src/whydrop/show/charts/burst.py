@@ -97,9 +97,7 @@ def _bars(placed: pl.DataFrame) -> pl.DataFrame:
     """Equal bins up to the largest place; the share lost in each, in per cent."""
     last = placed["place"].max()
     width = max((float(last) + 1 if isinstance(last, int) else 1.0) / _BARS, 1.0)
-    bins = placed.group_by((pl.col("place") / width).floor().alias("bin")).agg(
-        lost=pl.col("lost").sum(), sent=pl.len()
-    )
+    bins = placed.group_by((pl.col("place") / width).floor().alias("bin")).agg(lost=pl.col("lost").sum(), sent=pl.len())
     return bins.sort("bin").select(
         x=pl.col("bin") * width,
         x2=(pl.col("bin") + 1) * width,

@@ -32,7 +32,12 @@ def figure(scene: Scene) -> Figure:
     within = pl.col("x").is_between(start, end)
     layers = [replace(layer, data=layer.data.filter(within)) for layer in whole.layers]
     return replace(
-        whole, key="close-up", title="The heaviest loss, close up", see=SEE, layers=present(layers), y_from_zero=False
+        whole,
+        key="close-up",
+        title="The heaviest loss, close up",
+        see=SEE,
+        layers=present(layers),
+        y_from_zero=False,
     )
 
 

@@ -53,7 +53,8 @@ class Figure:
 
     def by_importance(self) -> list[Layer]:
         """The layers as a legend lists them: rare events first, then what lies in front, fitted limits last."""
-        return sorted(reversed(self.layers), key=lambda layer: (layer.mark == "rule", not layer.rare))
+        front_first = self.layers[::-1]
+        return sorted(front_first, key=lambda layer: (layer.mark == "rule", not layer.rare))
 
     def x_range(self) -> tuple[float, float]:
         """The least and the greatest x of all layers but rules."""

@@ -56,13 +56,12 @@ def figure(scene: Scene) -> Figure:
         Layer("packet lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
         Layer("drop predicted and packet lost", "lost", "points", where(predicted & seen), rare=True),
     ]
-    flows = "all its flows" if scene.verdict_flows > 1 else "the flow"
     return Figure(
         key="model",
         title=kind.title if scene.verdict_flows == 1 else f"{kind.title} over {scene.verdict_flows} flows",
         flow=scene.flow.flow,
         x_title="Time since the flow's first packet (s)",
-        y_title=f"{kind.axis} that a packet of {flows} finds ({unit})",
+        y_title=f"{kind.axis} ({unit})",
         see=kind.see,
         layers=present(layers),
     )

@@ -1,4 +1,4 @@
-"""How each meaning looks, in print and on the page: the colours of Okabe and Ito, which colour-blind readers tell apart.
+"""How each meaning looks, in print and on the page: colours of Okabe and Ito, which colour-blind readers tell apart.
 
 Shapes and dashes differ as well, so that the charts stay legible in black and white. Source of the palette: M. Okabe
 and K. Ito, "Color Universal Design" (2008), https://jfly.uni-koeln.de/color/.
@@ -11,7 +11,14 @@ from typing import Literal
 
 Shape = Literal["dot", "cross", "triangle-up", "triangle-down", "square", "diamond", "ring"]
 
-BLUE, SKY, ORANGE, VERMILLION, GREEN, PURPLE = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
+BLUE, SKY, ORANGE, VERMILLION, GREEN, PURPLE = (
+    "#0072B2",
+    "#56B4E9",
+    "#E69F00",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+)
 INK, PAPER = "#1b1f24", "#e8eaed"
 
 
@@ -32,7 +39,7 @@ STYLES: dict[str, Style] = {
     "segment": Style(BLUE, SKY, "dot", size=2.5, width=1.6),
     "acknowledged": Style(GREEN, "#2fc79b", "dot", width=1.5),
     "arrived": Style(GREEN, "#2fc79b", "dot", width=1.8, dash=(7, 2)),
-    "sack": Style(PURPLE, "#e3a5c7", "dot", width=1.4, opacity=0.7),
+    "sack": Style(PURPLE, "#e3a5c7", "dot", width=1.4, dash=(2, 2), opacity=0.8),
     "window": Style("#6b7280", "#9aa4b2", "dot", width=1.2, dash=(6, 3)),
     "limit": Style("#4b5563", "#b6beca", "dot", width=1.3, dash=(2, 3)),
     "lost": Style(VERMILLION, "#ff8a4c", "cross", size=7.0, width=2.0),

@@ -53,7 +53,7 @@ def figure(scene: Scene) -> Figure:
         title="Data sent, acknowledged and lost",
         flow=scene.flow.flow,
         x_title="Time since the flow's first packet (s)",
-        y_title=f"Sequence number ({unit} since the flow's first byte)",
+        y_title=f"Sequence number ({unit})",
         see=SEE,
         layers=present(layers),
     )

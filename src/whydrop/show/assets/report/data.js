@@ -46,19 +46,22 @@ whydrop.rowsWithin = (layer, low, high) => {
 
 // The range of y that the visible layers span in a window of x; layers that do not stretch the chart are clipped.
 whydrop.rangeOfY = (figure, low, high) => {
-  let least = figure.fromZero && low <= figure.xRange[0] ? 0 : Infinity;
+  let least = Infinity;
   let greatest = -Infinity;
   for (const layer of figure.layers) {
     if (!layer.visible || !layer.stretch) continue;
     const [first, last] = whydrop.rowsWithin(layer, low, high);
     for (let row = first; row < last; row += 1) {
+      // The rows just outside are there to lead lines to the edges.
+      if (layer.mark !== "rule" && (layer.x[row] > high || (layer.x2 ?? layer.x)[row] < low)) continue;
       const top = layer.y2 ? layer.y2[row] : layer.y[row];
       if (layer.y[row] < least) least = layer.y[row];
       if (top > greatest) greatest = top;
     }
   }
-  if (figure.key !== "time-sequence" || least < 0) least = Math.min(least, 0);
   if (!Number.isFinite(least) || !Number.isFinite(greatest)) return [0, 1];
+  // A zoomed stretch of a sequence that only grows lies far from zero.
+  if (figure.fromZero && (figure.key !== "time-sequence" || low <= figure.xRange[0])) least = Math.min(least, 0);
   const span = greatest - least || Math.abs(greatest) || 1;
   return [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
 };

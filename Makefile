@@ -1,0 +1,59 @@
+# Each target does all of its own set-up; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check format golden images wheel bench fuzz clean
+
+PATH := $(PATH):$(HOME)/.cargo/bin
+RUN := .venv/bin
+DEMO := examples/policed-download.pcap.zst
+REPORT := build/demo.html
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: ## build whydrop into .venv (the other targets do it as needed)
+	@tools/setup
+
+demo: setup ## explain the example capture and write its report
+	@mkdir -p build
+	@$(RUN)/whydrop explain $(DEMO) --report $(REPORT)
+	@echo "Open it in a browser: file://$(CURDIR)/$(REPORT)"
+
+test: setup ## run every test, the fast ones first
+	$(RUN)/pytest -m "not slow and not needs_browser"
+	cargo test --workspace --quiet
+	@tools/test-programs
+	$(RUN)/pytest -m "slow or needs_browser"
+
+test-fast: setup ## run the Python tests that take seconds
+	$(RUN)/pytest -m "not slow and not needs_browser"
+
+check: setup ## formatting, lints and types of both languages
+	$(RUN)/ruff check
+	$(RUN)/ruff format --check
+	$(RUN)/mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+format: setup ## format the code of both languages
+	$(RUN)/ruff check --fix
+	$(RUN)/ruff format
+	cargo fmt --all
+
+golden: setup ## write tests/golden anew after a wanted change of results; read the difference before you commit it
+	$(RUN)/python tests/golden.py
+
+images: setup ## draw the pictures of README.md anew
+	$(RUN)/python tools/images.py
+
+wheel: setup ## build a wheel into dist
+	$(RUN)/maturin build --release --out dist
+
+bench: setup ## measure whydrop beside tshark, tcptrace and a plain read of the file
+	$(RUN)/python bench/run.py
+
+fuzz: ## run every fuzz target for SECONDS_EACH (60) seconds
+	@tools/fuzz
+
+clean: ## remove what the targets made, except .venv
+	rm -rf build dist target src/whydrop/_core*.so .venv/.extension-built

@@ -1,0 +1,69 @@
+"""Golden documents: what the example captures must yield, kept as JSON beside the tests.
+
+``make golden`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent / "golden"
+EXAMPLES = sorted((ROOT / "examples").glob("*.pcap.zst"))
+
+# Floats may differ between machines in their last digits; a search that ends elsewhere differs by far more.
+RELATIVE = 1e-6
+
+
+def path_of(example: Path) -> Path:
+    """Where the golden document of an example is kept."""
+    return FOLDER / f"{example.name.partition('.')[0]}.json"
+
+
+def document_of(example: Path) -> dict[str, Any]:
+    """The document of an example, with its path as a reader of the repository would write it."""
+    import whydrop
+
+    document = whydrop.explain(example).document
+    for capture in document["captures"]:
+        capture["path"] = Path(capture["path"]).relative_to(ROOT).as_posix()
+    # A new version alone is no change of results.
+    document["whydrop"] = "VERSION"
+    return document
+
+
+def differences(wanted: Any, got: Any, where: str = "document") -> Iterator[str]:
+    """Every place at which two documents differ, in words."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key in [*wanted, *(key for key in got if key not in wanted)]:
+            if key not in got or key not in wanted:
+                yield f"{where}.{key}: {'missing' if key not in got else 'new'}"
+            else:
+                yield from differences(wanted[key], got[key], f"{where}.{key}")
+    elif isinstance(wanted, list) and isinstance(got, list):
+        if len(wanted) != len(got):
+            yield f"{where}: {len(wanted)} entries wanted, {len(got)} found"
+        for number, (one, other) in enumerate(zip(wanted, got, strict=False)):
+            yield from differences(one, other, f"{where}[{number}]")
+    elif isinstance(wanted, float) and isinstance(got, (int, float)):
+        if not math.isclose(wanted, got, rel_tol=RELATIVE, abs_tol=1e-12):
+            yield f"{where}: {wanted} wanted, {got} found"
+    elif wanted != got:
+        yield f"{where}: {wanted!r} wanted, {got!r} found"
+
+
+def main() -> None:
+    """Write every golden document anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for example in EXAMPLES:
+        text = json.dumps(document_of(example), indent=1, ensure_ascii=False)
+        path_of(example).write_text(text + "\n", encoding="utf-8")
+        print(f"wrote {path_of(example).relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

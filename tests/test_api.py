@@ -1,0 +1,127 @@
+"""The Python API on real captures, its frames, and its examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import EXAMPLES, POLICED, ROOT
+
+import whydrop
+from whydrop.api import TABLES, Explanation
+
+DOCUMENTED = (
+    "whydrop",
+    "whydrop.api",
+    "whydrop.cli.ending",
+    "whydrop.selection",
+    "whydrop.show.charts.figure",
+    "whydrop.show.words",
+    "whydrop.units",
+)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_the_examples_in_the_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    outcome = doctest.testmod(importlib.import_module(name))
+    assert outcome.failed == 0
+    assert outcome.attempted > 0
+
+
+def test_the_version_is_the_same_in_every_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+    assert whydrop.__version__ == project == workspace
+
+
+def test_the_policed_example_is_recognised_with_the_truth_inside_the_intervals(policed: Explanation):
+    headline = policed.verdicts[0]
+    assert headline.cause == "policer"
+    rate, burst = headline.parameters["rate_bps"], headline.parameters["burst_bytes"]
+    assert (rate.low or 0) <= 20e6 <= (rate.high or float("inf"))
+    assert (burst.low or 0) <= 51_200 <= (burst.high or float("inf"))
+
+
+def test_the_shallow_queue_example_is_not_accused_of_policing():
+    found = whydrop.explain(EXAMPLES / "shallow-queue.pcap.zst")
+    assert found.verdicts[0].cause == "shallow-queue"
+    assert all(verdict.cause != "policer" for verdict in found.verdicts)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_a_frame(policed: Explanation, name: str):
+    frame = policed.table(name)
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.height > 0
+
+
+def test_tables_agree_with_the_document(policed: Explanation):
+    segments = policed.table("segments")
+    for number, flow in enumerate(policed.flows):
+        own = segments.filter(pl.col("flow") == number)
+        assert own.filter(pl.col("fate") == "lost").height == flow.lost, flow.flow
+        assert own.filter(pl.col("kind") != "new").height == flow.retransmitted, flow.flow
+        assert own.filter(pl.col("spurious")).height == flow.spurious, flow.flow
+
+
+def test_frames_share_the_memory_of_the_analysis():
+    from whydrop import _core
+
+    table = _core.explain([POLICED]).table("segments")
+    first, second = pl.DataFrame(table), pl.DataFrame(table)
+    address = first["time_ns"]._get_buffer_info()[0]
+    assert address == second["time_ns"]._get_buffer_info()[0]
+
+
+def test_a_frame_outlives_its_analysis():
+    frame = whydrop.explain(POLICED).table("segments")
+    assert frame["ip_bytes"].sum() > 1_000_000
+
+
+def test_an_unknown_table_is_refused_with_the_tables_there_are(policed: Explanation):
+    with pytest.raises(KeyError, match="segments"):
+        policed.table("packets")
+
+
+def test_a_missing_file_raises_a_capture_error_that_names_it():
+    with pytest.raises(whydrop.CaptureError, match=r"missing\.pcap"):
+        whydrop.explain("missing.pcap")
+
+
+def test_no_path_at_all_is_refused():
+    with pytest.raises(ValueError, match="no capture given"):
+        whydrop.explain([])
+
+
+def test_progress_is_told_of_the_bytes_read():
+    told: list[tuple[int, int]] = []
+    whydrop.explain(POLICED, progress=lambda done, total: told.append((done, total)))
+    assert told
+    assert all(0 <= done <= os.path.getsize(POLICED) for done, _ in told)
+
+
+def test_what_the_progress_callable_raises_stops_the_analysis():
+    def stop(_done: int, _total: int) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        whydrop.explain(POLICED, progress=stop)
+
+
+def test_an_explanation_shows_its_headline(policed: Explanation):
+    assert "policer" in repr(policed)
+
+
+def test_a_chart_of_a_flow_is_an_altair_chart(policed: Explanation):
+    chart = policed.chart("rtt", flow=":41001")
+    assert "vconcat" in chart.to_dict()
+
+
+def test_a_capture_given_as_a_path_object_or_a_string_is_the_same():
+    assert whydrop.explain(str(POLICED)).json() == whydrop.explain(Path(POLICED)).json()

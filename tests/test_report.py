@@ -1,0 +1,269 @@
+"""The report: what stands in it, and what it shows in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import FLOW, policed_transfer
+
+from whydrop.api import Explanation
+from whydrop.show import embedding, report
+
+HOSTILE = '<script>document.title="owned"</script>"><img src=http://192.0.2.1/x>.pcap'
+HOSTILE_FLOW = '</script><svg onload=document.title="owned">:1 > b:2'
+
+
+class Elements(HTMLParser):
+    """Collects elements and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: str) -> Elements:
+    elements = Elements()
+    elements.feed(page)
+    return elements
+
+
+def test_the_page_refers_to_nothing_outside_of_itself(synthetic: Explanation):
+    elements = parsed(report.page(synthetic))
+    for tag, attributes in elements.found:
+        assert "src" not in attributes, tag
+        assert not (attributes.get("href") or "data:,").startswith(("http", "//", "/")), tag
+    assert "@import" not in report.page(synthetic)
+    policy = [attributes for tag, attributes in elements.found if attributes.get("http-equiv")]
+    assert "default-src 'none'" in (policy[0]["content"] or "")
+
+
+def test_strings_from_captures_are_text_and_never_markup():
+    found = Explanation(policed_transfer(packets=300, path=HOSTILE, flow=HOSTILE_FLOW))
+    page = report.page(found)
+    elements = parsed(page)
+    assert not [tag for tag, _ in elements.found if tag in ("img", "svg")]
+    assert HOSTILE in elements.text
+    scripts = [tag for tag, _ in elements.found if tag == "script"]
+    assert len(scripts) == len(report._SCRIPTS) + 1
+    assert HOSTILE_FLOW not in page
+
+
+def test_control_characters_in_a_file_name_are_made_visible():
+    found = Explanation(policed_transfer(packets=300, path="a\x1b[2J\u202epcap"))
+    assert "\x1b" not in report.page(found)
+    assert "\u202e" not in report.page(found)
+
+
+def test_the_page_has_one_heading_and_tables_with_headers(synthetic: Explanation):
+    elements = parsed(report.page(synthetic))
+    tags = [tag for tag, _ in elements.found]
+    assert tags.count("h1") == 1
+    assert tags.count("table") == tags.count("thead") >= 5
+    assert all(attributes.get("scope") in ("col", "row") for tag, attributes in elements.found if tag == "th")
+
+
+def test_verdict_evidence_runners_up_and_advice_stand_in_the_page(synthetic: Explanation):
+    text = parsed(report.page(synthetic)).text
+    verdict = synthetic.verdicts[0]
+    for line in (verdict.sentence, *verdict.evidence, *(runner_up.why for runner_up in verdict.against)):
+        assert line in text
+    assert "tc qdisc replace dev eth0 root fq maxrate 9500kbit" in text
+    assert "9.90 Mbit/s to 10.1 Mbit/s" in text
+
+
+@pytest.mark.slow
+def test_a_page_of_a_large_capture_stays_small_and_keeps_every_loss():
+    found = Explanation(policed_transfer(packets=400_000))
+    data = embedding.charts_json(found, None)
+    assert len(report.page(found)) < 5_000_000
+    lost = [
+        layer
+        for figure in data["flows"][0]["figures"]
+        for layer in figure["layers"]
+        if layer["style"] == "lost" or layer["rare"]
+    ]
+    assert lost
+    assert all(layer["shown"] == layer["rows"] for layer in lost)
+
+
+def test_a_flow_filter_chooses_the_connection_shown_first(synthetic: Explanation):
+    assert embedding.charts_json(synthetic, ":443")["flows"][0]["name"] == FLOW
+    with pytest.raises(ValueError, match="no flow matches"):
+        report.page(synthetic, flow=":9")
+
+
+# What is drawn is read back from the canvas: the share of pixels that are not transparent.
+DRAWN = """
+() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) => {
+  const canvas = figure.querySelector('.plot canvas');
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at + 3] > 200) colours.add(`${data[at] >> 4},${data[at + 1] >> 4},${data[at + 2] >> 4}`);
+  }
+  return [figure.id.replace('figure-', ''), [...colours]];
+}))
+"""
+
+PICTURES = """
+() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) =>
+  [figure.id.replace('figure-', ''), figure.querySelector('.plot canvas').toDataURL()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    path = request.getfixturevalue("browser_path")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+class Opened:
+    """A page in the browser, and what went on meanwhile."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.trouble: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function("document.querySelectorAll('.figure canvas').length > 0")
+        self.page.wait_for_timeout(200)
+
+    def _note(self, message: Any) -> None:
+        # Said of this test's own reading of pixels.
+        if "willReadFrequently" not in message.text:
+            self.trouble.append(message.text)
+
+    def pictures(self) -> dict[str, str]:
+        """What each chart shows now, to compare."""
+        return self.page.evaluate(PICTURES)
+
+
+@pytest.fixture(scope="module")
+def written(synthetic: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write_report(tmp_path_factory.mktemp("report") / "report.html")
+
+
+def has_colour(colours: list[str], wanted: str) -> bool:
+    red, green, blue = (int(wanted[at : at + 2], 16) >> 4 for at in (1, 3, 5))
+    return f"{red},{green},{blue}" in colours
+
+
+@pytest.mark.needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: Any, written: Path, scheme: str):
+    from whydrop.show.charts.theme import STYLES
+
+    opened = Opened(browser, written, scheme=scheme)
+    drawn = opened.page.evaluate(DRAWN)
+    assert list(drawn) == ["time-sequence", "model", "in-flight", "burst", "rtt", "throughput"]
+    lost = STYLES["lost"].dark if scheme == "dark" else STYLES["lost"].light
+    for key, colours in drawn.items():
+        if key != "burst":
+            assert has_colour(colours, lost), key
+        assert len(colours) > 3, key
+    assert opened.trouble == []
+    assert opened.requests == [written.as_uri()]
+
+
+@pytest.mark.needs_browser
+def test_a_hostile_capture_name_runs_no_script(browser: Any, tmp_path: Path):
+    found = Explanation(policed_transfer(packets=300, path=HOSTILE, flow=HOSTILE_FLOW))
+    opened = Opened(browser, found.write_report(tmp_path / "report.html"))
+    assert "owned" not in opened.page.title()
+    assert len(opened.requests) == 1
+    assert HOSTILE_FLOW in opened.page.inner_text("#flow")
+
+
+@pytest.mark.needs_browser
+def test_the_page_fits_a_phone(browser: Any, written: Path):
+    opened = Opened(browser, written, width=400)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    return {key for key in before if before[key] != after[key]}
+
+
+OVER_TIME = {"time-sequence", "model", "in-flight", "rtt", "throughput"}
+
+
+@pytest.mark.needs_browser
+def test_the_zoom_buttons_move_all_charts_over_time(browser: Any, written: Path):
+    opened = Opened(browser, written)
+    before = opened.pictures()
+    opened.page.click("[data-zoom=focus]")
+    opened.page.wait_for_timeout(200)
+    assert changed(before, opened.pictures()) == OVER_TIME
+    opened.page.click("[data-zoom=all]")
+    opened.page.mouse.move(0, 0)
+    opened.page.wait_for_timeout(200)
+    assert changed(before, opened.pictures()) == set()
+    assert opened.trouble == []
+
+
+@pytest.mark.needs_browser
+def test_a_drag_over_one_chart_zooms_all_over_time(browser: Any, written: Path):
+    opened = Opened(browser, written)
+    before = opened.pictures()
+    plot = opened.page.locator("#figure-rtt .u-over")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    opened.page.mouse.move(box["x"] + 100, box["y"] + 100)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + 300, box["y"] + 110, steps=5)
+    opened.page.mouse.up()
+    opened.page.wait_for_timeout(200)
+    assert changed(before, opened.pictures()) == OVER_TIME
+    assert opened.trouble == []
+
+
+@pytest.mark.needs_browser
+def test_a_legend_entry_hides_its_marks(browser: Any, written: Path):
+    opened = Opened(browser, written)
+    entry = opened.page.locator("#figure-in-flight .legend button").first
+    assert "lost packet" in entry.inner_text()
+    entry.click()
+    opened.page.wait_for_timeout(100)
+    assert entry.get_attribute("aria-pressed") == "false"
+    assert not has_colour(opened.page.evaluate(DRAWN)["in-flight"], "#D55E00")
+
+
+@pytest.mark.needs_browser
+def test_the_cursor_names_the_lost_packet_that_it_is_near(browser: Any, written: Path):
+    opened = Opened(browser, written)
+    plot = opened.page.locator("#figure-time-sequence .u-over")
+    box = plot.bounding_box()
+    said = set()
+    for x in range(0, int(box["width"]), 12):
+        for y in range(0, int(box["height"]), 12):
+            opened.page.mouse.move(box["x"] + x, box["y"] + y)
+            if opened.page.locator("#figure-time-sequence .tip").is_visible():
+                said.add(opened.page.inner_text("#figure-time-sequence .tip").split(":")[0])
+        if "lost packet" in said:
+            break
+    assert "lost packet" in said
+
+
+def test_scripts_are_free_of_what_would_end_their_element():
+    for name in report._SCRIPTS:
+        assert not re.search(r"</script", report._asset(name), re.IGNORECASE), name

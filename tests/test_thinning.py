@@ -1,0 +1,75 @@
+"""Thinning keeps what can be seen."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whydrop.api import Explanation
+from whydrop.show import charts
+from whydrop.show.charts.figure import Figure, Layer
+from whydrop.show.thinning import thin
+
+
+def figure_of(layer: Layer) -> Figure:
+    return Figure("key", "title", "flow", "x", "y", "see", (layer,))
+
+
+def layer_of(values: list[float], *, mark="line", rare: bool = False) -> Layer:
+    data = pl.DataFrame({"x": [float(i) for i in range(len(values))], "y": values})
+    return Layer("name", "segment", mark, data, rare=rare)
+
+
+samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
+
+
+@given(samples, st.integers(1, 50))
+def test_a_thinned_line_keeps_its_lowest_and_highest_point_and_its_ends(values: list[float], columns: int):
+    whole = layer_of(values)
+    thinned = thin(whole, figure_of(whole), columns, 10).data
+    assert thinned["y"].min() == min(values)
+    assert thinned["y"].max() == max(values)
+    assert thinned["x"][0] == 0.0
+    assert thinned["x"][-1] == float(len(values) - 1)
+    assert thinned["x"].is_sorted()
+
+
+@given(samples, st.integers(1, 50))
+def test_a_thinned_line_has_at_most_four_points_in_a_column(values: list[float], columns: int):
+    whole = layer_of(values)
+    assert thin(whole, figure_of(whole), columns, 10).data.height <= max(4 * (columns + 1), columns)
+
+
+@given(samples, st.integers(1, 50), st.integers(1, 50))
+def test_thinned_points_leave_no_cell_of_the_picture_empty(values: list[float], columns: int, rows: int):
+    whole = layer_of(values, mark="points")
+    figure = figure_of(whole)
+    (x_low, x_high), (y_low, y_high) = figure.x_range(), figure.y_range()
+
+    def cells(data: pl.DataFrame) -> set[tuple[int, int]]:
+        return {
+            (int((x - x_low) / (x_high - x_low) * columns), int((y - y_low) / (y_high - y_low) * rows))
+            for x, y in data.iter_rows()
+        }
+
+    kept = cells(thin(whole, figure, columns, rows).data)
+    # A value on the border of two cells may be rounded into either.
+    assert all(
+        any((column + dx, row + dy) in kept for dx in (-1, 0, 1) for dy in (-1, 0, 1))
+        for column, row in cells(whole.data)
+    )
+
+
+@given(samples)
+def test_rare_events_are_never_thinned(values: list[float]):
+    whole = layer_of(values, mark="points", rare=True)
+    assert thin(whole, figure_of(whole), 1, 1) is whole
+
+
+def test_every_lost_packet_of_a_flow_is_in_its_thinned_charts(synthetic: Explanation):
+    lost = synthetic.flows[0].lost
+    for figure in charts.figures(synthetic, 0):
+        for layer in figure.layers:
+            if layer.name == "lost packet" and figure.key != "close-up":
+                assert thin(layer, figure, 2, 2).data.height == lost, figure.key

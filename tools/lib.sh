@@ -1,0 +1,21 @@
+# Shared by the scripts in this folder.
+
+say() { printf 'whydrop: %s\n' "$*" >&2; }
+
+fail() {
+    printf 'whydrop: %s\n' "$*" >&2
+    exit 1
+}
+
+# want_packages WHAT PACKAGE...: installs Debian packages where we may, else says which ones are wanted.
+want_packages() {
+    local what=$1
+    shift
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing $what: apt-get install $*"
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } \
+            >/dev/null 2>&1 </dev/null || say "apt-get could not install $*"
+    else
+        say "$what is missing. On Debian: apt-get install $*"
+    fi
+}
