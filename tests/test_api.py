@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import EXAMPLES, POLICED, ROOT
 
 import whydrop
+from conftest import EXAMPLES, POLICED, ROOT
 from whydrop.api import TABLES, Explanation
 
 DOCUMENTED = (

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from conftest import EXAMPLES, POLICED, ROOT
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import golden
 import pytest
+
+import golden
 
 
 @pytest.mark.parametrize("example", golden.EXAMPLES, ids=lambda path: path.name)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import FLOW, policed_transfer
 
+from synthetic import FLOW, policed_transfer
 from whydrop.api import Explanation
 from whydrop.show import embedding, report
 

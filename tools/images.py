@@ -1,0 +1,44 @@
+"""Draws the pictures of README.md from the example capture (``make images``)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import whydrop
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "policed-download.pcap.zst"
+FOLDER = ROOT / "docs" / "images"
+CHARTS = ("model", "close-up")
+
+
+def main() -> None:
+    """Draw the charts that README.md shows, and the top of the report."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    found = whydrop.explain(EXAMPLE)
+    for name in CHARTS:
+        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.5)
+    with tempfile.TemporaryDirectory() as folder:
+        photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """Take a picture of the top of a page as Chromium shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
+            args=["--no-sandbox", "--disable-gpu"],
+        )
+        tab = browser.new_page(viewport={"width": 1200, "height": 1500})
+        tab.goto(page.as_uri())
+        tab.wait_for_timeout(500)
+        tab.screenshot(path=picture)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
