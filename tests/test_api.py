@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import os
 import tomllib
 from pathlib import Path
 
@@ -103,7 +102,7 @@ def test_progress_is_told_of_the_bytes_read():
     told: list[tuple[int, int]] = []
     whydrop.explain(POLICED, progress=lambda done, total: told.append((done, total)))
     assert told
-    assert all(0 <= done <= os.path.getsize(POLICED) for done, _ in told)
+    assert all(0 <= done <= POLICED.stat().st_size for done, _ in told)
 
 
 def test_what_the_progress_callable_raises_stops_the_analysis():

@@ -195,21 +195,30 @@ def test_ctrl_c_stops_with_the_status_of_a_signal(tmp_path: Path):
     process = subprocess.Popen(
         [sys.executable, "-m", "whydrop", "explain", str(pipe)], stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
-    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
-    record = bytes.fromhex("00000000000000000e0000000e000000") + bytes(14)
-    with pipe.open("wb") as stream:
-        stream.write(header)
-        began = time.monotonic()
-        while time.monotonic() - began < 1.0:
-            stream.write(record * 1000)
-        process.send_signal(signal.SIGINT)
-        with pytest.raises(BrokenPipeError):
-            while time.monotonic() - began < 20.0:
-                stream.write(record * 1000)
-        stream.close = lambda: None  # type: ignore[method-assign]
+    feed(pipe, interrupt=lambda: process.send_signal(signal.SIGINT))
     _, said = process.communicate(timeout=20)
     assert process.returncode == 130
     assert said == "whydrop: stopped\n"
+
+
+def feed(pipe: Path, interrupt: Callable[[], None]) -> None:
+    """Write packets for a second, interrupt, and go on until the reader is gone."""
+    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+    records = (bytes.fromhex("00000000000000000e0000000e000000") + bytes(14)) * 1000
+    descriptor = os.open(pipe, os.O_WRONLY)
+    began, interrupted = time.monotonic(), False
+    try:
+        os.write(descriptor, header)
+        while (elapsed := time.monotonic() - began) < 20.0:
+            os.write(descriptor, records)
+            if elapsed > 1.0 and not interrupted:
+                interrupt()
+                interrupted = True
+        pytest.fail("the program went on reading for 19 s after the interrupt")
+    except BrokenPipeError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def test_every_help_text_has_an_example(run: Run):
