@@ -16,7 +16,7 @@ use crate::summary::{PacketKinds, Summary};
 /// How a capture is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// How many tunnel headers (GRE, VXLAN, IP in IP) to unwrap; 0 shows the tunnels themselves.
+    /// How many tunnel headers (GRE, VXLAN, Geneve, IP in IP) to unwrap; 0 shows the tunnels themselves.
     pub tunnel_levels: u8,
     /// Give packets that were captured twice twice.
     pub keep_duplicates: bool,

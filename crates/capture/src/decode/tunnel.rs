@@ -1,4 +1,4 @@
-//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), IP in IP (RFC 2003, 4213).
+//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), Geneve (RFC 8926), IP in IP (RFC 2003, 4213).
 
 use super::internet::{self, Carried, protocol};
 use super::link::{self, Found};
@@ -20,22 +20,27 @@ pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
     inside(frame, &carried, found).unwrap_or(outer)
 }
 
-/// What a UDP datagram to a VXLAN port holds, if that is to be unwrapped and is an IP packet.
+/// What a UDP datagram to a tunnel's port holds, if that is to be unwrapped and is an IP packet.
 #[inline(always)]
 pub(super) fn unwrap_udp(
     frame: Frame<'_>,
     carried: &Carried,
     destination_port: u16,
 ) -> Option<Decoded> {
+    const UDP_BYTES: usize = 8;
     const VXLAN: u16 = 4789;
     /// Linux's default from before the port was assigned, still that of several overlay networks.
     const VXLAN_LINUX: u16 = 8472;
-    if !matches!(destination_port, VXLAN | VXLAN_LINUX)
-        || carried.network.tunnel_depth >= frame.tunnel_levels
-    {
+    const GENEVE: u16 = 6081;
+    let parse = match destination_port {
+        VXLAN | VXLAN_LINUX => virtual_lan,
+        GENEVE => generic_encapsulation,
+        _ => return None,
+    };
+    if carried.network.tunnel_depth >= frame.tunnel_levels {
         return None;
     }
-    inside(frame, carried, virtual_lan(frame.bytes, carried.at + 8))
+    inside(frame, carried, parse(frame.bytes, carried.at + UDP_BYTES))
 }
 
 /// The tunnel's inside, if an IP header can be read there. The outer packet's end bounds it.
@@ -60,6 +65,17 @@ fn virtual_lan(bytes: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     link::ethernet(bytes, at + 8)
+}
+
+fn generic_encapsulation(bytes: &[u8], at: usize) -> Option<Found> {
+    const FIXED_BYTES: usize = 8;
+    let header = bytes.get(at..at + FIXED_BYTES)?;
+    // Version 0; the last byte is reserved.
+    if header[0] >> 6 != 0 || header[7] != 0 {
+        return None;
+    }
+    let option_bytes = usize::from(header[0] & 0x3f) * 4;
+    link::after_ethertype(bytes, be16(header, 2)?, at + FIXED_BYTES + option_bytes)
 }
 
 fn generic_routing(bytes: &[u8], at: usize) -> Option<Found> {

@@ -18,6 +18,8 @@ pub(crate) struct Variant {
     order: ByteOrder,
     /// Length of the unit of a timestamp's fraction.
     fraction_ns: i64,
+    /// A second has this many and one more. Beyond it the fraction is damaged; the second may not be.
+    largest_fraction: u32,
     record_header_bytes: usize,
 }
 
@@ -27,15 +29,16 @@ impl Variant {
         [ByteOrder::Little, ByteOrder::Big]
             .into_iter()
             .find_map(|order| {
-                let (fraction_ns, record_header_bytes) = match order.u32(magic) {
-                    0xa1b2_c3d4 => (1000, RECORD_HEADER_BYTES),
-                    0xa1b2_3c4d => (1, RECORD_HEADER_BYTES),
-                    0xa1b2_cd34 => (1000, PATCHED_RECORD_HEADER_BYTES),
+                let (fractions, record_header_bytes) = match order.u32(magic) {
+                    0xa1b2_c3d4 => (1_000_000, RECORD_HEADER_BYTES),
+                    0xa1b2_3c4d => (1_000_000_000, RECORD_HEADER_BYTES),
+                    0xa1b2_cd34 => (1_000_000, PATCHED_RECORD_HEADER_BYTES),
                     _ => return None,
                 };
                 Some(Self {
                     order,
-                    fraction_ns,
+                    fraction_ns: NANOSECONDS_PER_SECOND / i64::from(fractions),
+                    largest_fraction: fractions - 1,
                     record_header_bytes,
                 })
             })
@@ -145,7 +148,9 @@ impl PcapReader {
             b3,
         ] = *header;
         let seconds = order.u32([s0, s1, s2, s3]);
-        let fraction = order.u32([f0, f1, f2, f3]);
+        let fraction = order
+            .u32([f0, f1, f2, f3])
+            .min(self.variant.largest_fraction);
         let (first, second) = (order.u32([a0, a1, a2, a3]), order.u32([b0, b1, b2, b3]));
         let (captured_bytes, wire_bytes) = match self.lengths {
             Lengths::CapturedFirst => (first, second),

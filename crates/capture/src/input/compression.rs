@@ -13,7 +13,7 @@ pub(crate) enum Compression {
 }
 
 /// The most that xz may allocate: its largest preset needs 65 MiB, this leaves room for custom ones.
-const XZ_MEMORY_BYTES: u64 = 512 << 20;
+const XZ_MEMORY_BYTES: u64 = 256 << 20;
 const INPUT_BUFFER_BYTES: usize = 128 * 1024;
 
 impl Compression {
