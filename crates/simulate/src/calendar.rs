@@ -1,0 +1,64 @@
+//! The events to come, in order of time; at the same time, in the order in which they were scheduled.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Something that happens. Numbers are indices into the simulation's lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// The client sends its SYN.
+    Open {
+        flow: usize,
+    },
+    /// The client asks for the next chunk.
+    Request {
+        flow: usize,
+    },
+    /// The server's application writes.
+    Write {
+        flow: usize,
+        left: u32,
+    },
+    ServerTimer {
+        flow: usize,
+    },
+    ClientTimer {
+        flow: usize,
+    },
+    /// A packet on its way to a client reaches a stage, or the client.
+    Reach {
+        stage: usize,
+        packet: usize,
+    },
+    /// An element has decisions to make.
+    Poll {
+        stage: usize,
+    },
+    /// A packet on its way to the server is there.
+    Return {
+        packet: usize,
+    },
+    /// A source of cross traffic sends its next packet.
+    Cross {
+        source: usize,
+    },
+}
+
+#[derive(Debug, Default)]
+pub struct Calendar {
+    heap: BinaryHeap<Reverse<(i64, u64, Event)>>,
+    scheduled: u64,
+}
+
+impl Calendar {
+    pub fn at(&mut self, time_ns: i64, event: Event) {
+        self.heap.push(Reverse((time_ns, self.scheduled, event)));
+        self.scheduled += 1;
+    }
+
+    pub fn pop(&mut self) -> Option<(i64, Event)> {
+        self.heap
+            .pop()
+            .map(|Reverse((time_ns, _, event))| (time_ns, event))
+    }
+}

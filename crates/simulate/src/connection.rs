@@ -1,0 +1,363 @@
+//! The two hosts of one connection: handshake, requests, acknowledgments, timestamps and the end.
+
+use crate::receiver::Receiver;
+use crate::scenario::{Application, FlowConfig};
+use crate::segment::{SackBlocks, Segment, Toward, flags};
+use crate::sender::{AckIn, Sender, Transmission};
+
+const MILLISECOND_NS: i64 = 1_000_000;
+/// First retransmission timeout of a SYN-ACK (RFC 6298).
+const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
+/// What a client sends to ask for a chunk.
+const REQUEST_BYTES: u32 = 120;
+const SERVER_WINDOW_BYTES: u32 = 65_152;
+/// Linux's default for a receive buffer of 6 MB.
+pub const WINDOW_SCALE: u8 = 7;
+
+/// What a host does with what it got.
+#[derive(Debug, Default)]
+pub struct Reaction {
+    pub send: Vec<Segment>,
+    /// The server got a request: its application writes.
+    pub requested: bool,
+    /// The client has all that it asked for.
+    pub chunk_complete: bool,
+}
+
+pub struct Connection {
+    pub config: FlowConfig,
+    flow: usize,
+    sender: Sender,
+    receiver: Receiver,
+    handshake: Handshake,
+    client_next: u64,
+    server_received: u64,
+    requests: u32,
+    /// The server's FIN, as it was sent, and as it has reached the client.
+    server_fin: Option<u64>,
+    server_fin_seen: Option<u64>,
+    client_id: u16,
+    server_id: u16,
+    clocks: Clocks,
+    complete: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Handshake {
+    syn_ack_sent_ns: Option<i64>,
+    syn_ack_due_ns: Option<i64>,
+    syn_ack_tries: u32,
+    server_established: bool,
+    client_established: bool,
+}
+
+/// TCP timestamps: milliseconds, each host from an origin of its own (RFC 7323, section 5.4).
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    used: bool,
+    client_origin: u32,
+    server_origin: u32,
+    /// TS.Recent and Last.ACK.sent at the client (RFC 7323, section 4.3).
+    client_recent: u32,
+    client_last_ack: u64,
+    server_recent: u32,
+}
+
+impl Clocks {
+    fn value(origin: u32, now_ns: i64) -> u32 {
+        origin.wrapping_add((now_ns / MILLISECOND_NS) as u32)
+    }
+
+    fn of_client(&self, now_ns: i64) -> Option<(u32, u32)> {
+        self.used
+            .then(|| (Self::value(self.client_origin, now_ns), self.client_recent))
+    }
+
+    fn of_server(&self, now_ns: i64) -> Option<(u32, u32)> {
+        self.used
+            .then(|| (Self::value(self.server_origin, now_ns), self.server_recent))
+    }
+
+    /// The latest time at which the echoed timestamp was the server's clock.
+    fn echoed_ns(&self, segment: &Segment) -> Option<i64> {
+        let (_, echo) = segment.timestamps?;
+        Some((i64::from(echo.wrapping_sub(self.server_origin)) + 1) * MILLISECOND_NS - 1)
+    }
+}
+
+impl Connection {
+    /// `random` makes the numbers that real hosts choose at random.
+    pub fn new(flow: usize, config: FlowConfig, random: &mut whydrop_path::Random) -> Self {
+        Self {
+            config,
+            flow,
+            sender: Sender::new(config.sender),
+            receiver: Receiver::new(config.receiver, config.sender.mss),
+            handshake: Handshake::default(),
+            client_next: 0,
+            server_received: 0,
+            requests: 0,
+            server_fin: None,
+            server_fin_seen: None,
+            client_id: random.next_u64() as u16,
+            server_id: random.next_u64() as u16,
+            clocks: Clocks {
+                used: config.timestamps,
+                client_origin: random.next_u64() as u32,
+                server_origin: random.next_u64() as u32,
+                client_recent: 0,
+                client_last_ack: 0,
+                server_recent: 0,
+            },
+            complete: false,
+        }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub fn received_bytes(&self) -> u64 {
+        self.receiver.received() - 1
+    }
+
+    fn from_client(&mut self, now_ns: i64, flags: u8, payload_bytes: u32) -> Segment {
+        self.client_id = self.client_id.wrapping_add(1);
+        let segment = Segment {
+            flow: self.flow,
+            toward: Toward::Server,
+            flags,
+            sequence: self.client_next,
+            acknowledgment: 0,
+            payload_bytes,
+            window_bytes: 0,
+            timestamps: self.clocks.of_client(now_ns),
+            sack: SackBlocks::default(),
+            retransmission: false,
+            identification: self.client_id,
+        };
+        self.client_next = segment.end();
+        segment
+    }
+
+    fn from_server(
+        &mut self,
+        now_ns: i64,
+        flags: u8,
+        sequence: u64,
+        payload_bytes: u32,
+    ) -> Segment {
+        self.server_id = self.server_id.wrapping_add(1);
+        Segment {
+            flow: self.flow,
+            toward: Toward::Client,
+            flags,
+            sequence,
+            acknowledgment: self.server_received,
+            payload_bytes,
+            window_bytes: SERVER_WINDOW_BYTES,
+            timestamps: self.clocks.of_server(now_ns),
+            sack: SackBlocks::default(),
+            retransmission: false,
+            identification: self.server_id,
+        }
+    }
+
+    pub fn open(&mut self, now_ns: i64) -> Segment {
+        let mut syn = self.from_client(now_ns, flags::SYN, 0);
+        syn.window_bytes = self.config.receiver.initial_window_bytes.min(65_535) as u32;
+        syn
+    }
+
+    fn syn_ack(&mut self, now_ns: i64) -> Segment {
+        let timeout_ns = SYN_ACK_TIMEOUT_NS << self.handshake.syn_ack_tries.min(6);
+        self.handshake.syn_ack_tries += 1;
+        self.handshake.syn_ack_sent_ns = Some(now_ns);
+        self.handshake.syn_ack_due_ns = Some(now_ns + timeout_ns);
+        let mut segment = self.from_server(now_ns, flags::SYN | flags::ACK, 0, 0);
+        segment.identification = 0;
+        segment
+    }
+
+    /// An acknowledgment from the client, with its window and SACK blocks.
+    fn client_ack(&mut self, now_ns: i64) -> Segment {
+        let ack = self.receiver.acknowledge(now_ns);
+        let mut segment = self.from_client(now_ns, flags::ACK, 0);
+        // A FIN that has arrived counts once all before it has.
+        let fin = self.server_fin_seen == Some(ack.acknowledgment);
+        segment.acknowledgment = ack.acknowledgment + u64::from(fin);
+        // What the header can say: a multiple of the scale's unit.
+        segment.window_bytes = (ack.window_bytes as u32) >> WINDOW_SCALE << WINDOW_SCALE;
+        segment.sack = ack.sack;
+        self.clocks.client_last_ack = segment.acknowledgment;
+        segment
+    }
+
+    /// The client asks for the next chunk.
+    pub fn request(&mut self, now_ns: i64) -> Segment {
+        self.requests += 1;
+        let mut segment = self.client_ack(now_ns);
+        segment.flags |= flags::PSH;
+        segment.payload_bytes = REQUEST_BYTES;
+        self.client_next = segment.end();
+        segment
+    }
+
+    /// The client got a segment from the server.
+    pub fn at_client(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
+        let mut reaction = Reaction::default();
+        if let Some((value, _)) = segment.timestamps {
+            let known = self.clocks.client_last_ack > 0;
+            if !known || segment.sequence <= self.clocks.client_last_ack {
+                self.clocks.client_recent = value;
+            }
+        }
+        if segment.flags & flags::SYN != 0 {
+            let first = !self.handshake.client_established;
+            self.handshake.client_established = true;
+            reaction.send.push(self.client_ack(now_ns));
+            reaction.chunk_complete = first;
+            return reaction;
+        }
+        if segment.flags & flags::FIN != 0 {
+            self.server_fin_seen = Some(segment.sequence);
+            reaction.send.push(self.client_ack(now_ns));
+            return reaction;
+        }
+        if segment.payload_bytes == 0 {
+            // A window probe repeats an old sequence number and must be answered (RFC 9293, section 3.8.6.1).
+            if segment.sequence < self.receiver.received() {
+                reaction.send.push(self.client_ack(now_ns));
+            }
+            return reaction;
+        }
+        if self
+            .receiver
+            .on_data(now_ns, segment.sequence, segment.end())
+        {
+            reaction.send.push(self.client_ack(now_ns));
+        }
+        let wanted = self.config.application.bytes_per_request() * u64::from(self.requests);
+        if self.received_bytes() == wanted && !self.complete {
+            reaction.chunk_complete = true;
+        }
+        reaction
+    }
+
+    /// The client has a chunk: whether it will ask for another one. If not, it may close.
+    pub fn wants_more(&self) -> bool {
+        self.requests < self.config.application.requests()
+    }
+
+    pub fn finish(&mut self, now_ns: i64) -> Option<Segment> {
+        self.complete = true;
+        if !self.config.closes {
+            return None;
+        }
+        let mut segment = self.client_ack(now_ns);
+        segment.flags |= flags::FIN;
+        self.client_next = segment.end();
+        Some(segment)
+    }
+
+    /// The server got a segment from the client.
+    pub fn at_server(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
+        let mut reaction = Reaction::default();
+        if let Some((value, _)) = segment.timestamps {
+            self.clocks.server_recent = value;
+        }
+        if segment.flags & flags::SYN != 0 {
+            self.server_received = 1;
+            reaction.send.push(self.syn_ack(now_ns));
+            return reaction;
+        }
+        if !self.handshake.server_established {
+            self.handshake.server_established = true;
+            self.handshake.syn_ack_due_ns = None;
+            let rtt_ns = now_ns - self.handshake.syn_ack_sent_ns.unwrap_or(now_ns);
+            self.sender
+                .on_established(now_ns, rtt_ns, u64::from(segment.window_bytes));
+        }
+        self.server_received = self.server_received.max(segment.end());
+        // The acknowledgment of the server's FIN lies one beyond what the sender knows of; it is done then.
+        if self.server_fin.is_none() {
+            let ack = AckIn {
+                acknowledgment: segment.acknowledgment,
+                window_bytes: u64::from(segment.window_bytes),
+                sack: segment.sack.as_slice(),
+                echo_ns: self.clocks.echoed_ns(segment),
+            };
+            self.sender.on_ack(now_ns, ack);
+        }
+        if segment.payload_bytes > 0 {
+            reaction.requested = true;
+            let next = self.sender.next_sequence();
+            reaction
+                .send
+                .push(self.from_server(now_ns, flags::ACK, next, 0));
+        }
+        if segment.flags & flags::FIN != 0 {
+            let next = self.sender.next_sequence();
+            self.server_fin = Some(next);
+            reaction
+                .send
+                .push(self.from_server(now_ns, flags::FIN | flags::ACK, next, 0));
+        }
+        self.transmit(now_ns, &mut reaction.send);
+        reaction
+    }
+
+    /// The server's application writes.
+    pub fn write(&mut self, now_ns: i64) -> Vec<Segment> {
+        let bytes = match self.config.application {
+            Application::Chunks { bytes, .. } | Application::Stream { bytes, .. } => bytes,
+        };
+        self.sender.write(now_ns, bytes);
+        let mut sent = Vec::new();
+        self.transmit(now_ns, &mut sent);
+        sent
+    }
+
+    fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
+        while let Some(transmission) = self.sender.transmit(now_ns) {
+            sent.push(self.data(now_ns, transmission));
+        }
+    }
+
+    fn data(&mut self, now_ns: i64, transmission: Transmission) -> Segment {
+        let (start, end) = transmission.range;
+        let push = if transmission.push { flags::PSH } else { 0 };
+        let mut segment = self.from_server(now_ns, flags::ACK | push, start, (end - start) as u32);
+        segment.retransmission = transmission.retransmission;
+        segment
+    }
+
+    pub fn server_deadline_ns(&self) -> Option<i64> {
+        self.handshake
+            .syn_ack_due_ns
+            .or_else(|| self.sender.deadline_ns())
+    }
+
+    pub fn on_server_timer(&mut self, now_ns: i64) -> Vec<Segment> {
+        let mut sent = Vec::new();
+        if let Some(due_ns) = self.handshake.syn_ack_due_ns {
+            if due_ns <= now_ns {
+                sent.push(self.syn_ack(now_ns));
+            }
+            return sent;
+        }
+        self.sender.on_timer(now_ns);
+        self.transmit(now_ns, &mut sent);
+        sent
+    }
+
+    pub fn client_deadline_ns(&self) -> Option<i64> {
+        self.receiver.deadline_ns()
+    }
+
+    pub fn on_client_timer(&mut self, now_ns: i64) -> Option<Segment> {
+        self.receiver
+            .on_timer(now_ns)
+            .then(|| self.client_ack(now_ns))
+    }
+}

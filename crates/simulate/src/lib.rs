@@ -1,0 +1,34 @@
+//! Captures with known truth: a discrete-event simulation of TCP over the path elements of `whydrop-path`.
+//!
+//! A [`Scenario`] names the connections, the stages of the path, other traffic and the point of capture;
+//! [`Simulation::run`] plays it; [`write_capture`] writes what a sniffer saw, [`flow_truths`] says what happened.
+//! [`suite`] draws scenarios at random over a wide range of physics, so that rules and thresholds can be tried on
+//! paths that no sample contains.
+//!
+//! The hosts follow Linux where that shapes losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK, RACK
+//! and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
+//! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. What is not
+//! modelled: requests and SYNs of the client are never lost, a lost FIN is not repeated, ECN is not negotiated.
+
+mod calendar;
+mod capture;
+mod congestion;
+mod connection;
+mod network;
+mod pcap;
+mod receiver;
+mod scenario;
+mod segment;
+mod sender;
+pub mod suite;
+mod truth;
+
+pub use capture::{EPOCH_NS, write_capture};
+pub use congestion::Algorithm;
+pub use network::{Fate, History, Packet, Record, Simulation};
+pub use pcap::Resolution;
+pub use receiver::ReceiverConfig;
+pub use scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
+pub use segment::{Segment, Toward};
+pub use sender::{Pacing, SenderConfig};
+pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};

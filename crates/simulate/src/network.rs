@@ -1,0 +1,470 @@
+//! The discrete-event simulation of a scenario.
+
+use std::collections::HashMap;
+
+use whydrop_path::{Arrival, Decision, Outcome, Random};
+
+use crate::calendar::{Calendar, Event};
+use crate::connection::Connection;
+use crate::scenario::{Application, CaptureConfig, CrossTraffic, Scenario, Stage};
+use crate::segment::{Segment, Toward};
+
+/// A packet that was sent, and what became of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    /// `None` for cross traffic.
+    pub segment: Option<Segment>,
+    pub ip_bytes: u32,
+    pub sent_ns: i64,
+    pub fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Still on its way when the simulation ended.
+    Underway,
+    Delivered {
+        time_ns: i64,
+    },
+    /// Dropped by the stage with this index.
+    Dropped {
+        stage: usize,
+    },
+    /// An acknowledgment lost on its way back.
+    LostReturning,
+}
+
+/// A packet seen at the point of capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Record {
+    pub time_ns: i64,
+    pub packet: usize,
+}
+
+/// All that happened.
+pub struct History {
+    pub packets: Vec<Packet>,
+    /// In order of time.
+    pub records: Vec<Record>,
+    pub end_ns: i64,
+    pub stage_names: Vec<&'static str>,
+    /// Whether each connection received all it asked for.
+    pub complete: Vec<bool>,
+}
+
+/// A bound on what one simulation may do, far above what any scenario needs.
+const MOST_PACKETS: usize = 30_000_000;
+/// Time between packets that a host hands to its network card in one go, in a capture there.
+const HANDOVER_NS: (i64, i64) = (400, 2_500);
+
+struct StageState {
+    stage: Stage,
+    /// Packets the element has queued, by its number for them.
+    queued: HashMap<u64, usize>,
+    poll_at_ns: Option<i64>,
+}
+
+struct SourceState {
+    config: CrossTraffic,
+    off_at_ns: i64,
+}
+
+pub struct Simulation {
+    now_ns: i64,
+    end_ns: i64,
+    calendar: Calendar,
+    connections: Vec<Connection>,
+    stages: Vec<StageState>,
+    sources: Vec<SourceState>,
+    random: Random,
+    capture: CaptureConfig,
+    reverse_jitter_ns: i64,
+    acknowledgment_loss: f64,
+    /// Acknowledgments do not overtake each other: when the last one of each connection left.
+    returned_ns: Vec<i64>,
+    /// Timers set: (server, client) of each connection.
+    timers: Vec<(Option<i64>, Option<i64>)>,
+    last_handover_ns: i64,
+    packets: Vec<Packet>,
+    records: Vec<Record>,
+}
+
+impl Simulation {
+    pub fn new(scenario: Scenario) -> Self {
+        let mut random = Random::new(scenario.seed);
+        let connections: Vec<Connection> = (scenario.flows.iter().enumerate())
+            .map(|(flow, config)| Connection::new(flow, *config, &mut random))
+            .collect();
+        let stage = |stage| StageState {
+            stage,
+            queued: HashMap::new(),
+            poll_at_ns: None,
+        };
+        let count = connections.len();
+        let mut simulation = Self {
+            now_ns: 0,
+            end_ns: scenario.end_ns,
+            calendar: Calendar::default(),
+            connections,
+            stages: scenario.stages.into_iter().map(stage).collect(),
+            sources: Vec::new(),
+            random,
+            capture: scenario.capture,
+            reverse_jitter_ns: scenario.reverse_jitter_ns,
+            acknowledgment_loss: scenario.acknowledgment_loss,
+            returned_ns: vec![0; count],
+            timers: vec![(None, None); count],
+            last_handover_ns: i64::MIN,
+            packets: Vec::new(),
+            records: Vec::new(),
+        };
+        for (flow, config) in scenario.flows.iter().enumerate() {
+            simulation
+                .calendar
+                .at(config.start_ns, Event::Open { flow });
+        }
+        for (source, &config) in scenario.cross_traffic.iter().enumerate() {
+            simulation.sources.push(SourceState {
+                config,
+                off_at_ns: i64::MIN,
+            });
+            simulation
+                .calendar
+                .at(config.start_ns, Event::Cross { source });
+        }
+        simulation
+    }
+
+    /// Run until every connection has what it asked for, or the time is over.
+    pub fn run(mut self) -> History {
+        let mut stop_ns = self.end_ns;
+        let mut complete = false;
+        while let Some((time_ns, event)) = self.calendar.pop() {
+            if time_ns > stop_ns || self.packets.len() > MOST_PACKETS {
+                break;
+            }
+            self.now_ns = time_ns;
+            self.handle(event);
+            if !complete && self.connections.iter().all(Connection::is_complete) {
+                // Let what is underway arrive.
+                complete = true;
+                stop_ns = stop_ns.min(self.now_ns + 2_000_000_000);
+            }
+        }
+        self.records.sort_by_key(|record| record.time_ns);
+        History {
+            end_ns: self.now_ns,
+            stage_names: self.stages.iter().map(|s| s.stage.name).collect(),
+            complete: self
+                .connections
+                .iter()
+                .map(Connection::is_complete)
+                .collect(),
+            packets: self.packets,
+            records: self.records,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Open { flow } => {
+                let syn = self.connections[flow].open(self.now_ns);
+                self.send_back(syn);
+            }
+            Event::Request { flow } => {
+                let request = self.connections[flow].request(self.now_ns);
+                self.send_back(request);
+                self.set_timers(flow);
+            }
+            Event::Write { flow, left } => self.write(flow, left),
+            Event::ServerTimer { flow } => self.server_timer(flow),
+            Event::ClientTimer { flow } => self.client_timer(flow),
+            Event::Reach { stage, packet } if stage < self.stages.len() => {
+                self.reach_stage(stage, packet)
+            }
+            Event::Reach { packet, .. } => self.reach_client(packet),
+            Event::Poll { stage } => self.poll(stage),
+            Event::Return { packet } => self.reach_server(packet),
+            Event::Cross { source } => self.cross(source),
+        }
+    }
+
+    fn write(&mut self, flow: usize, left: u32) {
+        let segments = self.connections[flow].write(self.now_ns);
+        self.send_all(segments);
+        self.set_timers(flow);
+        if let (Application::Stream { interval_ns, .. }, true) =
+            (self.connections[flow].config.application, left > 1)
+        {
+            self.calendar.at(
+                self.now_ns + interval_ns,
+                Event::Write {
+                    flow,
+                    left: left - 1,
+                },
+            );
+        }
+    }
+
+    fn server_timer(&mut self, flow: usize) {
+        if self.timers[flow].0 == Some(self.now_ns) {
+            self.timers[flow].0 = None;
+        }
+        if self.connections[flow]
+            .server_deadline_ns()
+            .is_some_and(|due_ns| due_ns <= self.now_ns)
+        {
+            let segments = self.connections[flow].on_server_timer(self.now_ns);
+            self.send_all(segments);
+        }
+        self.set_timers(flow);
+    }
+
+    fn client_timer(&mut self, flow: usize) {
+        if self.timers[flow].1 == Some(self.now_ns) {
+            self.timers[flow].1 = None;
+        }
+        if let Some(ack) = self.connections[flow].on_client_timer(self.now_ns) {
+            self.send_back(ack);
+        }
+        self.set_timers(flow);
+    }
+
+    /// Wake the hosts at their deadlines. A timer that is set and runs out too early finds nothing to do.
+    fn set_timers(&mut self, flow: usize) {
+        let connection = &self.connections[flow];
+        let earlier = |due_ns: Option<i64>, set_ns: Option<i64>| {
+            due_ns.filter(|&due_ns| set_ns.is_none_or(|set_ns| due_ns < set_ns))
+        };
+        if let Some(due_ns) = earlier(connection.server_deadline_ns(), self.timers[flow].0) {
+            let due_ns = due_ns.max(self.now_ns);
+            self.timers[flow].0 = Some(due_ns);
+            self.calendar.at(due_ns, Event::ServerTimer { flow });
+        }
+        if let Some(due_ns) = earlier(connection.client_deadline_ns(), self.timers[flow].1) {
+            let due_ns = due_ns.max(self.now_ns);
+            self.timers[flow].1 = Some(due_ns);
+            self.calendar.at(due_ns, Event::ClientTimer { flow });
+        }
+    }
+
+    fn new_packet(&mut self, segment: Option<Segment>, ip_bytes: u32) -> usize {
+        self.packets.push(Packet {
+            segment,
+            ip_bytes,
+            sent_ns: self.now_ns,
+            fate: Fate::Underway,
+        });
+        self.packets.len() - 1
+    }
+
+    fn record(&mut self, time_ns: i64, packet: usize) {
+        let captured = |segment: Segment| self.connections[segment.flow].config.captured;
+        if self.packets[packet].segment.is_some_and(captured) && time_ns >= self.capture.begins_ns {
+            self.records.push(Record { time_ns, packet });
+        }
+    }
+
+    /// The server sends towards the client.
+    fn send_all(&mut self, segments: Vec<Segment>) {
+        for segment in segments {
+            let packet = self.new_packet(Some(segment), segment.ip_bytes());
+            self.reach_stage(0, packet);
+        }
+    }
+
+    fn reach_stage(&mut self, stage: usize, packet: usize) {
+        if self.capture.tap == stage {
+            self.record_passing(stage, packet);
+        }
+        let bytes = self.packets[packet].ip_bytes;
+        let state = &mut self.stages[stage];
+        let outcome = state.stage.element.arrive(Arrival {
+            time_ns: self.now_ns,
+            bytes,
+        });
+        match outcome {
+            Outcome::Queued { packet: number } => {
+                state.queued.insert(number, packet);
+            }
+            outcome => self.leave_stage(stage, packet, outcome),
+        }
+        self.set_poll(stage);
+    }
+
+    /// At the sender packets that leave together have stamps a little apart; elsewhere they have their own times.
+    fn record_passing(&mut self, stage: usize, packet: usize) {
+        let mut time_ns = self.now_ns;
+        if stage == 0 {
+            let spread_ns = (HANDOVER_NS.1 - HANDOVER_NS.0) as u64;
+            let gap_ns = HANDOVER_NS.0 + self.random.below(spread_ns) as i64;
+            time_ns = time_ns.max(self.last_handover_ns.saturating_add(gap_ns));
+            self.last_handover_ns = time_ns;
+        }
+        self.record(time_ns, packet);
+    }
+
+    fn leave_stage(&mut self, stage: usize, packet: usize, outcome: Outcome) {
+        match outcome.departure_ns() {
+            // Cross traffic leaves the path here.
+            Some(time_ns) if self.packets[packet].segment.is_none() => {
+                self.packets[packet].fate = Fate::Delivered { time_ns };
+            }
+            Some(time_ns) => self.calendar.at(
+                time_ns.max(self.now_ns),
+                Event::Reach {
+                    stage: stage + 1,
+                    packet,
+                },
+            ),
+            None => self.packets[packet].fate = Fate::Dropped { stage },
+        }
+    }
+
+    fn set_poll(&mut self, stage: usize) {
+        let state = &mut self.stages[stage];
+        let Some(due_ns) = state.stage.element.next_event_ns() else {
+            return;
+        };
+        let due_ns = due_ns.max(self.now_ns);
+        if state.poll_at_ns.is_none_or(|set_ns| due_ns < set_ns) {
+            state.poll_at_ns = Some(due_ns);
+            self.calendar.at(due_ns, Event::Poll { stage });
+        }
+    }
+
+    fn poll(&mut self, stage: usize) {
+        let state = &mut self.stages[stage];
+        if state.poll_at_ns == Some(self.now_ns) {
+            state.poll_at_ns = None;
+        }
+        let mut decided: Vec<Decision> = Vec::new();
+        state.stage.element.poll(self.now_ns, &mut decided);
+        for decision in decided {
+            if let Some(packet) = self.stages[stage].queued.remove(&decision.packet) {
+                self.leave_stage(stage, packet, decision.outcome);
+            }
+        }
+        self.set_poll(stage);
+    }
+
+    fn reach_client(&mut self, packet: usize) {
+        if self.capture.tap == self.stages.len() {
+            self.record(self.now_ns, packet);
+        }
+        self.packets[packet].fate = Fate::Delivered {
+            time_ns: self.now_ns,
+        };
+        let Some(segment) = self.packets[packet].segment else {
+            return;
+        };
+        let flow = segment.flow;
+        let reaction = self.connections[flow].at_client(self.now_ns, &segment);
+        for ack in reaction.send {
+            self.send_back(ack);
+        }
+        if reaction.chunk_complete {
+            self.chunk_complete(flow);
+        }
+        self.set_timers(flow);
+    }
+
+    /// A chunk (or the handshake) is complete: the client asks for the next one, after a pause, or closes.
+    fn chunk_complete(&mut self, flow: usize) {
+        let connection = &mut self.connections[flow];
+        if connection.wants_more() {
+            let pause_ns = match connection.config.application {
+                Application::Chunks { pause_ns, .. } if connection.received_bytes() > 0 => pause_ns,
+                _ => 0,
+            };
+            self.calendar
+                .at(self.now_ns + pause_ns, Event::Request { flow });
+        } else if let Some(fin) = connection.finish(self.now_ns) {
+            self.send_back(fin);
+        }
+    }
+
+    /// The client sends towards the server. Only pure acknowledgments are ever lost on this way.
+    fn send_back(&mut self, segment: Segment) {
+        let packet = self.new_packet(Some(segment), segment.ip_bytes());
+        let flow = segment.flow;
+        let spread_ns = self.reverse_jitter_ns.max(0) as u64 + 1;
+        let leaves_ns =
+            (self.now_ns + self.random.below(spread_ns) as i64).max(self.returned_ns[flow]);
+        self.returned_ns[flow] = leaves_ns;
+        let pure = segment.payload_bytes == 0 && segment.flags == crate::segment::flags::ACK;
+        let lost = pure && self.random.chance(self.acknowledgment_loss);
+        let tap = self.capture.tap.min(self.stages.len());
+        let extra_ns = self.connections[flow].config.extra_rtt_ns;
+        let delays =
+            |stages: &[StageState]| stages.iter().map(|s| s.stage.reverse_delay_ns).sum::<i64>();
+        let at_tap_ns =
+            leaves_ns + delays(&self.stages[tap..]) + if tap == 0 { extra_ns } else { 0 };
+        let arrives_ns = leaves_ns + delays(&self.stages) + extra_ns;
+        // Lost between the client and the tap, or the tap and the server: a coin decides which.
+        if !lost || self.random.chance(0.5) {
+            let seen_ns = if tap == self.stages.len() {
+                self.now_ns
+            } else {
+                at_tap_ns
+            };
+            self.record(seen_ns, packet);
+        }
+        if lost {
+            self.packets[packet].fate = Fate::LostReturning;
+        } else {
+            self.calendar.at(arrives_ns, Event::Return { packet });
+        }
+    }
+
+    fn reach_server(&mut self, packet: usize) {
+        self.packets[packet].fate = Fate::Delivered {
+            time_ns: self.now_ns,
+        };
+        let Some(segment) = self.packets[packet].segment else {
+            return;
+        };
+        debug_assert_eq!(segment.toward, Toward::Server);
+        let flow = segment.flow;
+        let reaction = self.connections[flow].at_server(self.now_ns, &segment);
+        self.send_all(reaction.send);
+        if reaction.requested {
+            let left = match self.connections[flow].config.application {
+                Application::Stream { count, .. } => count,
+                Application::Chunks { .. } => 1,
+            };
+            self.calendar.at(self.now_ns, Event::Write { flow, left });
+        }
+        self.set_timers(flow);
+    }
+
+    /// A source of cross traffic sends a packet and plans its next.
+    fn cross(&mut self, source: usize) {
+        let config = self.sources[source].config;
+        if self.now_ns >= self.sources[source].off_at_ns && config.mean_off_ns > 0 {
+            let begun = self.sources[source].off_at_ns != i64::MIN;
+            let on_ns = self.random.exponential(config.mean_on_ns as f64) as i64;
+            let off_ns = if begun {
+                self.random.exponential(config.mean_off_ns as f64) as i64
+            } else {
+                0
+            };
+            self.sources[source].off_at_ns = self.now_ns + off_ns + on_ns;
+            self.calendar
+                .at(self.now_ns + off_ns + 1, Event::Cross { source });
+            return;
+        }
+        let packet = self.new_packet(None, config.packet_bytes);
+        self.reach_stage(config.stage, packet);
+        let mean_ns = f64::from(config.packet_bytes) * 8e9 / config.rate_bps.max(1) as f64;
+        let gap_ns = if config.poisson {
+            self.random.exponential(mean_ns)
+        } else {
+            mean_ns
+        };
+        self.calendar.at(
+            self.now_ns + (gap_ns as i64).max(1),
+            Event::Cross { source },
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! A TCP segment between the simulated hosts.
+
+/// Which of the two hosts of a connection a segment is for. Data flows from server to client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Toward {
+    Client,
+    Server,
+}
+
+/// The TCP flags used here, as in the header's low bits.
+pub mod flags {
+    pub const FIN: u8 = 0x01;
+    pub const SYN: u8 = 0x02;
+    pub const PSH: u8 = 0x08;
+    pub const ACK: u8 = 0x10;
+}
+
+/// A range of sequence numbers, `end` not included.
+pub type Range = (u64, u64);
+
+/// Up to four SACK blocks (three where timestamps take the room), a duplicate SACK first (RFC 2883).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    blocks: [Range; 4],
+    count: u8,
+}
+
+impl SackBlocks {
+    pub fn push(&mut self, block: Range) {
+        if let Some(place) = self.blocks.get_mut(usize::from(self.count)) {
+            *place = block;
+            self.count += 1;
+        }
+    }
+
+    pub fn as_slice(&self) -> &[Range] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
+
+/// Sequence numbers count from 0 for the SYN, do not wrap, and are relative to their own direction; the capture
+/// writer adds the initial sequence numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    /// Index of the connection, in the order of the scenario.
+    pub flow: usize,
+    pub toward: Toward,
+    pub flags: u8,
+    pub sequence: u64,
+    pub acknowledgment: u64,
+    pub payload_bytes: u32,
+    /// Receive window in bytes, unscaled.
+    pub window_bytes: u32,
+    /// (TSval, TSecr), where the connection uses them.
+    pub timestamps: Option<(u32, u32)>,
+    pub sack: SackBlocks,
+    /// Sent before: some of it is a retransmission.
+    pub retransmission: bool,
+    /// IPv4 identification.
+    pub identification: u16,
+}
+
+impl Segment {
+    /// Length of the TCP options, padded to whole words (RFC 9293, 7323, 2018).
+    pub fn option_bytes(&self) -> u32 {
+        let is_syn = self.flags & flags::SYN != 0;
+        // A SYN carries MSS (4), SACK permitted (2), window scale (3), and timestamps (10), with padding.
+        match (is_syn, self.timestamps.is_some()) {
+            (true, true) => 20,
+            (true, false) => 12,
+            (false, with_timestamps) => {
+                let blocks = self.sack.as_slice().len() as u32;
+                let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+                sack + if with_timestamps { 12 } else { 0 }
+            }
+        }
+    }
+
+    /// Length of the IPv4 packet.
+    pub fn ip_bytes(&self) -> u32 {
+        20 + 20 + self.option_bytes() + self.payload_bytes
+    }
+
+    /// First sequence number after this segment.
+    pub fn end(&self) -> u64 {
+        let phantom =
+            u64::from(self.flags & flags::SYN != 0) + u64::from(self.flags & flags::FIN != 0);
+        self.sequence + u64::from(self.payload_bytes) + phantom
+    }
+}

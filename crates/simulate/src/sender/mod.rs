@@ -1,0 +1,409 @@
+//! The sending half of a TCP connection, close to Linux: SACK-based recovery, proportional rate reduction, RACK,
+//! tail-loss probes, and a retransmission timer of at least 200 ms.
+
+mod pacing;
+mod recovery;
+mod rtt;
+mod scoreboard;
+
+use crate::congestion::{Algorithm, Congestion};
+use crate::segment::Range;
+use pacing::Pacer;
+pub use pacing::Pacing;
+use recovery::{Recovery, Undo};
+use rtt::RttEstimator;
+use scoreboard::Scoreboard;
+
+/// How a sender behaves. Defaults are a current Linux's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SenderConfig {
+    pub algorithm: Algorithm,
+    /// Payload of a full segment.
+    pub mss: u64,
+    /// Packets (RFC 6928).
+    pub initial_window: f64,
+    /// Find losses by time, lost retransmissions included (RFC 8985); else by three SACKed segments (RFC 6675), where
+    /// a lost retransmission waits for the timer.
+    pub rack: bool,
+    /// Probe the tail after two round trips of silence (RFC 8985, section 7).
+    pub tail_loss_probe: bool,
+    pub hystart: bool,
+    pub pacing: Pacing,
+    /// Start again from the initial window after a pause longer than the timer.
+    pub slow_start_after_idle: bool,
+    /// Send buffer: at most this much is out, however large the windows.
+    pub buffer_bytes: u64,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::Cubic,
+            mss: 1_448,
+            initial_window: 10.0,
+            rack: true,
+            tail_loss_probe: true,
+            hystart: true,
+            pacing: Pacing::None,
+            slow_start_after_idle: true,
+            buffer_bytes: 16_000_000,
+        }
+    }
+}
+
+/// A segment to send now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmission {
+    pub range: Range,
+    pub retransmission: bool,
+    /// Asks for the receiver's window and carries no data.
+    pub window_probe: bool,
+    /// The last of what the application has written so far.
+    pub push: bool,
+}
+
+/// An acknowledgment as the sender reads it.
+#[derive(Debug, Clone, Copy)]
+pub struct AckIn<'a> {
+    pub acknowledgment: u64,
+    pub window_bytes: u64,
+    pub sack: &'a [Range],
+    /// The receiver's echo of our timestamp, in nanoseconds, where the connection uses timestamps.
+    pub echo_ns: Option<i64>,
+}
+
+/// Call [`on_ack`](Self::on_ack) and [`on_timer`](Self::on_timer), then [`transmit`](Self::transmit) until it has
+/// nothing more, then look at [`deadline_ns`](Self::deadline_ns).
+#[derive(Debug, Clone)]
+pub struct Sender {
+    config: SenderConfig,
+    congestion: Congestion,
+    board: Scoreboard,
+    rtt: RttEstimator,
+    pacer: Pacer,
+    recovery: Recovery,
+    undo: Undo,
+    una: u64,
+    next: u64,
+    /// End of what the application has written.
+    written: u64,
+    window_end: u64,
+    reordering_seen: bool,
+    /// The window was what limited sending, the last time anything was sent.
+    cwnd_limited: bool,
+    last_sent_ns: i64,
+    timer: Timer,
+    /// A tail-loss probe is to be sent now.
+    probe_due: bool,
+    /// A tail-loss probe is out: no second one before something is acknowledged.
+    probe_out: bool,
+    window_probe_due: bool,
+}
+
+/// Only one of the timers for the tail runs at a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Timer {
+    retransmission_ns: Option<i64>,
+    probe_ns: Option<i64>,
+    reordering_ns: Option<i64>,
+    window_ns: Option<i64>,
+    backoff: u32,
+}
+
+const DUPLICATE_THRESHOLD: usize = 3;
+
+impl Sender {
+    pub fn new(config: SenderConfig) -> Self {
+        Self {
+            config,
+            congestion: Congestion::new(config.algorithm, config.initial_window, config.hystart),
+            board: Scoreboard::default(),
+            rtt: RttEstimator::default(),
+            pacer: Pacer::new(config.pacing),
+            recovery: Recovery::Open,
+            undo: Undo::default(),
+            una: 1,
+            next: 1,
+            written: 1,
+            window_end: 1,
+            reordering_seen: false,
+            cwnd_limited: false,
+            last_sent_ns: 0,
+            timer: Timer::default(),
+            probe_due: false,
+            probe_out: false,
+            window_probe_due: false,
+        }
+    }
+
+    /// The handshake is done: its round trip is the first sample.
+    pub fn on_established(&mut self, now_ns: i64, rtt_ns: i64, window_bytes: u64) {
+        self.rtt.sample(rtt_ns);
+        self.window_end = self.una + window_bytes;
+        self.last_sent_ns = now_ns;
+    }
+
+    /// The application writes.
+    pub fn write(&mut self, now_ns: i64, bytes: u64) {
+        if self.board.is_empty() && self.config.slow_start_after_idle {
+            let idle_ns = now_ns - self.last_sent_ns;
+            self.congestion
+                .on_idle(idle_ns, self.rtt.rto_ns(0), self.config.initial_window);
+        }
+        self.written += bytes;
+    }
+
+    /// Where the next new data begins.
+    pub fn next_sequence(&self) -> u64 {
+        self.next
+    }
+
+    /// Packets, as the congestion control has it.
+    #[cfg(test)]
+    pub fn cwnd(&self) -> f64 {
+        self.congestion.cwnd
+    }
+
+    pub fn on_ack(&mut self, now_ns: i64, ack: AckIn<'_>) {
+        if ack.acknowledgment < self.una || ack.acknowledgment > self.next {
+            return;
+        }
+        self.window_end = self.window_end.max(ack.acknowledgment + ack.window_bytes);
+        let duplicate = is_duplicate_sack(ack.acknowledgment, ack.sack);
+        let blocks = if duplicate { &ack.sack[1..] } else { ack.sack };
+        let advanced = ack.acknowledgment > self.una;
+        let delivered = self
+            .board
+            .on_ack(now_ns, ack.acknowledgment, blocks, self.rtt.min_ns());
+        self.una = ack.acknowledgment;
+        self.reordering_seen |= delivered.reordered;
+        if let Some(sent_ns) = delivered.sent_once_ns {
+            let rtt_ns = now_ns - sent_ns;
+            self.rtt.sample(rtt_ns);
+            self.congestion
+                .on_rtt(rtt_ns, self.rtt.min_ns(), self.una, self.next);
+        }
+        if duplicate {
+            self.undo.on_duplicate();
+        }
+        if advanced {
+            self.timer.backoff = 0;
+            self.probe_out = false;
+        }
+        self.find_losses(now_ns);
+        self.move_recovery(ack.echo_ns, advanced);
+        let count = delivered.acked + delivered.newly_sacked;
+        self.move_window(now_ns, delivered.acked, count, advanced);
+        self.restart_timers(now_ns, advanced || delivered.newly_sacked > 0);
+    }
+
+    fn find_losses(&mut self, now_ns: i64) {
+        self.timer.reordering_ns = None;
+        if self.config.rack {
+            let window_ns = self.reordering_window_ns();
+            self.timer.reordering_ns = self.board.mark_lost_by_time(now_ns, window_ns);
+        }
+        // Before RACK Linux raised the threshold once it had seen reordering; so do we, without RACK's clock.
+        let threshold = if self.reordering_seen {
+            10 * DUPLICATE_THRESHOLD
+        } else {
+            DUPLICATE_THRESHOLD
+        };
+        if !self.config.rack || !self.reordering_seen {
+            self.board.mark_lost_by_count(threshold);
+        }
+    }
+
+    /// RFC 8985, section 6.2, step 4.
+    fn reordering_window_ns(&self) -> i64 {
+        let many =
+            self.board.sacked() >= DUPLICATE_THRESHOLD || !matches!(self.recovery, Recovery::Open);
+        if !self.reordering_seen && many {
+            0
+        } else {
+            self.rtt.min_ns() / 4
+        }
+    }
+
+    fn restart_timers(&mut self, now_ns: i64, progress: bool) {
+        if self.board.is_empty() {
+            self.timer.retransmission_ns = None;
+            self.timer.probe_ns = None;
+        } else if progress {
+            self.arm_retransmission(now_ns);
+        }
+        let blocked =
+            self.board.is_empty() && self.next < self.written && !self.window_takes_next();
+        if !blocked {
+            self.timer.window_ns = None;
+        } else if self.timer.window_ns.is_none() {
+            self.timer.window_ns = Some(now_ns + self.rtt.rto_ns(self.timer.backoff));
+        }
+    }
+
+    fn arm_retransmission(&mut self, now_ns: i64) {
+        self.timer.retransmission_ns = Some(now_ns + self.rtt.rto_ns(self.timer.backoff));
+        let may_probe = self.config.tail_loss_probe
+            && matches!(self.recovery, Recovery::Open)
+            && self.board.sacked() == 0
+            && !self.probe_out;
+        self.timer.probe_ns = may_probe.then(|| now_ns + self.rtt.probe_ns(self.board.len()));
+    }
+
+    /// When to wake up.
+    pub fn deadline_ns(&self) -> Option<i64> {
+        let timer = &self.timer;
+        [
+            timer.retransmission_ns,
+            timer.probe_ns,
+            timer.reordering_ns,
+            timer.window_ns,
+            self.pacer.deadline_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub fn on_timer(&mut self, now_ns: i64) {
+        let due = |at_ns: Option<i64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        if due(self.timer.reordering_ns) {
+            self.find_losses(now_ns);
+            self.move_recovery(None, false);
+        }
+        if due(self.timer.window_ns) {
+            self.timer.backoff += 1;
+            self.timer.window_ns = Some(now_ns + self.rtt.rto_ns(self.timer.backoff));
+            self.window_probe_due = true;
+        }
+        if due(self.timer.retransmission_ns) {
+            self.on_timeout(now_ns);
+        } else if due(self.timer.probe_ns) {
+            self.timer.probe_ns = None;
+            self.probe_due = true;
+        }
+        self.pacer.on_timer(now_ns);
+    }
+
+    /// The next segment to send at this time, if any.
+    pub fn transmit(&mut self, now_ns: i64) -> Option<Transmission> {
+        if std::mem::take(&mut self.window_probe_due) {
+            // As Linux: an old byte's sequence number, no data; the receiver must answer with its window.
+            let range = (self.una - 1, self.una - 1);
+            return Some(Transmission {
+                range,
+                retransmission: false,
+                window_probe: true,
+                push: false,
+            });
+        }
+        if std::mem::take(&mut self.probe_due) {
+            return self.send_probe(now_ns);
+        }
+        if self.board.pipe() as f64 + 1.0 > self.congestion.cwnd.max(1.0) {
+            self.cwnd_limited = true;
+            return None;
+        }
+        if self.board.first_lost().is_none() && !self.may_send_new() {
+            return None;
+        }
+        if !self.pacer.admits(now_ns) {
+            return None;
+        }
+        let sent = match self.board.first_lost() {
+            Some(place) => self.retransmit(now_ns, place),
+            None => self.send_new(now_ns),
+        };
+        self.paced(now_ns, sent.range);
+        Some(sent)
+    }
+
+    fn paced(&mut self, now_ns: i64, range: Range) {
+        let wire_bytes = range.1 - range.0 + 66;
+        let slow_start = self.congestion.in_slow_start();
+        let window_bytes = self.congestion.cwnd * self.config.mss as f64;
+        self.pacer.on_sent(
+            now_ns,
+            wire_bytes,
+            window_bytes,
+            self.rtt.smoothed_ns(),
+            slow_start,
+        );
+    }
+
+    fn may_send_new(&self) -> bool {
+        self.next < self.written
+            && self.window_takes_next()
+            && self.next - self.una < self.config.buffer_bytes
+    }
+
+    /// Whether the receive window has room for the next segment; part of one is not worth sending.
+    fn window_takes_next(&self) -> bool {
+        self.next + self.config.mss.min(self.written - self.next) <= self.window_end
+    }
+
+    fn send_new(&mut self, now_ns: i64) -> Transmission {
+        let range = (
+            self.next,
+            self.next + self.config.mss.min(self.written - self.next),
+        );
+        let was_empty = self.board.is_empty();
+        self.board.on_sent(range.0, range.1, now_ns);
+        self.next = range.1;
+        self.recovery.on_sent();
+        self.last_sent_ns = now_ns;
+        self.cwnd_limited = self.board.pipe() as f64 + 1.0 > self.congestion.cwnd;
+        if was_empty || self.timer.retransmission_ns.is_none() {
+            self.arm_retransmission(now_ns);
+        } else if self.timer.probe_ns.is_some() {
+            self.timer.probe_ns = Some(now_ns + self.rtt.probe_ns(self.board.len()));
+        }
+        Transmission {
+            range,
+            retransmission: false,
+            window_probe: false,
+            push: range.1 == self.written,
+        }
+    }
+
+    fn retransmit(&mut self, now_ns: i64, place: usize) -> Transmission {
+        let range = self.board.on_retransmitted(place, now_ns);
+        self.undo.on_retransmitted(now_ns);
+        self.recovery.on_sent();
+        self.last_sent_ns = now_ns;
+        if self.timer.retransmission_ns.is_none() {
+            self.arm_retransmission(now_ns);
+        }
+        Transmission {
+            range,
+            retransmission: true,
+            window_probe: false,
+            push: range.1 == self.written,
+        }
+    }
+
+    /// New data if there is any, else the last segment again (RFC 8985, section 7.3). The timer starts anew.
+    fn send_probe(&mut self, now_ns: i64) -> Option<Transmission> {
+        let sent = if self.may_send_new() {
+            Some(self.send_new(now_ns))
+        } else {
+            let place = self.board.last()?;
+            Some(self.retransmit(now_ns, place))
+        };
+        self.probe_out = true;
+        self.arm_retransmission(now_ns);
+        sent
+    }
+}
+
+/// RFC 2883, section 4: a first block at or below the acknowledgment, or inside the second, reports a duplicate.
+fn is_duplicate_sack(acknowledgment: u64, sack: &[Range]) -> bool {
+    match sack {
+        [first, ..] if first.1 <= acknowledgment => true,
+        [first, second, ..] => second.0 <= first.0 && first.1 <= second.1,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Recovery from losses: when it begins and ends, how much may be sent meanwhile, and how it is taken back.
+
+use super::Sender;
+use crate::congestion::Algorithm;
+
+/// Where a sender stands with its losses.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Recovery {
+    /// Nothing is thought lost.
+    Open,
+    /// Fast recovery until `high` is acknowledged, with proportional rate reduction (RFC 6937).
+    Fast {
+        high: u64,
+        prr_delivered: u64,
+        prr_out: u64,
+        flight_at_start: u64,
+    },
+    /// After a timeout, until `high` is acknowledged.
+    Timeout { high: u64 },
+}
+
+impl Recovery {
+    pub fn on_sent(&mut self) {
+        if let Recovery::Fast { prr_out, .. } = self {
+            *prr_out += 1;
+        }
+    }
+}
+
+/// What is needed to take a reduction back when all its retransmissions prove to have been unnecessary.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Undo {
+    active: bool,
+    cwnd: f64,
+    ssthresh: f64,
+    /// Retransmissions that no duplicate report has been seen for.
+    outstanding: i64,
+    first_retransmission_ns: Option<i64>,
+}
+
+impl Undo {
+    fn begin(cwnd: f64, ssthresh: f64) -> Self {
+        Self {
+            active: true,
+            cwnd,
+            ssthresh,
+            outstanding: 0,
+            first_retransmission_ns: None,
+        }
+    }
+
+    pub fn on_retransmitted(&mut self, now_ns: i64) {
+        self.outstanding += 1;
+        self.first_retransmission_ns.get_or_insert(now_ns);
+    }
+
+    pub fn on_duplicate(&mut self) {
+        self.outstanding -= 1;
+    }
+
+    /// Every retransmission arrived twice, or (RFC 3522) the acknowledgment that ends the hole echoes a timestamp from
+    /// before the first retransmission.
+    fn proven(&self, echo_ns: Option<i64>, advanced: bool) -> bool {
+        let Some(first_ns) = self.first_retransmission_ns.filter(|_| self.active) else {
+            return false;
+        };
+        self.outstanding <= 0 || (advanced && echo_ns.is_some_and(|echo_ns| echo_ns < first_ns))
+    }
+}
+
+impl Sender {
+    /// Enter, leave or take back recovery.
+    pub(super) fn move_recovery(&mut self, echo_ns: Option<i64>, advanced: bool) {
+        if self.undo.proven(echo_ns, advanced) {
+            self.undo.active = false;
+            self.congestion.undo(self.undo.cwnd, self.undo.ssthresh);
+            self.board.forgive();
+            self.recovery = Recovery::Open;
+            return;
+        }
+        match self.recovery {
+            Recovery::Fast { high, .. } if self.una >= high => {
+                self.congestion.cwnd = self.congestion.ssthresh;
+                self.recovery = Recovery::Open;
+                self.undo.active = false;
+            }
+            Recovery::Timeout { high } if self.una >= high => {
+                self.recovery = Recovery::Open;
+                self.undo.active = false;
+            }
+            _ => {}
+        }
+        if matches!(self.recovery, Recovery::Open) && self.board.lost() > 0 {
+            self.enter_fast_recovery();
+        }
+    }
+
+    fn enter_fast_recovery(&mut self) {
+        self.undo = Undo::begin(self.congestion.cwnd, self.congestion.ssthresh);
+        let in_flight = self.board.len();
+        self.congestion.on_loss(in_flight as f64);
+        self.recovery = Recovery::Fast {
+            high: self.next,
+            prr_delivered: 0,
+            prr_out: 0,
+            flight_at_start: in_flight.max(1) as u64,
+        };
+        self.timer.probe_ns = None;
+    }
+
+    /// The window after an acknowledgment for `acked` segments, `delivered` of them or above them new to us.
+    pub(super) fn move_window(&mut self, now_ns: i64, acked: u32, delivered: u32, advanced: bool) {
+        if matches!(self.config.algorithm, Algorithm::FixedRate { .. }) {
+            return;
+        }
+        let grows = self.grows();
+        match &mut self.recovery {
+            Recovery::Fast {
+                prr_delivered,
+                prr_out,
+                flight_at_start,
+                ..
+            } => {
+                *prr_delivered += u64::from(delivered);
+                let pipe = self.board.pipe() as f64;
+                let ssthresh = self.congestion.ssthresh;
+                let room = if pipe > ssthresh {
+                    let share = *prr_delivered as f64 * ssthresh / *flight_at_start as f64;
+                    share.ceil() - *prr_out as f64
+                } else {
+                    // Slow-start reduction bound, the variant of Linux and of RFC 6937's PRR-SSRB.
+                    let behind =
+                        (*prr_delivered as f64 - *prr_out as f64).max(f64::from(delivered)) + 1.0;
+                    behind.min(ssthresh - pipe)
+                };
+                // The first loss is repaired at once, whatever the window.
+                let first = if *prr_out == 0 { 1.0 } else { 0.0 };
+                self.congestion.cwnd = pipe + room.max(first);
+            }
+            Recovery::Open | Recovery::Timeout { .. } if advanced && grows => {
+                self.congestion
+                    .on_acked(now_ns, f64::from(acked), self.rtt.smoothed_ns());
+            }
+            _ => {}
+        }
+    }
+
+    /// The window grows only if it was what held the sender back; in slow start half of it in use is enough (Linux's
+    /// reading of RFC 7661).
+    fn grows(&self) -> bool {
+        let half_used = self.congestion.in_slow_start()
+            && self.congestion.cwnd < 2.0 * (self.board.len() as f64 + 1.0);
+        self.cwnd_limited || half_used
+    }
+
+    /// The retransmission timer ran out: all is lost, begin again with one segment (RFC 6298, section 5.4 to 5.7).
+    pub(super) fn on_timeout(&mut self, now_ns: i64) {
+        let first = !matches!(self.recovery, Recovery::Timeout { .. });
+        if first {
+            self.undo = Undo::begin(self.congestion.cwnd, self.congestion.ssthresh);
+        }
+        let reduce = matches!(self.recovery, Recovery::Open);
+        self.congestion.on_timeout(self.board.len() as f64, reduce);
+        self.board.mark_all_lost();
+        self.recovery = Recovery::Timeout { high: self.next };
+        self.timer.backoff += 1;
+        self.probe_due = false;
+        self.probe_out = false;
+        self.arm_retransmission(now_ns);
+    }
+}

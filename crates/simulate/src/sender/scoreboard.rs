@@ -1,0 +1,302 @@
+//! What was sent and has not been acknowledged, and what of it is thought lost.
+
+use std::collections::VecDeque;
+
+use crate::segment::Range;
+
+/// A segment that is out. It keeps its boundaries when it is sent again.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    pub start: u64,
+    pub end: u64,
+    /// When it was sent last.
+    pub sent_ns: i64,
+    pub transmissions: u32,
+    pub sacked: bool,
+    pub lost: bool,
+    /// The retransmission of it is out (and not thought lost itself).
+    pub retransmitted: bool,
+}
+
+/// What one acknowledgment delivered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Delivered {
+    pub acked: u32,
+    pub newly_sacked: u32,
+    /// Send time of a segment delivered at its first transmission, the latest of them: for the RTT.
+    pub sent_once_ns: Option<i64>,
+    /// A segment arrived late although it was sent only once, so the path reorders.
+    pub reordered: bool,
+}
+
+/// RACK's view (RFC 8985, section 5.2): the most recently sent segment that has been delivered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rack {
+    pub sent_ns: i64,
+    pub end: u64,
+    pub rtt_ns: i64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Scoreboard {
+    segments: VecDeque<Sent>,
+    sacked: usize,
+    lost: usize,
+    /// Lost segments whose retransmission is out.
+    retransmitted: usize,
+    /// End of the highest SACKed segment.
+    highest_sacked: u64,
+    pub rack: Rack,
+}
+
+impl Scoreboard {
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    pub fn sacked(&self) -> usize {
+        self.sacked
+    }
+
+    pub fn lost(&self) -> usize {
+        self.lost
+    }
+
+    /// Packets in flight (RFC 6675's pipe, as Linux counts it).
+    pub fn pipe(&self) -> usize {
+        self.segments.len() - self.sacked - self.lost + self.retransmitted
+    }
+
+    pub fn on_sent(&mut self, start: u64, end: u64, now_ns: i64) {
+        self.segments.push_back(Sent {
+            start,
+            end,
+            sent_ns: now_ns,
+            transmissions: 1,
+            sacked: false,
+            lost: false,
+            retransmitted: false,
+        });
+    }
+
+    /// The first segment that is lost and not sent again yet.
+    pub fn first_lost(&self) -> Option<usize> {
+        if self.lost == self.retransmitted {
+            return None;
+        }
+        self.segments
+            .iter()
+            .position(|s| s.lost && !s.retransmitted)
+    }
+
+    pub fn last(&self) -> Option<usize> {
+        self.segments.len().checked_sub(1)
+    }
+
+    /// Note that the segment at this place is sent again; returns its range.
+    pub fn on_retransmitted(&mut self, place: usize, now_ns: i64) -> Range {
+        let segment = &mut self.segments[place];
+        segment.sent_ns = now_ns;
+        segment.transmissions += 1;
+        if segment.lost && !segment.retransmitted {
+            segment.retransmitted = true;
+            self.retransmitted += 1;
+        }
+        (segment.start, segment.end)
+    }
+
+    /// Take a cumulative acknowledgment and SACK blocks.
+    pub fn on_ack(&mut self, now_ns: i64, una: u64, sack: &[Range], min_rtt_ns: i64) -> Delivered {
+        let mut delivered = Delivered::default();
+        while let Some(segment) = self.segments.front().copied().filter(|s| s.end <= una) {
+            self.segments.pop_front();
+            delivered.acked += 1;
+            if segment.sacked {
+                self.sacked -= 1;
+            } else {
+                self.deliver(now_ns, segment, min_rtt_ns, &mut delivered);
+            }
+        }
+        for &(start, end) in sack {
+            let first = self.segments.partition_point(|s| s.start < start);
+            for place in first..self.segments.len() {
+                let segment = self.segments[place];
+                if segment.end > end {
+                    break;
+                }
+                if !segment.sacked {
+                    self.segments[place].sacked = true;
+                    self.segments[place].lost = false;
+                    self.segments[place].retransmitted = false;
+                    self.sacked += 1;
+                    delivered.newly_sacked += 1;
+                    self.deliver(now_ns, segment, min_rtt_ns, &mut delivered);
+                }
+            }
+        }
+        delivered
+    }
+
+    /// A segment has just become known to have arrived.
+    fn deliver(&mut self, now_ns: i64, segment: Sent, min_rtt_ns: i64, delivered: &mut Delivered) {
+        self.lost -= usize::from(segment.lost);
+        self.retransmitted -= usize::from(segment.retransmitted);
+        if segment.transmissions == 1 {
+            let latest = delivered
+                .sent_once_ns
+                .map_or(segment.sent_ns, |ns| ns.max(segment.sent_ns));
+            delivered.sent_once_ns = Some(latest);
+            delivered.reordered |= segment.end < self.highest_sacked;
+        }
+        self.highest_sacked = self.highest_sacked.max(segment.end);
+        let rtt_ns = now_ns - segment.sent_ns;
+        // So soon after a retransmission it is the original that was acknowledged (RFC 8985, section 6.2, step 2).
+        if segment.transmissions > 1 && rtt_ns < min_rtt_ns {
+            return;
+        }
+        if (segment.sent_ns, segment.end) > (self.rack.sent_ns, self.rack.end) {
+            self.rack = Rack {
+                sent_ns: segment.sent_ns,
+                end: segment.end,
+                rtt_ns,
+            };
+        }
+    }
+
+    /// RFC 6675: lost is what has `threshold` SACKed segments above it. Not for what was sent again already.
+    pub fn mark_lost_by_count(&mut self, threshold: usize) {
+        if self.sacked < threshold {
+            return;
+        }
+        let mut above = 0;
+        for segment in self.segments.iter_mut().rev() {
+            if segment.sacked {
+                above += 1;
+            } else if above >= threshold && !segment.lost && segment.transmissions == 1 {
+                segment.lost = true;
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// RFC 8985, section 6.2, step 5: lost is what was sent before something delivered, by more than the reordering
+    /// window. Returns when the next segment would become lost by time alone.
+    pub fn mark_lost_by_time(&mut self, now_ns: i64, window_ns: i64) -> Option<i64> {
+        let rack = self.rack;
+        let mut next_ns: Option<i64> = None;
+        for segment in &mut self.segments {
+            let out = !segment.sacked && (!segment.lost || segment.retransmitted);
+            if !out || (segment.sent_ns, segment.end) >= (rack.sent_ns, rack.end) {
+                continue;
+            }
+            let due_ns = segment
+                .sent_ns
+                .saturating_add(rack.rtt_ns)
+                .saturating_add(window_ns);
+            if due_ns > now_ns {
+                next_ns = Some(next_ns.map_or(due_ns, |ns| ns.min(due_ns)));
+                continue;
+            }
+            if segment.lost {
+                segment.retransmitted = false;
+                self.retransmitted -= 1;
+            } else {
+                segment.lost = true;
+                self.lost += 1;
+            }
+        }
+        next_ns
+    }
+
+    /// After a timeout everything that was not SACKed counts as lost.
+    pub fn mark_all_lost(&mut self) {
+        for segment in self.segments.iter_mut().filter(|s| !s.sacked) {
+            self.lost += usize::from(!segment.lost);
+            segment.lost = true;
+            segment.retransmitted = false;
+        }
+        self.retransmitted = 0;
+    }
+
+    /// Nothing is lost after all.
+    pub fn forgive(&mut self) {
+        for segment in &mut self.segments {
+            segment.lost = false;
+            segment.retransmitted = false;
+        }
+        self.lost = 0;
+        self.retransmitted = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(count: u64) -> Scoreboard {
+        let mut board = Scoreboard::default();
+        (0..count).for_each(|i| board.on_sent(1 + i * 100, 101 + i * 100, i as i64 * 1_000));
+        board
+    }
+
+    #[test]
+    fn three_sacked_segments_above_make_one_lost() {
+        let mut board = sent(5);
+        board.on_ack(50_000, 1, &[(101, 301)], 0);
+        board.mark_lost_by_count(3);
+        assert_eq!((board.lost(), board.pipe()), (0, 3));
+        board.on_ack(50_000, 1, &[(101, 401)], 0);
+        board.mark_lost_by_count(3);
+        assert_eq!(
+            (board.lost(), board.first_lost(), board.pipe()),
+            (1, Some(0), 1)
+        );
+        assert_eq!(board.on_retransmitted(0, 60_000), (1, 101));
+        assert_eq!((board.first_lost(), board.pipe()), (None, 2));
+        board.on_ack(160_000, 501, &[], 0);
+        assert_eq!((board.len(), board.pipe(), board.lost()), (0, 0, 0));
+    }
+
+    #[test]
+    fn by_time_a_lost_retransmission_is_found_when_something_sent_later_arrives() {
+        let mut board = sent(4);
+        board.on_ack(100_000, 1, &[(101, 201)], 100_000);
+        assert_eq!(
+            board.mark_lost_by_time(100_000, 0),
+            None,
+            "the first is lost: sent earlier than what arrived"
+        );
+        assert_eq!(board.first_lost(), Some(0));
+        board.on_retransmitted(0, 110_000);
+        board.on_sent(401, 501, 120_000);
+        board.on_ack(220_000, 1, &[(101, 501)], 100_000);
+        board.mark_lost_by_time(220_000, 0);
+        assert_eq!(
+            board.first_lost(),
+            Some(0),
+            "the retransmission, too, was sent before what arrived"
+        );
+    }
+
+    #[test]
+    fn within_the_reordering_window_nothing_is_lost_yet() {
+        let mut board = sent(2);
+        board.on_ack(100_000, 1, &[(101, 201)], 99_000);
+        // Sent at 0; the RTT of what arrived is 99 us; so lost from 0 + 99 + 25 us on.
+        assert_eq!(board.mark_lost_by_time(100_000, 25_000), Some(124_000));
+        assert_eq!(board.lost(), 0);
+        assert_eq!(board.mark_lost_by_time(124_000, 25_000), None);
+        assert_eq!(board.lost(), 1);
+    }
+
+    #[test]
+    fn a_segment_that_arrives_late_at_its_first_transmission_shows_reordering() {
+        let mut board = sent(3);
+        assert!(!board.on_ack(100_000, 1, &[(101, 201)], 0).reordered);
+        assert!(board.on_ack(101_000, 201, &[], 0).reordered);
+    }
+}

@@ -1,0 +1,181 @@
+use super::*;
+
+const RTT_NS: i64 = 100_000_000;
+
+/// A sender with 100-byte segments that has written `segments` of them.
+fn sender(config: SenderConfig, segments: u64) -> Sender {
+    let mut sender = Sender::new(SenderConfig {
+        mss: 100,
+        hystart: false,
+        ..config
+    });
+    sender.on_established(0, RTT_NS, 1_000_000);
+    sender.write(0, segments * 100);
+    sender
+}
+
+fn drain(sender: &mut Sender, now_ns: i64) -> Vec<Transmission> {
+    std::iter::from_fn(|| sender.transmit(now_ns)).collect()
+}
+
+fn ack(sender: &mut Sender, now_ns: i64, acknowledgment: u64, sack: &[Range]) -> Vec<Transmission> {
+    sender.on_ack(
+        now_ns,
+        AckIn {
+            acknowledgment,
+            window_bytes: 1_000_000,
+            sack,
+            echo_ns: None,
+        },
+    );
+    drain(sender, now_ns)
+}
+
+#[test]
+fn it_begins_with_the_initial_window_and_doubles_in_slow_start() {
+    let mut sender = sender(SenderConfig::default(), 100);
+    assert_eq!(drain(&mut sender, 0).len(), 10);
+    assert_eq!(
+        ack(&mut sender, RTT_NS, 201, &[]).len(),
+        4,
+        "two acknowledged: two replaced and two more"
+    );
+    assert_eq!(sender.cwnd(), 12.0);
+}
+
+#[test]
+fn a_hole_is_repaired_once_and_the_window_shrinks_by_beta_over_the_recovery() {
+    let mut sender = sender(SenderConfig::default(), 1_000);
+    drain(&mut sender, 0);
+    let mut sent = Vec::new();
+    // The first of ten is lost, the others arrive one after the other.
+    for i in 1..10u64 {
+        sent.extend(ack(
+            &mut sender,
+            RTT_NS + i as i64,
+            1,
+            &[(101, 101 + i * 100)],
+        ));
+    }
+    let repaired: Vec<Range> = sent
+        .iter()
+        .filter(|t| t.retransmission)
+        .map(|t| t.range)
+        .collect();
+    assert_eq!(repaired, [(1, 101)]);
+    let more = ack(&mut sender, 2 * RTT_NS, 1_001, &[]);
+    assert!(more.iter().all(|t| !t.retransmission));
+    // PRR has sent beta * 10 = 7 packets by the time the nine arrived, so that the rest of the window is small.
+    assert!((6..=8).contains(&sent.len()), "{}", sent.len());
+}
+
+#[test]
+fn silence_after_the_tail_is_probed_after_two_round_trips_and_times_out_later() {
+    let mut sender = sender(SenderConfig::default(), 5);
+    assert_eq!(drain(&mut sender, 0).len(), 5);
+    // Two round trips of 100 ms and 2 ms.
+    assert_eq!(sender.deadline_ns(), Some(202_000_000));
+    sender.on_timer(202_000_000);
+    let probe = drain(&mut sender, 202_000_000);
+    assert_eq!(
+        probe
+            .iter()
+            .map(|t| (t.range, t.retransmission))
+            .collect::<Vec<_>>(),
+        [((401, 501), true)]
+    );
+    // Then the timer, from the probe on: 100 ms smoothed plus four times the variation of 50 ms.
+    assert_eq!(sender.deadline_ns(), Some(502_000_000));
+    sender.on_timer(502_000_000);
+    let after = drain(&mut sender, 502_000_000);
+    assert_eq!(after.len(), 1);
+    assert_eq!((after[0].range, sender.cwnd()), ((1, 101), 1.0));
+    assert_eq!(
+        sender.deadline_ns(),
+        Some(502_000_000 + 600_000_000),
+        "backed off"
+    );
+}
+
+#[test]
+fn without_rack_a_lost_retransmission_waits_for_the_timer() {
+    for rack in [false, true] {
+        let mut sender = sender(
+            SenderConfig {
+                rack,
+                tail_loss_probe: false,
+                ..SenderConfig::default()
+            },
+            1_000,
+        );
+        drain(&mut sender, 0);
+        let mut later = Vec::new();
+        for i in 1..10u64 {
+            later.extend(ack(
+                &mut sender,
+                RTT_NS + i as i64,
+                1,
+                &[(101, 101 + i * 100)],
+            ));
+        }
+        // What was sent after the retransmission arrives; the retransmission does not.
+        let end = later.iter().map(|t| t.range.1).max().unwrap();
+        let answer = ack(&mut sender, 2 * RTT_NS + 100, 1, &[(101, end)]);
+        let again = answer.iter().any(|t| t.range == (1, 101));
+        assert_eq!(again, rack);
+    }
+}
+
+#[test]
+fn reordering_seen_as_loss_is_taken_back_when_the_duplicate_is_reported() {
+    let mut sender = sender(SenderConfig::default(), 1_000);
+    drain(&mut sender, 0);
+    for i in 1..5u64 {
+        ack(&mut sender, RTT_NS + i as i64, 1, &[(101, 101 + i * 100)]);
+    }
+    assert!(sender.cwnd() < 10.0);
+    // The original arrives late, then the retransmission, as a duplicate.
+    ack(&mut sender, RTT_NS + 1_000_000, 501, &[]);
+    ack(&mut sender, RTT_NS + 2_000_000, 501, &[(1, 101)]);
+    assert!(sender.cwnd() >= 10.0, "{}", sender.cwnd());
+}
+
+#[test]
+fn a_closed_window_is_probed_until_it_opens() {
+    let mut sender = sender(SenderConfig::default(), 100);
+    drain(&mut sender, 0);
+    sender.window_end = 1_001;
+    sender.on_ack(
+        RTT_NS,
+        AckIn {
+            acknowledgment: 1_001,
+            window_bytes: 0,
+            sack: &[],
+            echo_ns: None,
+        },
+    );
+    assert!(drain(&mut sender, RTT_NS).is_empty());
+    let due_ns = sender.deadline_ns().unwrap();
+    assert_eq!(due_ns, RTT_NS + 300_000_000);
+    sender.on_timer(due_ns);
+    let probes = drain(&mut sender, due_ns);
+    assert!(probes.len() == 1 && probes[0].window_probe && probes[0].range == (1_000, 1_000));
+    assert_eq!(ack(&mut sender, due_ns + RTT_NS, 1_001, &[]).len(), 20);
+    assert_eq!(sender.timer.window_ns, None);
+}
+
+#[test]
+fn pacing_spreads_what_the_window_allows() {
+    let mut sender = sender(
+        SenderConfig {
+            pacing: Pacing::Rate(1_328_000),
+            ..SenderConfig::default()
+        },
+        100,
+    );
+    // 166 bytes on the wire at 1.328 Mbit/s are 1 ms.
+    assert_eq!(drain(&mut sender, 0).len(), 1);
+    assert_eq!(sender.deadline_ns(), Some(1_000_000));
+    sender.on_timer(1_000_000);
+    assert_eq!(drain(&mut sender, 1_000_000).len(), 1);
+}

@@ -1,0 +1,136 @@
+//! What really happened, beside the capture that shows only a part of it.
+
+use serde_json::{Value, json};
+
+use crate::network::{Fate, History};
+use crate::scenario::FlowConfig;
+use crate::segment::Toward;
+
+/// What became of the data of one connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FlowTruth {
+    /// Data packets sent, retransmissions included.
+    pub sent: u64,
+    pub retransmitted: u64,
+    /// Lost on the path, by the index of the stage that dropped them.
+    pub lost_by_stage: Vec<u64>,
+    pub delivered: u64,
+    /// Arrived although all of it had arrived before.
+    pub duplicate: u64,
+    /// Arrived after a packet that was sent later.
+    pub reordered: u64,
+    /// Distinct payload bytes that arrived.
+    pub payload_bytes: u64,
+    pub first_data_ns: Option<i64>,
+    pub last_data_ns: Option<i64>,
+}
+
+impl FlowTruth {
+    pub fn lost(&self) -> u64 {
+        self.lost_by_stage.iter().sum()
+    }
+
+    /// Payload over the time from the first data packet sent to the last one delivered.
+    pub fn goodput_bps(&self) -> f64 {
+        match (self.first_data_ns, self.last_data_ns) {
+            (Some(first), Some(last)) if last > first => {
+                self.payload_bytes as f64 * 8e9 / (last - first) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn to_json(&self, flow: &FlowConfig, stage_names: &[&str]) -> Value {
+        let name =
+            |ip: [u8; 4], port: u16| format!("{}.{}.{}.{}:{port}", ip[0], ip[1], ip[2], ip[3]);
+        let by_stage: serde_json::Map<String, Value> = stage_names
+            .iter()
+            .zip(&self.lost_by_stage)
+            .map(|(name, lost)| (name.to_string(), json!(lost)))
+            .collect();
+        json!({
+            "flow": format!("{} > {}", name(flow.server, flow.server_port), name(flow.client, flow.client_port)),
+            "client_port": flow.client_port,
+            "captured": flow.captured,
+            "algorithm": format!("{:?}", flow.sender.algorithm),
+            "application": format!("{:?}", flow.application),
+            "sent": self.sent,
+            "retransmitted": self.retransmitted,
+            "lost": self.lost(),
+            "lost_by_stage": by_stage,
+            "delivered": self.delivered,
+            "duplicate": self.duplicate,
+            "reordered": self.reordered,
+            "payload_bytes": self.payload_bytes,
+            "goodput_bps": self.goodput_bps(),
+        })
+    }
+}
+
+/// The truth of each connection, in the order of the scenario.
+pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
+    let stages = history.stage_names.len();
+    let mut truths: Vec<FlowTruth> = flows
+        .iter()
+        .map(|_| FlowTruth {
+            lost_by_stage: vec![0; stages],
+            ..FlowTruth::default()
+        })
+        .collect();
+    // Arrivals in order: (time, order of sending, packet).
+    let mut arrivals = Vec::new();
+    for (index, packet) in history.packets.iter().enumerate() {
+        let Some(segment) = packet
+            .segment
+            .filter(|s| s.toward == Toward::Client && s.payload_bytes > 0)
+        else {
+            continue;
+        };
+        let truth = &mut truths[segment.flow];
+        truth.sent += 1;
+        truth.retransmitted += u64::from(segment.retransmission);
+        truth.first_data_ns.get_or_insert(packet.sent_ns);
+        match packet.fate {
+            Fate::Delivered { time_ns } => arrivals.push((time_ns, index, segment)),
+            Fate::Dropped { stage } => truth.lost_by_stage[stage] += 1,
+            Fate::Underway | Fate::LostReturning => {}
+        }
+    }
+    arrivals.sort_by_key(|&(time_ns, index, _)| (time_ns, index));
+    let mut seen: Vec<std::collections::HashSet<u64>> = vec![Default::default(); flows.len()];
+    let mut latest_sent = vec![0; flows.len()];
+    for (time_ns, index, segment) in arrivals {
+        let truth = &mut truths[segment.flow];
+        truth.delivered += 1;
+        truth.last_data_ns = Some(time_ns);
+        // Segments keep their boundaries when sent again, so the first sequence number tells.
+        if seen[segment.flow].insert(segment.sequence) {
+            truth.payload_bytes += u64::from(segment.payload_bytes);
+        } else {
+            truth.duplicate += 1;
+        }
+        truth.reordered += u64::from(index < latest_sent[segment.flow]);
+        latest_sent[segment.flow] = latest_sent[segment.flow].max(index);
+    }
+    truths
+}
+
+/// All connections of a history as JSON.
+pub fn flows_json(truths: &[FlowTruth], flows: &[FlowConfig], history: &History) -> Value {
+    let of = |(truth, flow): (&FlowTruth, &FlowConfig)| truth.to_json(flow, &history.stage_names);
+    Value::Array(truths.iter().zip(flows).map(of).collect())
+}
+
+/// Hidden packets: (sent, dropped).
+pub fn cross_traffic(history: &History) -> (u64, u64) {
+    let hidden = history
+        .packets
+        .iter()
+        .filter(|packet| packet.segment.is_none());
+    hidden.fold((0, 0), |(sent, dropped), packet| {
+        (
+            sent + 1,
+            dropped + u64::from(matches!(packet.fate, Fate::Dropped { .. })),
+        )
+    })
+}
