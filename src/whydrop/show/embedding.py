@@ -97,7 +97,7 @@ def _figure(figure: Figure, columns: int) -> dict[str, Any]:
 
 
 def _layer(whole: Layer, thinned: Layer) -> dict[str, Any]:
-    packed = {name: _packed(thinned.data[name]) for name in ("x", "x2", "y", "y2") if name in thinned.data.columns}
+    packed: dict[str, Any] = {name: _packed(thinned.data[name]) for name in thinned.data.columns}
     return {
         "name": whole.name,
         "style": whole.style,

@@ -53,7 +53,7 @@ def save(figure: Figure, path: Path) -> None:
     """Write one figure in the format that the path's suffix names."""
     kind = path.suffix.removeprefix(".")
     options: dict[str, Any] = {"scale_factor": 2} if kind == "png" else {}
-    draw(figure).save(path, format=kind, **options)
+    draw(figure).save(path, format=kind, **options)  # type: ignore[arg-type]  # altair lists the formats as literals
 
 
 def draw(figure: Figure) -> alt.VConcatChart:
@@ -158,7 +158,7 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> al
     chart = alt.Chart(alt.InlineData(values=data.to_dicts()))
     if layer.mark == "points":
         return _points(chart, style, layer.rare).encode(x=x, y=y)
-    line = {"color": style.light, "strokeWidth": style.width, "opacity": style.opacity, "clip": True}
+    line: dict[str, Any] = {"color": style.light, "strokeWidth": style.width, "opacity": style.opacity, "clip": True}
     if style.dash:
         line["strokeDash"] = list(style.dash)
     match layer.mark:
