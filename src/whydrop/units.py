@@ -139,6 +139,8 @@ def interval(name: str, parameter: Parameter) -> str:
 
     >>> interval("rate_bps", Parameter(9.98e6, 9.9e6, None))
     'at least 9.90 Mbit/s'
+    >>> interval("rate_bps", Parameter(9.98e6, 9.9e6, 10.1e6))
+    '9.90 to 10.1 Mbit/s'
     """
     _, write = parameter_words(name)
     if parameter.low is None and parameter.high is None:
@@ -147,4 +149,8 @@ def interval(name: str, parameter: Parameter) -> str:
         return f"at least {write(parameter.low)}" if parameter.low is not None else ""
     if parameter.low is None:
         return f"at most {write(parameter.high)}"
-    return f"{write(parameter.low)} to {write(parameter.high)}"
+    low, high = write(parameter.low), write(parameter.high)
+    unit = high.partition(" ")[2]
+    if unit and low.endswith(f" {unit}"):
+        low = low.removesuffix(f" {unit}")
+    return f"{low} to {high}"

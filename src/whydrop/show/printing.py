@@ -33,6 +33,7 @@ _SHAPES = {
 }
 _LINE = "M-1.2,0L1.2,0"
 _DASHES = "M-1.2,0L-0.3,0M0.3,0L1.2,0"
+_DOTS = "M-1.2,0L-0.9,0M-0.5,0L-0.2,0M0.2,0L0.5,0M0.9,0L1.2,0"
 _SPAN = "M0,-1L0,1"
 
 
@@ -143,7 +144,8 @@ def _legend(figure: Figure, x: alt.X, y: alt.Y) -> alt.Chart:
 
 def _legend_shape(layer: Layer) -> str:
     if layer.mark in ("line", "step", "rule"):
-        return _DASHES if STYLES[layer.style].dash else _LINE
+        dash = STYLES[layer.style].dash
+        return _LINE if not dash else _DOTS if dash[0] <= 3 else _DASHES
     if layer.mark == "spans":
         return _SPAN
     return _SHAPES[STYLES[layer.style].shape]

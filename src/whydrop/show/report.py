@@ -145,7 +145,9 @@ def _parameters(verdict: Verdict) -> str:
         )
     basis = ""
     if verdict.byte_basis is not None:
-        basis = f'<p class="small">Counts {_text(tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis))}.</p>'
+        basis = (
+            f'<p class="small">Sizes count {_text(tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis))}.</p>'
+        )
     return (
         '<div><h2>Parameters</h2><div class="scroll"><table><thead><tr><th scope="col">What</th>'
         '<th scope="col" class="number">Value</th><th scope="col">95 % interval</th></tr></thead>'
@@ -170,7 +172,7 @@ def _advice(verdict: Verdict) -> str:
         lost = verdict.throughput_lost
         parts.append(
             f'<p class="small">Throughput lost to it: {_text(units.rate(lost.bps))} '
-            f"({_text(units.percent(lost.share))}). {_text(lost.method)}</p>"
+            f"({_text(units.percent(lost.share))}), estimated as {_text(lost.method)}</p>"
         )
     return f"<h2>What to do</h2>{''.join(parts)}"
 

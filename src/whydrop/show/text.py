@@ -21,19 +21,28 @@ _WIDEST = 110
 def print_explanation(found: Explanation, console: Console | None = None) -> None:
     """Print verdicts, evidence, runners-up, advice and the tables of transfers and flows."""
     console = console or _console()
+    if console.is_terminal:
+        _print(found, console)
+        return
+    # rich fills lines with spaces, which are in the way in files and mail.
+    with console.capture() as captured:
+        _print(found, console)
+    for line in captured.get().splitlines():
+        console.file.write(f"{line.rstrip()}\n")
+
+
+def _print(found: Explanation, console: Console) -> None:
     _print_captures_notes(found.captures, console)
     if not found.verdicts:
         console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
-    for position, verdict in enumerate(found.verdicts):
-        if position == 1:
-            _heading(console, "Also")
-        if position == 0:
-            _print_verdict(verdict, console)
-        else:
-            _print_minor(verdict, console)
-    _print_table(console, tables.transfers(found))
-    _print_table(console, tables.flows(found))
-    _print_table(console, tables.captures(found))
+    for verdict in found.verdicts[:1]:
+        _print_verdict(verdict, console)
+    if len(found.verdicts) > 1:
+        _heading(console, "Also")
+    for verdict in found.verdicts[1:]:
+        _print_minor(verdict, console)
+    for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found)):
+        _print_table(console, sheet)
 
 
 def _console() -> Console:
@@ -59,8 +68,10 @@ def _print_verdict(verdict: Verdict, console: Console) -> None:
     _print_list(console, "What to do", verdict.advice)
     if verdict.throughput_lost is not None:
         lost = verdict.throughput_lost
-        line = f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}). {lost.method}"
-        console.print(Padding(_safe(line), (0, 0, 0, 2), expand=False))
+        line = (
+            f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}), estimated as {lost.method}"
+        )
+        console.print(_hanging(Text("• ", style="dim").append_text(_safe(line))))
 
 
 def _print_minor(verdict: Verdict, console: Console) -> None:
@@ -107,9 +118,10 @@ def _print_parameters(verdict: Verdict, console: Console) -> None:
         label, write = units.parameter_words(name)
         interval = Text(f"95 % interval: {units.interval(name, parameter)}", style="dim")
         grid.add_row(Text(label), Text(write(parameter.value), style="bold"), interval)
-    if verdict.byte_basis is not None:
-        grid.add_row(Text("counts"), _safe(f"{tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis)}"), Text())
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+    if verdict.byte_basis is not None:
+        basis = tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis)
+        console.print(Padding(_safe(f"Sizes count {basis}.", style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def _print_against(verdict: Verdict, console: Console) -> None:

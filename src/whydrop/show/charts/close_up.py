@@ -17,8 +17,8 @@ _WORTH_IT = 3.0
 
 SEE = (
     "Each blue bar is one packet, as high as its data is long. Crosses are packets that never arrived. The green line "
-    "stops at the first of them; purple bars show what the receiver already holds beyond the gap, until the orange "
-    "repairs fill it."
+    "stops at the first of them; faint bars show what the receiver already holds beyond the gap, until repairs "
+    "(triangles and squares) fill it."
 )
 
 

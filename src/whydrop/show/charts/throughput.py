@@ -9,8 +9,8 @@ from whydrop.show.charts import losses
 from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present, rate_unit
 
 SEE = (
-    "The blue line is what was sent, the dashed green one what was confirmed. Where blue is above green, the rest was "
-    "lost or is waiting. A green line that keeps to one height shows a fixed limit on the path."
+    "The solid line is what was sent, the dashed one what was confirmed. Where the solid line is above, the rest was "
+    "lost or is waiting. A dashed line that keeps to one height shows a fixed limit on the path."
 )
 
 # Enough windows to show how the rate moves, long enough that one holds several packets.

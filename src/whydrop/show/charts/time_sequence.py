@@ -12,9 +12,9 @@ from whydrop.show.charts import losses
 from whydrop.show.charts.figure import Figure, Layer, Scene, byte_unit, points, present
 
 SEE = (
-    "Each blue mark is a piece of the data on its way; steeper means faster. The green line is what the receiver has "
-    "confirmed. A cross is a packet that never arrived: the green line stops below it until the piece is sent again "
-    "(orange)."
+    "Each blue mark is a piece of the data on its way; steeper means faster. The thin green line is what the receiver "
+    "has confirmed. A cross is a packet that never arrived: the green line stops below it until the piece is sent "
+    "again (triangles and squares)."
 )
 
 

@@ -1,0 +1,70 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from synthetic import Synthetic, policed_transfer, simulate
+from whydrop.api import Explanation
+from whydrop.show.text import print_explanation
+
+
+def text_of(found: Explanation, width: int = 100, *, terminal: bool = False) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=terminal, highlight=False, emoji=False, _environ={}
+    )
+    print_explanation(found, console)
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue()
+
+
+def test_the_verdict_comes_first_then_evidence_parameters_runners_up_and_advice(synthetic: Explanation):
+    text = text_of(synthetic)
+    assert text.startswith(synthetic.verdicts[0].sentence)
+    headings = ["Evidence", "Parameters", "Why not something else", "What to do", "Transfers", "Flows", "Captures"]
+    places = [text.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("width", [60, 80, 110])
+def test_no_line_is_wider_than_the_terminal_but_commands_to_paste(synthetic: Explanation, width: int):
+    for line in text_of(synthetic, width).splitlines():
+        assert len(line) <= width or line.strip().startswith("$ "), line
+
+
+def test_a_command_to_paste_stays_on_one_line(synthetic: Explanation):
+    assert "$ tc qdisc replace dev eth0 root fq maxrate 9500kbit\n" in text_of(synthetic, 40)
+
+
+def test_numbers_of_a_column_end_at_the_same_place(synthetic: Explanation):
+    lines = text_of(synthetic).splitlines()
+    header = next(line for line in lines if "Transfer of flow" in line)
+    row = lines[lines.index(header) + 1]
+    for title, cell in (("Payload", "8.69 MB"), ("Lost", str(synthetic.flows[0].lost))):
+        assert header.index(title) + len(title) == row.index(f" {cell} ") + 1 + len(cell), title
+
+
+def test_control_characters_and_markup_from_outside_are_shown_and_not_obeyed():
+    found = Explanation(policed_transfer(packets=100, path="a\x1b[2J[bold red]b", flow="[2001:db8::1]:1 > [::2]:2"))
+    text = text_of(found, terminal=True)
+    assert "\x1b[2J" not in text
+    assert "\\x1b[2J[bold red]b" in text
+    assert "[2001:db8::1]:1 > [::2]:2" in text
+
+
+def test_a_capture_without_tcp_data_says_that_there_is_no_verdict(synthetic: Explanation):
+    document = {**synthetic.document, "flows": [], "transfers": [], "verdicts": []}
+    assert text_of(Explanation(Synthetic(simulate(1), document))).startswith("No verdict")
+
+
+def test_of_many_flows_the_important_ones_are_shown_and_the_rest_is_counted(synthetic: Explanation):
+    one = synthetic.document["flows"][0]
+    flows = [{**one, "flow": f"h:{number} > c:1", "lost": number} for number in range(1000)]
+    text = text_of(Explanation(Synthetic(simulate(1), {**synthetic.document, "flows": flows})))
+    assert "h:999 > c:1" in text
+    assert "h:5 > c:1" not in text
+    assert "and 988 more" in text
