@@ -49,6 +49,7 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
   plot.over.addEventListener("mouseleave", () => {
     tip.hidden = true;
   });
+  whydrop.panByTouch(plot, (low, high) => onZoom(chart, low, high));
   const observer = new ResizeObserver(() => plot.setSize(size()));
   observer.observe(place);
   const chart = {
@@ -60,10 +61,9 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
     setWindow: (low, high) => {
       // No closer than a microsecond or a millionth of the whole: beyond that numbers lose their digits.
       const closest = Math.max(1e-6, (all[1] - all[0]) * 1e-6);
-      const centre = (low + high) / 2;
-      const half = Math.max(high - low, closest) / 2;
-      state.window = [Math.max(all[0], centre - half), Math.min(all[1], centre + half)];
-      if (state.window[1] <= state.window[0]) state.window = all;
+      const span = Math.min(Math.max(high - low, closest), all[1] - all[0]);
+      const start = Math.min(Math.max((low + high - span) / 2, all[0]), all[1] - span);
+      state.window = [start, start + span];
       plot.setData([state.window, [0, 1]], true);
     },
     redraw: () => plot.redraw(true, true),
@@ -73,6 +73,27 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
     },
   };
   return chart;
+};
+
+// A finger that moves sideways moves the window of a zoomed chart; up and down it scrolls the page.
+whydrop.panByTouch = (plot, onMove) => {
+  let from = null;
+  plot.over.style.touchAction = "pan-y";
+  plot.over.addEventListener("pointerdown", (event) => {
+    if (event.pointerType !== "touch") return;
+    const { min, max } = plot.scales.x;
+    from = { at: event.clientX, low: min, high: max };
+  });
+  plot.over.addEventListener("pointermove", (event) => {
+    if (from === null) return;
+    const moved = ((from.at - event.clientX) / plot.over.clientWidth) * (from.high - from.low);
+    onMove(from.low + moved, from.high + moved);
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    plot.over.addEventListener(end, () => {
+      from = null;
+    });
+  }
 };
 
 whydrop.axis = (label, size) => ({
