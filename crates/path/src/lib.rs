@@ -39,6 +39,7 @@ mod colour;
 mod delay;
 mod element;
 mod fifo;
+pub mod fit;
 mod linux_police;
 mod loss;
 mod policer;

@@ -114,7 +114,8 @@ impl Half {
                 // without SACK, an acknowledgment released by a repair says nothing of when the data above arrived
                 repaired |= range.transmissions > 1;
                 let usable = !repaired || (self.flow.sack_permitted && range.transmissions == 1);
-                let overtaken = sacked_above.is_some_and(|highest| highest > range.end);
+                // further up, data that arrived in time may have found no place among the SACK blocks
+                let overtaken = first && sacked_above.is_some_and(|highest| highest > range.end);
                 if self.deliver(&range, packet, first, overtaken) && usable {
                     newest = Some(range.segment);
                 }
@@ -311,7 +312,8 @@ impl Half {
             {
                 if !range.sacked {
                     self.outstanding[at].sacked = true;
-                    let overtaken = highest_before.is_some_and(|highest| highest > range.end);
+                    let room_for_all = packet.sack_blocks.len() <= 2;
+                    let overtaken = room_for_all && highest_before.is_some_and(|highest| highest > range.end);
                     if self.deliver(&range, packet, false, overtaken) {
                         newest = newest.max(Some(range.segment));
                     }

@@ -1,0 +1,176 @@
+//! What is measured of a group of flows before any cause is named.
+
+use whydrop_path::fit::{
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_bucket, fit_drain_rate,
+};
+use whydrop_path::{Arrival, Policer, replay};
+use whydrop_path::fit::Seen;
+use whydrop_tcp::Kind;
+
+use crate::group::{Group, GroupTrace, line_rate_bps};
+
+/// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplayCheck {
+    /// Packets that the model drops.
+    pub dropped: usize,
+    /// Of those, packets that were lost.
+    pub hits: usize,
+}
+
+/// Counters of the group's flows, summed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Totals {
+    pub packets: u64,
+    pub data_packets: u64,
+    pub payload_bytes: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
+    pub spurious: u64,
+    pub reordered: u64,
+    pub missed_by_capture_packets: u64,
+    pub ecn_echoes: u64,
+    pub ce_marked: u64,
+    pub zero_windows: u64,
+    pub timeouts: u64,
+    pub busy_s: f64,
+    pub window_s: f64,
+    pub idle_s: f64,
+    /// From the first to the last packet of any of the flows.
+    pub span_s: f64,
+}
+
+/// All measurements of one group.
+#[derive(Debug)]
+pub struct Evidence {
+    pub group_trace: GroupTrace,
+    pub totals: Totals,
+    pub base_rtt_s: Option<f64>,
+    pub bucket: Option<BucketFit>,
+    pub occupancy: Option<DelayByOccupancy>,
+    pub replay: Option<ReplayCheck>,
+    pub at_loss: Option<DelayAtLoss>,
+    pub drain: Option<DrainFit>,
+    /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
+    pub line_rate_bps: Option<f64>,
+}
+
+impl Evidence {
+    /// Rate at which the queue drains: by the delays where they tell, else by the losses.
+    pub fn queue_rate_bps(&self) -> Option<f64> {
+        let by_delay = self.drain.as_ref().filter(|drain| drain.explained > 0.3).map(|drain| drain.rate_bps);
+        by_delay.or(self.bucket.as_ref().map(|fit| fit.rate_bps.value))
+    }
+}
+
+/// Measures a group.
+pub fn measure(group: &Group) -> Evidence {
+    let (group_trace, bucket, line_rate) = fitted_trace(group);
+    let trace = &group_trace.trace;
+    let occupancy = bucket.as_ref().and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
+    let replay = bucket.as_ref().map(|fit| check_by_replay(&group_trace, fit));
+    let at_loss = delay_at_loss(trace);
+    let base_rtt_s = base_rtt_s(group);
+    let drain = if worth_a_drain_fit(&group_trace, base_rtt_s) { fit_drain_rate(trace) } else { None };
+    Evidence { totals: totals(group), base_rtt_s, bucket, occupancy, replay, at_loss, drain, line_rate_bps: line_rate, group_trace }
+}
+
+/// The trace with the line rate that suits the losses best, where super-segments leave it open.
+fn fitted_trace(group: &Group) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
+    let estimate = group.flows.iter().filter_map(|flow| line_rate_bps(flow.flow)).reduce(f64::max);
+    let Some(estimate) = estimate.filter(|_| group.has_offloaded_segments()) else {
+        let group_trace = group.trace(None);
+        let bucket = fit_bucket(&group_trace.trace);
+        return (group_trace, bucket, None);
+    };
+    // a bottleneck may have stretched all super-segments: the line may be faster than it seems
+    let candidates = [1.0, 1.25, 1.6, 2.5, 5.0].map(|factor| estimate * factor);
+    let mut best: Option<(GroupTrace, Option<BucketFit>, Option<f64>)> = None;
+    for line_rate in candidates {
+        let group_trace = group.trace(Some(line_rate));
+        let bucket = fit_bucket(&group_trace.trace);
+        let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
+        if best.as_ref().is_none_or(|(_, known, _)| score(&bucket) > score(known)) {
+            best = Some((group_trace, bucket, Some(line_rate)));
+        }
+        if group.lost() == 0 {
+            break;
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// Replays the fitted bucket as a policer over all arrivals, without looking at what was lost.
+fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
+    let trace = &group_trace.trace;
+    let mut policer = Policer::new(fit.rate_bps.value.round() as u64, fit.limit_bytes.value.round() as u64);
+    let arrivals: Vec<Arrival> = trace
+        .time_s
+        .iter()
+        .zip(&trace.bytes)
+        .map(|(time_s, bytes)| Arrival { time_ns: (time_s * 1e9) as i64, bytes: *bytes as u32 })
+        .collect();
+    let mut check = ReplayCheck::default();
+    for (outcome, seen) in replay(&mut policer, &arrivals).iter().zip(&trace.outcome) {
+        if outcome.is_dropped() {
+            check.dropped += 1;
+            check.hits += usize::from(*seen == Seen::Lost);
+        }
+    }
+    check
+}
+
+/// Delays that hardly vary need no queue to explain them.
+fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool {
+    let mut delays: Vec<f32> = group_trace.trace.delay_s.iter().copied().filter(|delay| !delay.is_nan()).collect();
+    if delays.len() < 20 {
+        return false;
+    }
+    let at = delays.len() * 3 / 4;
+    let upper = f64::from(*delays.select_nth_unstable_by(at, f32::total_cmp).1);
+    upper > 0.001 && upper > 0.02 * base_rtt_s.unwrap_or(0.0)
+}
+
+fn base_rtt_s(group: &Group) -> Option<f64> {
+    let smallest = group
+        .flows
+        .iter()
+        .flat_map(|flow| flow.flow.segments.iter())
+        .filter(|segment| segment.flags.has(whydrop_tcp::SegmentFlags::RTT_EXACT))
+        .map(|segment| segment.rtt_ns)
+        .min()?;
+    Some(smallest as f64 * 1e-9)
+}
+
+/// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
+const MINOR_SHARE: f64 = 0.05;
+
+fn totals(group: &Group) -> Totals {
+    let mut totals = Totals::default();
+    let payload: u64 = group.flows.iter().map(|flow| flow.flow.counters.payload_bytes).sum();
+    for flow in &group.flows {
+        let (flow, counters) = (flow.flow, &flow.flow.counters);
+        totals.packets += counters.packets;
+        totals.data_packets += flow.segments.len() as u64;
+        totals.payload_bytes += counters.payload_bytes;
+        totals.lost += counters.lost;
+        totals.retransmitted += counters.retransmitted;
+        totals.spurious += counters.spurious;
+        totals.reordered += counters.reordered;
+        totals.missed_by_capture_packets += counters.missed_by_capture_packets;
+        totals.ecn_echoes += counters.ecn_echoes;
+        totals.ce_marked += counters.ce_marked;
+        totals.zero_windows += counters.zero_windows;
+        totals.timeouts += counters.retransmitted_by_kind[Kind::Timeout as usize];
+        if (counters.payload_bytes as f64) < MINOR_SHARE * payload as f64 {
+            continue;
+        }
+        totals.busy_s += flow.limited.busy_ns as f64 * 1e-9;
+        totals.window_s += flow.limited.window_ns as f64 * 1e-9;
+        totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
+    }
+    let first = group.flows.iter().map(|flow| flow.flow.first_ns).min().unwrap_or(0);
+    let last = group.flows.iter().map(|flow| flow.flow.last_ns).max().unwrap_or(0);
+    totals.span_s = (last - first) as f64 * 1e-9;
+    totals
+}

@@ -1,0 +1,134 @@
+//! Flows that share a path, and the trace of their packets for the models.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use whydrop_path::fit::{Observation, Seen, Trace};
+use whydrop_tcp::{Fate, Flow, Kind, SegmentFlags};
+
+/// A flow that carried data, with its number in the document.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowRef<'a> {
+    pub index: usize,
+    pub flow: &'a Flow,
+}
+
+/// Flows to one destination host: whatever polices or queues on the way to it sees them together.
+#[derive(Debug)]
+pub struct Group<'a> {
+    pub flows: Vec<FlowRef<'a>>,
+}
+
+/// Where an observation came from: flow (position in the group) and segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    pub member: u32,
+    pub segment: u32,
+}
+
+/// A trace and where each of its packets came from.
+#[derive(Debug, Clone, Default)]
+pub struct GroupTrace {
+    pub trace: Trace,
+    pub origins: Vec<Origin>,
+}
+
+/// Groups flows by destination address, in the order of their first appearance.
+pub fn by_destination<'a>(flows: &[FlowRef<'a>]) -> Vec<Group<'a>> {
+    let mut positions: HashMap<IpAddr, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for &flow in flows {
+        let position = *positions.entry(flow.flow.destination.address).or_insert_with(|| {
+            groups.push(Group { flows: Vec::new() });
+            groups.len() - 1
+        });
+        groups[position].flows.push(flow);
+    }
+    groups
+}
+
+impl Group<'_> {
+    pub fn lost(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.flow.counters.lost).sum()
+    }
+
+    pub fn has_offloaded_segments(&self) -> bool {
+        self.flows.iter().any(|flow| flow.flow.counters.offloaded_super_segments > 0)
+    }
+
+    /// All data packets of the group in the order of time. The wire packets of a super-segment, which the capture
+    /// shows at one time, are spaced as a line of `line_rate_bps` sends them.
+    pub fn trace(&self, line_rate_bps: Option<f64>) -> GroupTrace {
+        let mut rows: Vec<(Observation, Origin)> =
+            Vec::with_capacity(self.flows.iter().map(|flow| flow.flow.segments.len()).sum());
+        for (member, flow) in self.flows.iter().enumerate() {
+            push_flow(&mut rows, member as u32, flow.flow, line_rate_bps);
+        }
+        if !rows.is_sorted_by_key(|(observation, _)| observation.time_ns) {
+            rows.sort_by_key(|(observation, _)| observation.time_ns);
+        }
+        let origins = rows.iter().map(|(_, origin)| *origin).collect();
+        GroupTrace { trace: Trace::new(rows.into_iter().map(|(observation, _)| observation).collect()), origins }
+    }
+}
+
+fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow, line_rate_bps: Option<f64>) {
+    let fastest = flow.segments.iter().filter(|s| s.flags.has(SegmentFlags::RTT_EXACT)).map(|s| s.rtt_ns).min();
+    let ns_per_byte = line_rate_bps.map_or(0.0, |rate| 8e9 / rate);
+    let (mut burst_start_ns, mut burst_bytes) = (i64::MIN, 0u64);
+    for (index, segment) in flow.segments.iter().enumerate() {
+        if segment.time_ns != burst_start_ns || !segment.flags.has(SegmentFlags::OFFLOADED) {
+            (burst_start_ns, burst_bytes) = (segment.time_ns, 0);
+        }
+        let wait_ns = (burst_bytes as f64 * ns_per_byte) as i64;
+        burst_bytes += u64::from(segment.ip_bytes());
+        let exact = segment.flags.has(SegmentFlags::RTT_EXACT) && segment.kind == Kind::New;
+        let delay_s = match fastest {
+            Some(fastest) if exact => Some(((segment.rtt_ns - wait_ns - fastest).max(0)) as f32 * 1e-9),
+            _ => None,
+        };
+        rows.push((
+            Observation {
+                time_ns: segment.time_ns.saturating_add(wait_ns),
+                bytes: segment.ip_bytes(),
+                outcome: match segment.fate {
+                    Fate::Delivered => Seen::Passed,
+                    Fate::Lost => Seen::Lost,
+                    Fate::Unknown => Seen::Unknown,
+                },
+                delay_s,
+            },
+            Origin { member, segment: index as u32 },
+        ));
+    }
+}
+
+/// The line rate that the sender's super-segments left at, by the growth of the round-trip time along each of them:
+/// the fastest tenth, since whatever is slower on the way can only stretch them. `None` where too few were measured.
+pub fn line_rate_bps(flow: &Flow) -> Option<f64> {
+    let mut ns_per_byte: Vec<f64> = Vec::new();
+    let mut first: Option<(i64, i64, i64)> = None;
+    for segment in &flow.segments {
+        if !segment.flags.has(SegmentFlags::OFFLOADED) || segment.rtt_ns < 0 || segment.kind != Kind::New {
+            continue;
+        }
+        match first {
+            Some((time_ns, sequence, rtt_ns)) if time_ns == segment.time_ns => {
+                let bytes = segment.sequence - sequence;
+                if segment.flags.has(SegmentFlags::RTT_EXACT) && bytes > 0 && segment.rtt_ns > rtt_ns {
+                    ns_per_byte.push((segment.rtt_ns - rtt_ns) as f64 / bytes as f64);
+                }
+            }
+            _ if segment.flags.has(SegmentFlags::RTT_EXACT) => {
+                first = Some((segment.time_ns, segment.sequence, segment.rtt_ns));
+            }
+            _ => {}
+        }
+    }
+    if ns_per_byte.len() < 10 {
+        return None;
+    }
+    ns_per_byte.sort_by(f64::total_cmp);
+    let fast = ns_per_byte[ns_per_byte.len() / 10];
+    (fast > 0.0).then(|| 8e9 / fast)
+}

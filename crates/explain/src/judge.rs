@@ -1,0 +1,264 @@
+//! Causes compete: which accounts for what a group of flows lost, and for what held it up?
+//!
+//! Thresholds here are statements about physics or about chance, not about any set of captures; each says which.
+
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit};
+
+use crate::cause::Cause;
+use crate::evidence::Evidence;
+
+/// A cause and how sure it is, 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    pub cause: Cause,
+    pub confidence: f64,
+    /// Causes that lost, each with the reason.
+    pub against: Vec<(Cause, String)>,
+}
+
+/// A bucket model must make the losses this many times more likely than chance to be considered: e^12 is 160 000,
+/// which leaves room for the many rates and limits that the search tries.
+const NEEDED_GAIN: f64 = 12.0;
+/// ... and remove this share of the uncertainty about which packets were lost.
+const NEEDED_CERTAINTY: f64 = 0.6;
+/// ... and expect this share of the losses.
+const NEEDED_EXPECTED: f64 = 0.8;
+/// A queue that drops has delayed what it let in just before: by the time that a full queue takes to drain. Below
+/// this share of that time there is no queue worth the name (a few packets in front of a policer's bucket).
+const NO_QUEUE_RATIO: f64 = 0.05;
+/// Above this share of it there is one. Shapers that let a burst pass first delay by less than a full queue.
+const QUEUE_RATIO: f64 = 0.1;
+/// A relation between losses and delay that chance brings about less often than this is taken for real: e^-7 is
+/// one in a thousand.
+const CHANCE: f64 = -7.0;
+/// ... and where the delays themselves are known to be a queue's, this often: e^-5 is one in 150.
+const CHANCE_WITH_QUEUE: f64 = -5.0;
+/// Tail drop comes when the queue is full, so nearly all delays are shorter than those just before a loss.
+const TAIL_DROP_RANK: f64 = 0.75;
+/// Losses at delays that differ by more than this share of the longest were not all made by one full queue.
+const TAIL_DROP_LOWEST: f64 = 0.75;
+/// A delay model that accounts for this share of the spread of all delays is a queue.
+const DELAY_EXPLAINED: f64 = 0.6;
+/// With fewer losses nothing about their pattern can be said.
+const FEWEST_LOSSES: u64 = 3;
+/// A few dozen packets: the vocabulary's bound between shallow and deep ...
+const SHALLOW_PACKETS: f64 = 64.0;
+/// ... and a queue that never adds half a round trip is shallow however many packets it holds.
+const SHALLOW_RTT_SHARE: f64 = 0.5;
+
+/// Judges what a group of flows lost.
+pub fn judge_losses(evidence: &Evidence) -> Judgement {
+    let bucket = evidence.bucket.as_ref();
+    let fits = bucket.is_some_and(bucket_fits);
+    let queue = queue_shows(evidence);
+    let tail_drop = tail_drop_shows(evidence);
+    let mut against = Vec::new();
+    let judged = if fits && queue == Some(false) {
+        against.push((Cause::ShallowQueue, no_queue_reason(evidence)));
+        let bucket = bucket.expect("it fits");
+        (Cause::Policer, confidence_of_bucket(bucket))
+    } else if queue == Some(true) && (fits || bucket_fits_a_queue(evidence)) {
+        against.push((Cause::Policer, queue_reason(evidence)));
+        (queue_depth(evidence), confidence_of_bucket(bucket.expect("it fits")))
+    } else if tail_drop {
+        against.push((Cause::Policer, queue_reason(evidence)));
+        (queue_depth(evidence), 0.8)
+    } else if standing_queue_shows(evidence) {
+        against.push((Cause::Policer, queue_reason(evidence)));
+        (Cause::DeepQueue, 0.7)
+    } else if early_drop_shows(evidence) {
+        against.push((Cause::DeepQueue, early_drop_reason(evidence)));
+        (Cause::Aqm, 0.7)
+    } else if independent_losses(evidence) {
+        if let Some(bucket) = bucket {
+            against.push((Cause::Policer, poor_bucket_reason(bucket, evidence.totals.lost)));
+        }
+        (Cause::RandomLoss, 0.8)
+    } else {
+        (Cause::Unknown, 0.5)
+    };
+    Judgement { cause: judged.0, confidence: judged.1, against }
+}
+
+fn bucket_fits(fit: &BucketFit) -> bool {
+    let lost: u32 = fit.agreement.lost.iter().sum();
+    fit.gain() >= NEEDED_GAIN
+        && fit.certainty() >= NEEDED_CERTAINTY
+        && f64::from(fit.agreement.expected_losses()) >= NEEDED_EXPECTED * f64::from(lost)
+}
+
+/// Where delays already show a queue and losses come with it, the pattern of losses need not be as sharp: the queue
+/// may count packets or cells, and drain in units of its own.
+fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
+    let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
+    let sharp_enough = |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= NEEDED_CERTAINTY / 2.0;
+    related && evidence.bucket.as_ref().is_some_and(sharp_enough)
+}
+
+fn confidence_of_bucket(fit: &BucketFit) -> f64 {
+    let lost: u32 = fit.agreement.lost.iter().sum();
+    let expected = f64::from(fit.agreement.expected_losses()) / f64::from(lost.max(1));
+    (0.5 * (fit.certainty() + expected)).clamp(0.5, 0.99)
+}
+
+/// Whether packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be told.
+fn queue_shows(evidence: &Evidence) -> Option<bool> {
+    let Some(occupancy) = evidence.occupancy.as_ref().filter(|occupancy| occupancy.expected_s > 0.0) else {
+        return queue_shows_at_losses(evidence);
+    };
+    let (low, high) = occupancy.ratio_bounds();
+    if low > QUEUE_RATIO && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0 {
+        Some(true)
+    } else if high < NO_QUEUE_RATIO {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The same for a bucket that is always nearly spent, so that there is nothing to compare with: by the delay at
+/// the losses alone, against what a full queue would add.
+fn queue_shows_at_losses(evidence: &Evidence) -> Option<bool> {
+    let (bucket, at_loss) = (evidence.bucket.as_ref()?, evidence.at_loss.as_ref()?);
+    let ratio = at_loss.median_s / (bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value);
+    if ratio < NO_QUEUE_RATIO { Some(false) } else { None }
+}
+
+/// Time that one full packet takes at the fitted rate, seconds.
+fn one_packet_s(evidence: &Evidence) -> f64 {
+    evidence.bucket.as_ref().map_or(0.0, |fit| fit.packet_bytes * 8.0 / fit.rate_bps.value)
+}
+
+fn queue_explains_delays(evidence: &Evidence) -> bool {
+    evidence.drain.as_ref().is_some_and(|drain| drain.explained > DELAY_EXPLAINED)
+}
+
+fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
+    at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
+}
+
+/// Losses come when the delay is at its longest, and only then.
+fn tail_drop_shows(evidence: &Evidence) -> bool {
+    let Some(at_loss) = &evidence.at_loss else { return false };
+    let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
+    let at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s;
+    let enough = evidence.totals.lost >= FEWEST_LOSSES;
+    enough && related && at_the_top && delays_matter(evidence, at_loss.median_s)
+}
+
+/// Losses come when there is delay, but not only when it is at its longest.
+fn early_drop_shows(evidence: &Evidence) -> bool {
+    let Some(at_loss) = &evidence.at_loss else { return false };
+    let few = evidence.totals.lost < FEWEST_LOSSES;
+    let with_queue = queue_explains_delays(evidence)
+        && at_loss.mean_rank > TAIL_DROP_RANK
+        && at_loss.log_chance < CHANCE_WITH_QUEUE;
+    !few && (with_queue || related_to_delay(at_loss)) && delays_matter(evidence, at_loss.median_s)
+}
+
+/// More than jitter: longer than the typical delay, and at least a packet's time or a hundredth of the round trip.
+fn delays_matter(evidence: &Evidence, delay_s: f64) -> bool {
+    delay_s > 0.01 * evidence.base_rtt_s.unwrap_or(0.0) && delay_s > 0.5e-3
+}
+
+/// The delays are those of one queue, and half the packets waited in it for longer than any queue management would
+/// let them: several round trips, and several times the 100 ms over which CoDel and PIE act.
+fn standing_queue_shows(evidence: &Evidence) -> bool {
+    let longest_managed_s = (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(0.3);
+    let typical_s = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.typical_s);
+    evidence.drain.as_ref().is_some_and(|drain| drain.explained > 0.8) && typical_s > longest_managed_s
+}
+
+fn independent_losses(evidence: &Evidence) -> bool {
+    let weak = evidence.bucket.as_ref().is_none_or(|fit| fit.certainty() < 0.3);
+    let unrelated = evidence.at_loss.as_ref().is_none_or(|at_loss| !related_to_delay(at_loss));
+    evidence.totals.lost >= FEWEST_LOSSES && weak && unrelated
+}
+
+/// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
+fn queue_depth(evidence: &Evidence) -> Cause {
+    let base = evidence.base_rtt_s.unwrap_or(f64::INFINITY);
+    let Some(at_loss) = &evidence.at_loss else { return Cause::Unknown };
+    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let packets = evidence.queue_rate_bps().map(|rate| at_loss.median_s * rate / 8.0 / packet_bytes);
+    let few_packets = packets.is_some_and(|packets| packets <= SHALLOW_PACKETS);
+    let little_delay = at_loss.median_s <= SHALLOW_RTT_SHARE * base;
+    if little_delay || few_packets { Cause::ShallowQueue } else { Cause::DeepQueue }
+}
+
+/// Judges what held a group up that lost nothing.
+pub fn judge_lossless(evidence: &Evidence) -> Judgement {
+    let totals = &evidence.totals;
+    let busy = totals.busy_s.max(1e-9);
+    let window_share = totals.window_s / busy;
+    let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
+    let base = evidence.base_rtt_s.unwrap_or(0.0);
+    let against = Vec::new();
+    let (cause, confidence) = if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
+        (Cause::Aqm, 0.9)
+    } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
+        (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
+    } else if let Some(drain) = evidence.drain.as_ref().filter(|drain| is_shaper(drain, base)) {
+        (Cause::Shaper, drain.explained)
+    } else if totals.reordered >= FEWEST_LOSSES && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64 {
+        (Cause::Reordering, 0.9)
+    } else if idle_share > 0.2 {
+        (Cause::Sender, 0.5 + idle_share / 2.0)
+    } else if totals.busy_s > SETTLED_ROUND_TRIPS * base {
+        // no loss, no queue, room in the window, and long past slow start: only the sender is left
+        (Cause::Sender, 0.6)
+    } else {
+        (Cause::None, 0.8)
+    };
+    Judgement { cause, confidence, against }
+}
+
+/// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments.
+const SETTLED_ROUND_TRIPS: f64 = 20.0;
+
+/// One packet in a thousand out of order is what senders begin to feel.
+const REORDERED_SHARE: f64 = 1e-3;
+
+fn is_shaper(drain: &DrainFit, base_rtt_s: f64) -> bool {
+    drain.explained > DELAY_EXPLAINED && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
+}
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.*} ms", if seconds < 0.01 { 2 } else if seconds < 0.1 { 1 } else { 0 }, seconds * 1e3)
+}
+
+fn no_queue_reason(evidence: &Evidence) -> String {
+    let Some(occupancy) = &evidence.occupancy else { return String::new() };
+    format!(
+        "a queue of this size would have held packets for {} just before it dropped; they took {} longer than on an idle path",
+        milliseconds(occupancy.expected_s),
+        milliseconds((occupancy.brink_s - occupancy.empty_s).max(0.0)),
+    )
+}
+
+fn queue_reason(evidence: &Evidence) -> String {
+    let waited = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s);
+    format!("a policer delays nothing; packets just before a loss had waited {}", milliseconds(waited))
+}
+
+fn early_drop_reason(evidence: &Evidence) -> String {
+    let Some(at_loss) = &evidence.at_loss else { return String::new() };
+    format!(
+        "a full queue drops at one delay; losses came at {} to {}, and other packets waited up to {}",
+        milliseconds(at_loss.low_s),
+        milliseconds(at_loss.high_s),
+        milliseconds(at_loss.largest_s),
+    )
+}
+
+fn poor_bucket_reason(fit: &BucketFit, lost: u64) -> String {
+    format!(
+        "no rate and burst tell the lost packets from the others: the best accounts for {:.0} % of the uncertainty over {lost} losses",
+        fit.certainty() * 100.0
+    )
+}
+
+/// For reports: whether delays show a queue, with the numbers.
+pub fn describe_occupancy(occupancy: &DelayByOccupancy) -> String {
+    format!("{} of {}", milliseconds(occupancy.brink_s - occupancy.empty_s), milliseconds(occupancy.expected_s))
+}

@@ -1,0 +1,18 @@
+//! Parameters of path elements, found from what one capture shows: which packets were lost, and how long the
+//! others took.
+//!
+//! Everything stands on one identity. The deficit of a token bucket that fills at `rate` and the backlog of a queue
+//! that drains at `rate` are the same number, the [virtual queue](virtual_queue): it grows by each packet that
+//! passes, shrinks with time, and never falls below zero. A policer drops what would lift it above the burst size, a
+//! drop-tail queue what would lift it above the limit. So both show the same losses; only the queue delays.
+//! [`bucket`] therefore finds the rate and the limit from the losses, and [`delay`] tells which of the two it was.
+
+pub mod bucket;
+pub mod delay;
+mod search;
+pub mod trace;
+pub mod virtual_queue;
+
+pub use bucket::{BucketFit, Interval, fit_bucket};
+pub use delay::{DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate};
+pub use trace::{Observation, Seen, Trace};

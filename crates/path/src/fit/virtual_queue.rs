@@ -1,0 +1,195 @@
+//! The virtual queue, and how well a limit on it tells the lost packets from the others.
+
+use super::trace::{Seen, Trace};
+
+/// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
+const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
+/// Number of classes that [`MARGINS`] makes.
+pub const CLASSES: usize = MARGINS.len() + 1;
+
+/// How the outcomes agree with a rate and a limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Agreement {
+    /// Log-likelihood of the outcomes given the margin class of each packet, nats.
+    pub log_likelihood: f64,
+    /// By how much the queue had to be corrected to agree with the outcomes, summed, bytes.
+    pub corrected_bytes: f64,
+    /// Lost and passed packets by margin class, from far below the limit to far above it.
+    pub lost: [u32; CLASSES],
+    pub passed: [u32; CLASSES],
+}
+
+impl Agreement {
+    /// Log-likelihood less what the corrections cost: they are taken as errors with a Laplace distribution whose
+    /// scale is one packet, since a jump of less than a packet is what jitter and another byte basis bring about.
+    pub fn score(&self, packet_bytes: f64) -> f64 {
+        self.log_likelihood - self.corrected_bytes / packet_bytes
+    }
+
+    /// Losses that the model expects, or misses by less than a packet.
+    pub fn expected_losses(&self) -> u32 {
+        self.lost[1..].iter().sum()
+    }
+}
+
+/// Follows the virtual queue over what was observed. After every packet the queue is corrected to agree with the
+/// packet's outcome, so that an error (a packet that others put into the same bucket, a fate mistaken, jitter) does
+/// not spoil what follows; the corrections are what a wrong rate or limit cannot do without.
+///
+/// Returns `None` as soon as the corrections alone make the score worse than `give_up_below`.
+pub fn follow(
+    trace: &Trace,
+    rate_bytes_per_s: f64,
+    limit_bytes: f64,
+    packet_bytes: f64,
+    give_up_below: f64,
+) -> Option<Agreement> {
+    let mut lost = [0u32; CLASSES];
+    let mut passed = [0u32; CLASSES];
+    let mut queue = 0.0f64;
+    let mut last_s = 0.0f64;
+    let mut corrected = 0.0f64;
+    let most_corrected = -give_up_below * packet_bytes;
+    let margins = MARGINS.map(|margin| limit_bytes + margin * packet_bytes);
+    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
+        let bytes = f64::from(bytes);
+        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        last_s = time_s;
+        let with_packet = queue + bytes;
+        if outcome == Seen::Passed && with_packet < margins[0] {
+            // far from the limit: the common case
+            passed[0] += 1;
+            queue = with_packet;
+            continue;
+        }
+        let class = margins.iter().filter(|margin| with_packet >= **margin).count();
+        match outcome {
+            Seen::Lost => {
+                lost[class] += 1;
+                if with_packet <= limit_bytes {
+                    corrected += limit_bytes - with_packet;
+                    queue = (limit_bytes - bytes).max(0.0);
+                }
+            }
+            Seen::Passed => {
+                passed[class] += 1;
+                corrected += (with_packet - limit_bytes).max(0.0);
+                queue = with_packet.min(limit_bytes.max(0.0));
+            }
+            Seen::Unknown => queue = with_packet.min(limit_bytes.max(0.0)),
+        }
+        if corrected > most_corrected {
+            return None;
+        }
+    }
+    Some(Agreement { log_likelihood: log_likelihood(&lost, &passed), corrected_bytes: corrected, lost, passed })
+}
+
+/// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
+/// margin (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
+fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
+    let mut pools: [(f64, f64); CLASSES] = [(0.0, 0.0); CLASSES];
+    let mut count = 0;
+    for class in 0..CLASSES {
+        pools[count] = (f64::from(lost[class]), f64::from(passed[class]));
+        count += 1;
+        while count > 1 {
+            let (below, above) = (pools[count - 2], pools[count - 1]);
+            if below.0 * (above.0 + above.1) <= above.0 * (below.0 + below.1) {
+                break;
+            }
+            pools[count - 2] = (below.0 + above.0, below.1 + above.1);
+            count -= 1;
+        }
+    }
+    pools[..count].iter().map(|&(lost, passed)| binomial_log_likelihood(lost, passed)).sum()
+}
+
+/// Log-likelihood of `lost` losses among `lost + passed` at the probability that fits them best, nats.
+pub fn binomial_log_likelihood(lost: f64, passed: f64) -> f64 {
+    let total = lost + passed;
+    let term = |part: f64| if part > 0.0 { part * (part / total).ln() } else { 0.0 };
+    term(lost) + term(passed)
+}
+
+/// The virtual queue that each packet finds, bytes, when only the packets that were seen to pass enter it and nothing
+/// is corrected: what a queue without limit at this rate would hold.
+pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
+    let mut queue = 0.0f64;
+    let mut last_s = 0.0f64;
+    let mut found = Vec::with_capacity(trace.len());
+    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
+        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        last_s = time_s;
+        found.push(queue as f32);
+        if outcome != Seen::Lost {
+            queue += f64::from(bytes);
+        }
+    }
+    found
+}
+
+/// The virtual queue that each packet finds, bytes, corrected after every packet as [`follow`] does.
+pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<f32> {
+    let mut queue = 0.0f64;
+    let mut last_s = 0.0f64;
+    let mut found = Vec::with_capacity(trace.len());
+    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
+        let bytes = f64::from(bytes);
+        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        last_s = time_s;
+        found.push(queue as f32);
+        queue = match outcome {
+            Seen::Lost => queue.max(limit_bytes - bytes).max(0.0),
+            _ => (queue + bytes).min(limit_bytes.max(0.0)),
+        };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::trace::Observation;
+
+    fn trace(packets: &[(i64, u32, Seen)]) -> Trace {
+        let observe = |&(time_ms, bytes, outcome): &(i64, u32, Seen)| Observation {
+            time_ns: time_ms * 1_000_000,
+            bytes,
+            outcome,
+            delay_s: None,
+        };
+        Trace::new(packets.iter().map(observe).collect())
+    }
+
+    use Seen::{Lost, Passed};
+
+    #[test]
+    fn a_queue_at_the_right_rate_and_limit_needs_no_correction() {
+        // 1000 bytes/ms and a limit of 3000 bytes: three pass at once, the fourth finds 3000 queued; after 1 ms one fits
+        let seen = [(0, 1000, Passed), (0, 1000, Passed), (0, 1000, Passed), (0, 1000, Lost), (1, 1000, Passed), (1, 1000, Lost)];
+        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
+        assert_eq!(agreement.corrected_bytes, 0.0);
+        // with the packet: 1000, 2000, 3000 (at the limit), 4000, 3000, 4000
+        assert_eq!((agreement.passed, agreement.lost), ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2]));
+        // every class is pure: nothing is left to chance
+        assert_eq!(agreement.log_likelihood, 0.0);
+    }
+
+    #[test]
+    fn a_packet_lost_below_the_limit_costs_the_distance_to_it() {
+        // limit 3000, the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
+        let seen = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Passed), (0, 1000, Passed)];
+        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
+        // the fourth would make 4000 where 3000 is the limit: another 1000
+        assert_eq!(agreement.corrected_bytes, 2000.0);
+        assert!(follow(&trace(&seen), 1e6, 3000.0, 1000.0, -1.5).is_none());
+    }
+
+    #[test]
+    fn loss_probabilities_that_fall_with_the_margin_are_pooled() {
+        // 1 of 2 lost below, 0 of 2 above: pooled to 1 of 4
+        let pooled = log_likelihood(&[1, 0, 0, 0, 0], &[1, 2, 0, 0, 0]);
+        assert!((pooled - (0.25f64.ln() + 3.0 * 0.75f64.ln())).abs() < 1e-12);
+    }
+}
