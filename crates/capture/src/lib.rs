@@ -34,6 +34,8 @@ mod link_type;
 pub mod packet;
 mod sequence;
 mod summary;
+#[cfg(test)]
+mod testing;
 
 pub use capture::{Capture, OpenOptions};
 pub use decode::decode_frame;

@@ -6,8 +6,12 @@
 mod internet;
 mod link;
 mod options;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod tunnel;
+#[cfg(test)]
+mod tunnel_tests;
 
 use crate::link_type::LinkType;
 use crate::packet::{Network, Packet, Transport};

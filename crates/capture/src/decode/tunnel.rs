@@ -49,8 +49,16 @@ fn inside(frame: Frame<'_>, carried: &Carried, found: Option<Found>) -> Option<D
         return None;
     };
     let bytes = &frame.bytes[..frame.bytes.len().min(carried.end)];
+    let wire_bytes = frame
+        .wire_bytes
+        .min(u32::try_from(carried.end).unwrap_or(u32::MAX));
+    let inner = Frame {
+        bytes,
+        wire_bytes,
+        ..frame
+    };
     let decoded = internet::ip(
-        Frame { bytes, ..frame },
+        inner,
         at,
         carried.link_bytes,
         carried.network.tunnel_depth + 1,

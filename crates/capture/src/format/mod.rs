@@ -3,6 +3,8 @@
 mod interfaces;
 mod pcap;
 mod pcapng;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 
 use crate::error::Damage;
