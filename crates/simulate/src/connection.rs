@@ -121,7 +121,7 @@ impl Connection {
         self.receiver.received() - 1
     }
 
-    fn from_client(&mut self, now_ns: i64, flags: u8, payload_bytes: u32) -> Segment {
+    fn client_segment(&mut self, now_ns: i64, flags: u8, payload_bytes: u32) -> Segment {
         self.client_id = self.client_id.wrapping_add(1);
         let segment = Segment {
             flow: self.flow,
@@ -140,7 +140,7 @@ impl Connection {
         segment
     }
 
-    fn from_server(
+    fn server_segment(
         &mut self,
         now_ns: i64,
         flags: u8,
@@ -164,7 +164,7 @@ impl Connection {
     }
 
     pub fn open(&mut self, now_ns: i64) -> Segment {
-        let mut syn = self.from_client(now_ns, flags::SYN, 0);
+        let mut syn = self.client_segment(now_ns, flags::SYN, 0);
         syn.window_bytes = self.config.receiver.initial_window_bytes.min(65_535) as u32;
         syn
     }
@@ -174,7 +174,7 @@ impl Connection {
         self.handshake.syn_ack_tries += 1;
         self.handshake.syn_ack_sent_ns = Some(now_ns);
         self.handshake.syn_ack_due_ns = Some(now_ns + timeout_ns);
-        let mut segment = self.from_server(now_ns, flags::SYN | flags::ACK, 0, 0);
+        let mut segment = self.server_segment(now_ns, flags::SYN | flags::ACK, 0, 0);
         segment.identification = 0;
         segment
     }
@@ -182,7 +182,7 @@ impl Connection {
     /// An acknowledgment from the client, with its window and SACK blocks.
     fn client_ack(&mut self, now_ns: i64) -> Segment {
         let ack = self.receiver.acknowledge(now_ns);
-        let mut segment = self.from_client(now_ns, flags::ACK, 0);
+        let mut segment = self.client_segment(now_ns, flags::ACK, 0);
         // A FIN that has arrived counts once all before it has.
         let fin = self.server_fin_seen == Some(ack.acknowledgment);
         segment.acknowledgment = ack.acknowledgment + u64::from(fin);
@@ -294,14 +294,14 @@ impl Connection {
             let next = self.sender.next_sequence();
             reaction
                 .send
-                .push(self.from_server(now_ns, flags::ACK, next, 0));
+                .push(self.server_segment(now_ns, flags::ACK, next, 0));
         }
         if segment.flags & flags::FIN != 0 {
             let next = self.sender.next_sequence();
             self.server_fin = Some(next);
             reaction
                 .send
-                .push(self.from_server(now_ns, flags::FIN | flags::ACK, next, 0));
+                .push(self.server_segment(now_ns, flags::FIN | flags::ACK, next, 0));
         }
         self.transmit(now_ns, &mut reaction.send);
         reaction
@@ -327,7 +327,8 @@ impl Connection {
     fn data(&mut self, now_ns: i64, transmission: Transmission) -> Segment {
         let (start, end) = transmission.range;
         let push = if transmission.push { flags::PSH } else { 0 };
-        let mut segment = self.from_server(now_ns, flags::ACK | push, start, (end - start) as u32);
+        let mut segment =
+            self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
         segment.retransmission = transmission.retransmission;
         segment
     }

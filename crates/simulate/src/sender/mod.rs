@@ -10,7 +10,7 @@ use crate::congestion::{Algorithm, Congestion};
 use crate::segment::Range;
 use pacing::Pacer;
 pub use pacing::Pacing;
-use recovery::{Recovery, Undo};
+use recovery::{Progress, Recovery, Undo};
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
 
@@ -190,14 +190,22 @@ impl Sender {
             self.timer.backoff = 0;
             self.probe_out = false;
         }
-        self.find_losses(now_ns);
-        self.move_recovery(ack.echo_ns, advanced);
-        let count = delivered.acked + delivered.newly_sacked;
-        self.move_window(now_ns, delivered.acked, count, advanced);
-        self.restart_timers(now_ns, advanced || delivered.newly_sacked > 0);
+        let lost_before = self.board.losses_found();
+        let again = self.find_losses(now_ns);
+        self.move_recovery(ack.echo_ns, advanced, again);
+        let progress = Progress {
+            acked: delivered.acked,
+            delivered: delivered.arrived,
+            advanced,
+            more_lost: self.board.losses_found() > lost_before,
+        };
+        self.move_window(now_ns, progress);
+        self.restart_timers(now_ns, advanced);
     }
 
-    fn find_losses(&mut self, now_ns: i64) {
+    /// Look for losses; says whether retransmissions are among them.
+    fn find_losses(&mut self, now_ns: i64) -> bool {
+        let before = self.board.retransmissions_lost();
         self.timer.reordering_ns = None;
         if self.config.rack {
             let window_ns = self.reordering_window_ns();
@@ -212,6 +220,7 @@ impl Sender {
         if !self.config.rack || !self.reordering_seen {
             self.board.mark_lost_by_count(threshold);
         }
+        self.board.retransmissions_lost() > before
     }
 
     /// RFC 8985, section 6.2, step 4.
@@ -225,11 +234,12 @@ impl Sender {
         }
     }
 
-    fn restart_timers(&mut self, now_ns: i64, progress: bool) {
+    fn restart_timers(&mut self, now_ns: i64, advanced: bool) {
         if self.board.is_empty() {
             self.timer.retransmission_ns = None;
             self.timer.probe_ns = None;
-        } else if progress {
+        } else if advanced {
+            // Not for SACKed data: a lost retransmission would then never time out (RFC 6298, section 5.3).
             self.arm_retransmission(now_ns);
         }
         let blocked =
@@ -268,8 +278,8 @@ impl Sender {
     pub fn on_timer(&mut self, now_ns: i64) {
         let due = |at_ns: Option<i64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
         if due(self.timer.reordering_ns) {
-            self.find_losses(now_ns);
-            self.move_recovery(None, false);
+            let again = self.find_losses(now_ns);
+            self.move_recovery(None, false, again);
         }
         if due(self.timer.window_ns) {
             self.timer.backoff += 1;
@@ -321,7 +331,9 @@ impl Sender {
     fn paced(&mut self, now_ns: i64, range: Range) {
         let wire_bytes = range.1 - range.0 + 66;
         let slow_start = self.congestion.in_slow_start();
-        let window_bytes = self.congestion.cwnd * self.config.mss as f64;
+        // As Linux, which takes what is out where recovery has made the window smaller than that.
+        let window = self.congestion.cwnd.max(self.board.len() as f64).max(1.0);
+        let window_bytes = window * self.config.mss as f64;
         self.pacer.on_sent(
             now_ns,
             wire_bytes,

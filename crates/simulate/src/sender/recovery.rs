@@ -27,6 +27,19 @@ impl Recovery {
     }
 }
 
+/// What an acknowledgment brought.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    /// Segments acknowledged by number.
+    pub acked: u32,
+    /// Segments known to have arrived that were not before.
+    pub delivered: u32,
+    /// The cumulative acknowledgment moved.
+    pub advanced: bool,
+    /// More segments are thought lost than before it.
+    pub more_lost: bool,
+}
+
 /// What is needed to take a reduction back when all its retransmissions prove to have been unnecessary.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Undo {
@@ -69,8 +82,9 @@ impl Undo {
 }
 
 impl Sender {
-    /// Enter, leave or take back recovery.
-    pub(super) fn move_recovery(&mut self, echo_ns: Option<i64>, advanced: bool) {
+    /// Enter, leave or take back recovery. `again`: retransmissions were lost, which after a timeout means, as in
+    /// Linux, a fast recovery with a reduction of its own.
+    pub(super) fn move_recovery(&mut self, echo_ns: Option<i64>, advanced: bool, again: bool) {
         if self.undo.proven(echo_ns, advanced) {
             self.undo.active = false;
             self.congestion.undo(self.undo.cwnd, self.undo.ssthresh);
@@ -90,7 +104,12 @@ impl Sender {
             }
             _ => {}
         }
-        if matches!(self.recovery, Recovery::Open) && self.board.lost() > 0 {
+        let anew = match self.recovery {
+            Recovery::Open => self.board.lost() > 0,
+            Recovery::Timeout { .. } => again,
+            Recovery::Fast { .. } => false,
+        };
+        if anew {
             self.enter_fast_recovery();
         }
     }
@@ -108,8 +127,8 @@ impl Sender {
         self.timer.probe_ns = None;
     }
 
-    /// The window after an acknowledgment for `acked` segments, `delivered` of them or above them new to us.
-    pub(super) fn move_window(&mut self, now_ns: i64, acked: u32, delivered: u32, advanced: bool) {
+    /// The window after an acknowledgment.
+    pub(super) fn move_window(&mut self, now_ns: i64, progress: Progress) {
         if matches!(self.config.algorithm, Algorithm::FixedRate { .. }) {
             return;
         }
@@ -121,25 +140,27 @@ impl Sender {
                 flight_at_start,
                 ..
             } => {
-                *prr_delivered += u64::from(delivered);
+                *prr_delivered += u64::from(progress.delivered);
                 let pipe = self.board.pipe() as f64;
                 let ssthresh = self.congestion.ssthresh;
+                let behind = *prr_delivered as f64 - *prr_out as f64;
                 let room = if pipe > ssthresh {
                     let share = *prr_delivered as f64 * ssthresh / *flight_at_start as f64;
                     share.ceil() - *prr_out as f64
+                } else if progress.advanced && !progress.more_lost {
+                    (behind.max(f64::from(progress.delivered)) + 1.0).min(ssthresh - pipe)
                 } else {
-                    // Slow-start reduction bound, the variant of Linux and of RFC 6937's PRR-SSRB.
-                    let behind =
-                        (*prr_delivered as f64 - *prr_out as f64).max(f64::from(delivered)) + 1.0;
+                    // Packet conservation while losses go on: no more out than in. Linux does so since policers were
+                    // seen to drop whole recoveries (Flach et al., SIGCOMM 2016).
                     behind.min(ssthresh - pipe)
                 };
                 // The first loss is repaired at once, whatever the window.
                 let first = if *prr_out == 0 { 1.0 } else { 0.0 };
                 self.congestion.cwnd = pipe + room.max(first);
             }
-            Recovery::Open | Recovery::Timeout { .. } if advanced && grows => {
+            Recovery::Open | Recovery::Timeout { .. } if progress.advanced && grows => {
                 self.congestion
-                    .on_acked(now_ns, f64::from(acked), self.rtt.smoothed_ns());
+                    .on_acked(now_ns, f64::from(progress.acked), self.rtt.smoothed_ns());
             }
             _ => {}
         }
@@ -159,7 +180,12 @@ impl Sender {
         if first {
             self.undo = Undo::begin(self.congestion.cwnd, self.congestion.ssthresh);
         }
-        let reduce = matches!(self.recovery, Recovery::Open);
+        // Once for each window of data; anew where something was acknowledged since the last timeout (as Linux).
+        let reduce = match self.recovery {
+            Recovery::Open => true,
+            Recovery::Fast { .. } => false,
+            Recovery::Timeout { .. } => self.timer.backoff == 0,
+        };
         self.congestion.on_timeout(self.board.len() as f64, reduce);
         self.board.mark_all_lost();
         self.recovery = Recovery::Timeout { high: self.next };

@@ -23,6 +23,8 @@ pub struct Sent {
 pub struct Delivered {
     pub acked: u32,
     pub newly_sacked: u32,
+    /// Segments known to have arrived that were not before: some of those acknowledged were SACKed long ago.
+    pub arrived: u32,
     /// Send time of a segment delivered at its first transmission, the latest of them: for the RTT.
     pub sent_once_ns: Option<i64>,
     /// A segment arrived late although it was sent only once, so the path reorders.
@@ -44,6 +46,10 @@ pub struct Scoreboard {
     lost: usize,
     /// Lost segments whose retransmission is out.
     retransmitted: usize,
+    /// How often a segment was found lost since the beginning.
+    losses_found: u64,
+    /// Of these, retransmissions.
+    retransmissions_lost: u64,
     /// End of the highest SACKed segment.
     highest_sacked: u64,
     pub rack: Rack,
@@ -64,6 +70,15 @@ impl Scoreboard {
 
     pub fn lost(&self) -> usize {
         self.lost
+    }
+
+    /// How often a segment was found lost since the beginning, retransmissions included.
+    pub fn losses_found(&self) -> u64 {
+        self.losses_found
+    }
+
+    pub fn retransmissions_lost(&self) -> u64 {
+        self.retransmissions_lost
     }
 
     /// Packets in flight (RFC 6675's pipe, as Linux counts it).
@@ -143,6 +158,7 @@ impl Scoreboard {
 
     /// A segment has just become known to have arrived.
     fn deliver(&mut self, now_ns: i64, segment: Sent, min_rtt_ns: i64, delivered: &mut Delivered) {
+        delivered.arrived += 1;
         self.lost -= usize::from(segment.lost);
         self.retransmitted -= usize::from(segment.retransmitted);
         if segment.transmissions == 1 {
@@ -179,6 +195,7 @@ impl Scoreboard {
             } else if above >= threshold && !segment.lost && segment.transmissions == 1 {
                 segment.lost = true;
                 self.lost += 1;
+                self.losses_found += 1;
             }
         }
     }
@@ -201,7 +218,9 @@ impl Scoreboard {
                 next_ns = Some(next_ns.map_or(due_ns, |ns| ns.min(due_ns)));
                 continue;
             }
+            self.losses_found += 1;
             if segment.lost {
+                self.retransmissions_lost += 1;
                 segment.retransmitted = false;
                 self.retransmitted -= 1;
             } else {

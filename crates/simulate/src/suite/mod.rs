@@ -1,1 +1,167 @@
-//! To be written.
+//! Labelled suites: scenarios drawn at random over a wide range of physics, written as captures with their truth.
+//!
+//! Nothing here is taken from any sample of real captures, so a suite can serve to try rules and thresholds that
+//! must hold on paths nobody has looked at. `train` and `validation` draw from the same ranges with other seeds.
+
+mod draw;
+mod impairments;
+mod kind;
+mod limits;
+mod output;
+
+use std::path::Path;
+
+use whydrop_path::Random;
+
+use crate::network::{History, Simulation};
+use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
+use crate::truth::{FlowTruth, flow_truths};
+pub use kind::Kind;
+pub use output::SuiteError;
+
+/// Which part of the drawn world: for tuning, or for an honest look afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    Train,
+    Validation,
+}
+
+impl Split {
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "train" => Some(Self::Train),
+            "validation" => Some(Self::Validation),
+            _ => None,
+        }
+    }
+
+    fn salt(self) -> u64 {
+        match self {
+            Self::Train => 0x7472_6169_6e00_0000,
+            Self::Validation => 0x7661_6c69_6461_7465,
+        }
+    }
+}
+
+/// What is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuiteConfig {
+    pub split: Split,
+    pub seed: u64,
+    pub count: usize,
+    /// Only captures of this kind.
+    pub only: Option<Kind>,
+}
+
+/// A scenario with what there is to know about it.
+pub struct Case {
+    pub kind: Kind,
+    pub scenario: Scenario,
+    pub facts: Facts,
+}
+
+/// The parameters of a case, for its truth and its label.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Named values for the truth, in the units of their names.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub policer_rate_bps: Option<u64>,
+    pub policer_burst_bytes: Option<u64>,
+    pub link_rate_bps: Option<u64>,
+    pub link_burst_bytes: Option<u64>,
+    pub random_loss_percent: Option<f64>,
+    pub cross_traffic: bool,
+    pub rtt_ns: i64,
+    pub pause_ns: i64,
+}
+
+/// A case that was simulated and shows what its kind promises.
+pub struct Played {
+    pub kind: Kind,
+    pub facts: Facts,
+    pub flows: Vec<FlowConfig>,
+    pub capture: CaptureConfig,
+    pub history: History,
+    pub truths: Vec<FlowTruth>,
+    pub seed: u64,
+}
+
+/// Draws that turn out not to show their kind (a policer that never dropped) are drawn again, up to this often.
+const MOST_DRAWS: u64 = 40;
+
+/// Draw and simulate the case with this index: the same for the same split, seed and index, whatever the count.
+pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
+    let kind = config.only.unwrap_or(Kind::ALL[index % Kind::ALL.len()]);
+    (0..MOST_DRAWS).find_map(|attempt| {
+        let mut seeds = Random::new(config.seed ^ config.split.salt());
+        let base = seeds.next_u64().wrapping_add((index as u64) << 16);
+        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+        let case = draw::case(kind, &mut Random::new(seed));
+        let (flows, capture) = (case.scenario.flows.clone(), case.scenario.capture);
+        let history = Simulation::new(case.scenario).run();
+        let truths = flow_truths(&history, &flows);
+        let played = Played {
+            kind,
+            facts: case.facts,
+            flows,
+            capture,
+            history,
+            truths,
+            seed,
+        };
+        kind.shows_itself(&played).then_some(played)
+    })
+}
+
+/// Make a suite in a folder. `progress` is told of each capture.
+pub fn write(
+    config: &SuiteConfig,
+    folder: &Path,
+    mut progress: impl FnMut(usize, &str),
+) -> Result<(), SuiteError> {
+    let mut suite = output::Output::create(folder)?;
+    for index in 0..config.count {
+        let Some(played) = play(config, index) else {
+            progress(index, "no draw showed its kind: left out");
+            continue;
+        };
+        let line = suite.add(index, &played)?;
+        progress(index, &line);
+    }
+    suite.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_shows_itself_and_is_the_same_when_drawn_again() {
+        for &kind in Kind::ALL {
+            let config = SuiteConfig {
+                split: Split::Train,
+                seed: 7,
+                count: 1,
+                only: Some(kind),
+            };
+            let played = play(&config, 3)
+                .unwrap_or_else(|| panic!("{}: nothing in {MOST_DRAWS} draws", kind.name()));
+            let again = play(&config, 3).unwrap();
+            assert_eq!(played.truths, again.truths, "{}", kind.name());
+            assert!(played.history.records.len() > 100, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn the_splits_differ() {
+        let of = |split| SuiteConfig {
+            split,
+            seed: 7,
+            count: 1,
+            only: Some(Kind::RandomLoss),
+        };
+        let train = play(&of(Split::Train), 0).unwrap();
+        let validation = play(&of(Split::Validation), 0).unwrap();
+        assert_ne!(train.seed, validation.seed);
+    }
+}

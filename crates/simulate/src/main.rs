@@ -1,0 +1,103 @@
+//! `whydrop-simulate`: captures with known truth, for development.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig};
+
+const USAGE: &str = "\
+Make captures with known truth, by simulating TCP over models of paths.
+
+usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [--count N] [--only KIND]
+       whydrop-simulate kinds
+
+  --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
+                 labels.csv and others.csv
+  --split NAME   train (default): to tune on; validation: to look at afterwards
+  --seed N       another suite of the same world (default 1)
+  --count N      number of captures (default 104: four of each kind)
+  --only KIND    captures of one kind; `whydrop-simulate kinds` lists them
+
+example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("suite") => match parse(&arguments[1..]) {
+            Ok((folder, config)) => run(&folder, &config),
+            Err(problem) => {
+                eprintln!("whydrop-simulate: {problem}; see whydrop-simulate --help");
+                ExitCode::from(2)
+            }
+        },
+        Some("kinds") => {
+            Kind::ALL
+                .iter()
+                .for_each(|kind| println!("{:30} {}", kind.name(), kind.right_causes().join(", ")));
+            ExitCode::SUCCESS
+        }
+        Some("--help" | "-h" | "help") => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(folder: &std::path::Path, config: &SuiteConfig) -> ExitCode {
+    let made = suite::write(config, folder, |index, line| {
+        eprintln!("{:4}/{} {line}", index + 1, config.count)
+    });
+    match made {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("whydrop-simulate: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<(PathBuf, SuiteConfig), String> {
+    let mut folder = None;
+    let mut config = SuiteConfig {
+        split: Split::Train,
+        seed: 1,
+        count: 4 * Kind::ALL.len(),
+        only: None,
+    };
+    let mut rest = arguments.iter();
+    while let Some(option) = rest.next() {
+        let value = rest
+            .next()
+            .ok_or_else(|| format!("{option}: a value is missing"))?;
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{option} {value}: expected a number"))
+        };
+        match option.as_str() {
+            "--out" => folder = Some(PathBuf::from(value)),
+            "--seed" => config.seed = number()?,
+            "--count" => {
+                config.count =
+                    usize::try_from(number()?).map_err(|e| format!("{option} {value}: {e}"))?
+            }
+            "--split" => {
+                let split = Split::parse(value);
+                config.split = split
+                    .ok_or_else(|| format!("--split {value}: expected train or validation"))?;
+            }
+            "--only" => {
+                let kind = Kind::parse(value);
+                config.only = Some(kind.ok_or_else(|| format!("--only {value}: no such kind"))?);
+            }
+            _ => return Err(format!("{option}: no such option")),
+        }
+    }
+    let folder = folder.ok_or("--out DIR is missing")?;
+    Ok((folder, config))
+}
