@@ -11,9 +11,12 @@ Names are loaded when they are first used, so that the command line starts in a 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As type checkers know it; importing typing would take as long as all the rest of this module's start.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from whydrop._core import CaptureError, __version__
     from whydrop.api import Explanation, explain
     from whydrop.document import Against, Capture, Flow, Parameter, ThroughputLost, Transfer, Verdict
