@@ -29,6 +29,8 @@ mod decode;
 mod duplicates;
 mod error;
 mod format;
+#[cfg(test)]
+mod hostile_tests;
 mod input;
 mod link_type;
 pub mod packet;

@@ -1,6 +1,6 @@
 //! Frames and capture files built by hand, for tests.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
 use crate::bytes::ByteOrder;
 use crate::{Capture, LinkType, OpenOptions, Packet, Summary, TcpSegment, Transport, decode_frame};
@@ -360,4 +360,49 @@ pub(crate) fn refusal(bytes: &[u8]) -> String {
         Ok(_) => panic!("was taken for a capture"),
         Err(error) => error.to_string(),
     }
+}
+
+/// The same bytes in each compression, with the file name extension of each.
+pub(crate) fn compressed(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    let blocks = lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB);
+    let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(blocks, Vec::new());
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    xz.write_all(bytes).unwrap();
+    lz4.write_all(bytes).unwrap();
+    bzip2.write_all(bytes).unwrap();
+    vec![
+        ("gz", gzip.finish().unwrap()),
+        ("zst", zstd::stream::encode_all(bytes, 1).unwrap()),
+        ("xz", xz.finish().unwrap()),
+        ("lz4", lz4.finish().unwrap()),
+        ("bz2", bzip2.finish().unwrap()),
+    ]
+}
+
+/// Frames that compress about as well as real ones: headers that change little, payload that does.
+pub(crate) fn many_frames(count: u32) -> Vec<u8> {
+    let file = PcapFile::default();
+    let mut bytes = file.header();
+    let mut state = 1u32;
+    for place in 0..count {
+        let payload = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        let segment = Tcp {
+            sequence: place * 40,
+            payload: payload.take(40).collect(),
+            ..Tcp::default()
+        };
+        let header = Ipv4 {
+            identification: place as u16,
+            ..Ipv4::default()
+        };
+        let frame = ethernet(0x0800, &header.bytes(&segment.bytes()));
+        bytes.extend(file.record(i64::from(place) * 1000, frame.len() as u32, &frame));
+    }
+    bytes
 }

@@ -60,7 +60,8 @@ impl Compression {
     }
 }
 
-/// lz4_flex's decoder stops after one frame; `lz4` and `cat` write several.
+/// lz4_flex's decoder stops after one frame; `lz4` and `cat` write several. It decodes whole blocks,
+/// so of a file that is cut off the last block (4 MiB by default) is lost.
 struct Lz4Frames<R: BufRead>(Option<lz4_flex::frame::FrameDecoder<R>>);
 
 impl<R: BufRead> Read for Lz4Frames<R> {

@@ -26,6 +26,9 @@
 //!    10 ms or faster on the systems in use. Repeated pure acknowledgments are *never* called copies
 //!    on this ground: a receiver without SACK sends them back to back, and they mean something.
 
+#[cfg(test)]
+mod tests;
+
 use crate::decode::Decoded;
 use crate::format::Record;
 use crate::packet::{TcpFlags, Transport};

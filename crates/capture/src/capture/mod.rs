@@ -1,5 +1,8 @@
 //! The stream of packets over one capture file, or over several in sequence.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
