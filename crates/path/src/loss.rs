@@ -6,17 +6,31 @@ use crate::{Arrival, Outcome, PathElement, Random};
 ///
 /// The two-state model is that of E. N. Gilbert (Capacity of a burst-noise channel, Bell System Technical Journal
 /// 39, 1960) and E. O. Elliott (Estimates of error rates for codes on burst-noise channels, BSTJ 42, 1963): a
-/// packet is lost with one probability in the good state and another in the bad one, and after each packet the
-/// state may change.
+/// packet is lost with one probability in the good state and another in the bad one. The state changes from packet
+/// to packet, as in the papers, or with time, as where a radio link fades whether or not anything is sent.
 #[derive(Debug, Clone)]
 pub struct RandomLoss {
-    good_to_bad: f64,
-    bad_to_good: f64,
+    changes: Changes,
     loss_in_good: f64,
     loss_in_bad: f64,
     bad: bool,
     random: Random,
 }
+
+#[derive(Debug, Clone, Copy)]
+enum Changes {
+    /// Probabilities, after each packet.
+    ByPacket { good_to_bad: f64, bad_to_good: f64 },
+    /// Mean times in each state, exponential; the next change, once there was a packet.
+    ByTime {
+        mean_good_ns: f64,
+        mean_bad_ns: f64,
+        next_ns: Option<i64>,
+    },
+}
+
+/// After a gap of this many mean cycles the state is drawn anew instead of followed through all of its changes.
+const CYCLES_TO_FORGET: f64 = 100.0;
 
 impl RandomLoss {
     /// Each packet is lost with this probability, independently of all others.
@@ -32,9 +46,12 @@ impl RandomLoss {
         loss_in_bad: f64,
         seed: u64,
     ) -> Self {
-        Self {
+        let changes = Changes::ByPacket {
             good_to_bad,
             bad_to_good,
+        };
+        Self {
+            changes,
             loss_in_good,
             loss_in_bad,
             bad: false,
@@ -52,23 +69,76 @@ impl RandomLoss {
         let good_to_bad = bad_to_good * loss / (1.0 - loss);
         Self::gilbert_elliott(good_to_bad, bad_to_good, 0.0, 1.0, seed)
     }
+
+    /// Outages in which all is lost, nothing between them, by the share of time they take (0 to 1) and their mean
+    /// length; both states last exponentially distributed times.
+    pub fn outages(share: f64, mean_outage_ns: i64, seed: u64) -> Self {
+        let mean_bad_ns = mean_outage_ns.max(1) as f64;
+        let mean_good_ns = mean_bad_ns * (1.0 - share) / share;
+        let changes = Changes::ByTime {
+            mean_good_ns,
+            mean_bad_ns,
+            next_ns: None,
+        };
+        Self {
+            changes,
+            loss_in_good: 0.0,
+            loss_in_bad: 1.0,
+            bad: false,
+            random: Random::new(seed),
+        }
+    }
+
+    /// Follow the state through the changes that fell due.
+    fn advance(&mut self, now_ns: i64) {
+        let Changes::ByTime {
+            mean_good_ns,
+            mean_bad_ns,
+            next_ns,
+        } = &mut self.changes
+        else {
+            return;
+        };
+        let cycle_ns = *mean_good_ns + *mean_bad_ns;
+        let stay_ns = |random: &mut Random, bad: bool| {
+            let mean_ns = if bad { *mean_bad_ns } else { *mean_good_ns };
+            (random.exponential(mean_ns) as i64).max(1)
+        };
+        let followed = next_ns
+            .filter(|&due_ns| now_ns.saturating_sub(due_ns) as f64 <= CYCLES_TO_FORGET * cycle_ns);
+        let mut due_ns = match followed {
+            Some(due_ns) => due_ns,
+            None => {
+                self.bad = self.random.chance(*mean_bad_ns / cycle_ns);
+                now_ns.saturating_add(stay_ns(&mut self.random, self.bad))
+            }
+        };
+        while due_ns <= now_ns && due_ns < i64::MAX {
+            self.bad = !self.bad;
+            due_ns = due_ns.saturating_add(stay_ns(&mut self.random, self.bad));
+        }
+        *next_ns = Some(due_ns);
+    }
 }
 
 impl PathElement for RandomLoss {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.advance(packet.time_ns);
         let loss = if self.bad {
             self.loss_in_bad
         } else {
             self.loss_in_good
         };
-        let change = if self.bad {
-            self.bad_to_good
-        } else {
-            self.good_to_bad
-        };
         let lost = self.random.chance(loss);
-        if self.random.chance(change) {
-            self.bad = !self.bad;
+        if let Changes::ByPacket {
+            good_to_bad,
+            bad_to_good,
+        } = self.changes
+        {
+            let change = if self.bad { bad_to_good } else { good_to_bad };
+            if self.random.chance(change) {
+                self.bad = !self.bad;
+            }
         }
         if lost {
             Outcome::Dropped
@@ -82,6 +152,9 @@ impl PathElement for RandomLoss {
     fn reset(&mut self) {
         self.bad = false;
         self.random.reset();
+        if let Changes::ByTime { next_ns, .. } = &mut self.changes {
+            *next_ns = None;
+        }
     }
 }
 
@@ -125,6 +198,38 @@ mod tests {
         // About 4000 bursts: the mean length is known to 1 / sqrt(4000) of it, 1.6 %, and so is the share.
         assert!((share / 0.01 - 1.0).abs() < 0.08, "{share}");
         assert!((burst / 5.0 - 1.0).abs() < 0.08, "{burst}");
+    }
+
+    #[test]
+    fn outages_take_their_share_of_time_and_end_without_packets() {
+        // 2 % of the time in outages of 5 ms; a packet each 100 us: 50 in an outage, 100 000 s / 0.25 s outages.
+        let mut loss = RandomLoss::outages(0.02, 5_000_000, 7);
+        let arrivals: Vec<Arrival> = (0..1_000_000)
+            .map(|i| Arrival {
+                time_ns: i * 100_000,
+                bytes: 1_500,
+            })
+            .collect();
+        let lost = replay(&mut loss, &arrivals)
+            .into_iter()
+            .filter(|o| o.is_dropped())
+            .count();
+        // 400 outages: known to 5 % of the count (standard deviation), and lengths vary as much again.
+        assert!((14_000..26_000).contains(&lost), "{lost}");
+        // A packet a second later meets a state of its own: 2 % lost, never many in a row.
+        let seconds: Vec<Arrival> = (0..100_000)
+            .map(|i| Arrival {
+                time_ns: i * 1_000_000_000,
+                bytes: 1_500,
+            })
+            .collect();
+        let rare = replay(&mut loss, &seconds);
+        let lost = rare.iter().filter(|o| o.is_dropped()).count();
+        assert!((1_700..2_300).contains(&lost), "{lost}");
+        assert!(
+            rare.windows(6)
+                .all(|run| run.iter().any(|o| !o.is_dropped()))
+        );
     }
 
     #[test]

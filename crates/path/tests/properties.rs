@@ -113,6 +113,7 @@ fn every_element() -> Vec<(&'static str, Box<dyn PathElement + Send>)> {
         ),
         ("random loss", Box::new(RandomLoss::independent(0.1, 1))),
         ("bursts", Box::new(RandomLoss::bursts(0.1, 4.0, 1))),
+        ("outages", Box::new(RandomLoss::outages(0.1, 3_000_000, 1))),
         ("delay", Box::new(Delay::new(5))),
         ("jitter", Box::new(Jitter::new(5, 5_000_000, 1))),
         (
