@@ -301,10 +301,15 @@ fn chance(case: &mut Case, random: &mut Random) {
     note(case, "random_loss", loss);
     case.facts.random_loss_percent = Some(loss * 100.0);
     let seed = random.next_u64();
-    let lossy = if case.kind == Kind::BurstLoss {
-        let mean_burst_packets = random.uniform(1.5, 8.0);
+    let lossy = if case.kind == Kind::BurstLoss && random.chance(0.5) {
+        // Longer bursts from packet to packet would also eat one retransmission after the other, alone as they are.
+        let mean_burst_packets = random.uniform(1.5, 3.5);
         note(case, "mean_burst_packets", mean_burst_packets);
         RandomLoss::bursts(loss, mean_burst_packets, seed)
+    } else if case.kind == Kind::BurstLoss {
+        let mean_outage_ns = (random.log_uniform(1.0, 40.0) * MS as f64) as i64;
+        note(case, "mean_outage_ms", mean_outage_ns as f64 / 1e6);
+        RandomLoss::outages(loss, mean_outage_ns, seed)
     } else {
         RandomLoss::independent(loss, seed)
     };
