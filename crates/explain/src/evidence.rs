@@ -1,10 +1,11 @@
 //! What is measured of a group of flows before any cause is named.
 
+use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_bucket, fit_drain_rate,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy,
+    fit_bucket, fit_drain_rate,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_path::fit::Seen;
 use whydrop_tcp::Kind;
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
@@ -36,8 +37,8 @@ pub struct Totals {
     pub busy_s: f64,
     pub window_s: f64,
     pub idle_s: f64,
-    /// From the first to the last packet of any of the flows.
-    pub span_s: f64,
+    /// Time with data of any of the flows in flight, at most the span of the group.
+    pub union_busy_s: f64,
 }
 
 /// All measurements of one group.
@@ -58,7 +59,11 @@ pub struct Evidence {
 impl Evidence {
     /// Rate at which the queue drains: by the delays where they tell, else by the losses.
     pub fn queue_rate_bps(&self) -> Option<f64> {
-        let by_delay = self.drain.as_ref().filter(|drain| drain.explained > 0.3).map(|drain| drain.rate_bps);
+        let by_delay = self
+            .drain
+            .as_ref()
+            .filter(|drain| drain.explained > 0.3)
+            .map(|drain| drain.rate_bps);
         by_delay.or(self.bucket.as_ref().map(|fit| fit.rate_bps.value))
     }
 }
@@ -67,17 +72,39 @@ impl Evidence {
 pub fn measure(group: &Group) -> Evidence {
     let (group_trace, bucket, line_rate) = fitted_trace(group);
     let trace = &group_trace.trace;
-    let occupancy = bucket.as_ref().and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
-    let replay = bucket.as_ref().map(|fit| check_by_replay(&group_trace, fit));
+    let occupancy = bucket
+        .as_ref()
+        .and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
+    let replay = bucket
+        .as_ref()
+        .map(|fit| check_by_replay(&group_trace, fit));
     let at_loss = delay_at_loss(trace);
     let base_rtt_s = base_rtt_s(group);
-    let drain = if worth_a_drain_fit(&group_trace, base_rtt_s) { fit_drain_rate(trace) } else { None };
-    Evidence { totals: totals(group), base_rtt_s, bucket, occupancy, replay, at_loss, drain, line_rate_bps: line_rate, group_trace }
+    let drain = if worth_a_drain_fit(&group_trace, base_rtt_s) {
+        fit_drain_rate(trace)
+    } else {
+        None
+    };
+    Evidence {
+        totals: totals(group),
+        base_rtt_s,
+        bucket,
+        occupancy,
+        replay,
+        at_loss,
+        drain,
+        line_rate_bps: line_rate,
+        group_trace,
+    }
 }
 
 /// The trace with the line rate that suits the losses best, where super-segments leave it open.
 fn fitted_trace(group: &Group) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
-    let estimate = group.flows.iter().filter_map(|flow| line_rate_bps(flow.flow)).reduce(f64::max);
+    let estimate = group
+        .flows
+        .iter()
+        .filter_map(|flow| line_rate_bps(flow.flow))
+        .reduce(f64::max);
     let Some(estimate) = estimate.filter(|_| group.has_offloaded_segments()) else {
         let group_trace = group.trace(None);
         let bucket = fit_bucket(&group_trace.trace);
@@ -90,7 +117,10 @@ fn fitted_trace(group: &Group) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
         let group_trace = group.trace(Some(line_rate));
         let bucket = fit_bucket(&group_trace.trace);
         let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-        if best.as_ref().is_none_or(|(_, known, _)| score(&bucket) > score(known)) {
+        if best
+            .as_ref()
+            .is_none_or(|(_, known, _)| score(&bucket) > score(known))
+        {
             best = Some((group_trace, bucket, Some(line_rate)));
         }
         if group.lost() == 0 {
@@ -103,12 +133,18 @@ fn fitted_trace(group: &Group) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
 /// Replays the fitted bucket as a policer over all arrivals, without looking at what was lost.
 fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
     let trace = &group_trace.trace;
-    let mut policer = Policer::new(fit.rate_bps.value.round() as u64, fit.limit_bytes.value.round() as u64);
+    let mut policer = Policer::new(
+        fit.rate_bps.value.round() as u64,
+        fit.limit_bytes.value.round() as u64,
+    );
     let arrivals: Vec<Arrival> = trace
         .time_s
         .iter()
         .zip(&trace.bytes)
-        .map(|(time_s, bytes)| Arrival { time_ns: (time_s * 1e9) as i64, bytes: *bytes as u32 })
+        .map(|(time_s, bytes)| Arrival {
+            time_ns: (time_s * 1e9) as i64,
+            bytes: *bytes as u32,
+        })
         .collect();
     let mut check = ReplayCheck::default();
     for (outcome, seen) in replay(&mut policer, &arrivals).iter().zip(&trace.outcome) {
@@ -122,7 +158,13 @@ fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
 
 /// Delays that hardly vary need no queue to explain them.
 fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool {
-    let mut delays: Vec<f32> = group_trace.trace.delay_s.iter().copied().filter(|delay| !delay.is_nan()).collect();
+    let mut delays: Vec<f32> = group_trace
+        .trace
+        .delay_s
+        .iter()
+        .copied()
+        .filter(|delay| !delay.is_nan())
+        .collect();
     if delays.len() < 20 {
         return false;
     }
@@ -147,7 +189,11 @@ const MINOR_SHARE: f64 = 0.05;
 
 fn totals(group: &Group) -> Totals {
     let mut totals = Totals::default();
-    let payload: u64 = group.flows.iter().map(|flow| flow.flow.counters.payload_bytes).sum();
+    let payload: u64 = group
+        .flows
+        .iter()
+        .map(|flow| flow.flow.counters.payload_bytes)
+        .sum();
     for flow in &group.flows {
         let (flow, counters) = (flow.flow, &flow.flow.counters);
         totals.packets += counters.packets;
@@ -169,8 +215,24 @@ fn totals(group: &Group) -> Totals {
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
     }
-    let first = group.flows.iter().map(|flow| flow.flow.first_ns).min().unwrap_or(0);
-    let last = group.flows.iter().map(|flow| flow.flow.last_ns).max().unwrap_or(0);
-    totals.span_s = (last - first) as f64 * 1e-9;
+    totals.union_busy_s = union_busy_s(group);
     totals
+}
+
+/// Length of the union of the transfers' times, seconds.
+fn union_busy_s(group: &Group) -> f64 {
+    let transfers = group.flows.iter().flat_map(|flow| &flow.flow.transfers);
+    let mut spans: Vec<(i64, i64)> = transfers
+        .map(|transfer| (transfer.start_ns, transfer.end_ns))
+        .collect();
+    spans.sort_unstable();
+    let (mut total_ns, mut covered_to) = (0, i64::MIN);
+    for (start, end) in spans {
+        let from = start.max(covered_to);
+        if end > from {
+            total_ns += end - from;
+            covered_to = end;
+        }
+    }
+    total_ns as f64 * 1e-9
 }

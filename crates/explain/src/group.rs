@@ -38,10 +38,12 @@ pub fn by_destination<'a>(flows: &[FlowRef<'a>]) -> Vec<Group<'a>> {
     let mut positions: HashMap<IpAddr, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for &flow in flows {
-        let position = *positions.entry(flow.flow.destination.address).or_insert_with(|| {
-            groups.push(Group { flows: Vec::new() });
-            groups.len() - 1
-        });
+        let position = *positions
+            .entry(flow.flow.destination.address)
+            .or_insert_with(|| {
+                groups.push(Group { flows: Vec::new() });
+                groups.len() - 1
+            });
         groups[position].flows.push(flow);
     }
     groups
@@ -53,7 +55,9 @@ impl Group<'_> {
     }
 
     pub fn has_offloaded_segments(&self) -> bool {
-        self.flows.iter().any(|flow| flow.flow.counters.offloaded_super_segments > 0)
+        self.flows
+            .iter()
+            .any(|flow| flow.flow.counters.offloaded_super_segments > 0)
     }
 
     /// All data packets of the group in the order of time. The wire packets of a super-segment, which the capture
@@ -68,12 +72,29 @@ impl Group<'_> {
             rows.sort_by_key(|(observation, _)| observation.time_ns);
         }
         let origins = rows.iter().map(|(_, origin)| *origin).collect();
-        GroupTrace { trace: Trace::new(rows.into_iter().map(|(observation, _)| observation).collect()), origins }
+        GroupTrace {
+            trace: Trace::new(
+                rows.into_iter()
+                    .map(|(observation, _)| observation)
+                    .collect(),
+            ),
+            origins,
+        }
     }
 }
 
-fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow, line_rate_bps: Option<f64>) {
-    let fastest = flow.segments.iter().filter(|s| s.flags.has(SegmentFlags::RTT_EXACT)).map(|s| s.rtt_ns).min();
+fn push_flow(
+    rows: &mut Vec<(Observation, Origin)>,
+    member: u32,
+    flow: &Flow,
+    line_rate_bps: Option<f64>,
+) {
+    let fastest = flow
+        .segments
+        .iter()
+        .filter(|s| s.flags.has(SegmentFlags::RTT_EXACT))
+        .map(|s| s.rtt_ns)
+        .min();
     let ns_per_byte = line_rate_bps.map_or(0.0, |rate| 8e9 / rate);
     let (mut burst_start_ns, mut burst_bytes) = (i64::MIN, 0u64);
     for (index, segment) in flow.segments.iter().enumerate() {
@@ -84,7 +105,9 @@ fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow, li
         burst_bytes += u64::from(segment.ip_bytes());
         let exact = segment.flags.has(SegmentFlags::RTT_EXACT) && segment.kind == Kind::New;
         let delay_s = match fastest {
-            Some(fastest) if exact => Some(((segment.rtt_ns - wait_ns - fastest).max(0)) as f32 * 1e-9),
+            Some(fastest) if exact => {
+                Some(((segment.rtt_ns - wait_ns - fastest).max(0)) as f32 * 1e-9)
+            }
             _ => None,
         };
         rows.push((
@@ -98,7 +121,10 @@ fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow, li
                 },
                 delay_s,
             },
-            Origin { member, segment: index as u32 },
+            Origin {
+                member,
+                segment: index as u32,
+            },
         ));
     }
 }
@@ -109,13 +135,19 @@ pub fn line_rate_bps(flow: &Flow) -> Option<f64> {
     let mut ns_per_byte: Vec<f64> = Vec::new();
     let mut first: Option<(i64, i64, i64)> = None;
     for segment in &flow.segments {
-        if !segment.flags.has(SegmentFlags::OFFLOADED) || segment.rtt_ns < 0 || segment.kind != Kind::New {
+        if !segment.flags.has(SegmentFlags::OFFLOADED)
+            || segment.rtt_ns < 0
+            || segment.kind != Kind::New
+        {
             continue;
         }
         match first {
             Some((time_ns, sequence, rtt_ns)) if time_ns == segment.time_ns => {
                 let bytes = segment.sequence - sequence;
-                if segment.flags.has(SegmentFlags::RTT_EXACT) && bytes > 0 && segment.rtt_ns > rtt_ns {
+                if segment.flags.has(SegmentFlags::RTT_EXACT)
+                    && bytes > 0
+                    && segment.rtt_ns > rtt_ns
+                {
                     ns_per_byte.push((segment.rtt_ns - rtt_ns) as f64 / bytes as f64);
                 }
             }

@@ -2,10 +2,11 @@
 //!
 //! Thresholds here are statements about physics or about chance, not about any set of captures; each says which.
 
-use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit};
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DrainFit};
 
 use crate::cause::Cause;
 use crate::evidence::Evidence;
+use crate::words::duration;
 
 /// A cause and how sure it is, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +42,8 @@ const TAIL_DROP_LOWEST: f64 = 0.75;
 const DELAY_EXPLAINED: f64 = 0.6;
 /// With fewer losses nothing about their pattern can be said.
 const FEWEST_LOSSES: u64 = 3;
-/// A few dozen packets: the vocabulary's bound between shallow and deep ...
-const SHALLOW_PACKETS: f64 = 64.0;
+/// Two dozen packets: the burst of one window of ten segments and its successor overflow it ...
+const SHALLOW_PACKETS: f64 = 24.0;
 /// ... and a queue that never adds half a round trip is shallow however many packets it holds.
 const SHALLOW_RTT_SHARE: f64 = 0.5;
 
@@ -59,7 +60,10 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
         (Cause::Policer, confidence_of_bucket(bucket))
     } else if queue == Some(true) && (fits || bucket_fits_a_queue(evidence)) {
         against.push((Cause::Policer, queue_reason(evidence)));
-        (queue_depth(evidence), confidence_of_bucket(bucket.expect("it fits")))
+        (
+            queue_depth(evidence),
+            confidence_of_bucket(bucket.expect("it fits")),
+        )
     } else if tail_drop {
         against.push((Cause::Policer, queue_reason(evidence)));
         (queue_depth(evidence), 0.8)
@@ -71,13 +75,20 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
         (Cause::Aqm, 0.7)
     } else if independent_losses(evidence) {
         if let Some(bucket) = bucket {
-            against.push((Cause::Policer, poor_bucket_reason(bucket, evidence.totals.lost)));
+            against.push((
+                Cause::Policer,
+                poor_bucket_reason(bucket, evidence.totals.lost),
+            ));
         }
         (Cause::RandomLoss, 0.8)
     } else {
         (Cause::Unknown, 0.5)
     };
-    Judgement { cause: judged.0, confidence: judged.1, against }
+    Judgement {
+        cause: judged.0,
+        confidence: judged.1,
+        against,
+    }
 }
 
 fn bucket_fits(fit: &BucketFit) -> bool {
@@ -91,7 +102,8 @@ fn bucket_fits(fit: &BucketFit) -> bool {
 /// may count packets or cells, and drain in units of its own.
 fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
-    let sharp_enough = |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= NEEDED_CERTAINTY / 2.0;
+    let sharp_enough =
+        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= NEEDED_CERTAINTY / 2.0;
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
@@ -103,7 +115,11 @@ fn confidence_of_bucket(fit: &BucketFit) -> f64 {
 
 /// Whether packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be told.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
-    let Some(occupancy) = evidence.occupancy.as_ref().filter(|occupancy| occupancy.expected_s > 0.0) else {
+    let Some(occupancy) = evidence
+        .occupancy
+        .as_ref()
+        .filter(|occupancy| occupancy.expected_s > 0.0)
+    else {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
@@ -121,16 +137,26 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
 fn queue_shows_at_losses(evidence: &Evidence) -> Option<bool> {
     let (bucket, at_loss) = (evidence.bucket.as_ref()?, evidence.at_loss.as_ref()?);
     let ratio = at_loss.median_s / (bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value);
-    if ratio < NO_QUEUE_RATIO { Some(false) } else { None }
+    if ratio < NO_QUEUE_RATIO {
+        Some(false)
+    } else {
+        None
+    }
 }
 
 /// Time that one full packet takes at the fitted rate, seconds.
 fn one_packet_s(evidence: &Evidence) -> f64 {
-    evidence.bucket.as_ref().map_or(0.0, |fit| fit.packet_bytes * 8.0 / fit.rate_bps.value)
+    evidence
+        .bucket
+        .as_ref()
+        .map_or(0.0, |fit| fit.packet_bytes * 8.0 / fit.rate_bps.value)
 }
 
 fn queue_explains_delays(evidence: &Evidence) -> bool {
-    evidence.drain.as_ref().is_some_and(|drain| drain.explained > DELAY_EXPLAINED)
+    evidence
+        .drain
+        .as_ref()
+        .is_some_and(|drain| drain.explained > DELAY_EXPLAINED)
 }
 
 fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
@@ -139,7 +165,9 @@ fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
 
 /// Losses come when the delay is at its longest, and only then.
 fn tail_drop_shows(evidence: &Evidence) -> bool {
-    let Some(at_loss) = &evidence.at_loss else { return false };
+    let Some(at_loss) = &evidence.at_loss else {
+        return false;
+    };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
     let at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s;
     let enough = evidence.totals.lost >= FEWEST_LOSSES;
@@ -148,7 +176,9 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
 
 /// Losses come when there is delay, but not only when it is at its longest.
 fn early_drop_shows(evidence: &Evidence) -> bool {
-    let Some(at_loss) = &evidence.at_loss else { return false };
+    let Some(at_loss) = &evidence.at_loss else {
+        return false;
+    };
     let few = evidence.totals.lost < FEWEST_LOSSES;
     let with_queue = queue_explains_delays(evidence)
         && at_loss.mean_rank > TAIL_DROP_RANK
@@ -165,25 +195,46 @@ fn delays_matter(evidence: &Evidence, delay_s: f64) -> bool {
 /// let them: several round trips, and several times the 100 ms over which CoDel and PIE act.
 fn standing_queue_shows(evidence: &Evidence) -> bool {
     let longest_managed_s = (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(0.3);
-    let typical_s = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.typical_s);
-    evidence.drain.as_ref().is_some_and(|drain| drain.explained > 0.8) && typical_s > longest_managed_s
+    let typical_s = evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.typical_s);
+    evidence
+        .drain
+        .as_ref()
+        .is_some_and(|drain| drain.explained > 0.8)
+        && typical_s > longest_managed_s
 }
 
 fn independent_losses(evidence: &Evidence) -> bool {
-    let weak = evidence.bucket.as_ref().is_none_or(|fit| fit.certainty() < 0.3);
-    let unrelated = evidence.at_loss.as_ref().is_none_or(|at_loss| !related_to_delay(at_loss));
+    let weak = evidence
+        .bucket
+        .as_ref()
+        .is_none_or(|fit| fit.certainty() < 0.3);
+    let unrelated = evidence
+        .at_loss
+        .as_ref()
+        .is_none_or(|at_loss| !related_to_delay(at_loss));
     evidence.totals.lost >= FEWEST_LOSSES && weak && unrelated
 }
 
 /// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
 fn queue_depth(evidence: &Evidence) -> Cause {
     let base = evidence.base_rtt_s.unwrap_or(f64::INFINITY);
-    let Some(at_loss) = &evidence.at_loss else { return Cause::Unknown };
+    let Some(at_loss) = &evidence.at_loss else {
+        return Cause::Unknown;
+    };
     let packet_bytes = evidence.group_trace.trace.typical_bytes();
-    let packets = evidence.queue_rate_bps().map(|rate| at_loss.median_s * rate / 8.0 / packet_bytes);
+    let packets = evidence
+        .queue_rate_bps()
+        .map(|rate| at_loss.median_s * rate / 8.0 / packet_bytes);
     let few_packets = packets.is_some_and(|packets| packets <= SHALLOW_PACKETS);
     let little_delay = at_loss.median_s <= SHALLOW_RTT_SHARE * base;
-    if little_delay || few_packets { Cause::ShallowQueue } else { Cause::DeepQueue }
+    if little_delay || few_packets {
+        Cause::ShallowQueue
+    } else {
+        Cause::DeepQueue
+    }
 }
 
 /// Judges what held a group up that lost nothing.
@@ -198,9 +249,15 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         (Cause::Aqm, 0.9)
     } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
         (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
-    } else if let Some(drain) = evidence.drain.as_ref().filter(|drain| is_shaper(drain, base)) {
+    } else if let Some(drain) = evidence
+        .drain
+        .as_ref()
+        .filter(|drain| is_shaper(drain, base))
+    {
         (Cause::Shaper, drain.explained)
-    } else if totals.reordered >= FEWEST_LOSSES && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64 {
+    } else if totals.reordered >= FEWEST_LOSSES
+        && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
+    {
         (Cause::Reordering, 0.9)
     } else if idle_share > 0.2 {
         (Cause::Sender, 0.5 + idle_share / 2.0)
@@ -210,7 +267,11 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     } else {
         (Cause::None, 0.8)
     };
-    Judgement { cause, confidence, against }
+    Judgement {
+        cause,
+        confidence,
+        against,
+    }
 }
 
 /// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments.
@@ -223,31 +284,37 @@ fn is_shaper(drain: &DrainFit, base_rtt_s: f64) -> bool {
     drain.explained > DELAY_EXPLAINED && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
 }
 
-fn milliseconds(seconds: f64) -> String {
-    format!("{:.*} ms", if seconds < 0.01 { 2 } else if seconds < 0.1 { 1 } else { 0 }, seconds * 1e3)
-}
-
 fn no_queue_reason(evidence: &Evidence) -> String {
-    let Some(occupancy) = &evidence.occupancy else { return String::new() };
+    let Some(occupancy) = &evidence.occupancy else {
+        return String::new();
+    };
     format!(
         "a queue of this size would have held packets for {} just before it dropped; they took {} longer than on an idle path",
-        milliseconds(occupancy.expected_s),
-        milliseconds((occupancy.brink_s - occupancy.empty_s).max(0.0)),
+        duration(occupancy.expected_s),
+        duration((occupancy.brink_s - occupancy.empty_s).max(0.0)),
     )
 }
 
 fn queue_reason(evidence: &Evidence) -> String {
-    let waited = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s);
-    format!("a policer delays nothing; packets just before a loss had waited {}", milliseconds(waited))
+    let waited = evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.median_s);
+    format!(
+        "a policer delays nothing; packets just before a loss had waited {}",
+        duration(waited)
+    )
 }
 
 fn early_drop_reason(evidence: &Evidence) -> String {
-    let Some(at_loss) = &evidence.at_loss else { return String::new() };
+    let Some(at_loss) = &evidence.at_loss else {
+        return String::new();
+    };
     format!(
         "a full queue drops at one delay; losses came at {} to {}, and other packets waited up to {}",
-        milliseconds(at_loss.low_s),
-        milliseconds(at_loss.high_s),
-        milliseconds(at_loss.largest_s),
+        duration(at_loss.low_s),
+        duration(at_loss.high_s),
+        duration(at_loss.largest_s),
     )
 }
 
@@ -256,9 +323,4 @@ fn poor_bucket_reason(fit: &BucketFit, lost: u64) -> String {
         "no rate and burst tell the lost packets from the others: the best accounts for {:.0} % of the uncertainty over {lost} losses",
         fit.certainty() * 100.0
     )
-}
-
-/// For reports: whether delays show a queue, with the numbers.
-pub fn describe_occupancy(occupancy: &DelayByOccupancy) -> String {
-    format!("{} of {}", milliseconds(occupancy.brink_s - occupancy.empty_s), milliseconds(occupancy.expected_s))
 }

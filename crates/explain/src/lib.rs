@@ -1,8 +1,127 @@
 //! Causes compete for the losses and delays of each flow.
+//!
+//! ```no_run
+//! use whydrop_explain::{Options, explain_paths};
+//!
+//! let explanation = explain_paths(&["server.pcap.xz".into()], Options::default())?;
+//! for verdict in &explanation.document.verdicts {
+//!     println!("{}", verdict.sentence);
+//! }
+//! # Ok::<(), whydrop_explain::ExplainError>(())
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`group`] | flows that share a path, and the trace of their packets |
+//! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
+//! | [`judge`] | which cause accounts for it |
+//! | `parameters`, `verdict`, `advice` | a judgement in numbers and words |
+//! | `transfers` | the cause of each transfer |
+//! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
+mod advice;
+mod assemble;
 pub mod cause;
 pub mod document;
 pub mod evidence;
 pub mod group;
 pub mod judge;
+mod parameters;
 pub mod tables;
+mod tabulate;
+mod transfers;
+mod verdict;
+mod words;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use whydrop_capture::{Capture, CaptureError, OpenOptions};
+use whydrop_tcp::{Tracker, TrackerOptions};
+
+use document::Document;
+use tables::Tables;
+
+/// Told now and then how many bytes of how many have been read (0 where the size is unknown); `false` stops.
+pub type Progress<'a> = Box<dyn FnMut(u64, u64) -> bool + 'a>;
+
+/// How to explain.
+#[derive(Default)]
+pub struct Options<'a> {
+    /// Fill the tables, for charts and notebooks.
+    pub keep_tables: bool,
+    pub progress: Option<Progress<'a>>,
+    pub open: OpenOptions,
+}
+
+/// The result of an analysis.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    pub document: Document,
+    /// Empty unless asked for.
+    pub tables: Tables,
+}
+
+/// Why there is no explanation.
+#[derive(Debug)]
+pub enum ExplainError {
+    Capture(CaptureError),
+    /// The progress callback said so.
+    Stopped,
+}
+
+impl fmt::Display for ExplainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Capture(error) => error.fmt(f),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+impl std::error::Error for ExplainError {}
+
+impl From<CaptureError> for ExplainError {
+    fn from(error: CaptureError) -> Self {
+        Self::Capture(error)
+    }
+}
+
+/// Packets between two reports of progress.
+const PACKETS_PER_REPORT: u64 = 1 << 16;
+
+/// Explains one capture: one file, or the files of a rotated sequence. `-` is standard input.
+pub fn explain_paths(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
+    explain(Capture::open(paths, options.open)?, options)
+}
+
+/// Explains an open capture.
+pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation, ExplainError> {
+    let keep_acknowledgments = options.keep_tables;
+    let mut tracker = Tracker::new(TrackerOptions {
+        keep_acknowledgments,
+        ..TrackerOptions::default()
+    });
+    let mut until_report = 0;
+    loop {
+        if until_report == 0 {
+            until_report = PACKETS_PER_REPORT;
+            let (done, total) = (0, 0);
+            if options
+                .progress
+                .as_mut()
+                .is_some_and(|progress| !progress(done, total))
+            {
+                return Err(ExplainError::Stopped);
+            }
+        }
+        until_report -= 1;
+        let Some(packet) = capture.next_packet() else {
+            break;
+        };
+        tracker.push(&packet);
+    }
+    let tracked = tracker.finish();
+    let (document, tables) = assemble::assemble(&capture.summary(), &tracked, options.keep_tables);
+    Ok(Explanation { document, tables })
+}

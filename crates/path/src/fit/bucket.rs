@@ -70,12 +70,22 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     let packet_bytes = trace.typical_bytes().max(1.0);
     let mean_rate = trace.passed_bytes / trace.duration_s();
     let score = |rate: f64, limit: f64, below: f64| {
-        follow(trace, rate, limit, packet_bytes, below).map(|agreement| agreement.score(packet_bytes))
+        follow(trace, rate, limit, packet_bytes, below)
+            .map(|agreement| agreement.score(packet_bytes))
     };
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
-    let mut best = Point { x: mean_rate, y: f64::from(trace.largest_bytes), score: f64::MIN };
+    let mut best = Point {
+        x: mean_rate,
+        y: f64::from(trace.largest_bytes),
+        score: f64::MIN,
+    };
     for start in starts(trace, mean_rate, independent, &score) {
-        let top = climb(start, (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0), FINEST_RATE_STEP, score);
+        let top = climb(
+            start,
+            (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
+            FINEST_RATE_STEP,
+            score,
+        );
         if top.score > best.score {
             best = top;
         }
@@ -88,7 +98,11 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     let tolerated = SCORE_DROP + MISFIT_SHARE * -best.score;
     let (rate, limit) = intervals(best, tolerated, smallest_limit, &score);
     Some(BucketFit {
-        rate_bps: Interval { value: rate.value * 8.0, low: rate.low.map(|x| x * 8.0), high: rate.high.map(|x| x * 8.0) },
+        rate_bps: Interval {
+            value: rate.value * 8.0,
+            low: rate.low.map(|x| x * 8.0),
+            high: rate.high.map(|x| x * 8.0),
+        },
         limit_bytes: limit,
         agreement,
         packet_bytes,
@@ -106,7 +120,11 @@ fn starts(
     let mut ridge: Vec<Point> = Vec::new();
     let mut rate = mean_rate * RATE_MULTIPLES.0;
     while rate < mean_rate * RATE_MULTIPLES.1 {
-        let mut top = Point { x: rate, y: 0.0, score: f64::MIN };
+        let mut top = Point {
+            x: rate,
+            y: 0.0,
+            score: f64::MIN,
+        };
         // beyond the longest queue that a lost packet found, no limit would have dropped anything
         let largest_limit = longest_queue_at_loss(trace, rate) + f64::from(trace.largest_bytes);
         let mut limit = f64::from(trace.largest_bytes);
@@ -116,7 +134,11 @@ fn starts(
             if let Some(found) = score(rate, limit, below)
                 && found > top.score
             {
-                top = Point { x: rate, y: limit, score: found };
+                top = Point {
+                    x: rate,
+                    y: limit,
+                    score: found,
+                };
             }
             limit *= LIMIT_RATIO;
         }
@@ -135,8 +157,13 @@ fn starts(
 
 fn longest_queue_at_loss(trace: &Trace, rate: f64) -> f64 {
     let queue = uncorrected(trace, rate);
-    let at_losses = queue.iter().zip(&trace.outcome).filter(|(_, outcome)| **outcome == Seen::Lost);
-    at_losses.map(|(queue, _)| f64::from(*queue)).fold(0.0, f64::max)
+    let at_losses = queue
+        .iter()
+        .zip(&trace.outcome)
+        .filter(|(_, outcome)| **outcome == Seen::Lost);
+    at_losses
+        .map(|(queue, _)| f64::from(*queue))
+        .fold(0.0, f64::max)
 }
 
 /// Profile-likelihood intervals of both parameters: how far each can move, the other following as it likes best,
@@ -151,35 +178,47 @@ fn intervals(
     // the other parameter, re-fitted by a line search around its last value
     let good_enough = |found: &f64| *found >= floor;
     let follow_limit = |rate: f64, around: f64| {
-        line_best(around, |limit| score(rate, limit.max(smallest_limit / 2.0), floor).filter(good_enough))
+        line_best(around, |limit| {
+            score(rate, limit.max(smallest_limit / 2.0), floor).filter(good_enough)
+        })
     };
-    let follow_rate =
-        |limit: f64, around: f64| line_best(around, |rate| score(rate, limit, floor).filter(good_enough));
-    let edge = |direction: f64, start: f64, other: f64, refit: &dyn Fn(f64, f64) -> Option<(f64, f64)>| {
-        let (mut good, mut around, mut step) = (start, other, 1e-4f64);
-        while step < 3.0 {
-            let next = good * (direction * step).exp();
-            match refit(next, around) {
-                Some((found, _)) => {
-                    (good, around) = (next, found);
-                    step *= 2.0;
+    let follow_rate = |limit: f64, around: f64| {
+        line_best(around, |rate| score(rate, limit, floor).filter(good_enough))
+    };
+    let edge =
+        |direction: f64, start: f64, other: f64, refit: &dyn Fn(f64, f64) -> Option<(f64, f64)>| {
+            let (mut good, mut around, mut step) = (start, other, 1e-4f64);
+            while step < 3.0 {
+                let next = good * (direction * step).exp();
+                match refit(next, around) {
+                    Some((found, _)) => {
+                        (good, around) = (next, found);
+                        step *= 2.0;
+                    }
+                    None if step > 2e-4 => step /= 4.0,
+                    None => return Some(good * (direction * step).exp()),
                 }
-                None if step > 2e-4 => step /= 4.0,
-                None => return Some(good * (direction * step).exp()),
+                if (good / start).ln().abs() > OPEN_END {
+                    return None;
+                }
             }
-            if (good / start).ln().abs() > OPEN_END {
-                return None;
-            }
-        }
-        None
-    };
+            None
+        };
     let rate_low = edge(-1.0, best.x, best.y, &follow_limit);
     let rate_high = edge(1.0, best.x, best.y, &follow_limit);
     let limit_low = edge(-1.0, best.y, best.x, &follow_rate).map(|limit| limit.max(0.0));
     let limit_high = edge(1.0, best.y, best.x, &follow_rate);
     (
-        Interval { value: best.x, low: rate_low, high: rate_high },
-        Interval { value: best.y, low: limit_low, high: limit_high },
+        Interval {
+            value: best.x,
+            low: rate_low,
+            high: rate_high,
+        },
+        Interval {
+            value: best.y,
+            low: limit_low,
+            high: limit_high,
+        },
     )
 }
 
@@ -188,7 +227,9 @@ const OPEN_END: f64 = 3.0;
 
 /// The best of a few values around `around`, with its score.
 fn line_best(around: f64, score: impl Fn(f64) -> Option<f64>) -> Option<(f64, f64)> {
-    const OFFSETS: [f64; 11] = [0.0, -3e-4, 3e-4, -1.5e-3, 1.5e-3, -6e-3, 6e-3, -2.5e-2, 2.5e-2, -0.1, 0.1];
+    const OFFSETS: [f64; 11] = [
+        0.0, -3e-4, 3e-4, -1.5e-3, 1.5e-3, -6e-3, 6e-3, -2.5e-2, 2.5e-2, -0.1, 0.1,
+    ];
     let mut best: Option<(f64, f64)> = None;
     for offset in OFFSETS {
         let value = around * f64::exp(offset);

@@ -21,6 +21,8 @@ pub struct DelayAtLoss {
     pub high_s: f64,
     /// Share of all delays above the upper fifth of those at losses.
     pub share_above: f64,
+    /// Share of the losses with at least half the upper fifth's delay before them.
+    pub share_delayed: f64,
     /// 99.5 % quantile of all delays, seconds.
     pub largest_s: f64,
     /// Median of all delays, seconds.
@@ -32,7 +34,12 @@ const FEWEST_SAMPLES: usize = 20;
 
 /// Compares the delay measured just before each loss with all delays. `None` without losses or with too few delays.
 pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
-    let mut sorted: Vec<f32> = trace.delay_s.iter().copied().filter(|delay| !delay.is_nan()).collect();
+    let mut sorted: Vec<f32> = trace
+        .delay_s
+        .iter()
+        .copied()
+        .filter(|delay| !delay.is_nan())
+        .collect();
     if trace.lost == 0 || sorted.len() < FEWEST_SAMPLES {
         return None;
     }
@@ -54,13 +61,18 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         return None;
     }
     at_loss.sort_by(f32::total_cmp);
-    let share_below = |delay: f32| sorted.partition_point(|sample| *sample < delay) as f64 / samples as f64;
+    let share_below =
+        |delay: f32| sorted.partition_point(|sample| *sample < delay) as f64 / samples as f64;
     // losses that follow the same sample are one event: count each measured delay once
     let mut distinct = at_loss.clone();
     distinct.dedup();
-    let mean_rank = at_loss.iter().map(|delay| share_below(*delay)).sum::<f64>() / at_loss.len() as f64;
+    let mean_rank =
+        at_loss.iter().map(|delay| share_below(*delay)).sum::<f64>() / at_loss.len() as f64;
     let smallest_tail = 0.5 / samples as f64;
-    let surprise: f64 = distinct.iter().map(|delay| -(1.0 - share_below(*delay)).max(smallest_tail).ln()).sum();
+    let surprise: f64 = distinct
+        .iter()
+        .map(|delay| -(1.0 - share_below(*delay)).max(smallest_tail).ln())
+        .sum();
     let high = quantile(&at_loss, 0.8);
     Some(DelayAtLoss {
         losses: at_loss.len(),
@@ -71,6 +83,8 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         median_s: f64::from(quantile(&at_loss, 0.5)),
         high_s: f64::from(high),
         share_above: 1.0 - sorted.partition_point(|sample| *sample <= high) as f64 / samples as f64,
+        share_delayed: 1.0
+            - at_loss.partition_point(|delay| *delay < high / 2.0) as f64 / at_loss.len() as f64,
         largest_s: f64::from(quantile(&sorted, 0.995)),
         typical_s: f64::from(quantile(&sorted, 0.5)),
     })
@@ -127,7 +141,11 @@ impl DelayByOccupancy {
 
 /// Compares the delays of packets that find the virtual queue nearly at its limit with those that find it nearly
 /// empty. The lower quartile is taken because delayed acknowledgments (RFC 1122) only ever add.
-pub fn delay_by_occupancy(trace: &Trace, rate_bps: f64, limit_bytes: f64) -> Option<DelayByOccupancy> {
+pub fn delay_by_occupancy(
+    trace: &Trace,
+    rate_bps: f64,
+    limit_bytes: f64,
+) -> Option<DelayByOccupancy> {
     let rate = rate_bps / 8.0;
     let packet = trace.typical_bytes();
     let queue = corrected(trace, rate, limit_bytes);
@@ -146,8 +164,12 @@ pub fn delay_by_occupancy(trace: &Trace, rate_bps: f64, limit_bytes: f64) -> Opt
     let brink_from = (limit_bytes - near).max(limit_bytes * 0.5) as f32;
     let lowest = samples.len() / 50;
     let mut found: Vec<f32> = samples.iter().map(|(occupancy, _)| *occupancy).collect();
-    let low = *found.select_nth_unstable_by(lowest.max(8).min(samples.len() - 1), f32::total_cmp).1;
-    let nearly_empty = (packet + near / 2.0).min(limit_bytes * 0.5).max(packet * 1.01) as f32;
+    let low = *found
+        .select_nth_unstable_by(lowest.max(8).min(samples.len() - 1), f32::total_cmp)
+        .1;
+    let nearly_empty = (packet + near / 2.0)
+        .min(limit_bytes * 0.5)
+        .max(packet * 1.01) as f32;
     let empty_to = nearly_empty.max(low);
     let group = |wanted: &dyn Fn(f32) -> bool| {
         let chosen = samples.iter().filter(|(occupancy, _)| wanted(*occupancy));
@@ -196,14 +218,19 @@ const DRAIN_TOLERANCE: f64 = 0.05;
 
 /// Finds the drain rate at which the virtual queue explains the measured delays best. `None` with too few delays.
 pub fn fit_drain_rate(trace: &Trace) -> Option<DrainFit> {
-    let measured: Vec<usize> = (0..trace.len()).filter(|i| !trace.delay_s[*i].is_nan()).collect();
+    let measured: Vec<usize> = (0..trace.len())
+        .filter(|i| !trace.delay_s[*i].is_nan())
+        .collect();
     if measured.len() < FEWEST_SAMPLES || trace.duration_s() <= 0.0 {
         return None;
     }
     let mut delays: Vec<f32> = measured.iter().map(|i| trace.delay_s[*i]).collect();
     delays.sort_by(f32::total_cmp);
     let middle = quantile(&delays, 0.5);
-    let spread: f64 = delays.iter().map(|delay| f64::from((delay - middle).abs())).sum();
+    let spread: f64 = delays
+        .iter()
+        .map(|delay| f64::from((delay - middle).abs()))
+        .sum();
     if spread <= 0.0 {
         return None;
     }
@@ -260,20 +287,37 @@ fn misfit(trace: &Trace, measured: &[usize], rate: f64) -> (f64, f64, f64, f64) 
     let wait = |i: usize| queue[i] / rate as f32;
     // where there is a delay, the wait exceeds it by the burst
     let longest = measured.iter().map(|i| wait(*i)).fold(0.0, f32::max);
-    let mut excess: Vec<f32> =
-        measured.iter().filter(|i| wait(**i) > 0.3 * longest).map(|i| wait(*i) - trace.delay_s[*i]).collect();
+    let mut excess: Vec<f32> = measured
+        .iter()
+        .filter(|i| wait(**i) > 0.3 * longest)
+        .map(|i| wait(*i) - trace.delay_s[*i])
+        .collect();
     excess.sort_by(f32::total_cmp);
-    let burst = if excess.is_empty() { 0.0 } else { quantile(&excess, 0.5).max(0.0) };
-    let mut distances: Vec<f32> =
-        measured.iter().map(|i| ((wait(*i) - burst).max(0.0) - trace.delay_s[*i]).abs()).collect();
+    let burst = if excess.is_empty() {
+        0.0
+    } else {
+        quantile(&excess, 0.5).max(0.0)
+    };
+    let mut distances: Vec<f32> = measured
+        .iter()
+        .map(|i| ((wait(*i) - burst).max(0.0) - trace.delay_s[*i]).abs())
+        .collect();
     let total = distances.iter().map(|distance| f64::from(*distance)).sum();
     let middle = distances.len() / 2;
     let residual = *distances.select_nth_unstable_by(middle, f32::total_cmp).1;
-    (total, f64::from(burst), f64::from(residual), f64::from((longest - burst).max(0.0)))
+    (
+        total,
+        f64::from(burst),
+        f64::from(residual),
+        f64::from((longest - burst).max(0.0)),
+    )
 }
 
 /// Quantile of sorted values by the nearest rank.
 pub(crate) fn quantile(sorted: &[f32], share: f64) -> f32 {
     let last = sorted.len().saturating_sub(1);
-    sorted.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
+    sorted
+        .get((share * last as f64).round() as usize)
+        .copied()
+        .unwrap_or(0.0)
 }

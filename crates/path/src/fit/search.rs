@@ -18,7 +18,14 @@ pub(super) fn climb(
     smallest_step_x: f64,
     mut score: impl FnMut(f64, f64, f64) -> Option<f64>,
 ) -> Point {
-    const DIRECTIONS: [(f64, f64); 6] = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (1.0, 1.0), (-1.0, -1.0)];
+    const DIRECTIONS: [(f64, f64); 6] = [
+        (1.0, 0.0),
+        (-1.0, 0.0),
+        (0.0, 1.0),
+        (0.0, -1.0),
+        (1.0, 1.0),
+        (-1.0, -1.0),
+    ];
     let mut best = start;
     let mut budget = 240;
     while step_x > smallest_step_x && budget > 0 {
@@ -58,8 +65,15 @@ mod tests {
             let (a, b) = ((x / 7.0).ln(), (y / 300.0).ln());
             Some(-(a * a) * 100.0 - (b - 2.0 * a).powi(2))
         };
-        let start = Point { x: 5.0, y: 900.0, score: score(5.0, 900.0, 0.0).unwrap() };
+        let start = Point {
+            x: 5.0,
+            y: 900.0,
+            score: score(5.0, 900.0, 0.0).unwrap(),
+        };
         let top = climb(start, (0.1, 0.2), 1e-6, score);
-        assert!((top.x / 7.0 - 1.0).abs() < 1e-3 && (top.y / 300.0 - 1.0).abs() < 1e-2, "{top:?}");
+        assert!(
+            (top.x / 7.0 - 1.0).abs() < 1e-3 && (top.y / 300.0 - 1.0).abs() < 1e-2,
+            "{top:?}"
+        );
     }
 }

@@ -44,7 +44,10 @@ impl Trace {
             observations.sort_by_key(|observation| observation.time_ns);
         }
         let start_ns = observations.first().map_or(0, |first| first.time_ns);
-        let mut trace = Self { start_ns, ..Self::default() };
+        let mut trace = Self {
+            start_ns,
+            ..Self::default()
+        };
         for observation in &observations {
             trace.push(observation);
         }
@@ -53,7 +56,8 @@ impl Trace {
 
     fn push(&mut self, observation: &Observation) {
         let bytes = observation.bytes as f32;
-        self.time_s.push((observation.time_ns - self.start_ns) as f64 * 1e-9);
+        self.time_s
+            .push((observation.time_ns - self.start_ns) as f64 * 1e-9);
         self.bytes.push(bytes);
         self.outcome.push(observation.outcome);
         self.delay_s.push(observation.delay_s.unwrap_or(f32::NAN));

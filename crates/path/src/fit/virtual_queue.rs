@@ -62,7 +62,10 @@ pub fn follow(
             queue = with_packet;
             continue;
         }
-        let class = margins.iter().filter(|margin| with_packet >= **margin).count();
+        let class = margins
+            .iter()
+            .filter(|margin| with_packet >= **margin)
+            .count();
         match outcome {
             Seen::Lost => {
                 lost[class] += 1;
@@ -82,7 +85,12 @@ pub fn follow(
             return None;
         }
     }
-    Some(Agreement { log_likelihood: log_likelihood(&lost, &passed), corrected_bytes: corrected, lost, passed })
+    Some(Agreement {
+        log_likelihood: log_likelihood(&lost, &passed),
+        corrected_bytes: corrected,
+        lost,
+        passed,
+    })
 }
 
 /// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
@@ -102,13 +110,22 @@ fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
             count -= 1;
         }
     }
-    pools[..count].iter().map(|&(lost, passed)| binomial_log_likelihood(lost, passed)).sum()
+    pools[..count]
+        .iter()
+        .map(|&(lost, passed)| binomial_log_likelihood(lost, passed))
+        .sum()
 }
 
 /// Log-likelihood of `lost` losses among `lost + passed` at the probability that fits them best, nats.
 pub fn binomial_log_likelihood(lost: f64, passed: f64) -> f64 {
     let total = lost + passed;
-    let term = |part: f64| if part > 0.0 { part * (part / total).ln() } else { 0.0 };
+    let term = |part: f64| {
+        if part > 0.0 {
+            part * (part / total).ln()
+        } else {
+            0.0
+        }
+    };
     term(lost) + term(passed)
 }
 
@@ -167,11 +184,21 @@ mod tests {
     #[test]
     fn a_queue_at_the_right_rate_and_limit_needs_no_correction() {
         // 1000 bytes/ms and a limit of 3000 bytes: three pass at once, the fourth finds 3000 queued; after 1 ms one fits
-        let seen = [(0, 1000, Passed), (0, 1000, Passed), (0, 1000, Passed), (0, 1000, Lost), (1, 1000, Passed), (1, 1000, Lost)];
+        let seen = [
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+            (0, 1000, Lost),
+            (1, 1000, Passed),
+            (1, 1000, Lost),
+        ];
         let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
         assert_eq!(agreement.corrected_bytes, 0.0);
         // with the packet: 1000, 2000, 3000 (at the limit), 4000, 3000, 4000
-        assert_eq!((agreement.passed, agreement.lost), ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2]));
+        assert_eq!(
+            (agreement.passed, agreement.lost),
+            ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2])
+        );
         // every class is pure: nothing is left to chance
         assert_eq!(agreement.log_likelihood, 0.0);
     }
@@ -179,7 +206,12 @@ mod tests {
     #[test]
     fn a_packet_lost_below_the_limit_costs_the_distance_to_it() {
         // limit 3000, the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
-        let seen = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Passed), (0, 1000, Passed)];
+        let seen = [
+            (0, 1000, Passed),
+            (0, 1000, Lost),
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+        ];
         let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
         // the fourth would make 4000 where 3000 is the limit: another 1000
         assert_eq!(agreement.corrected_bytes, 2000.0);

@@ -1,0 +1,258 @@
+//! From what the reader and the tracker found to the document.
+
+use std::collections::{BTreeMap, HashMap};
+
+use whydrop_capture::Summary;
+use whydrop_tcp::{Flow, Kind, SegmentFlags, Tracked, Transfer};
+
+use crate::cause::Cause;
+use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
+use crate::evidence::{Evidence, measure};
+use crate::group::{FlowRef, Group, by_destination};
+use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::tables::{ModelTable, Tables};
+use crate::tabulate;
+use crate::transfers::{ExpectedLosses, judge_transfer, lost};
+use crate::verdict::verdict;
+use crate::words::count;
+
+/// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
+/// counts of losses are off by as much.
+const CAPTURE_LOSS_SHARE: f64 = 1e-3;
+
+/// What one group of flows came to.
+struct Judged {
+    verdicts: Vec<(Verdict, Option<ModelTable>)>,
+    /// Cause and confidence by flow number and transfer.
+    transfers: Vec<(usize, Vec<(Cause, f64)>)>,
+}
+
+/// Explains all connections; fills the tables if asked.
+pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Document, Tables) {
+    let flows: Vec<FlowRef> = tracked
+        .connections
+        .iter()
+        .flat_map(|connection| &connection.flows)
+        .filter(|flow| flow.carried_data())
+        .enumerate()
+        .map(|(index, flow)| FlowRef { index, flow })
+        .collect();
+    let mut verdicts = Vec::new();
+    let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
+    for group in by_destination(&flows) {
+        let judged = judge_group(&group, keep_tables);
+        verdicts.extend(judged.verdicts);
+        causes.extend(judged.transfers);
+    }
+    sort_verdicts(&mut verdicts);
+    let mut tables = Tables::default();
+    if keep_tables {
+        tabulate::flows(&flows, &mut tables);
+        for (index, (_, model)) in verdicts.iter_mut().enumerate() {
+            if let Some(model) = model.take() {
+                tabulate::append_model(&mut tables.model, model, index as u32);
+            }
+        }
+    }
+    let document = Document {
+        whydrop: env!("CARGO_PKG_VERSION").to_owned(),
+        schema: SCHEMA,
+        captures: vec![capture_info(summary, tracked)],
+        flows: flows.iter().map(|flow| flow_info(flow.flow)).collect(),
+        transfers: transfer_infos(&flows, &causes),
+        verdicts: verdicts.into_iter().map(|(verdict, _)| verdict).collect(),
+        pair: None,
+    };
+    (document, tables)
+}
+
+fn judge_group(group: &Group, keep_tables: bool) -> Judged {
+    let evidence = measure(group);
+    let judgement = if evidence.totals.lost > 0 {
+        judge_losses(&evidence)
+    } else {
+        judge_lossless(&evidence)
+    };
+    let expected = ExpectedLosses::of(group, &evidence);
+    let transfers: Vec<(usize, Vec<(Cause, f64)>)> = group
+        .flows
+        .iter()
+        .enumerate()
+        .map(|(member, flow)| {
+            let judge = |transfer: &Transfer| {
+                judge_transfer(&judgement, &expected, (member, flow.flow), transfer)
+            };
+            (flow.index, flow.flow.transfers.iter().map(judge).collect())
+        })
+        .collect();
+    let names: Vec<String> = group.flows.iter().map(|flow| flow.flow.name()).collect();
+    let mss = group
+        .flows
+        .iter()
+        .filter_map(|flow| flow.flow.mss_bytes)
+        .max()
+        .unwrap_or(1460);
+    let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
+    let mut verdicts = vec![(
+        verdict(&judgement, &evidence, names.clone(), f64::from(mss)),
+        model,
+    )];
+    if missed_by_capture(&evidence) {
+        let missed = Judgement {
+            cause: Cause::CaptureLoss,
+            confidence: 0.99,
+            against: Vec::new(),
+        };
+        let mut second = verdict(&missed, &evidence, names, f64::from(mss));
+        // the losses belong to the first verdict
+        (second.lost, second.explained) = (0, 0.0);
+        verdicts.push((second, None));
+    }
+    Judged {
+        verdicts,
+        transfers,
+    }
+}
+
+fn missed_by_capture(evidence: &Evidence) -> bool {
+    let missed = evidence.totals.missed_by_capture_packets as f64;
+    missed > 0.0 && missed > CAPTURE_LOSS_SHARE * evidence.totals.data_packets as f64
+}
+
+/// By the losses that a verdict explains, then by the time that it limits, weighted with what flowed.
+fn sort_verdicts(verdicts: &mut [(Verdict, Option<ModelTable>)]) {
+    let rank = |verdict: &Verdict| {
+        let says_something = !matches!(verdict.cause.as_str(), "none" | "capture-loss");
+        (
+            verdict.explained * verdict.lost as f64,
+            verdict.lost,
+            says_something,
+            verdict.limited_share,
+        )
+    };
+    verdicts.sort_by(|(a, _), (b, _)| {
+        let (a, b) = (rank(a), rank(b));
+        b.0.total_cmp(&a.0)
+            .then(b.1.cmp(&a.1))
+            .then(b.2.cmp(&a.2))
+            .then(b.3.total_cmp(&a.3))
+    });
+}
+
+fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
+    let kinds = &summary.kinds;
+    let named = [
+        ("tcp", kinds.tcp),
+        ("udp", kinds.udp),
+        ("icmp", kinds.icmp),
+        ("fragment", kinds.fragment),
+        ("other-ip", kinds.other_ip),
+        ("not-ip", kinds.not_ip),
+        ("undecodable", kinds.undecodable),
+    ];
+    let mut notes = summary.notes.clone();
+    if tracked.without_data > 0 {
+        notes.push(format!(
+            "{} TCP connections carried no data and are not listed",
+            count(tracked.without_data)
+        ));
+    }
+    CaptureInfo {
+        path: summary.paths.join(", "),
+        format: summary.format.clone(),
+        packets: summary.packets,
+        first: summary.first_ns.map(seconds),
+        last: summary.last_ns.map(seconds),
+        link_type: summary.link_types.join(", "),
+        snaplen: summary.snaplen_bytes,
+        truncated: summary.truncated,
+        packets_by_kind: named
+            .into_iter()
+            .map(|(name, number)| (name.to_owned(), number))
+            .collect(),
+        duplicates: summary.duplicates,
+        out_of_order: summary.out_of_order,
+        notes,
+    }
+}
+
+/// Seconds since the epoch; exact to a quarter of a microsecond in this century.
+fn seconds(time_ns: i64) -> f64 {
+    time_ns as f64 * 1e-9
+}
+
+fn flow_info(flow: &Flow) -> FlowInfo {
+    let counters = &flow.counters;
+    let mut rtts: Vec<i64> = flow
+        .segments
+        .iter()
+        .filter(|s| s.flags.has(SegmentFlags::RTT_EXACT))
+        .map(|s| s.rtt_ns)
+        .collect();
+    let median = if rtts.is_empty() {
+        None
+    } else {
+        let middle = rtts.len() / 2;
+        Some(*rtts.select_nth_unstable(middle).1 as f64 * 1e-9)
+    };
+    let by_kind: BTreeMap<String, u64> = Kind::RETRANSMISSIONS
+        .iter()
+        .map(|kind| {
+            (
+                kind.name().to_owned(),
+                counters.retransmitted_by_kind[*kind as usize],
+            )
+        })
+        .collect();
+    let known_window = flow.window_scale.is_some() && flow.limited.busy_ns > 0;
+    FlowInfo {
+        flow: flow.name(),
+        packets: counters.packets,
+        payload_bytes: counters.payload_bytes,
+        lost: counters.lost,
+        retransmitted: counters.retransmitted,
+        spurious: counters.spurious,
+        reordered: counters.reordered,
+        rtt_min_s: rtts.iter().min().map(|rtt| *rtt as f64 * 1e-9),
+        rtt_median_s: median,
+        mss: flow.mss_bytes,
+        vantage: flow.vantage.name().to_owned(),
+        start: seconds(flow.first_ns),
+        end: seconds(flow.last_ns),
+        missed_by_capture_bytes: counters.missed_by_capture_bytes,
+        retransmitted_by_kind: by_kind,
+        ce_marked: counters.ce_marked,
+        ecn_echoes: counters.ecn_echoes,
+        zero_windows: counters.zero_windows,
+        window_limited_share: known_window
+            .then(|| flow.limited.window_ns as f64 / flow.limited.busy_ns as f64),
+        window_scale: flow.window_scale,
+    }
+}
+
+fn transfer_infos(
+    flows: &[FlowRef],
+    causes: &HashMap<usize, Vec<(Cause, f64)>>,
+) -> Vec<TransferInfo> {
+    let mut infos = Vec::new();
+    for flow in flows {
+        let name = flow.flow.name();
+        let judged = causes.get(&flow.index).map_or(&[][..], Vec::as_slice);
+        for (transfer, (cause, confidence)) in flow.flow.transfers.iter().zip(judged) {
+            let lasted_s = (transfer.end_ns - transfer.start_ns) as f64 * 1e-9;
+            infos.push(TransferInfo {
+                flow: name.clone(),
+                start: seconds(transfer.start_ns),
+                end: seconds(transfer.end_ns),
+                payload_bytes: transfer.payload_bytes,
+                packets: (transfer.end - transfer.first) as u64,
+                lost: lost(flow.flow, transfer) as u64,
+                goodput_bps: (lasted_s > 0.0)
+                    .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
+                cause: cause.name().to_owned(),
+                confidence: (confidence * 1000.0).round() / 1000.0,
+            });
+        }
+    }
+    infos
+}

@@ -1,0 +1,143 @@
+//! The parameters of a verdict, with honest intervals.
+
+use std::collections::BTreeMap;
+
+use whydrop_path::fit::Interval;
+
+use crate::cause::Cause;
+use crate::document::Parameter;
+use crate::evidence::Evidence;
+
+/// What a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
+/// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
+const WIRE_OVERHEAD_BYTES: f64 = 38.0;
+/// An acceptable loss-rate interval: z for 95 %.
+const Z_95: f64 = 1.96;
+
+/// The parameters of `cause` by the names of the contract.
+pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Parameter> {
+    let mut parameters = BTreeMap::new();
+    let mut put = |name: &str, parameter: Option<Parameter>| {
+        if let Some(parameter) = parameter {
+            parameters.insert(name.to_owned(), parameter);
+        }
+    };
+    match cause {
+        Cause::Policer => {
+            put("rate_bps", policer_rate(evidence));
+            put("burst_bytes", policer_burst(evidence));
+        }
+        Cause::ShallowQueue | Cause::DeepQueue => {
+            put("drain_rate_bps", drain_rate(evidence));
+            put(
+                "limit_packets",
+                queue_limit_bytes(evidence).map(|limit| in_packets(limit, evidence)),
+            );
+            put("limit_bytes", queue_limit_bytes(evidence));
+        }
+        Cause::Shaper => {
+            put("rate_bps", drain_rate(evidence));
+            put("burst_bytes", shaper_burst(evidence));
+        }
+        Cause::Aqm => put("drain_rate_bps", drain_rate(evidence)),
+        Cause::RandomLoss => put("loss_probability", loss_probability(evidence)),
+        _ => {}
+    }
+    parameters
+}
+
+/// The interval in IP bytes, its upper end raised by what the device may count on top.
+fn any_byte_basis(interval: Interval, packet_bytes: f64) -> Parameter {
+    let raise = (packet_bytes + WIRE_OVERHEAD_BYTES) / packet_bytes;
+    Parameter {
+        value: interval.value,
+        low: interval.low,
+        high: interval.high.map(|high| high * raise),
+    }
+}
+
+fn policer_rate(evidence: &Evidence) -> Option<Parameter> {
+    let fit = evidence.bucket.as_ref()?;
+    Some(any_byte_basis(fit.rate_bps, fit.packet_bytes))
+}
+
+/// The losses fix the bucket to within a packet: one more or less passes before the first drop.
+fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
+    let fit = evidence.bucket.as_ref()?;
+    let mut burst = fit.limit_bytes;
+    burst.low = burst
+        .low
+        .map(|low| (low.min(burst.value - fit.packet_bytes)).max(0.0));
+    burst.high = burst
+        .high
+        .map(|high| high.max(burst.value + fit.packet_bytes));
+    Some(any_byte_basis(burst, fit.packet_bytes))
+}
+
+fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
+    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    if let Some(drain) = evidence
+        .drain
+        .as_ref()
+        .filter(|drain| drain.explained > 0.3)
+    {
+        let interval = Interval {
+            value: drain.rate_bps,
+            low: Some(drain.low_bps),
+            high: Some(drain.high_bps),
+        };
+        return Some(any_byte_basis(interval, packet_bytes));
+    }
+    policer_rate(evidence)
+}
+
+/// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains.
+fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
+    let at_loss = evidence.at_loss.as_ref()?;
+    let bytes_per_s = evidence.queue_rate_bps()? / 8.0;
+    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let held = |delay_s: f64| delay_s * bytes_per_s;
+    Some(Parameter {
+        value: held(at_loss.median_s),
+        low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
+        high: Some(held(at_loss.high_s) + packet_bytes),
+    })
+}
+
+fn in_packets(limit: Parameter, evidence: &Evidence) -> Parameter {
+    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    Parameter {
+        value: (limit.value / packet_bytes).round(),
+        low: limit.low.map(|low| (low / packet_bytes).floor()),
+        high: limit.high.map(|high| (high / packet_bytes).ceil()),
+    }
+}
+
+fn shaper_burst(evidence: &Evidence) -> Option<Parameter> {
+    let drain = evidence.drain.as_ref()?;
+    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let error = drain.residual_s * drain.rate_bps / 8.0 + packet_bytes;
+    Some(Parameter {
+        value: drain.burst_bytes,
+        low: Some((drain.burst_bytes - error).max(0.0)),
+        high: Some(drain.burst_bytes + error),
+    })
+}
+
+/// Share of the data packets that were lost, with Wilson's score interval (1927).
+fn loss_probability(evidence: &Evidence) -> Option<Parameter> {
+    let total = evidence.totals.data_packets as f64;
+    if total == 0.0 {
+        return None;
+    }
+    let share = evidence.totals.lost as f64 / total;
+    let z2 = Z_95 * Z_95;
+    let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
+    let half = Z_95 / (1.0 + z2 / total)
+        * (share * (1.0 - share) / total + z2 / (4.0 * total * total)).sqrt();
+    Some(Parameter {
+        value: share,
+        low: Some((center - half).max(0.0)),
+        high: Some((center + half).min(1.0)),
+    })
+}
