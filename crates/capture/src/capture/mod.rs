@@ -1,5 +1,6 @@
 //! The stream of packets over one capture file, or over several in sequence.
 
+mod account;
 #[cfg(test)]
 mod tests;
 
@@ -12,9 +13,10 @@ use crate::duplicates::Duplicates;
 use crate::error::{CaptureError, Damage};
 use crate::format::{Interfaces, Record};
 use crate::input::Input;
-use crate::packet::{Packet, Transport};
+use crate::packet::Packet;
 use crate::sequence::{self, OpenFile, Sequence};
-use crate::summary::{PacketKinds, Summary};
+use crate::summary::Summary;
+use account::Counts;
 
 /// How a capture is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,52 +46,6 @@ pub struct Capture {
     counts: Counts,
     /// What is known before and between files; [`Capture::summary`] adds the rest.
     summary: Summary,
-}
-
-/// What is counted for each packet.
-struct Counts {
-    packets: u64,
-    kinds: PacketKinds,
-    duplicates: u64,
-    out_of_order: u64,
-    largest_step_back_ns: u64,
-    untimed: u64,
-    first_ns: i64,
-    last_ns: i64,
-    previous_ns: i64,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            packets: 0,
-            kinds: PacketKinds::default(),
-            duplicates: 0,
-            out_of_order: 0,
-            largest_step_back_ns: 0,
-            untimed: 0,
-            first_ns: i64::MAX,
-            last_ns: i64::MIN,
-            previous_ns: i64::MIN,
-        }
-    }
-}
-
-impl Counts {
-    #[inline(always)]
-    fn packet(&mut self, time_ns: i64, transport: &Transport<'_>) {
-        self.packets += 1;
-        self.kinds.count(transport);
-        if time_ns < self.previous_ns {
-            self.out_of_order += 1;
-            self.largest_step_back_ns = self
-                .largest_step_back_ns
-                .max(time_ns.abs_diff(self.previous_ns));
-        }
-        self.previous_ns = time_ns;
-        self.first_ns = self.first_ns.min(time_ns);
-        self.last_ns = self.last_ns.max(time_ns);
-    }
 }
 
 impl Capture {
@@ -161,81 +117,16 @@ impl Capture {
 
     /// What was read so far; complete once [`Capture::next_packet`] has returned `None`.
     pub fn summary(&self) -> Summary {
-        let counts = &self.counts;
         let mut summary = self.summary.clone();
-        summary.packets = counts.packets;
-        summary.kinds = counts.kinds;
-        summary.duplicates = counts.duplicates;
-        summary.out_of_order = counts.out_of_order;
-        if counts.packets > 0 {
-            summary.first_ns = Some(counts.first_ns);
-            summary.last_ns = Some(counts.last_ns);
-        }
-        for interface in self.interfaces.all() {
-            let name = interface.link.to_string();
-            if !summary.link_types.contains(&name) {
-                summary.link_types.push(name);
-            }
-            if let Some(dropped) = interface.dropped {
-                let sum = summary
-                    .dropped_by_capture
-                    .unwrap_or(0)
-                    .saturating_add(dropped);
-                summary.dropped_by_capture = Some(sum);
-            }
-        }
-        let limits = || {
-            self.interfaces
-                .all()
-                .iter()
-                .map(|interface| interface.snaplen_bytes)
-        };
-        summary.snaplen_bytes = limits().max().filter(|_| limits().all(|bytes| bytes != 0));
-        self.note_counts(&mut summary);
+        let mut counts = self.counts.clone();
+        counts.untimed += self
+            .current
+            .as_ref()
+            .map_or(0, |file| file.format.untimed_packets());
+        counts.suspects = self.duplicates.suspects;
+        counts.add_to(&mut summary);
+        account::add_interfaces(self.interfaces.all(), &mut summary);
         summary
-    }
-
-    fn note_counts(&self, summary: &mut Summary) {
-        let counts = &self.counts;
-        let notes = &mut summary.notes;
-        if counts.out_of_order > 0 {
-            notes.push(format!(
-                "{} packets are stamped earlier than the packet before them, by up to {} ms",
-                counts.out_of_order,
-                counts.largest_step_back_ns as f64 / 1e6,
-            ));
-        }
-        let untimed = counts.untimed
-            + self
-                .current
-                .as_ref()
-                .map_or(0, |file| file.format.untimed_packets());
-        if untimed > 0 {
-            notes.push(format!(
-                "{untimed} packets have no time in the file (simple packet blocks): each has the time of the \
-                 packet before it"
-            ));
-        }
-        if let Some(dropped) = summary.dropped_by_capture.filter(|&dropped| dropped > 0) {
-            notes.push(format!(
-                "the capturing host reports that it missed {dropped} packets"
-            ));
-        }
-        // One in a hundred: repeated acknowledgments of a lossy connection stay well below.
-        if self.duplicates.suspects > counts.packets / 100 {
-            notes.push(format!(
-                "{} packets look like copies of a packet at most 20 µs before them, but nothing proves it: \
-                 they are kept; if this is a mirror port, remove copies with `editcap -d`",
-                self.duplicates.suspects
-            ));
-        }
-        if let Some(undecoded) = summary
-            .link_types
-            .iter()
-            .find(|name| name.ends_with("(not decoded)"))
-        {
-            notes.push(format!("packets of {undecoded} are counted, not analysed"));
-        }
     }
 
     #[inline(always)]

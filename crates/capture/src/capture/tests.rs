@@ -292,7 +292,7 @@ fn steps_back_in_time_are_counted_and_told() {
     );
     assert_eq!(
         summary.notes,
-        ["1 packets are stamped earlier than the packet before them, by up to 2.5 ms"]
+        ["stamped earlier than the packet before: 1 packet, by up to 2.5 ms"]
     );
 }
 
@@ -310,4 +310,16 @@ fn tunnels_are_left_alone_on_request() {
         let packet = capture.next_packet().unwrap();
         assert_eq!(matches!(packet.transport, Transport::Tcp(_)), unwrapped);
     }
+}
+
+#[test]
+fn thousands_of_link_types_are_told_as_a_number() {
+    let order = ByteOrder::Little;
+    let mut bytes = section_header(order);
+    for link in 0..60_000 {
+        bytes.extend(interface(order, LinkType(link), 0, &[]));
+    }
+    let summary = read(&bytes).1;
+    assert_eq!(summary.link_types.len(), 17);
+    assert_eq!(summary.link_types[16], "59984 more");
 }

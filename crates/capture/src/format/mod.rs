@@ -10,7 +10,7 @@ mod timestamp;
 use crate::error::Damage;
 use crate::input::Window;
 use crate::link_type::LinkType;
-pub(crate) use interfaces::Interfaces;
+pub(crate) use interfaces::{Interface, Interfaces};
 use pcap::PcapReader;
 use pcapng::PcapngReader;
 

@@ -1,0 +1,144 @@
+//! What is counted while a capture is read, and how it is told.
+
+use std::collections::HashSet;
+
+use crate::format::Interface;
+use crate::link_type::LinkType;
+use crate::packet::Transport;
+use crate::summary::{PacketKinds, Summary};
+
+/// What is counted for each packet.
+#[derive(Clone)]
+pub(super) struct Counts {
+    pub(super) packets: u64,
+    kinds: PacketKinds,
+    pub(super) duplicates: u64,
+    out_of_order: u64,
+    largest_step_back_ns: u64,
+    pub(super) untimed: u64,
+    /// Packets that look like copies, and are kept.
+    pub(super) suspects: u64,
+    first_ns: i64,
+    last_ns: i64,
+    previous_ns: i64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            packets: 0,
+            kinds: PacketKinds::default(),
+            duplicates: 0,
+            out_of_order: 0,
+            largest_step_back_ns: 0,
+            untimed: 0,
+            suspects: 0,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            previous_ns: i64::MIN,
+        }
+    }
+}
+
+impl Counts {
+    #[inline(always)]
+    pub(super) fn packet(&mut self, time_ns: i64, transport: &Transport<'_>) {
+        self.packets += 1;
+        self.kinds.count(transport);
+        if time_ns < self.previous_ns {
+            self.out_of_order += 1;
+            self.largest_step_back_ns = self
+                .largest_step_back_ns
+                .max(time_ns.abs_diff(self.previous_ns));
+        }
+        self.previous_ns = time_ns;
+        self.first_ns = self.first_ns.min(time_ns);
+        self.last_ns = self.last_ns.max(time_ns);
+    }
+
+    pub(super) fn add_to(&self, summary: &mut Summary) {
+        summary.packets = self.packets;
+        summary.kinds = self.kinds;
+        summary.duplicates = self.duplicates;
+        summary.out_of_order = self.out_of_order;
+        if self.packets > 0 {
+            summary.first_ns = Some(self.first_ns);
+            summary.last_ns = Some(self.last_ns);
+        }
+        let notes = &mut summary.notes;
+        if self.out_of_order > 0 {
+            notes.push(format!(
+                "stamped earlier than the packet before: {}, by up to {} ms",
+                packets(self.out_of_order),
+                self.largest_step_back_ns as f64 / 1e6,
+            ));
+        }
+        if self.untimed > 0 {
+            notes.push(format!(
+                "without a time in the file (simple packet blocks), given that of the packet before: {}",
+                packets(self.untimed)
+            ));
+        }
+        // One in a hundred: repeated acknowledgments of a lossy connection stay well below.
+        if self.suspects > self.packets / 100 {
+            notes.push(format!(
+                "kept, though they look like copies of a packet at most 20 µs before, because nothing proves \
+                 it: {}; if this is a mirror port, remove the copies with `editcap -d`",
+                packets(self.suspects)
+            ));
+        }
+    }
+}
+
+fn packets(count: u64) -> String {
+    match count {
+        1 => "1 packet".into(),
+        _ => format!("{count} packets"),
+    }
+}
+
+/// Adds what the interfaces of a capture say of themselves.
+pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
+    /// A capture has one or two. More are told as a number: a damaged file may have thousands.
+    const LINK_TYPES_NAMED: usize = 16;
+    let mut links = Vec::new();
+    let mut seen = HashSet::new();
+    links.extend(
+        interfaces
+            .iter()
+            .map(|interface| interface.link)
+            .filter(|link| seen.insert(*link)),
+    );
+    summary.link_types = links
+        .iter()
+        .take(LINK_TYPES_NAMED)
+        .map(LinkType::to_string)
+        .collect();
+    if links.len() > LINK_TYPES_NAMED {
+        summary
+            .link_types
+            .push(format!("{} more", links.len() - LINK_TYPES_NAMED));
+    }
+    let limits = || interfaces.iter().map(|interface| interface.snaplen_bytes);
+    summary.snaplen_bytes = limits().max().filter(|_| limits().all(|bytes| bytes != 0));
+    summary.dropped_by_capture = interfaces
+        .iter()
+        .filter_map(|interface| interface.dropped)
+        .reduce(u64::saturating_add);
+    if let Some(dropped) = summary.dropped_by_capture.filter(|&dropped| dropped > 0) {
+        summary.notes.push(format!(
+            "missed, by the capturing host's own report: {}",
+            packets(dropped)
+        ));
+    }
+    for link in links
+        .iter()
+        .filter(|link| link.name().is_none())
+        .take(LINK_TYPES_NAMED)
+    {
+        summary.notes.push(format!(
+            "packets of link type {} are counted, not analysed",
+            link.0
+        ));
+    }
+}
