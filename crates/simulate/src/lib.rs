@@ -18,6 +18,7 @@ mod network;
 mod pcap;
 mod receiver;
 mod scenario;
+pub mod score;
 mod segment;
 mod sender;
 pub mod suite;

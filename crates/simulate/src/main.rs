@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use whydrop_simulate::score;
 use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig};
 
 const USAGE: &str = "\
 Make captures with known truth, by simulating TCP over models of paths.
 
 usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [--count N] [--only KIND]
+       whydrop-simulate score DIR [--jobs N] [-- COMMAND ...]
        whydrop-simulate kinds
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
@@ -18,7 +20,11 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
   --count N      number of captures (default 104: four of each kind)
   --only KIND    captures of one kind; `whydrop-simulate kinds` lists them
 
+score runs a command (default: whydrop explain --json) on every capture of a suite and compares its JSON with the
+truths: causes, accusations, losses, parameters.
+
 example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
+         whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
 ";
 
 fn main() -> ExitCode {
@@ -26,10 +32,11 @@ fn main() -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("suite") => match parse(&arguments[1..]) {
             Ok((folder, config)) => run(&folder, &config),
-            Err(problem) => {
-                eprintln!("whydrop-simulate: {problem}; see whydrop-simulate --help");
-                ExitCode::from(2)
-            }
+            Err(problem) => misused(&problem),
+        },
+        Some("score") => match parse_score(&arguments[1..]) {
+            Ok((folder, jobs, command)) => finish(score::score(&folder, &command, jobs)),
+            Err(problem) => misused(&problem),
         },
         Some("kinds") => {
             Kind::ALL
@@ -48,17 +55,46 @@ fn main() -> ExitCode {
     }
 }
 
+fn misused(problem: &str) -> ExitCode {
+    eprintln!("whydrop-simulate: {problem}; see whydrop-simulate --help");
+    ExitCode::from(2)
+}
+
 fn run(folder: &std::path::Path, config: &SuiteConfig) -> ExitCode {
-    let made = suite::write(config, folder, |index, line| {
+    finish(suite::write(config, folder, |index, line| {
         eprintln!("{:4}/{} {line}", index + 1, config.count)
-    });
-    match made {
+    }))
+}
+
+fn finish(result: Result<(), impl std::error::Error>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("whydrop-simulate: {problem}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn parse_score(arguments: &[String]) -> Result<(PathBuf, usize, Vec<String>), String> {
+    let (options, command) = match arguments.iter().position(|word| word == "--") {
+        Some(place) => (&arguments[..place], arguments[place + 1..].to_vec()),
+        None => (
+            arguments,
+            ["whydrop", "explain", "--json"].map(String::from).to_vec(),
+        ),
+    };
+    let (folder, rest) = options
+        .split_first()
+        .ok_or("score: the folder of a suite is missing")?;
+    let jobs = match rest {
+        [] => 1,
+        [option, value] if option == "--jobs" => value
+            .parse()
+            .map_err(|_| format!("--jobs {value}: expected a number"))?,
+        [option, ..] => return Err(format!("{option}: no such option")),
+    };
+    Ok((PathBuf::from(folder), jobs, command))
 }
 
 fn parse(arguments: &[String]) -> Result<(PathBuf, SuiteConfig), String> {

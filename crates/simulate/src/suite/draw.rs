@@ -7,14 +7,20 @@ use super::{Case, Facts, Kind, impairments, limits};
 use crate::congestion::Algorithm;
 use crate::pcap::Resolution;
 use crate::receiver::ReceiverConfig;
-use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
+use crate::scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
 use crate::sender::{Pacing, SenderConfig};
 
 pub(super) const MS: i64 = 1_000_000;
-/// The stages of every path: before the impaired hop, the hop, behind it.
-pub(super) const ELEMENT_STAGE: usize = 1;
+/// The stages of every path: before the impaired hop, a link that others use too, the hop, behind it.
+pub(super) const BUSY_STAGE: usize = 1;
+pub(super) const ELEMENT_STAGE: usize = 2;
+const STAGES: usize = 4;
 /// No simulated connection lasts longer.
 const LONGEST_NS: i64 = 240_000 * MS;
+
+/// What a truth calls the place before each stage, and that behind the last.
+const TAP_NAMES: [&str; STAGES + 1] =
+    ["sender", "before-busy-link", "before", "behind", "receiver"];
 
 /// One chain of elements on the impaired hop.
 pub(super) type Element = Box<dyn PathElement + Send>;
@@ -57,10 +63,7 @@ fn base(kind: Kind, random: &mut Random) -> Case {
     parameters.insert("line_bps".into(), json!(line_bps));
     parameters.insert("jitter_before_ms".into(), json!(jitter_ns as f64 / 1e6));
     parameters.insert("one_way_before_ms".into(), json!(forward as f64 / 1e6));
-    parameters.insert(
-        "tap".into(),
-        json!(["sender", "before", "behind", "receiver"][capture.tap]),
-    );
+    parameters.insert("tap".into(), json!(TAP_NAMES[capture.tap]));
     parameters.insert(
         "segmentation_offload".into(),
         json!(capture.segmentation_offload),
@@ -90,7 +93,7 @@ fn base(kind: Kind, random: &mut Random) -> Case {
     }
 }
 
-/// A network card and some distance; the hop, still without effect; the rest of the distance.
+/// A network card and some distance; the busy link and the hop, still without effect; the rest of the distance.
 fn path(rtt_ns: i64, line_bps: u64, jitter_ns: i64, random: &mut Random) -> (Vec<Stage>, i64) {
     let one_way_ns = rtt_ns / 2;
     let before_ns = (one_way_ns as f64 * random.uniform(0.0, 1.0)) as i64;
@@ -107,6 +110,7 @@ fn path(rtt_ns: i64, line_bps: u64, jitter_ns: i64, random: &mut Random) -> (Vec
     };
     let stages = vec![
         stage("before", Box::new(before), back_before_ns),
+        stage("busy-link", Box::new(Delay::new(0)), 0),
         stage("element", Box::new(Delay::new(0)), 0),
         stage(
             "behind",
@@ -120,9 +124,9 @@ fn path(rtt_ns: i64, line_bps: u64, jitter_ns: i64, random: &mut Random) -> (Vec
 fn capture(random: &mut Random) -> CaptureConfig {
     let tap = match random.unit() {
         u if u < 0.65 => 0,
-        u if u < 0.75 => 1,
-        u if u < 0.85 => 2,
-        _ => 3,
+        u if u < 0.75 => ELEMENT_STAGE,
+        u if u < 0.85 => ELEMENT_STAGE + 1,
+        _ => STAGES,
     };
     CaptureConfig {
         tap,
@@ -205,6 +209,41 @@ pub(super) fn chunks(case: &mut Case, rate_bps: u64, least_bytes: u64, random: &
             count,
             pause_ns,
         };
+    }
+}
+
+/// Now and then, a link before the hop that is faster than it and busy with packets that no capture shows: it never
+/// drops, but what reaches the hop has waited for times of its own.
+pub(super) fn busy_link(case: &mut Case, rate_bps: u64, random: &mut Random) {
+    if !random.chance(0.2) {
+        return;
+    }
+    let link_bps = (rate_bps as f64 * random.uniform(2.0, 8.0)) as u64;
+    let spare_bps = link_bps - rate_bps;
+    let load_bps = (spare_bps as f64 * random.uniform(0.2, 0.7)) as u64;
+    note(case, "busy_link_bps", link_bps);
+    note(case, "busy_link_load_bps", load_bps);
+    case.scenario.stages[BUSY_STAGE].element = Box::new(Fifo::new(link_bps, Limit::NONE));
+    let on_off = random.chance(0.5);
+    // In bursts the link is full for as long as they last, so they are short.
+    let mean_ns = (random.log_uniform(1.0, 20.0) * MS as f64) as i64;
+    case.scenario.cross_traffic.push(CrossTraffic {
+        stage: BUSY_STAGE,
+        rate_bps: if on_off { 2 * load_bps } else { load_bps },
+        packet_bytes: *pick(&[1_500, 1_500, 1_200, 576], random),
+        poisson: true,
+        mean_on_ns: mean_ns,
+        mean_off_ns: if on_off { mean_ns } else { 0 },
+        start_ns: 0,
+    });
+}
+
+/// Now and then the capture begins when the connection has been there for a while.
+pub(super) fn late_start(case: &mut Case, random: &mut Random) {
+    if random.chance(0.05) {
+        let begins_ns = (random.log_uniform(50.0, 2_000.0) * MS as f64) as i64;
+        case.scenario.capture.begins_ns = begins_ns;
+        note(case, "capture_begins_s", begins_ns as f64 / 1e9);
     }
 }
 

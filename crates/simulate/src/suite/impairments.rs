@@ -5,7 +5,9 @@ use whydrop_path::{
     RandomLoss, Red, Shaper, SingleRateThreeColour, TwoRateThreeColour, overhead,
 };
 
-use super::draw::{ELEMENT_STAGE, Element, MS, chunks, flow, note, pick, set_element};
+use super::draw::{
+    ELEMENT_STAGE, Element, MS, busy_link, chunks, flow, late_start, note, pick, set_element,
+};
 use super::{Case, Kind};
 use crate::congestion::Algorithm;
 use crate::scenario::{Application, CrossTraffic, FlowConfig};
@@ -26,6 +28,7 @@ pub(super) fn apply(case: &mut Case, random: &mut Random) {
         | Kind::QueueWithRandomLoss => queue(case, random),
         _ => policer(case, random),
     }
+    late_start(case, random);
 }
 
 /// What the hop counts, and its name in a truth.
@@ -74,6 +77,7 @@ fn policer(case: &mut Case, random: &mut Random) {
     if kind == Kind::PolicerWithRandomLoss {
         lose_behind(case, random);
     }
+    busy_link(case, rate_bps, random);
     fixed_rate_sender(case, rate_bps, random);
     company(case, rate_bps, random);
     chunks(case, rate_bps, (3 * burst_bytes).min(6_000_000), random);
@@ -275,6 +279,7 @@ fn queue(case: &mut Case, random: &mut Random) {
     if kind == Kind::QueueWithRandomLoss {
         lose_behind(case, random);
     }
+    busy_link(case, rate_bps, random);
     fixed_rate_sender(case, rate_bps, random);
     company(case, rate_bps, random);
     // Long enough to fill the queue several times over.
