@@ -39,6 +39,8 @@ pub struct Connection {
     client_id: u16,
     server_id: u16,
     clocks: Clocks,
+    /// The client has asked for a chunk that is not complete.
+    awaiting: bool,
     complete: bool,
 }
 
@@ -109,6 +111,7 @@ impl Connection {
                 client_last_ack: 0,
                 server_recent: 0,
             },
+            awaiting: false,
             complete: false,
         }
     }
@@ -196,6 +199,7 @@ impl Connection {
     /// The client asks for the next chunk.
     pub fn request(&mut self, now_ns: i64) -> Segment {
         self.requests += 1;
+        self.awaiting = true;
         let mut segment = self.client_ack(now_ns);
         segment.flags |= flags::PSH;
         segment.payload_bytes = REQUEST_BYTES;
@@ -238,7 +242,9 @@ impl Connection {
             reaction.send.push(self.client_ack(now_ns));
         }
         let wanted = self.config.application.bytes_per_request() * u64::from(self.requests);
-        if self.received_bytes() == wanted && !self.complete {
+        // Once only: duplicates of the last data come after it.
+        if self.awaiting && self.received_bytes() == wanted {
+            self.awaiting = false;
             reaction.chunk_complete = true;
         }
         reaction

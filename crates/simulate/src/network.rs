@@ -47,6 +47,7 @@ pub struct History {
     /// In order of time.
     pub records: Vec<Record>,
     pub end_ns: i64,
+    pub capture_begins_ns: i64,
     pub stage_names: Vec<&'static str>,
     /// Whether each connection received all it asked for.
     pub complete: Vec<bool>,
@@ -154,6 +155,7 @@ impl Simulation {
         self.records.sort_by_key(|record| record.time_ns);
         History {
             end_ns: self.now_ns,
+            capture_begins_ns: self.capture.begins_ns,
             stage_names: self.stages.iter().map(|s| s.stage.name).collect(),
             complete: self
                 .connections

@@ -30,6 +30,10 @@ struct Judged {
     file: String,
     kind: String,
     policed: bool,
+    /// Where the capture was taken, and how much was lost in which stage: to understand a wrong answer by.
+    circumstances: String,
+    /// What each judged transfer was called.
+    causes: Vec<String>,
     headline: String,
     headline_right: bool,
     lossy: u64,
@@ -141,6 +145,8 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
         file,
         kind: truth["kind"].as_str().unwrap_or_default().into(),
         policed,
+        circumstances: format!("{} {}", truth["parameters"]["tap"], flow["lost_by_stage"]),
+        causes: transfers.iter().map(|t| cause(t)).collect(),
         headline_right: right.contains(&headline.as_str()),
         headline,
         lossy: lossy.len() as u64,
@@ -153,7 +159,7 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
         } else {
             transfers.iter().filter(|t| cause(t) == "policer").count() as u64
         },
-        lost: flow["lost"].as_u64().unwrap_or(0),
+        lost: flow["lost_since_capture_began"].as_u64().unwrap_or(0),
         lost_found: list(&report["flows"])
             .iter()
             .find(of_flow)
@@ -240,6 +246,26 @@ fn print_tables(mut judged: Vec<Judged>) {
             .collect::<Vec<_>>()
             .join(" ")
     );
+    print_wrong(&judged);
+}
+
+fn print_wrong(judged: &[Judged]) {
+    println!(
+        "\nnot right: capture, kind, headline, causes of the transfers, where taken and what was lost where"
+    );
+    for j in judged
+        .iter()
+        .filter(|j| !j.headline_right || j.lossy_right < j.lossy)
+    {
+        println!(
+            "{} {} {} [{}] {}",
+            j.file,
+            j.kind,
+            j.headline,
+            j.causes.join(" "),
+            j.circumstances
+        );
+    }
 }
 
 fn print_parameters(judged: &[Judged]) {
@@ -278,7 +304,7 @@ mod tests {
     fn a_report_is_judged_by_the_flow_of_the_truth() {
         let truth = json!({
             "kind": "policer", "policed": true, "right_causes": ["policer"],
-            "flows": [{"client_port": 5, "lost": 10}], "parameters": {"rate_bps": 100.0, "burst_bytes": 50.0},
+            "flows": [{"client_port": 5, "lost_since_capture_began": 10}], "parameters": {"rate_bps": 100.0, "burst_bytes": 50.0},
         });
         let report = json!({
             "flows": [{"flow": "a:1 > b:5", "lost": 9}, {"flow": "a:1 > b:6", "lost": 1}],

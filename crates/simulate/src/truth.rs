@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::network::{Fate, History};
 use crate::scenario::FlowConfig;
-use crate::segment::Toward;
+use crate::segment::{Segment, Toward};
 
 /// What became of the data of one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub struct FlowTruth {
     pub retransmitted: u64,
     /// Lost on the path, by the index of the stage that dropped them.
     pub lost_by_stage: Vec<u64>,
+    /// Of all that were lost, those sent since the capture began.
+    pub lost_since_capture_began: u64,
+    /// Delivered with at least 5 ms, and a tenth of the least, more delay than the least.
+    pub delayed: u64,
     pub delivered: u64,
     /// Arrived although all of it had arrived before.
     pub duplicate: u64,
@@ -57,7 +61,9 @@ impl FlowTruth {
             "sent": self.sent,
             "retransmitted": self.retransmitted,
             "lost": self.lost(),
+            "lost_since_capture_began": self.lost_since_capture_began,
             "lost_by_stage": by_stage,
+            "delayed": self.delayed,
             "delivered": self.delivered,
             "duplicate": self.duplicate,
             "reordered": self.reordered,
@@ -92,10 +98,15 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         truth.first_data_ns.get_or_insert(packet.sent_ns);
         match packet.fate {
             Fate::Delivered { time_ns } => arrivals.push((time_ns, index, segment)),
-            Fate::Dropped { stage } => truth.lost_by_stage[stage] += 1,
+            Fate::Dropped { stage } => {
+                truth.lost_by_stage[stage] += 1;
+                truth.lost_since_capture_began +=
+                    u64::from(packet.sent_ns >= history.capture_begins_ns);
+            }
             Fate::Underway | Fate::LostReturning => {}
         }
     }
+    count_delayed(history, &arrivals, &mut truths);
     arrivals.sort_by_key(|&(time_ns, index, _)| (time_ns, index));
     let mut seen: Vec<std::collections::HashSet<u64>> = vec![Default::default(); flows.len()];
     let mut latest_sent = vec![0; flows.len()];
@@ -113,6 +124,19 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         latest_sent[segment.flow] = latest_sent[segment.flow].max(index);
     }
     truths
+}
+
+fn count_delayed(history: &History, arrivals: &[(i64, usize, Segment)], truths: &mut [FlowTruth]) {
+    let delay_ns = |time_ns: i64, index: usize| time_ns - history.packets[index].sent_ns;
+    let mut least_ns = vec![i64::MAX; truths.len()];
+    for &(time_ns, index, segment) in arrivals {
+        least_ns[segment.flow] = least_ns[segment.flow].min(delay_ns(time_ns, index));
+    }
+    for &(time_ns, index, segment) in arrivals {
+        let least_ns = least_ns[segment.flow];
+        let more_ns = delay_ns(time_ns, index) - least_ns;
+        truths[segment.flow].delayed += u64::from(more_ns >= 5_000_000.max(least_ns / 10));
+    }
 }
 
 /// All connections of a history as JSON.

@@ -1,6 +1,6 @@
 //! The simulation against what is known: rates, counts and limits that follow from the scenario by arithmetic.
 
-use whydrop_path::{Chain, Delay, Fifo, Limit, PathElement, Policer, RandomLoss, overhead};
+use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Policer, RandomLoss, overhead};
 use whydrop_simulate::{
     Algorithm, Application, CaptureConfig, Fate, FlowConfig, FlowTruth, History, ReceiverConfig,
     Scenario, SenderConfig, Simulation, Stage, Toward, flow_truths,
@@ -301,4 +301,23 @@ fn losses_through_a_policer_are_those_of_linux_hosts_in_a_laboratory() {
             );
         }
     }
+}
+
+#[test]
+fn duplicates_of_a_chunk_do_not_make_the_client_ask_again() {
+    let mut flow = flow(0);
+    flow.application = Application::Chunks {
+        bytes: 500_000,
+        count: 4,
+        pause_ns: 50 * MS,
+    };
+    let jitter = Jitter::new(0, 8 * MS, 3).reordering();
+    let reordering = Chain::new(vec![
+        Box::new(Fifo::new(100_000_000, Limit::NONE)),
+        Box::new(jitter),
+    ]);
+    let (_, truths) = run(&[flow], path(reordering, 20));
+    assert!(truths[0].duplicate > 0);
+    assert_eq!(truths[0].payload_bytes, 2_000_000);
+    assert_eq!(truths[0].sent, truths[0].delivered);
 }

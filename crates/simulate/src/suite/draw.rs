@@ -63,7 +63,6 @@ fn base(kind: Kind, random: &mut Random) -> Case {
     parameters.insert("line_bps".into(), json!(line_bps));
     parameters.insert("jitter_before_ms".into(), json!(jitter_ns as f64 / 1e6));
     parameters.insert("one_way_before_ms".into(), json!(forward as f64 / 1e6));
-    parameters.insert("tap".into(), json!(TAP_NAMES[capture.tap]));
     parameters.insert(
         "segmentation_offload".into(),
         json!(capture.segmentation_offload),
@@ -123,9 +122,9 @@ fn path(rtt_ns: i64, line_bps: u64, jitter_ns: i64, random: &mut Random) -> (Vec
 
 fn capture(random: &mut Random) -> CaptureConfig {
     let tap = match random.unit() {
-        u if u < 0.65 => 0,
-        u if u < 0.75 => ELEMENT_STAGE,
-        u if u < 0.85 => ELEMENT_STAGE + 1,
+        u if u < 0.76 => 0,
+        u if u < 0.86 => ELEMENT_STAGE,
+        u if u < 0.93 => ELEMENT_STAGE + 1,
         _ => STAGES,
     };
     CaptureConfig {
@@ -250,6 +249,12 @@ pub(super) fn late_start(case: &mut Case, random: &mut Random) {
 /// Put an element on the impaired hop.
 pub(super) fn set_element(case: &mut Case, element: Element) {
     case.scenario.stages[ELEMENT_STAGE].element = element;
+}
+
+/// Remember where the capture is taken.
+pub(super) fn note_tap(case: &mut Case) {
+    let tap = TAP_NAMES[case.scenario.capture.tap];
+    note(case, "tap", tap);
 }
 
 /// Remember a parameter for the truth.

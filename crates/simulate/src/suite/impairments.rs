@@ -6,7 +6,8 @@ use whydrop_path::{
 };
 
 use super::draw::{
-    ELEMENT_STAGE, Element, MS, busy_link, chunks, flow, late_start, note, pick, set_element,
+    ELEMENT_STAGE, Element, MS, busy_link, chunks, flow, late_start, note, note_tap, pick,
+    set_element,
 };
 use super::{Case, Kind};
 use crate::congestion::Algorithm;
@@ -298,6 +299,9 @@ fn shaper(case: &mut Case, random: &mut Random) {
     let overhead_bytes = byte_basis(case, random);
     let shaper = Shaper::new(rate_bps, burst_bytes, Limit::NONE).with_overhead(overhead_bytes);
     set_element(case, Box::new(shaper));
+    // Behind the hop its delay cannot be seen.
+    case.scenario.capture.tap = case.scenario.capture.tap.min(ELEMENT_STAGE);
+    note_tap(case);
     chunks(case, rate_bps, 4 * burst_bytes, random);
 }
 

@@ -152,7 +152,8 @@ impl Kind {
         }
     }
 
-    /// Whether a simulated case has what its kind promises: losses where it is to have some, none where not.
+    /// Whether a simulated case has what its kind promises: losses where it is to have some, none where not, delay
+    /// where only that shows.
     pub(super) fn shows_itself(self, played: &Played) -> bool {
         let first = &played.truths[0];
         let lost = first.lost();
@@ -164,8 +165,8 @@ impl Kind {
         let enough_data = first.sent >= 300;
         enough_data
             && match self {
-                Kind::Shaper
-                | Kind::ReceiverWindow
+                Kind::Shaper => lost == 0 && 2 * first.delayed >= first.delivered,
+                Kind::ReceiverWindow
                 | Kind::SlowReader
                 | Kind::Stream
                 | Kind::SendBuffer
