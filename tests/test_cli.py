@@ -122,7 +122,7 @@ def test_a_hostile_file_name_sends_no_control_characters_to_the_terminal(run: Ru
     done = run("explain", tmp_path / "a\x1b]0;owned\x07.pcap")
     assert done.returncode == 1
     assert "\x1b" not in done.stderr
-    assert "\\x1b" in done.stderr
+    assert "owned" in done.stderr
 
 
 def test_a_capture_cut_off_in_its_middle_is_analysed_up_to_there(run: Run, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,17 +10,19 @@ from pathlib import Path
 import whydrop
 
 ROOT = Path(__file__).parent.parent
-EXAMPLE = ROOT / "examples" / "policed-download.pcap.zst"
+EXAMPLE = "examples/policed-download.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
-CHARTS = ("model", "close-up")
+CHARTS = ("burst",)
 
 
 def main() -> None:
     """Draw the charts that README.md shows, and the top of the report."""
+    # The report shows the path as it is given: not the one of whoever draws the picture.
+    os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = whydrop.explain(EXAMPLE)
     for name in CHARTS:
-        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.5)
+        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.2)
     with tempfile.TemporaryDirectory() as folder:
         photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
 

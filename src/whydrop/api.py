@@ -48,7 +48,7 @@ def explain(
 
     Args:
         path: a pcap or pcapng file, plain or compressed (gzip, zstd, xz, lz4, bzip2); ``"-"`` reads standard input.
-            A sequence of paths is one capture in several files, in order (``tcpdump -C`` rotation).
+            A sequence of paths is one capture in several files, in any order (``tcpdump -C`` rotation).
         progress: called now and then with the bytes read so far and the bytes in all (0 where that is not known).
             An exception that it raises stops the analysis and reaches the caller.
 

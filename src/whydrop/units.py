@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from whydrop.document import Parameter
@@ -98,10 +98,10 @@ def instant(seconds: float) -> str:
 
 _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "rate_bps": ("rate", rate),
-    "burst_bytes": ("bucket (burst size)", size),
     "peak_rate_bps": ("peak rate", rate),
-    "peak_burst_bytes": ("peak bucket", size),
     "drain_rate_bps": ("drain rate", rate),
+    "burst_bytes": ("bucket (burst size)", size),
+    "peak_burst_bytes": ("peak bucket", size),
     "limit_packets": ("queue limit", lambda value: f"{count(value)} packets"),
     "limit_bytes": ("queue limit", size),
     "loss_rate": ("loss rate", lambda value: f"{significant(value * 100)} %"),
@@ -132,6 +132,12 @@ def parameter_words(name: str) -> tuple[str, Callable[[float], str]]:
         if name.endswith(suffix):
             return name.removesuffix(suffix).replace("_", " "), write
     return name.replace("_", " "), significant
+
+
+def ordered(parameters: Mapping[str, Parameter]) -> list[tuple[str, Parameter]]:
+    """The parameters as people read them: rates first, then sizes, then what this version does not know."""
+    order = list(_PARAMETERS)
+    return sorted(parameters.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
 
 
 def interval(name: str, parameter: Parameter) -> str:

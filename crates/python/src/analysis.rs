@@ -1,13 +1,13 @@
 //! The call into the analysis, and its result.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use arrow_array::RecordBatch;
-use pyo3::exceptions::{PyException, PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use whydrop_explain::document::Document;
 use whydrop_explain::tables::Tables;
+use whydrop_explain::{ExplainError, Explanation, Options, explain_paths};
 
 use crate::columns;
 use crate::progress::Watch;
@@ -24,7 +24,7 @@ pyo3::create_exception!(
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,
-    batches: Mutex<Vec<(&'static str, RecordBatch)>>,
+    batches: [(&'static str, RecordBatch); 4],
 }
 
 #[pymethods]
@@ -42,11 +42,12 @@ impl Analysis {
 
     /// One of the tables `segments`, `acks`, `sacks`, `model`.
     fn table(&self, name: &str) -> PyResult<Table> {
-        let batches = self.batches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let found = batches.iter().find(|(known, _)| *known == name);
-        match found {
+        match self.batches.iter().find(|(known, _)| *known == name) {
             Some((_, batch)) => Ok(Table::new(batch.clone())),
-            None => Err(PyKeyError::new_err(format!("no table {name:?}; there are {}", columns::NAMES.join(", ")))),
+            None => {
+                let known: Vec<&str> = self.batches.iter().map(|(known, _)| *known).collect();
+                Err(PyKeyError::new_err(format!("no table {name:?}; there are {}", known.join(", "))))
+            }
         }
     }
 }
@@ -71,11 +72,19 @@ pub fn explain(
     let (document, tables) = outcome?;
     let batches = columns::batches(tables)
         .map_err(|error| PyRuntimeError::new_err(format!("the tables could not be handed over: {error}")))?;
-    Ok(Analysis { document, batches: Mutex::new(columns::NAMES.into_iter().zip(batches).collect()) })
+    Ok(Analysis { document, batches })
 }
 
-fn run(paths: &[PathBuf], _tables: bool, mut watch: Watch) -> PyResult<(Document, Tables)> {
-    watch.report(0, 0);
-    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    Err(CaptureError::new_err(format!("{}: the analysis is not connected yet", names.join(", "))))
+fn run(paths: &[PathBuf], tables: bool, mut watch: Watch) -> PyResult<(Document, Tables)> {
+    let options = Options {
+        keep_tables: tables,
+        progress: Some(Box::new(move |done, total| watch.report(done, total))),
+        ..Options::default()
+    };
+    match explain_paths(paths, options) {
+        Ok(Explanation { document, tables }) => Ok((document, tables)),
+        Err(error @ ExplainError::Capture(_)) => Err(CaptureError::new_err(error.to_string())),
+        // Python raised something, which the caller raises again.
+        Err(ExplainError::Stopped) => Err(PyKeyboardInterrupt::new_err("stopped")),
+    }
 }

@@ -9,12 +9,14 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 use whydrop_explain::tables::{AckTable, ModelTable, SackTable, SegmentTable, Tables};
 
-/// The names under which Python asks for the tables.
-pub const NAMES: [&str; 4] = ["segments", "acks", "sacks", "model"];
-
-/// The record batches of `NAMES`, in that order.
-pub fn batches(tables: Tables) -> Result<[RecordBatch; 4], ArrowError> {
-    Ok([segments(tables.segments)?, acks(tables.acks)?, sacks(tables.sacks)?, model(tables.model)?])
+/// The tables by the names under which Python asks for them.
+pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 4], ArrowError> {
+    Ok([
+        ("segments", segments(tables.segments)?),
+        ("acks", acks(tables.acks)?),
+        ("sacks", sacks(tables.sacks)?),
+        ("model", model(tables.model)?),
+    ])
 }
 
 fn segments(table: SegmentTable) -> Result<RecordBatch, ArrowError> {
@@ -129,7 +131,6 @@ mod tests {
     #[test]
     fn an_analysis_without_rows_has_empty_tables() {
         let empty = batches(Tables::default()).unwrap();
-        assert_eq!(empty.len(), NAMES.len());
-        assert!(empty.iter().all(|batch| batch.num_rows() == 0 && batch.num_columns() > 0));
+        assert!(empty.iter().all(|(_, batch)| batch.num_rows() == 0 && batch.num_columns() > 0));
     }
 }

@@ -44,4 +44,12 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(_visible(char) for char in text)
+
+
+# No-break and thin spaces, which numbers are grouped with, are harmless; str.isprintable() knows only one space.
+_SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() or char in _SPACES else char.encode("unicode_escape").decode()

@@ -52,7 +52,9 @@ Examples:
     metavar="FILTER",
     help="Show only flows whose name contains FILTER, such as 192.0.2.7 or :443.",
 )
-@click.option("--sequence", is_flag=True, help="The captures are one capture in several files, in order (tcpdump -C).")
+@click.option(
+    "--sequence", is_flag=True, help="The captures are one capture in several files (tcpdump -C), in any order."
+)
 def command(
     captures: tuple[Path, ...],
     as_json: bool,

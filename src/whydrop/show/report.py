@@ -128,7 +128,7 @@ def _standing(verdict: Verdict) -> str:
 def _list(title: str, lines: Sequence[str]) -> str:
     if not lines:
         return ""
-    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    items = "".join(f"<li>{_text(words.sentence(line))}</li>" for line in lines)
     return f"<div><h2>{title}</h2><ul>{items}</ul></div>"
 
 
@@ -136,7 +136,7 @@ def _parameters(verdict: Verdict) -> str:
     if not verdict.parameters:
         return ""
     rows = []
-    for name, parameter in verdict.parameters.items():
+    for name, parameter in units.ordered(verdict.parameters):
         label, write = units.parameter_words(name)
         value = _text(write(parameter.value))
         rows.append(

@@ -36,11 +36,9 @@ class Sheet:
     order: str
 
     def most_important(self, number: int) -> list[tuple[str, ...]]:
-        """At most so many rows, the important ones, in their own order."""
-        if len(self.rows) <= number:
-            return list(self.rows)
-        best = sorted(range(len(self.rows)), key=lambda row: self.weights[row], reverse=True)[:number]
-        return [self.rows[row] for row in sorted(best)]
+        """At most so many rows, the most important first."""
+        best = sorted(range(len(self.rows)), key=lambda row: self.weights[row], reverse=True)
+        return [self.rows[row] for row in best[:number]]
 
     def columns_within(self, width: int, rows: Sequence[tuple[str, ...]], gap: int = 2) -> list[int]:
         """The columns that fit into ``width`` characters beside each other; the first always stays."""
@@ -83,7 +81,7 @@ def transfers(found: Explanation) -> Sheet:
         Column("Confidence", True, 8),
     )
     weights = tuple((transfer.lost, transfer.payload_bytes) for transfer in found.transfers)
-    return Sheet("Transfers", columns, tuple(rows), weights, "those with most losses and bytes are shown")
+    return Sheet("Transfers", columns, tuple(rows), weights, "those with most losses and bytes come first")
 
 
 def flows(found: Explanation) -> Sheet:
@@ -120,7 +118,7 @@ def flows(found: Explanation) -> Sheet:
         Column("Captured at", False, 11),
     )
     weights = tuple((flow.lost, flow.payload_bytes) for flow in found.flows)
-    return Sheet("Flows", columns, tuple(rows), weights, "those with most losses and bytes are shown")
+    return Sheet("Flows", columns, tuple(rows), weights, "those with most losses and bytes come first")
 
 
 def captures(found: Explanation) -> Sheet:
@@ -151,7 +149,7 @@ def captures(found: Explanation) -> Sheet:
         Column("State", False, 3),
     )
     weights = tuple((float(capture.packets), 0.0) for capture in found.captures)
-    return Sheet("Captures", columns, tuple(rows), weights, "in the order given")
+    return Sheet("Captures", columns, tuple(rows), weights, "the largest first")
 
 
 def _began(found: Explanation) -> float:

@@ -80,7 +80,9 @@ def _print_minor(verdict: Verdict, console: Console) -> None:
     line.append_text(_safe(f" ({_standing(verdict)})", style="dim"))
     console.print(_hanging(line))
     for advice in verdict.advice:
-        if not advice.startswith("$ "):
+        if advice.startswith("$ "):
+            console.print(_safe(f"      {advice}", style="cyan"), soft_wrap=True)
+        else:
             console.print(Padding(_safe(advice), (0, 0, 0, 4), expand=False))
 
 
@@ -104,7 +106,7 @@ def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
             # Never wrapped, so that it can be copied as one line.
             console.print(_safe(f"      {line}", style="cyan"), soft_wrap=True)
         else:
-            console.print(_hanging(Text("• ", style="dim").append_text(_safe(line))))
+            console.print(_hanging(Text("• ", style="dim").append_text(_safe(words.sentence(line)))))
 
 
 def _print_parameters(verdict: Verdict, console: Console) -> None:
@@ -114,7 +116,7 @@ def _print_parameters(verdict: Verdict, console: Console) -> None:
     grid = Table.grid(padding=(0, 2))
     for _ in range(3):
         grid.add_column()
-    for name, parameter in verdict.parameters.items():
+    for name, parameter in units.ordered(verdict.parameters):
         label, write = units.parameter_words(name)
         interval = Text(f"95 % interval: {units.interval(name, parameter)}", style="dim")
         grid.add_row(Text(label), Text(write(parameter.value), style="bold"), interval)

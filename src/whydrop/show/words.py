@@ -30,3 +30,12 @@ def cause_title(cause: str) -> str:
 def cause_meaning(cause: str) -> str:
     """What the cause does, in a phrase; empty for a cause that this version does not know."""
     return _CAUSES[cause][1] if cause in _CAUSES else ""
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital at its start.
+
+    >>> sentence("the MSS is 1448 bytes")
+    'The MSS is 1448 bytes'
+    """
+    return text[:1].upper() + text[1:]

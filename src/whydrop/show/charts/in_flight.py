@@ -28,7 +28,7 @@ def figure(scene: Scene) -> Figure:
             points(scene.acks, pl.col("t"), pl.col("window_bytes") / scale),
             stretch=False,
         ),
-        Layer("bytes in flight", "segment", "line", points(scene.segments, pl.col("t"), in_flight)),
+        Layer("bytes in flight", "level", "line", points(scene.segments, pl.col("t"), in_flight)),
         losses.lost(scene.segments, in_flight),
     ]
     return Figure(

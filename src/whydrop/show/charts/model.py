@@ -50,7 +50,7 @@ def figure(scene: Scene) -> Figure:
         return points(scene.model.filter(condition), pl.col("t"), level)
 
     layers = [
-        Layer(kind.level, "segment", "line", points(scene.model, pl.col("t"), level)),
+        Layer(kind.level, "level", "line", points(scene.model, pl.col("t"), level)),
         *_limit(scene, scale),
         Layer("drop predicted, packet arrived", "predicted", "points", where(predicted & ~seen), rare=True),
         Layer("packet lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),

@@ -37,6 +37,7 @@ class Style:
 
 STYLES: dict[str, Style] = {
     "segment": Style(BLUE, SKY, "dot", size=2.5, width=1.6),
+    "level": Style(BLUE, SKY, "dot", width=1.0),
     "acknowledged": Style(GREEN, "#2fc79b", "dot", width=1.5),
     "arrived": Style(GREEN, "#2fc79b", "dot", width=1.8, dash=(7, 2)),
     "sack": Style(PURPLE, "#e3a5c7", "dot", width=1.4, dash=(2, 2), opacity=0.8),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from whydrop import units
@@ -49,9 +51,11 @@ def figure(scene: Scene) -> Figure:
 
 
 def _window_s(scene: Scene) -> float:
+    """A whole number of round trips, where the round trip is known: bursts repeat with it, and would beat otherwise."""
     last = scene.segments["t"].max()
-    span = float(last) if isinstance(last, float) else 0.0
-    return max(span / _WINDOWS, scene.flow.rtt_min_s or 0.0, 1e-3)
+    shortest = max((float(last) if isinstance(last, float) else 0.0) / _WINDOWS, 1e-3)
+    rtt = scene.flow.rtt_min_s or 0.0
+    return math.ceil(shortest / rtt) * rtt if rtt >= 1e-3 else shortest
 
 
 def _newly_acknowledged() -> pl.Expr:
@@ -61,11 +65,11 @@ def _newly_acknowledged() -> pl.Expr:
 
 
 def _binned(amounts: pl.DataFrame, window: float) -> pl.DataFrame:
-    """Bit/s in each window, at its middle; a window without packets is a zero and not a gap."""
+    """Bit/s in each whole window, at its middle; a window without packets is a zero and not a gap."""
     bins = amounts.group_by((pl.col("t") / window).floor().cast(pl.Int64).alias("bin")).agg(pl.col("amount").sum())
-    if bins.is_empty():
-        return pl.DataFrame({"x": [], "y": []}, schema={"x": pl.Float64, "y": pl.Float64})
-    every = pl.DataFrame({"bin": range(int(bins["bin"].min() or 0), int(bins["bin"].max() or 0) + 1)})  # type: ignore[arg-type]
+    last = bins["bin"].max()
+    # The flow ends within the last window, so an average over all of it would say too little.
+    every = pl.DataFrame({"bin": range(last if isinstance(last, int) else 0)}, schema={"bin": pl.Int64})
     full = every.join(bins, on="bin", how="left").fill_null(0).sort("bin")
     return points(full, (pl.col("bin") + 0.5) * window, pl.col("amount") * 8 / window)
 
