@@ -142,6 +142,21 @@ proptest! {
     }
 
     #[test]
+    fn a_long_file_cut_at_any_place_is_read_up_to_there(
+        which in 0usize..6,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        thread_local!(static FILES: Vec<Vec<u8>> = {
+            let pcap = many_frames(400);
+            let compressed = compressed(&pcap).into_iter().map(|(_, bytes)| bytes);
+            compressed.chain([pcap.clone()]).collect()
+        });
+        let file = FILES.with(|files| files[which].clone());
+        let packets = survive(&file[..cut.index(file.len())]);
+        prop_assert!(packets.unwrap_or(0) <= 400);
+    }
+
+    #[test]
     fn flipped_bits_are_survived(
         which in 0usize..7,
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..8),

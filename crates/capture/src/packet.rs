@@ -98,6 +98,7 @@ impl TcpFlags {
     pub const ECE: u16 = 0x40;
     pub const CWR: u16 = 0x80;
 
+    /// Whether any of the given flags is set.
     #[inline]
     pub fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
@@ -119,6 +120,7 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
+    /// The SACK blocks that the segment has: left and right edge of each.
     pub fn sack_blocks(&self) -> &[(u32, u32)] {
         &self.sack[..usize::from(self.sack_blocks)]
     }

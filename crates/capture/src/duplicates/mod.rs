@@ -11,7 +11,8 @@
 //! 1. **IP identification.** A sender numbers its IPv4 packets; a retransmission is a new packet with
 //!    a new number. Not so where the number is 0 (RFC 6864 frees packets that cannot be fragmented
 //!    from numbering) or where a host uses one number for all, which is found out by watching: see
-//!    [`Numbering`]. The copies are at most [`SAME_NUMBER_NS`] apart.
+//!    [`Numbering`]. The copies are at most [`SAME_NUMBER_NS`] apart; those of other protocols than
+//!    TCP, which test tools send over and over with one number, at most [`TWO_POINTS_NS`].
 //! 2. **Two points.** Without a number (or with IPv6, which has none), the two were captured on
 //!    different interfaces, in different directions, between different link addresses or VLANs, with
 //!    a different TTL or inside and outside a tunnel, at most [`TWO_POINTS_NS`] apart. A
@@ -108,6 +109,8 @@ struct Fingerprint {
     content: u64,
     vantage: u64,
     numbered: bool,
+    /// The longest time between two copies that the number proves.
+    number_proves_ns: u64,
     /// A difference in capture point proves a copy.
     place_proves: bool,
     /// A difference in time too small to retransmit proves a copy.
@@ -157,7 +160,7 @@ impl Duplicates {
                 continue;
             }
             let elsewhere = seen.vantage != packet.vantage;
-            if numbered
+            if (numbered && apart_ns <= packet.number_proves_ns)
                 || (packet.place_proves && elsewhere && apart_ns <= TWO_POINTS_NS)
                 || (packet.haste_proves && apart_ns <= NO_TIME_NS)
             {
@@ -264,6 +267,7 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
         content: u64::from(network.ip_bytes),
         vantage: 0,
         numbered: version_4 && number != 0,
+        number_proves_ns: TWO_POINTS_NS,
         place_proves: true,
         haste_proves: false,
     };
@@ -279,6 +283,7 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
             }
             let takes_sequence =
                 segment.payload_bytes > 0 || segment.flags.has(TcpFlags::SYN | TcpFlags::FIN);
+            print.number_proves_ns = SAME_NUMBER_NS;
             print.haste_proves = takes_sequence && segment.options.timestamps.is_some();
             u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 6
         }

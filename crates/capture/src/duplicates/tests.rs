@@ -396,3 +396,9 @@ fn many_suspects_are_told() {
         summary.notes
     );
 }
+
+#[test]
+fn a_test_tool_that_sends_one_datagram_over_and_over_is_not_a_mirror() {
+    let datagram = ethernet(0x0800, &ipv4(17, &udp(9, b"probe")));
+    assert_eq!(kept(&[(0, datagram.clone()), (16 * MS, datagram)]), [0, 1]);
+}
