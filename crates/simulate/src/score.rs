@@ -147,7 +147,7 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
         policed,
         circumstances: format!("{} {}", truth["parameters"]["tap"], flow["lost_by_stage"]),
         causes: transfers.iter().map(|t| cause(t)).collect(),
-        headline_right: right.contains(&headline.as_str()),
+        headline_right,
         headline,
         lossy: lossy.len() as u64,
         lossy_right: lossy

@@ -85,11 +85,13 @@ fn base(kind: Kind, random: &mut Random) -> Case {
         capture,
         end_ns: LONGEST_NS,
     };
-    Case {
+    let mut case = Case {
         kind,
         scenario,
         facts,
-    }
+    };
+    note_tap(&mut case);
+    case
 }
 
 /// A network card and some distance; the busy link and the hop, still without effect; the rest of the distance.

@@ -147,9 +147,14 @@ impl Kind {
             Kind::ReceiverWindow | Kind::SlowReader => &["receiver-window"],
             Kind::Stream => &["sender", "none"],
             Kind::SendBuffer => &["sender"],
-            Kind::CaptureLoss => &["capture-loss", "none", "unknown"],
+            Kind::CaptureLoss => &["capture-loss"],
             Kind::Clean => &["none", "sender", "unknown"],
         }
+    }
+
+    /// Whether the cause need not be the headline: something else limits these flows as well.
+    pub fn is_aside(self) -> bool {
+        matches!(self, Kind::Reordering | Kind::CaptureLoss)
     }
 
     /// Whether a simulated case has what its kind promises: losses where it is to have some, none where not, delay

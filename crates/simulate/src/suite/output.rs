@@ -137,6 +137,7 @@ fn truth(file: &str, played: &Played, frames: usize, missed: usize) -> Value {
         "file": file,
         "kind": played.kind.name(),
         "right_causes": played.kind.right_causes(),
+        "aside": played.kind.is_aside(),
         "policed": played.kind.has_policer(),
         "parameters": played.facts.parameters,
         "flows": flows_json(&played.truths, &played.flows, &played.history),
