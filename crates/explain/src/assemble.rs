@@ -20,9 +20,16 @@ use crate::words::count;
 /// counts of losses are off by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
+/// A verdict with what else decides its place, and the model behind it.
+struct Ranked {
+    verdict: Verdict,
+    payload_bytes: u64,
+    model: Option<ModelTable>,
+}
+
 /// What one group of flows came to.
 struct Judged {
-    verdicts: Vec<(Verdict, Option<ModelTable>)>,
+    verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.
     transfers: Vec<(usize, Vec<(Cause, f64)>)>,
 }
@@ -48,8 +55,8 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
     let mut tables = Tables::default();
     if keep_tables {
         tabulate::flows(&flows, &mut tables);
-        for (index, (_, model)) in verdicts.iter_mut().enumerate() {
-            if let Some(model) = model.take() {
+        for (index, ranked) in verdicts.iter_mut().enumerate() {
+            if let Some(model) = ranked.model.take() {
                 tabulate::append_model(&mut tables.model, model, index as u32);
             }
         }
@@ -60,7 +67,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         captures: vec![capture_info(summary, tracked)],
         flows: flows.iter().map(|flow| flow_info(flow.flow)).collect(),
         transfers: transfer_infos(&flows, &causes),
-        verdicts: verdicts.into_iter().map(|(verdict, _)| verdict).collect(),
+        verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         pair: None,
     };
     (document, tables)
@@ -93,10 +100,13 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .max()
         .unwrap_or(1460);
     let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let mut verdicts = vec![(
-        verdict(&judgement, &evidence, names.clone(), f64::from(mss)),
+    let payload_bytes = evidence.totals.payload_bytes;
+    let first = verdict(&judgement, &evidence, names.clone(), f64::from(mss));
+    let mut verdicts = vec![Ranked {
+        verdict: first,
+        payload_bytes,
         model,
-    )];
+    }];
     if missed_by_capture(&evidence) {
         let missed = Judgement {
             cause: Cause::CaptureLoss,
@@ -106,7 +116,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         let mut second = verdict(&missed, &evidence, names, f64::from(mss));
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);
-        verdicts.push((second, None));
+        verdicts.push(Ranked { verdict: second, payload_bytes, model: None });
     }
     Judged {
         verdicts,
@@ -119,23 +129,18 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
     missed > 0.0 && missed > CAPTURE_LOSS_SHARE * evidence.totals.data_packets as f64
 }
 
-/// By the losses that a verdict explains, then by the time that it limits, weighted with what flowed.
-fn sort_verdicts(verdicts: &mut [(Verdict, Option<ModelTable>)]) {
-    let rank = |verdict: &Verdict| {
-        let says_something = !matches!(verdict.cause.as_str(), "none" | "capture-loss");
-        (
-            verdict.explained * verdict.lost as f64,
-            verdict.lost,
-            says_something,
-            verdict.limited_share,
-        )
-    };
-    verdicts.sort_by(|(a, _), (b, _)| {
-        let (a, b) = (rank(a), rank(b));
-        b.0.total_cmp(&a.0)
-            .then(b.1.cmp(&a.1))
-            .then(b.2.cmp(&a.2))
-            .then(b.3.total_cmp(&a.3))
+/// By the losses that a verdict explains, then by the share of time that it limits, weighted with what flowed.
+fn sort_verdicts(verdicts: &mut [Ranked]) {
+    let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
+    let limited = |ranked: &Ranked| ranked.verdict.limited_share * ranked.payload_bytes as f64;
+    let says_something = |ranked: &Ranked| !matches!(ranked.verdict.cause.as_str(), "none" | "capture-loss");
+    verdicts.sort_by(|a, b| {
+        explained(b)
+            .total_cmp(&explained(a))
+            .then(b.verdict.lost.cmp(&a.verdict.lost))
+            .then(says_something(b).cmp(&says_something(a)))
+            .then(limited(b).total_cmp(&limited(a)))
+            .then(b.payload_bytes.cmp(&a.payload_bytes))
     });
 }
 

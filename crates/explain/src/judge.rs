@@ -42,6 +42,8 @@ const TAIL_DROP_LOWEST: f64 = 0.75;
 const DELAY_EXPLAINED: f64 = 0.6;
 /// With fewer losses nothing about their pattern can be said.
 const FEWEST_LOSSES: u64 = 3;
+/// With fewer data packets nothing is limited but by what there was to send.
+const FEWEST_PACKETS: u64 = 50;
 /// Two dozen packets: the burst of one window of ten segments and its successor overflow it ...
 const SHALLOW_PACKETS: f64 = 24.0;
 /// ... and a queue that never adds half a round trip is shallow however many packets it holds.
@@ -245,7 +247,9 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
     let base = evidence.base_rtt_s.unwrap_or(0.0);
     let against = Vec::new();
-    let (cause, confidence) = if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
+    let (cause, confidence) = if totals.data_packets < FEWEST_PACKETS {
+        (Cause::None, 0.9)
+    } else if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
         (Cause::Aqm, 0.9)
     } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
         (Cause::ReceiverWindow, 0.5 + window_share / 2.0)

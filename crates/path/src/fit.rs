@@ -14,5 +14,7 @@ pub mod trace;
 pub mod virtual_queue;
 
 pub use bucket::{BucketFit, Interval, fit_bucket};
-pub use delay::{DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate};
+pub use delay::{
+    DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
+};
 pub use trace::{Observation, Seen, Trace};

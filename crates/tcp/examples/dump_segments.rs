@@ -15,16 +15,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tracker.push(&packet);
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    writeln!(out, "flow,name,transfer,time_ns,sequence,payload,ip,in_flight,rtt_ns,kind,fate,flags,vantage")?;
-    let flows = tracker.finish().connections.into_iter().flat_map(|connection| connection.flows);
+    writeln!(
+        out,
+        "flow,name,transfer,time_ns,sequence,payload,ip,in_flight,rtt_ns,kind,fate,flags,vantage"
+    )?;
+    let flows = tracker
+        .finish()
+        .connections
+        .into_iter()
+        .flat_map(|connection| connection.flows);
     for (number, flow) in flows.filter(|flow| flow.carried_data()).enumerate() {
         for (index, s) in flow.segments.iter().enumerate() {
-            let transfer = flow.transfers.iter().position(|t| t.first <= index && index < t.end).unwrap_or(0);
+            let transfer = flow
+                .transfers
+                .iter()
+                .position(|t| t.first <= index && index < t.end)
+                .unwrap_or(0);
             writeln!(
                 out,
                 "{number},{},{transfer},{},{},{},{},{},{},{},{},{},{}",
-                flow.name(), s.time_ns, s.sequence, s.payload_bytes, s.ip_bytes(), s.in_flight_bytes, s.rtt_ns,
-                s.kind as u8, s.fate as u8, s.flags.0, flow.vantage.name()
+                flow.name(),
+                s.time_ns,
+                s.sequence,
+                s.payload_bytes,
+                s.ip_bytes(),
+                s.in_flight_bytes,
+                s.rtt_ns,
+                s.kind as u8,
+                s.fate as u8,
+                s.flags.0,
+                flow.vantage.name()
             )?;
         }
     }

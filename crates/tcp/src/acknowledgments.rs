@@ -313,7 +313,8 @@ impl Half {
                 if !range.sacked {
                     self.outstanding[at].sacked = true;
                     let room_for_all = packet.sack_blocks.len() <= 2;
-                    let overtaken = room_for_all && highest_before.is_some_and(|highest| highest > range.end);
+                    let overtaken =
+                        room_for_all && highest_before.is_some_and(|highest| highest > range.end);
                     if self.deliver(&range, packet, false, overtaken) {
                         newest = newest.max(Some(range.segment));
                     }

@@ -2,7 +2,7 @@
 
 use super::search::{Point, climb};
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{Agreement, binomial_log_likelihood, follow, uncorrected};
+use super::virtual_queue::{Agreement, Start, binomial_log_likelihood, follow, uncorrected};
 
 /// Bounds of a 95 % interval; `None` is an open end.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +70,7 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     let packet_bytes = trace.typical_bytes().max(1.0);
     let mean_rate = trace.passed_bytes / trace.duration_s();
     let score = |rate: f64, limit: f64, below: f64| {
-        follow(trace, rate, limit, packet_bytes, below)
+        follow(trace, rate, limit, packet_bytes, Start::Empty, below)
             .map(|agreement| agreement.score(packet_bytes))
     };
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
@@ -93,17 +93,28 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     if best.score <= independent {
         return None;
     }
-    let smallest_limit = f64::from(trace.largest_bytes);
-    let agreement = follow(trace, best.x, best.y, packet_bytes, f64::MIN)?;
-    let tolerated = SCORE_DROP + MISFIT_SHARE * -best.score;
-    let (rate, limit) = intervals(best, tolerated, smallest_limit, &score);
+    let free_start = |rate: f64, limit: f64, below: f64| {
+        follow(trace, rate, limit, packet_bytes, Start::Unknown, below).map(|agreement| agreement.score(packet_bytes))
+    };
+    let profile = Profile { best, smallest_limit: f64::from(trace.largest_bytes) / 2.0, score: &score };
+    let best = profile.plateau_middle();
+    let agreement = follow(trace, best.x, best.y, packet_bytes, Start::Empty, f64::MIN)?;
+    let profile = Profile { best: Point { score: agreement.score(packet_bytes), ..best }, ..profile };
+    let tolerated = SCORE_DROP + MISFIT_SHARE * -profile.best.score;
+    let bits = |rate: f64| rate * 8.0;
+    // a bucket that never fills again while it is watched may be larger than what it held at the start
+    let unknown_start = Profile { best: profile.best, smallest_limit: profile.smallest_limit, score: &free_start };
     Some(BucketFit {
         rate_bps: Interval {
-            value: rate.value * 8.0,
-            low: rate.low.map(|x| x * 8.0),
-            high: rate.high.map(|x| x * 8.0),
+            value: best.x * 8.0,
+            low: profile.rate_edge(-1.0, tolerated).map(bits),
+            high: profile.rate_edge(1.0, tolerated).map(bits),
         },
-        limit_bytes: limit,
+        limit_bytes: Interval {
+            value: best.y,
+            low: profile.limit_edge(-1.0, tolerated),
+            high: unknown_start.limit_edge(1.0, tolerated),
+        },
         agreement,
         packet_bytes,
         independent_log_likelihood: independent,
@@ -166,78 +177,86 @@ fn longest_queue_at_loss(trace: &Trace, rate: f64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Profile-likelihood intervals of both parameters: how far each can move, the other following as it likes best,
-/// before the score falls by `tolerated`. The value is the middle of what is equally good.
-fn intervals(
+/// The score around its maximum. Profile likelihood: how far one parameter can move, the other following as it likes
+/// best, before the score falls by more than is tolerated.
+struct Profile<'a, F> {
     best: Point,
-    tolerated: f64,
     smallest_limit: f64,
-    score: &impl Fn(f64, f64, f64) -> Option<f64>,
-) -> (Interval, Interval) {
-    let floor = best.score - tolerated;
-    // the other parameter, re-fitted by a line search around its last value
-    let good_enough = |found: &f64| *found >= floor;
-    let follow_limit = |rate: f64, around: f64| {
-        line_best(around, |limit| {
-            score(rate, limit.max(smallest_limit / 2.0), floor).filter(good_enough)
-        })
-    };
-    let follow_rate = |limit: f64, around: f64| {
-        line_best(around, |rate| score(rate, limit, floor).filter(good_enough))
-    };
-    let edge =
-        |direction: f64, start: f64, other: f64, refit: &dyn Fn(f64, f64) -> Option<(f64, f64)>| {
-            let (mut good, mut around, mut step) = (start, other, 1e-4f64);
-            while step < 3.0 {
-                let next = good * (direction * step).exp();
-                match refit(next, around) {
-                    Some((found, _)) => {
-                        (good, around) = (next, found);
-                        step *= 2.0;
-                    }
-                    None if step > 2e-4 => step /= 4.0,
-                    None => return Some(good * (direction * step).exp()),
-                }
-                if (good / start).ln().abs() > OPEN_END {
-                    return None;
+    score: &'a F,
+}
+
+impl<F: Fn(f64, f64, f64) -> Option<f64>> Profile<'_, F> {
+    fn rate_edge(&self, direction: f64, tolerated: f64) -> Option<f64> {
+        let floor = self.best.score - tolerated;
+        let limit_for = |rate: f64, around: f64| {
+            line_best(around, floor, |limit, below| (self.score)(rate, limit.max(self.smallest_limit), below))
+        };
+        edge(direction, self.best.x, self.best.y, limit_for)
+    }
+
+    fn limit_edge(&self, direction: f64, tolerated: f64) -> Option<f64> {
+        let floor = self.best.score - tolerated;
+        let rate_for =
+            |limit: f64, around: f64| line_best(around, floor, |rate, below| (self.score)(rate, limit, below));
+        edge(direction, self.best.y, self.best.x, rate_for)
+    }
+
+    /// The middle of the limits that are as good as the best: packets come whole, so the score has steps.
+    fn plateau_middle(&self) -> Point {
+        let same = 0.25;
+        let fixed = |limit: f64| (self.score)(self.best.x, limit, self.best.score - same);
+        let end = |direction: f64| {
+            edge(direction, self.best.y, self.best.x, |limit, rate| {
+                fixed(limit).filter(|score| *score >= self.best.score - same).map(|_| rate)
+            })
+        };
+        match (end(-1.0), end(1.0)) {
+            (Some(low), Some(high)) => Point { y: (low + high) / 2.0, ..self.best },
+            _ => self.best,
+        }
+    }
+}
+
+/// Walks from `start` until `refit(value, other)`, which gives the other parameter's best value, finds nothing good
+/// enough. `None` where no end comes.
+fn edge(direction: f64, start: f64, other: f64, refit: impl Fn(f64, f64) -> Option<f64>) -> Option<f64> {
+    let (mut good, mut around, mut step) = (start, other, 1e-3f64);
+    let mut grows = true;
+    while (good / start).ln().abs() < OPEN_END {
+        let next = good * (direction * step).exp();
+        match refit(next, around) {
+            Some(found) => {
+                (good, around) = (next, found);
+                if grows {
+                    step *= 2.0;
                 }
             }
-            None
-        };
-    let rate_low = edge(-1.0, best.x, best.y, &follow_limit);
-    let rate_high = edge(1.0, best.x, best.y, &follow_limit);
-    let limit_low = edge(-1.0, best.y, best.x, &follow_rate).map(|limit| limit.max(0.0));
-    let limit_high = edge(1.0, best.y, best.x, &follow_rate);
-    (
-        Interval {
-            value: best.x,
-            low: rate_low,
-            high: rate_high,
-        },
-        Interval {
-            value: best.y,
-            low: limit_low,
-            high: limit_high,
-        },
-    )
+            None if step > EDGE_PRECISION => {
+                grows = false;
+                step /= 3.0;
+            }
+            None => return Some(next),
+        }
+    }
+    None
 }
+
+/// Relative precision of an interval's end.
+const EDGE_PRECISION: f64 = 5e-4;
 
 /// An interval that reaches this far (a factor of e^3 = 20) has an open end.
 const OPEN_END: f64 = 3.0;
 
-/// The best of a few values around `around`, with its score.
-fn line_best(around: f64, score: impl Fn(f64) -> Option<f64>) -> Option<(f64, f64)> {
-    const OFFSETS: [f64; 11] = [
-        0.0, -3e-4, 3e-4, -1.5e-3, 1.5e-3, -6e-3, 6e-3, -2.5e-2, 2.5e-2, -0.1, 0.1,
-    ];
+/// A value near `around` whose score is at least `floor`: the first of a few that improves on no other.
+fn line_best(around: f64, floor: f64, score: impl Fn(f64, f64) -> Option<f64>) -> Option<f64> {
+    const OFFSETS: [f64; 11] = [0.0, -3e-4, 3e-4, -1.5e-3, 1.5e-3, -6e-3, 6e-3, -2.5e-2, 2.5e-2, -0.1, 0.1];
     let mut best: Option<(f64, f64)> = None;
     for offset in OFFSETS {
         let value = around * f64::exp(offset);
-        if let Some(found) = score(value)
-            && best.is_none_or(|(_, score)| found > score)
-        {
+        let below = best.map_or(floor, |(_, score)| score);
+        if let Some(found) = score(value, below).filter(|found| *found >= below) {
             best = Some((value, found));
         }
     }
-    best
+    best.map(|(value, _)| value)
 }

@@ -32,6 +32,16 @@ impl Agreement {
     }
 }
 
+/// What the virtual queue holds when the trace begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing: the bucket is full.
+    Empty,
+    /// Nobody knows: traffic before the trace may have left something. The first loss sets it, free of charge,
+    /// unless the queue has certainly been empty since.
+    Unknown,
+}
+
 /// Follows the virtual queue over what was observed. After every packet the queue is corrected to agree with the
 /// packet's outcome, so that an error (a packet that others put into the same bucket, a fate mistaken, jitter) does
 /// not spoil what follows; the corrections are what a wrong rate or limit cannot do without.
@@ -42,6 +52,7 @@ pub fn follow(
     rate_bytes_per_s: f64,
     limit_bytes: f64,
     packet_bytes: f64,
+    start: Start,
     give_up_below: f64,
 ) -> Option<Agreement> {
     let mut lost = [0u32; CLASSES];
@@ -49,6 +60,7 @@ pub fn follow(
     let mut queue = 0.0f64;
     let mut last_s = 0.0f64;
     let mut corrected = 0.0f64;
+    let mut start_matters = start == Start::Unknown;
     let most_corrected = -give_up_below * packet_bytes;
     let margins = MARGINS.map(|margin| limit_bytes + margin * packet_bytes);
     for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
@@ -56,6 +68,10 @@ pub fn follow(
         queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
         last_s = time_s;
         let with_packet = queue + bytes;
+        if start_matters {
+            // what was there at the start has drained when a whole limit's worth of time has passed
+            start_matters = rate_bytes_per_s * time_s < limit_bytes;
+        }
         if outcome == Seen::Passed && with_packet < margins[0] {
             // far from the limit: the common case
             passed[0] += 1;
@@ -70,7 +86,10 @@ pub fn follow(
             Seen::Lost => {
                 lost[class] += 1;
                 if with_packet <= limit_bytes {
-                    corrected += limit_bytes - with_packet;
+                    if !start_matters {
+                        corrected += limit_bytes - with_packet;
+                    }
+                    start_matters = false;
                     queue = (limit_bytes - bytes).max(0.0);
                 }
             }
@@ -192,7 +211,7 @@ mod tests {
             (1, 1000, Passed),
             (1, 1000, Lost),
         ];
-        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
+        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, f64::MIN).unwrap();
         assert_eq!(agreement.corrected_bytes, 0.0);
         // with the packet: 1000, 2000, 3000 (at the limit), 4000, 3000, 4000
         assert_eq!(
@@ -212,10 +231,19 @@ mod tests {
             (0, 1000, Passed),
             (0, 1000, Passed),
         ];
-        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, f64::MIN).unwrap();
+        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, f64::MIN).unwrap();
         // the fourth would make 4000 where 3000 is the limit: another 1000
         assert_eq!(agreement.corrected_bytes, 2000.0);
-        assert!(follow(&trace(&seen), 1e6, 3000.0, 1000.0, -1.5).is_none());
+        assert!(follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, -1.5).is_none());
+    }
+
+    #[test]
+    fn an_unknown_start_explains_the_first_loss_until_it_must_have_drained() {
+        // limit 3000 at 1000 bytes/ms: a loss at once may find what strangers left; one after 3 ms may not
+        let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
+        let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
+        let cost = |seen: &[_]| follow(&trace(seen), 1e6, 3000.0, 1000.0, Start::Unknown, f64::MIN).unwrap().corrected_bytes;
+        assert_eq!((cost(&early), cost(&late)), (0.0, 2000.0));
     }
 
     #[test]
