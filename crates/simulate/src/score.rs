@@ -138,9 +138,12 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
         .iter()
         .filter(|t| t["lost"].as_u64().unwrap_or(0) > 0)
         .collect();
-    let headline = list(&report["verdicts"])
-        .first()
-        .map_or("none".into(), cause);
+    let causes: Vec<String> = list(&report["verdicts"]).iter().map(cause).collect();
+    let headline = causes.first().cloned().unwrap_or("none".into());
+    // What stands beside the headline counts for kinds that do not limit a flow by themselves.
+    let aside = truth["aside"].as_bool().unwrap_or(false);
+    let headline_right = right.contains(&headline.as_str())
+        || (aside && causes.iter().any(|cause| right.contains(&cause.as_str())));
     Judged {
         file,
         kind: truth["kind"].as_str().unwrap_or_default().into(),
