@@ -19,6 +19,11 @@ def test_an_interval_with_an_open_end_says_so():
     assert units.interval("rate_bps", Parameter(1e7, None, None)) == "not bounded by this capture"
 
 
+def test_an_interval_names_a_common_unit_once():
+    assert units.interval("limit_packets", Parameter(1000, 998, 1002)) == "998 to 1 002 packets"
+    assert units.interval("burst_bytes", Parameter(1000, 998, 1002)) == "998 B to 1.00 kB"
+
+
 def test_a_parameter_this_version_does_not_know_is_written_by_its_unit():
     label, write = units.parameter_words("shadow_rate_bps")
     assert (label, write(2e6)) == ("shadow rate", "2.00 Mbit/s")

@@ -156,7 +156,7 @@ def interval(name: str, parameter: Parameter) -> str:
     if parameter.low is None:
         return f"at most {write(parameter.high)}"
     low, high = write(parameter.low), write(parameter.high)
-    unit = high.partition(" ")[2]
-    if unit and low.endswith(f" {unit}"):
+    unit = high.rpartition(" ")[2]
+    if low.endswith(f" {unit}"):
         low = low.removesuffix(f" {unit}")
     return f"{low} to {high}"

@@ -18,6 +18,8 @@ WIDTH, HEIGHT = 900, 380
 FORMATS = ("png", "svg", "pdf")
 # Spans and dots are wider than a pixel: two columns of pixels tell them apart as well as one would.
 _COLUMNS, _ROWS = WIDTH, HEIGHT // 2
+# So many marks have room beside each other at their full size.
+_ROOMY = 300
 _SEE_CHARACTERS = 150
 _FONT = "Liberation Sans, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
@@ -159,7 +161,7 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> al
         data = data.join(ends, how="cross")
     chart = alt.Chart(alt.InlineData(values=data.to_dicts()))
     if layer.mark == "points":
-        return _points(chart, style, layer.rare).encode(x=x, y=y)
+        return _points(chart, style, layer.rare, _crowding(layer)).encode(x=x, y=y)
     line: dict[str, Any] = {"color": style.light, "strokeWidth": style.width, "opacity": style.opacity, "clip": True}
     if style.dash:
         line["strokeDash"] = list(style.dash)
@@ -182,15 +184,20 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> al
             )
 
 
-def _points(chart: alt.Chart, style: Style, rare: bool) -> alt.Chart:
-    area = style.size**2 * (1.0 if style.shape != "dot" else 1.6)
+def _crowding(layer: Layer) -> float:
+    """The factor by which marks are smaller where there are many, down to half: a thousand crosses hide all else."""
+    return max(0.5, min(1.0, (_ROOMY / max(1, layer.data.height)) ** 0.5)) if layer.rare else 1.0
+
+
+def _points(chart: alt.Chart, style: Style, rare: bool, crowding: float) -> alt.Chart:
+    area = (style.size * crowding) ** 2 * (1.0 if style.shape != "dot" else 1.6)
     hollow = style.shape in ("ring", "cross")
     return chart.mark_point(
         shape=_SHAPES[style.shape],
         size=area,
         filled=not hollow,
         color=style.light,
-        strokeWidth=style.width if hollow else 0,
+        strokeWidth=style.width * crowding if hollow else 0,
         opacity=style.opacity if rare else 0.6,
         # A cross on the base line must be seen whole.
         clip=not rare,

@@ -17,8 +17,12 @@ _BARS = 40
 # Packets closer together than this share of the round trip belong to one burst, as in a window sent at once.
 _GAP_OF_RTT = 0.25
 _SHORTEST_GAP_S = 0.001
-# Fewer bursts than this say nothing about the place in a burst.
-_FEWEST_BURSTS = 8
+# Where one burst holds more than this share of the packets, the sender as good as never pauses.
+_LARGEST_BURST = 0.25
+# The share lost of fewer packets than this is chance.
+_FEWEST_PACKETS = 10
+
+_COLUMNS = ("x", "x2", "y")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ def figure(scene: Scene) -> Figure:
     largest = bars["x2"].max()
     scale, unit = byte_unit(float(largest) if isinstance(largest, float) else 0.0)
     bars = bars.with_columns(pl.col("x", "x2") / scale)
+    few = pl.col("sent") < _FEWEST_PACKETS
     return Figure(
         key="burst",
         title=places.title,
@@ -51,16 +56,22 @@ def figure(scene: Scene) -> Figure:
         x_title=places.axis.format(unit=unit),
         y_title="Packets lost (% of those sent there)",
         see=places.see,
-        layers=present([Layer("share of packets lost", "lost-bar", "bars", bars)]),
+        layers=present(
+            [
+                Layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
+                Layer("share of packets lost", "lost-bar", "bars", bars.filter(~few).select(_COLUMNS)),
+            ]
+        ),
         over_time=False,
     )
 
 
 def _in_bursts(segments: pl.DataFrame, gap_s: float) -> _Places | None:
-    """Bytes sent before each packet in its burst; ``None`` where there are too few bursts."""
+    """Bytes sent before each packet in its burst; ``None`` where the sender hardly pauses."""
     burst = (pl.col("t").diff().fill_null(math.inf) > gap_s).cum_sum()
     numbered = segments.with_columns(burst=burst)
-    if numbered["burst"].n_unique() < _FEWEST_BURSTS:
+    largest = numbered["burst"].value_counts()["count"].max()
+    if isinstance(largest, int) and largest > _LARGEST_BURST * numbered.height:
         return None
     before = (_bytes().cum_sum() - _bytes()).over("burst")
     return _Places(
@@ -102,4 +113,5 @@ def _bars(placed: pl.DataFrame) -> pl.DataFrame:
         x=pl.col("bin") * width,
         x2=(pl.col("bin") + 1) * width,
         y=pl.col("lost") / pl.col("sent") * 100,
+        sent=pl.col("sent"),
     )

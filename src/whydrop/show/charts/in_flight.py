@@ -17,7 +17,9 @@ SEE = (
 def figure(scene: Scene) -> Figure:
     """Draw bytes in flight over time."""
     scene.need_segments()
-    largest = scene.segments["in_flight_bytes"].max()
+    # A packet just sent is itself in flight: a zero stands where the capture missed it, and tells nothing.
+    known = scene.segments.filter(pl.col("in_flight_bytes") > 0)
+    largest = known["in_flight_bytes"].max()
     scale, unit = byte_unit(float(largest) if isinstance(largest, int) else 0.0)
     in_flight = pl.col("in_flight_bytes") / scale
     layers = [
@@ -28,8 +30,8 @@ def figure(scene: Scene) -> Figure:
             points(scene.acks, pl.col("t"), pl.col("window_bytes") / scale),
             stretch=False,
         ),
-        Layer("bytes in flight", "level", "line", points(scene.segments, pl.col("t"), in_flight)),
-        losses.lost(scene.segments, in_flight),
+        Layer("bytes in flight", "level", "line", points(known, pl.col("t"), in_flight)),
+        losses.lost(known, in_flight),
     ]
     return Figure(
         key="in-flight",

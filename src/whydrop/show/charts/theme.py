@@ -45,6 +45,7 @@ STYLES: dict[str, Style] = {
     "limit": Style("#4b5563", "#b6beca", "dot", width=1.3, dash=(2, 3)),
     "lost": Style(VERMILLION, "#ff8a4c", "cross", size=7.0, width=2.0),
     "lost-bar": Style(VERMILLION, "#ff8a4c", "square", size=8.0, opacity=0.85),
+    "few-bar": Style("#f3b48f", "#8a4a26", "square", size=8.0, dash=(1, 1)),
     "fast": Style(ORANGE, "#ffc24d", "triangle-up", size=6.0),
     "timeout": Style(INK, PAPER, "square", size=6.0),
     "probe": Style(PURPLE, "#e3a5c7", "triangle-down", size=6.0),

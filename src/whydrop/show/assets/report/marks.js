@@ -82,7 +82,10 @@ whydrop.draws = {
     ctx.stroke();
   },
   points: (ctx, layer, first, last, scale, style) => {
-    const radius = (style.size / 2) * scale.ratio;
+    // A thousand crosses at full size would hide all else: where many are in view they are smaller, down to half.
+    const crowding = layer.rare ? Math.max(0.5, Math.min(1, Math.sqrt(300 / Math.max(1, last - first)))) : 1;
+    const radius = (style.size / 2) * crowding * scale.ratio;
+    ctx.lineWidth *= crowding;
     const shape = whydrop.shapes[style.shape];
     if (!layer.rare) ctx.globalAlpha = style.opacity * 0.6;
     ctx.beginPath();
