@@ -55,7 +55,7 @@ def figure(scene: Scene) -> Figure:
         flow=scene.flow.flow,
         x_title=places.axis.format(unit=unit),
         y_title="Packets lost (% of those sent there)",
-        see=places.see,
+        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars rest on few packets.",
         layers=present(
             [
                 Layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
