@@ -221,6 +221,44 @@ def feed(pipe: Path, interrupt: Callable[[], None]) -> None:
         os.close(descriptor)
 
 
+def interrupted_pipe(*interrupts_after_s: float) -> tuple[subprocess.Popen[bytes], str, str]:
+    """Explain a capture from a pipe that stays open, interrupted at these times; the pipe ends half a second later."""
+    raw = subprocess.run(
+        ["tshark", "-r", str(POLICED), "-F", "pcap", "-w", "-"], capture_output=True, check=True
+    ).stdout
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whydrop", "explain", "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(raw)
+    process.stdin.flush()
+    for pause in interrupts_after_s:
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    out, err = process.communicate(timeout=20)
+    return process, out.decode(), err.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tshark
+def test_ctrl_c_on_a_pipe_explains_what_was_captured():
+    process, said, complained = interrupted_pipe(1.0)
+    assert process.returncode == 0
+    assert "policer" in said.splitlines()[0]
+    assert "explaining what has been captured" in complained
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tshark
+def test_ctrl_c_twice_stops_even_while_a_pipe_is_silent():
+    process, said, complained = interrupted_pipe(1.0, 0.5)
+    assert process.returncode == 130
+    assert said == ""
+    assert complained.endswith("whydrop: stopped\n")
+
+
 def test_every_help_text_has_an_example(run: Run):
     for arguments in (["--help"], ["explain", "--help"]):
         done = run(*arguments)

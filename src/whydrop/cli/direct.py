@@ -7,7 +7,7 @@ a small capture takes, so exactly this shape goes straight to the core; every ot
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def capture_of(arguments: Sequence[str]) -> str | None:
@@ -21,16 +21,19 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 def explain(path: str) -> int:
     """Print the JSON document of a capture; return the exit status."""
     from whydrop import _core
-    from whydrop.cli import ending
+    from whydrop.cli import ending, interruptible
+
+    def analyse(progress: Callable[[int, int], None] | None = None) -> _core.Analysis:
+        return interruptible.run(lambda: _core.explain([path], tables=False, progress=progress), reads_pipe=path == "-")
 
     try:
         if sys.stderr.isatty():
             from whydrop.cli.progress import reading
 
             with reading() as progress:
-                analysis = _core.explain([path], tables=False, progress=progress)
+                analysis = analyse(progress)
         else:
-            analysis = _core.explain([path], tables=False)
+            analysis = analyse()
         ending.write_document(analysis.json(pretty=sys.stdout.isatty()))
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
         return ending.status(reason)

@@ -24,7 +24,9 @@ def status(reason: BaseException) -> int:
         return 0
     if isinstance(reason, KeyboardInterrupt):
         sys.stderr.write("whydrop: stopped\n")
-        return INTERRUPTED
+        # Another thread may still be reading; an orderly end of the interpreter would wait for it, or crash it.
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
     sys.stderr.write(f"whydrop: {printable(one_line(reason))}\n")
     return NOT_ANALYSED
 

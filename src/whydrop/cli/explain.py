@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import ending
+from whydrop.cli import ending, interruptible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whydrop.api import Explanation
 
 FORMATS = ("png", "svg", "pdf")
@@ -107,12 +109,16 @@ def _analyse(captures: tuple[Path, ...], *, tables: bool) -> Explanation:
     from whydrop import _core
     from whydrop.api import Explanation
 
+    def analyse(progress: Callable[[int, int], None] | None = None) -> Explanation:
+        work = lambda: _core.explain(captures, tables=tables, progress=progress)  # noqa: E731
+        return Explanation(interruptible.run(work, reads_pipe=Path("-") in captures))
+
     if sys.stderr.isatty():
         from whydrop.cli.progress import reading
 
         with reading() as progress:
-            return Explanation(_core.explain(captures, tables=tables, progress=progress))
-    return Explanation(_core.explain(captures, tables=tables))
+            return analyse(progress)
+    return analyse()
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:
