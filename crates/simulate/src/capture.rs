@@ -110,8 +110,8 @@ fn merge(frames: Vec<Frame>, flows: &[FlowConfig]) -> Vec<Frame> {
                 && a.payload_bytes % mss == 0
                 && b.payload_bytes > 0
                 && a.end() == b.sequence
-                && !a.retransmission
-                && !b.retransmission
+                && !a.reason.is_retransmission()
+                && !b.reason.is_retransmission()
                 && a.acknowledgment == b.acknowledgment
                 && a.payload_bytes + b.payload_bytes <= OFFLOAD_BYTES
                 && frame.time_ns - last_ns <= OFFLOAD_GAP_NS

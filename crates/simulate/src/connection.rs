@@ -2,7 +2,7 @@
 
 use crate::receiver::Receiver;
 use crate::scenario::{Application, FlowConfig};
-use crate::segment::{SackBlocks, Segment, Toward, flags};
+use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
 use crate::sender::{AckIn, Sender, Transmission};
 
 const MILLISECOND_NS: i64 = 1_000_000;
@@ -136,7 +136,7 @@ impl Connection {
             window_bytes: 0,
             timestamps: self.clocks.of_client(now_ns),
             sack: SackBlocks::default(),
-            retransmission: false,
+            reason: Reason::New,
             identification: self.client_id,
         };
         self.client_next = segment.end();
@@ -161,7 +161,7 @@ impl Connection {
             window_bytes: SERVER_WINDOW_BYTES,
             timestamps: self.clocks.of_server(now_ns),
             sack: SackBlocks::default(),
-            retransmission: false,
+            reason: Reason::New,
             identification: self.server_id,
         }
     }
@@ -335,7 +335,7 @@ impl Connection {
         let push = if transmission.push { flags::PSH } else { 0 };
         let mut segment =
             self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
-        segment.retransmission = transmission.retransmission;
+        segment.reason = transmission.reason;
         segment
     }
 

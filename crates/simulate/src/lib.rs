@@ -30,6 +30,6 @@ pub use network::{Fate, History, Packet, Record, Simulation};
 pub use pcap::Resolution;
 pub use receiver::ReceiverConfig;
 pub use scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
-pub use segment::{Segment, Toward};
+pub use segment::{Reason, Segment, Toward};
 pub use sender::{Pacing, SenderConfig};
 pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};

@@ -248,7 +248,7 @@ fn fold(mut sum: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::SackBlocks;
+    use crate::segment::{Reason, SackBlocks};
 
     #[test]
     fn an_ip_header_sums_to_zero_with_its_checksum() {
@@ -282,7 +282,7 @@ mod tests {
                 window_bytes: 65_535,
                 timestamps,
                 sack,
-                retransmission: false,
+                reason: Reason::New,
                 identification: 7,
             };
             let ends = Endpoints {

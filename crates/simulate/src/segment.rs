@@ -15,6 +15,43 @@ pub mod flags {
     pub const ACK: u8 = 0x10;
 }
 
+/// Why data is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reason {
+    /// It never was before.
+    #[default]
+    New,
+    /// Thought lost by what was acknowledged.
+    FastRetransmission,
+    /// Thought lost because the timer ran out.
+    Timeout,
+    /// To provoke an acknowledgment of the tail.
+    TailLossProbe,
+}
+
+impl Reason {
+    /// The retransmissions among them.
+    pub const RETRANSMISSIONS: [Reason; 3] = [
+        Reason::FastRetransmission,
+        Reason::Timeout,
+        Reason::TailLossProbe,
+    ];
+
+    pub fn is_retransmission(self) -> bool {
+        self != Reason::New
+    }
+
+    /// The name in a truth.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::New => "new",
+            Reason::FastRetransmission => "fast",
+            Reason::Timeout => "timeout",
+            Reason::TailLossProbe => "tail-loss-probe",
+        }
+    }
+}
+
 /// A range of sequence numbers, `end` not included.
 pub type Range = (u64, u64);
 
@@ -54,8 +91,7 @@ pub struct Segment {
     /// (TSval, TSecr), where the connection uses them.
     pub timestamps: Option<(u32, u32)>,
     pub sack: SackBlocks,
-    /// Sent before: some of it is a retransmission.
-    pub retransmission: bool,
+    pub reason: Reason,
     /// IPv4 identification.
     pub identification: u16,
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::network::{Fate, History};
 use crate::scenario::FlowConfig;
-use crate::segment::{Segment, Toward};
+use crate::segment::{Reason, Segment, Toward};
 
 /// What became of the data of one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct FlowTruth {
     /// Data packets sent, retransmissions included.
     pub sent: u64,
     pub retransmitted: u64,
+    /// In the order of [`Reason::RETRANSMISSIONS`].
+    pub retransmitted_by_reason: [u64; 3],
     /// Lost on the path, by the index of the stage that dropped them.
     pub lost_by_stage: Vec<u64>,
     /// Of all that were lost, those sent since the capture began.
@@ -52,6 +54,11 @@ impl FlowTruth {
             .zip(&self.lost_by_stage)
             .map(|(name, lost)| (name.to_string(), json!(lost)))
             .collect();
+        let by_reason: serde_json::Map<String, Value> = Reason::RETRANSMISSIONS
+            .iter()
+            .zip(self.retransmitted_by_reason)
+            .map(|(reason, count)| (reason.name().into(), json!(count)))
+            .collect();
         json!({
             "flow": format!("{} > {}", name(flow.server, flow.server_port), name(flow.client, flow.client_port)),
             "client_port": flow.client_port,
@@ -60,6 +67,7 @@ impl FlowTruth {
             "application": format!("{:?}", flow.application),
             "sent": self.sent,
             "retransmitted": self.retransmitted,
+            "retransmitted_by_reason": by_reason,
             "lost": self.lost(),
             "lost_since_capture_began": self.lost_since_capture_began,
             "lost_by_stage": by_stage,
@@ -94,7 +102,13 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         };
         let truth = &mut truths[segment.flow];
         truth.sent += 1;
-        truth.retransmitted += u64::from(segment.retransmission);
+        truth.retransmitted += u64::from(segment.reason.is_retransmission());
+        if let Some(place) = Reason::RETRANSMISSIONS
+            .iter()
+            .position(|&r| r == segment.reason)
+        {
+            truth.retransmitted_by_reason[place] += 1;
+        }
         truth.first_data_ns.get_or_insert(packet.sent_ns);
         match packet.fate {
             Fate::Delivered { time_ns } => arrivals.push((time_ns, index, segment)),

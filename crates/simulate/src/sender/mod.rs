@@ -7,7 +7,7 @@ mod rtt;
 mod scoreboard;
 
 use crate::congestion::{Algorithm, Congestion};
-use crate::segment::Range;
+use crate::segment::{Range, Reason};
 use pacing::Pacer;
 pub use pacing::Pacing;
 use recovery::{Progress, Recovery, Undo};
@@ -55,7 +55,7 @@ impl Default for SenderConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmission {
     pub range: Range,
-    pub retransmission: bool,
+    pub reason: Reason,
     /// Asks for the receiver's window and carries no data.
     pub window_probe: bool,
     /// The last of what the application has written so far.
@@ -302,7 +302,7 @@ impl Sender {
             let range = (self.una - 1, self.una - 1);
             return Some(Transmission {
                 range,
-                retransmission: false,
+                reason: Reason::New,
                 window_probe: true,
                 push: false,
             });
@@ -321,7 +321,15 @@ impl Sender {
             return None;
         }
         let sent = match self.board.first_lost() {
-            Some(place) => self.retransmit(now_ns, place),
+            Some(place) => {
+                let timeout = matches!(self.recovery, Recovery::Timeout { .. });
+                let reason = if timeout {
+                    Reason::Timeout
+                } else {
+                    Reason::FastRetransmission
+                };
+                self.retransmit(now_ns, place, reason)
+            }
             None => self.send_new(now_ns),
         };
         self.paced(now_ns, sent.range);
@@ -372,13 +380,13 @@ impl Sender {
         }
         Transmission {
             range,
-            retransmission: false,
+            reason: Reason::New,
             window_probe: false,
             push: range.1 == self.written,
         }
     }
 
-    fn retransmit(&mut self, now_ns: i64, place: usize) -> Transmission {
+    fn retransmit(&mut self, now_ns: i64, place: usize, reason: Reason) -> Transmission {
         let range = self.board.on_retransmitted(place, now_ns);
         self.undo.on_retransmitted(now_ns);
         self.recovery.on_sent();
@@ -388,7 +396,7 @@ impl Sender {
         }
         Transmission {
             range,
-            retransmission: true,
+            reason,
             window_probe: false,
             push: range.1 == self.written,
         }
@@ -400,7 +408,7 @@ impl Sender {
             Some(self.send_new(now_ns))
         } else {
             let place = self.board.last()?;
-            Some(self.retransmit(now_ns, place))
+            Some(self.retransmit(now_ns, place, Reason::TailLossProbe))
         };
         self.probe_out = true;
         self.arm_retransmission(now_ns);

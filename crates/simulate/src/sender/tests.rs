@@ -59,12 +59,12 @@ fn a_hole_is_repaired_once_and_the_window_shrinks_by_beta_over_the_recovery() {
     }
     let repaired: Vec<Range> = sent
         .iter()
-        .filter(|t| t.retransmission)
+        .filter(|t| t.reason == Reason::FastRetransmission)
         .map(|t| t.range)
         .collect();
     assert_eq!(repaired, [(1, 101)]);
     let more = ack(&mut sender, 2 * RTT_NS, 1_001, &[]);
-    assert!(more.iter().all(|t| !t.retransmission));
+    assert!(more.iter().all(|t| t.reason == Reason::New));
     // PRR has sent beta * 10 = 7 packets by the time the nine arrived, so that the rest of the window is small.
     assert!((6..=8).contains(&sent.len()), "{}", sent.len());
 }
@@ -80,9 +80,9 @@ fn silence_after_the_tail_is_probed_after_two_round_trips_and_times_out_later() 
     assert_eq!(
         probe
             .iter()
-            .map(|t| (t.range, t.retransmission))
+            .map(|t| (t.range, t.reason))
             .collect::<Vec<_>>(),
-        [((401, 501), true)]
+        [((401, 501), Reason::TailLossProbe)]
     );
     // Then the timer, from the probe on: 100 ms smoothed plus four times the variation of 50 ms.
     assert_eq!(sender.deadline_ns(), Some(502_000_000));
