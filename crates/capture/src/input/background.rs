@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks in flight: enough to even out bursts, few enough to bound memory (1 MiB).
@@ -15,13 +15,14 @@ pub(crate) struct Background {
     current: Vec<u8>,
     position: usize,
     ended: bool,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
     pub(crate) fn start(source: Box<dyn Read + Send>) -> io::Result<Self> {
         let (fill, filled) = sync_channel(CHUNKS);
         let (emptied, reuse) = sync_channel(CHUNKS + 2);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("decompress".into())
             .spawn(move || read_ahead(source, &fill, &reuse))?;
         Ok(Self {
@@ -30,6 +31,7 @@ impl Background {
             current: Vec::new(),
             position: 0,
             ended: false,
+            thread: Some(thread),
         })
     }
 }
@@ -56,6 +58,17 @@ fn read_ahead(
         let last = message.as_ref().map_or(true, Vec::is_empty);
         if fill.send(message).is_err() || last {
             return;
+        }
+    }
+}
+
+impl Drop for Background {
+    /// Waits for a thread that has nothing left to do, so that it is gone with its memory. One that
+    /// still waits for its source (a terminal, a pipe) ends by itself when it next has something.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take().filter(|_| self.ended) {
+            // Its panic was reported by `read` already.
+            let _ = thread.join();
         }
     }
 }
