@@ -46,10 +46,10 @@ def rate(bps: float) -> str:
 def size(count: float) -> str:
     """A size in bytes for people.
 
-    >>> size(102_400), size(0)
-    ('102 kB', '0 B')
+    >>> size(102_400), size(37)
+    ('102 kB', '37 B')
     """
-    return _scaled(count, _SIZES)
+    return f"{count:.0f} B" if abs(count) < 999.5 else _scaled(count, _SIZES)
 
 
 def duration(seconds: float) -> str:

@@ -71,14 +71,11 @@ def _print_verdict(verdict: Verdict, console: Console) -> None:
         line = (
             f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}), estimated as {lost.method}"
         )
-        console.print(_hanging(Text("• ", style="dim").append_text(_safe(line))))
+        console.print(_bullet(_safe(line)))
 
 
 def _print_minor(verdict: Verdict, console: Console) -> None:
-    line = Text("• ", style="dim")
-    line.append_text(_safe(verdict.sentence))
-    line.append_text(_safe(f" ({_standing(verdict)})", style="dim"))
-    console.print(_hanging(line))
+    console.print(_bullet(Text.assemble(_safe(verdict.sentence), _safe(f" ({_standing(verdict)})", style="dim"))))
     for advice in verdict.advice:
         if advice.startswith("$ "):
             console.print(_safe(f"      {advice}", style="cyan"), soft_wrap=True)
@@ -106,7 +103,7 @@ def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
             # Never wrapped, so that it can be copied as one line.
             console.print(_safe(f"      {line}", style="cyan"), soft_wrap=True)
         else:
-            console.print(_hanging(Text("• ", style="dim").append_text(_safe(words.sentence(line)))))
+            console.print(_bullet(_safe(words.sentence(line))))
 
 
 def _print_parameters(verdict: Verdict, console: Console) -> None:
@@ -168,12 +165,11 @@ def _heading(console: Console, title: str) -> None:
     console.print(Text(title, style="bold blue"))
 
 
-def _hanging(line: Text) -> Padding:
+def _bullet(text: Text) -> Padding:
     grid = Table.grid()
     grid.add_column(width=2)
     grid.add_column()
-    bullet, rest = line.divide([2])
-    grid.add_row(bullet, rest)
+    grid.add_row(Text("•", style="dim"), text)
     return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
