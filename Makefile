@@ -29,10 +29,10 @@ test-fast: setup ## run the Python tests that take seconds
 	$(RUN)/pytest -m "not slow and not needs_browser"
 
 check: setup ## formatting, lints and types of both languages
+	cargo fmt --all --check
 	$(RUN)/ruff check
 	$(RUN)/ruff format --check
 	$(RUN)/mypy
-	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages

@@ -37,7 +37,11 @@ impl Analysis {
         } else {
             serde_json::to_string(&self.document)
         };
-        text.map_err(|error| PyRuntimeError::new_err(format!("the document could not be written as JSON: {error}")))
+        text.map_err(|error| {
+            PyRuntimeError::new_err(format!(
+                "the document could not be written as JSON: {error}"
+            ))
+        })
     }
 
     /// One of the tables `segments`, `acks`, `sacks`, `model`.
@@ -46,7 +50,10 @@ impl Analysis {
             Some((_, batch)) => Ok(Table::new(batch.clone())),
             None => {
                 let known: Vec<&str> = self.batches.iter().map(|(known, _)| *known).collect();
-                Err(PyKeyError::new_err(format!("no table {name:?}; there are {}", known.join(", "))))
+                Err(PyKeyError::new_err(format!(
+                    "no table {name:?}; there are {}",
+                    known.join(", ")
+                )))
             }
         }
     }
@@ -70,8 +77,9 @@ pub fn explain(
         return Err(raised);
     }
     let (document, tables) = outcome?;
-    let batches = columns::batches(tables)
-        .map_err(|error| PyRuntimeError::new_err(format!("the tables could not be handed over: {error}")))?;
+    let batches = columns::batches(tables).map_err(|error| {
+        PyRuntimeError::new_err(format!("the tables could not be handed over: {error}"))
+    })?;
     Ok(Analysis { document, batches })
 }
 

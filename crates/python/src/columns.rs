@@ -22,16 +22,28 @@ pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 4], Arrow
 fn segments(table: SegmentTable) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable([
         ("flow", values::<UInt32Type>(table.flow), false),
-        ("transfer", nullable::<UInt32Type>(table.transfer, u32::MAX), true),
+        (
+            "transfer",
+            nullable::<UInt32Type>(table.transfer, u32::MAX),
+            true,
+        ),
         ("time_ns", values::<Int64Type>(table.time_ns), false),
         ("sequence", values::<Int64Type>(table.sequence), false),
-        ("payload_bytes", values::<UInt32Type>(table.payload_bytes), false),
+        (
+            "payload_bytes",
+            values::<UInt32Type>(table.payload_bytes),
+            false,
+        ),
         ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
         ("kind", values::<UInt8Type>(table.kind), false),
         ("fate", values::<UInt8Type>(table.fate), false),
         ("spurious", booleans(&table.spurious), false),
         ("rtt_ns", nullable::<Int64Type>(table.rtt_ns, -1), true),
-        ("in_flight_bytes", values::<UInt32Type>(table.in_flight_bytes), false),
+        (
+            "in_flight_bytes",
+            values::<UInt32Type>(table.in_flight_bytes),
+            false,
+        ),
     ])
 }
 
@@ -39,8 +51,16 @@ fn acks(table: AckTable) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable([
         ("flow", values::<UInt32Type>(table.flow), false),
         ("time_ns", values::<Int64Type>(table.time_ns), false),
-        ("acknowledged", values::<Int64Type>(table.acknowledged), false),
-        ("window_bytes", nullable::<Int64Type>(table.window_bytes, -1), true),
+        (
+            "acknowledged",
+            values::<Int64Type>(table.acknowledged),
+            false,
+        ),
+        (
+            "window_bytes",
+            nullable::<Int64Type>(table.window_bytes, -1),
+            true,
+        ),
     ])
 }
 
@@ -59,7 +79,11 @@ fn model(table: ModelTable) -> Result<RecordBatch, ArrowError> {
         ("verdict", values::<UInt32Type>(table.verdict), false),
         ("flow", values::<UInt32Type>(table.flow), false),
         ("time_ns", values::<Int64Type>(table.time_ns), false),
-        ("level_bytes", values::<Float64Type>(table.level_bytes), false),
+        (
+            "level_bytes",
+            values::<Float64Type>(table.level_bytes),
+            false,
+        ),
         ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
         ("predicted_drop", booleans(&table.predicted_drop), false),
         ("seen_lost", booleans(&table.seen_lost), false),
@@ -73,7 +97,10 @@ fn values<T: ArrowPrimitiveType>(column: Vec<T::Native>) -> ArrayRef {
 /// `absent` stands for "not known" in the Rust tables and becomes null.
 fn nullable<T: ArrowPrimitiveType>(column: Vec<T::Native>, absent: T::Native) -> ArrayRef {
     let valid = BooleanBuffer::collect_bool(column.len(), |row| column[row] != absent);
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(column), Some(NullBuffer::new(valid))))
+    Arc::new(PrimitiveArray::<T>::new(
+        ScalarBuffer::from(column),
+        Some(NullBuffer::new(valid)),
+    ))
 }
 
 fn booleans(column: &[bool]) -> ArrayRef {
@@ -118,7 +145,10 @@ mod tests {
         let address = table.time_ns.as_ptr();
         let batch = segments(table).unwrap();
         let column = batch.column_by_name("time_ns").unwrap();
-        assert_eq!(column.as_primitive::<Int64Type>().values().as_ptr(), address);
+        assert_eq!(
+            column.as_primitive::<Int64Type>().values().as_ptr(),
+            address
+        );
     }
 
     #[test]
@@ -131,6 +161,10 @@ mod tests {
     #[test]
     fn an_analysis_without_rows_has_empty_tables() {
         let empty = batches(Tables::default()).unwrap();
-        assert!(empty.iter().all(|(_, batch)| batch.num_rows() == 0 && batch.num_columns() > 0));
+        assert!(
+            empty
+                .iter()
+                .all(|(_, batch)| batch.num_rows() == 0 && batch.num_columns() > 0)
+        );
     }
 }

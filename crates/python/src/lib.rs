@@ -12,7 +12,10 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("CaptureError", module.py().get_type::<analysis::CaptureError>())?;
+    module.add(
+        "CaptureError",
+        module.py().get_type::<analysis::CaptureError>(),
+    )?;
     module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;

@@ -18,7 +18,11 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(callable: Option<Py<PyAny>>) -> Self {
-        Self { callable: callable.map(Arc::new), raised: Arc::new(Mutex::new(None)), last: None }
+        Self {
+            callable: callable.map(Arc::new),
+            raised: Arc::new(Mutex::new(None)),
+            last: None,
+        }
     }
 
     /// `false` asks the analysis to stop.
@@ -37,7 +41,10 @@ impl Watch {
         match outcome {
             Ok(()) => true,
             Err(error) => {
-                *self.raised.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+                *self
+                    .raised
+                    .lock()
+                    .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
                 false
             }
         }
@@ -45,6 +52,9 @@ impl Watch {
 
     /// What Python raised during the analysis, once.
     pub fn raised(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        self.raised
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take()
     }
 }

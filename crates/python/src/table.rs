@@ -26,7 +26,12 @@ impl Table {
 
     #[getter]
     fn column_names(&self) -> Vec<String> {
-        self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.batch
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     }
 
     /// The Arrow PyCapsule interface. A requested schema may be ignored, as the protocol allows: the consumer casts.
@@ -43,6 +48,10 @@ impl Table {
     }
 
     fn __repr__(&self) -> String {
-        format!("<whydrop._core.Table: {} rows, {}>", self.num_rows(), self.column_names().join(", "))
+        format!(
+            "<whydrop._core.Table: {} rows, {}>",
+            self.num_rows(),
+            self.column_names().join(", ")
+        )
     }
 }
