@@ -6,7 +6,7 @@ use whydrop_path::fit::{
     fit_bucket, fit_drain_rate,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::Kind;
+use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
 
@@ -26,6 +26,8 @@ pub struct Totals {
     pub data_packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
+    /// Of those, lost before the capture point: seen only as gaps.
+    pub lost_before_capture: u64,
     pub retransmitted: u64,
     pub spurious: u64,
     pub reordered: u64,
@@ -70,64 +72,73 @@ impl Evidence {
 
 /// Measures a group.
 pub fn measure(group: &Group) -> Evidence {
-    let (group_trace, bucket, line_rate) = fitted_trace(group);
-    let trace = &group_trace.trace;
-    let occupancy = bucket
-        .as_ref()
-        .and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
-    let replay = bucket
-        .as_ref()
-        .map(|fit| check_by_replay(&group_trace, fit));
-    let at_loss = delay_at_loss(trace);
+    let totals = totals(group);
     let base_rtt_s = base_rtt_s(group);
-    let drain = if worth_a_drain_fit(&group_trace, base_rtt_s) {
-        fit_drain_rate(trace)
-    } else {
-        None
-    };
+    let plain = group.trace();
+    let drain = worth_a_drain_fit(&plain, base_rtt_s).then(|| fit_drain_rate(&plain.trace)).flatten();
+    let bucket = fit_bucket(&plain.trace);
+    let lines = line_candidates_bps(group, drain.as_ref(), bucket.as_ref());
+    let (group_trace, bucket, line_rate_bps) = behind_best_line(plain, bucket, &lines, totals.lost);
+    let trace = &group_trace.trace;
+    let occupancy =
+        bucket.as_ref().and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
     Evidence {
-        totals: totals(group),
+        replay: bucket.as_ref().map(|fit| check_by_replay(&group_trace, fit)),
+        at_loss: delay_at_loss(trace),
+        totals,
         base_rtt_s,
         bucket,
         occupancy,
-        replay,
-        at_loss,
         drain,
-        line_rate_bps: line_rate,
+        line_rate_bps,
         group_trace,
     }
 }
 
-/// The trace with the line rate that suits the losses best, where super-segments leave it open.
-fn fitted_trace(group: &Group) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
-    let estimate = group
-        .flows
-        .iter()
-        .filter_map(|flow| line_rate_bps(flow.flow))
-        .reduce(f64::max);
-    let Some(estimate) = estimate.filter(|_| group.has_offloaded_segments()) else {
-        let group_trace = group.trace(None);
-        let bucket = fit_bucket(&group_trace.trace);
-        return (group_trace, bucket, None);
-    };
-    // a bottleneck may have stretched all super-segments: the line may be faster than it seems
-    let candidates = [1.0, 1.25, 1.6, 2.5, 5.0].map(|factor| estimate * factor);
-    let mut best: Option<(GroupTrace, Option<BucketFit>, Option<f64>)> = None;
-    for line_rate in candidates {
-        let group_trace = group.trace(Some(line_rate));
-        let bucket = fit_bucket(&group_trace.trace);
+/// Rates of the line that the packets may leave the capture point by, where the capture gives reason to look: super-
+/// segments, or a queue much faster than the fitted bucket.
+fn line_candidates_bps(group: &Group, drain: Option<&DrainFit>, bucket: Option<&BucketFit>) -> Vec<f64> {
+    let mut candidates = Vec::new();
+    if group.has_offloaded_segments()
+        && let Some(estimate) = group.flows.iter().filter_map(|flow| line_rate_bps(flow.flow)).reduce(f64::max)
+    {
+        // a bottleneck may have stretched all super-segments: the line may be faster than it seems
+        candidates.extend([1.0, 1.25, 1.6, 2.5, 5.0].map(|factor| estimate * factor));
+    }
+    if let Some(drain) = drain
+        && drain.explained > LINE_EXPLAINED
+        && bucket.is_some_and(|fit| drain.rate_bps > LINE_TO_BUCKET * fit.rate_bps.value)
+    {
+        candidates.push(drain.rate_bps);
+    }
+    candidates
+}
+
+/// A line is looked for when a queue explains this share of the spread of the delays ...
+const LINE_EXPLAINED: f64 = 0.3;
+/// ... and drains this much faster than the bucket fills.
+const LINE_TO_BUCKET: f64 = 1.3;
+
+/// The packets as they leave the line, if there is one, behind which a bucket suits the losses best.
+fn behind_best_line(
+    plain: GroupTrace,
+    bucket: Option<BucketFit>,
+    lines_bps: &[f64],
+    lost: u64,
+) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
+    let mut best = (plain.trace.clone(), bucket, None);
+    for &line_bps in lines_bps {
+        let trace = plain.trace.through_line(line_bps);
+        let bucket = fit_bucket(&trace);
         let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-        if best
-            .as_ref()
-            .is_none_or(|(_, known, _)| score(&bucket) > score(known))
-        {
-            best = Some((group_trace, bucket, Some(line_rate)));
+        if lost == 0 || score(&bucket) > score(&best.1) {
+            best = (trace, bucket, Some(line_bps));
         }
-        if group.lost() == 0 {
+        if lost == 0 {
             break;
         }
     }
-    best.unwrap_or_default()
+    (GroupTrace { trace: best.0, origins: plain.origins }, best.1, best.2)
 }
 
 /// Replays the fitted bucket as a policer over all arrivals, without looking at what was lost.
@@ -178,7 +189,7 @@ fn base_rtt_s(group: &Group) -> Option<f64> {
         .flows
         .iter()
         .flat_map(|flow| flow.flow.segments.iter())
-        .filter(|segment| segment.flags.has(whydrop_tcp::SegmentFlags::RTT_EXACT))
+        .filter(|segment| segment.flags.has(SegmentFlags::RTT_EXACT))
         .map(|segment| segment.rtt_ns)
         .min()?;
     Some(smallest as f64 * 1e-9)
@@ -200,6 +211,7 @@ fn totals(group: &Group) -> Totals {
         totals.data_packets += flow.segments.len() as u64;
         totals.payload_bytes += counters.payload_bytes;
         totals.lost += counters.lost;
+        totals.lost_before_capture += lost_before_capture(flow);
         totals.retransmitted += counters.retransmitted;
         totals.spurious += counters.spurious;
         totals.reordered += counters.reordered;
@@ -235,4 +247,9 @@ fn union_busy_s(group: &Group) -> f64 {
         }
     }
     total_ns as f64 * 1e-9
+}
+
+fn lost_before_capture(flow: &Flow) -> u64 {
+    let gap = |segment: &&Segment| segment.is_lost() && segment.flags.has(SegmentFlags::INFERRED);
+    flow.segments.iter().filter(gap).count() as u64
 }

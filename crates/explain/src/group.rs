@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use whydrop_path::fit::{Observation, Seen, Trace};
-use whydrop_tcp::{Fate, Flow, Kind, SegmentFlags};
+use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 /// A flow that carried data, with its number in the document.
 #[derive(Debug, Clone, Copy)]
@@ -60,71 +60,35 @@ impl Group<'_> {
             .any(|flow| flow.flow.counters.offloaded_super_segments > 0)
     }
 
-    /// All data packets of the group in the order of time. The wire packets of a super-segment, which the capture
-    /// shows at one time, are spaced as a line of `line_rate_bps` sends them.
-    pub fn trace(&self, line_rate_bps: Option<f64>) -> GroupTrace {
-        let mut rows: Vec<(Observation, Origin)> =
-            Vec::with_capacity(self.flows.iter().map(|flow| flow.flow.segments.len()).sum());
+    /// All data packets of the group in the order of time.
+    pub fn trace(&self) -> GroupTrace {
+        let packets = self.flows.iter().map(|flow| flow.flow.segments.len()).sum();
+        let mut rows: Vec<(Observation, Origin)> = Vec::with_capacity(packets);
         for (member, flow) in self.flows.iter().enumerate() {
-            push_flow(&mut rows, member as u32, flow.flow, line_rate_bps);
+            push_flow(&mut rows, member as u32, flow.flow);
         }
         if !rows.is_sorted_by_key(|(observation, _)| observation.time_ns) {
             rows.sort_by_key(|(observation, _)| observation.time_ns);
         }
         let origins = rows.iter().map(|(_, origin)| *origin).collect();
-        GroupTrace {
-            trace: Trace::new(
-                rows.into_iter()
-                    .map(|(observation, _)| observation)
-                    .collect(),
-            ),
-            origins,
-        }
+        GroupTrace { trace: Trace::new(rows.into_iter().map(|(observation, _)| observation).collect()), origins }
     }
 }
 
-fn push_flow(
-    rows: &mut Vec<(Observation, Origin)>,
-    member: u32,
-    flow: &Flow,
-    line_rate_bps: Option<f64>,
-) {
-    let fastest = flow
-        .segments
-        .iter()
-        .filter(|s| s.flags.has(SegmentFlags::RTT_EXACT))
-        .map(|s| s.rtt_ns)
-        .min();
-    let ns_per_byte = line_rate_bps.map_or(0.0, |rate| 8e9 / rate);
-    let (mut burst_start_ns, mut burst_bytes) = (i64::MIN, 0u64);
+fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow) {
+    let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
+    let fastest_ns = flow.segments.iter().filter(exact).map(|segment| segment.rtt_ns).min().unwrap_or(0);
     for (index, segment) in flow.segments.iter().enumerate() {
-        if segment.time_ns != burst_start_ns || !segment.flags.has(SegmentFlags::OFFLOADED) {
-            (burst_start_ns, burst_bytes) = (segment.time_ns, 0);
-        }
-        let wait_ns = (burst_bytes as f64 * ns_per_byte) as i64;
-        burst_bytes += u64::from(segment.ip_bytes());
-        let exact = segment.flags.has(SegmentFlags::RTT_EXACT) && segment.kind == Kind::New;
-        let delay_s = match fastest {
-            Some(fastest) if exact => {
-                Some(((segment.rtt_ns - wait_ns - fastest).max(0)) as f32 * 1e-9)
-            }
-            _ => None,
+        let measured = exact(&segment) && segment.kind == Kind::New;
+        let delay_s = measured.then(|| (segment.rtt_ns - fastest_ns).max(0) as f32 * 1e-9);
+        let outcome = match segment.fate {
+            Fate::Delivered => Seen::Passed,
+            Fate::Lost => Seen::Lost,
+            Fate::Unknown => Seen::Unknown,
         };
         rows.push((
-            Observation {
-                time_ns: segment.time_ns.saturating_add(wait_ns),
-                bytes: segment.ip_bytes(),
-                outcome: match segment.fate {
-                    Fate::Delivered => Seen::Passed,
-                    Fate::Lost => Seen::Lost,
-                    Fate::Unknown => Seen::Unknown,
-                },
-                delay_s,
-            },
-            Origin {
-                member,
-                segment: index as u32,
-            },
+            Observation { time_ns: segment.time_ns, bytes: segment.ip_bytes(), outcome, delay_s },
+            Origin { member, segment: index as u32 },
         ));
     }
 }

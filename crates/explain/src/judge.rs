@@ -5,7 +5,7 @@
 use whydrop_path::fit::{BucketFit, DelayAtLoss, DrainFit};
 
 use crate::cause::Cause;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Totals};
 use crate::words::duration;
 
 /// A cause and how sure it is, 0 to 1.
@@ -17,13 +17,18 @@ pub struct Judgement {
     pub against: Vec<(Cause, String)>,
 }
 
-/// A bucket model must make the losses this many times more likely than chance to be considered: e^12 is 160 000,
+/// A bucket model must make the losses this many times more likely than chance to be considered: e^20 is 5e8,
 /// which leaves room for the many rates and limits that the search tries.
-const NEEDED_GAIN: f64 = 12.0;
+const NEEDED_GAIN: f64 = 20.0;
 /// ... and remove this share of the uncertainty about which packets were lost.
-const NEEDED_CERTAINTY: f64 = 0.6;
+const NEEDED_CERTAINTY: f64 = 0.45;
 /// ... and expect this share of the losses.
-const NEEDED_EXPECTED: f64 = 0.8;
+const NEEDED_EXPECTED: f64 = 0.6;
+/// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
+/// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell.
+const SEEN_BUCKET_PACKETS: f64 = 8.0;
+/// A bucket below this is no bucket: one packet and its neighbour, blurred by jitter.
+const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A queue that drops has delayed what it let in just before: by the time that a full queue takes to drain. Below
 /// this share of that time there is no queue worth the name (a few packets in front of a policer's bucket).
 const NO_QUEUE_RATIO: f64 = 0.05;
@@ -56,7 +61,7 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
     let queue = queue_shows(evidence);
     let tail_drop = tail_drop_shows(evidence);
     let mut against = Vec::new();
-    let judged = if fits && queue == Some(false) {
+    let judged = if fits && queue == Some(false) && bucket.is_some_and(|fit| large_enough(fit, evidence)) {
         against.push((Cause::ShallowQueue, no_queue_reason(evidence)));
         let bucket = bucket.expect("it fits");
         (Cause::Policer, confidence_of_bucket(bucket))
@@ -93,6 +98,12 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
     }
 }
 
+fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let packets = fit.limit_bytes.value / fit.packet_bytes;
+    let delays_tell = evidence.totals.lost_before_capture * 2 < evidence.totals.lost;
+    packets >= if delays_tell { SMALLEST_BUCKET_PACKETS } else { SEEN_BUCKET_PACKETS }
+}
+
 fn bucket_fits(fit: &BucketFit) -> bool {
     let lost: u32 = fit.agreement.lost.iter().sum();
     fit.gain() >= NEEDED_GAIN
@@ -105,7 +116,7 @@ fn bucket_fits(fit: &BucketFit) -> bool {
 fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
     let sharp_enough =
-        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= NEEDED_CERTAINTY / 2.0;
+        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= 0.3;
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
@@ -253,11 +264,9 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         (Cause::Aqm, 0.9)
     } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
         (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
-    } else if let Some(drain) = evidence
-        .drain
-        .as_ref()
-        .filter(|drain| is_shaper(drain, base))
-    {
+    } else if totals.reordered as f64 > MUCH_REORDERED_SHARE * totals.data_packets as f64 {
+        (Cause::Reordering, 0.9)
+    } else if let Some(drain) = evidence.drain.as_ref().filter(|drain| is_shaper(drain, base, totals)) {
         (Cause::Shaper, drain.explained)
     } else if totals.reordered >= FEWEST_LOSSES
         && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
@@ -284,8 +293,16 @@ const SETTLED_ROUND_TRIPS: f64 = 20.0;
 /// One packet in a thousand out of order is what senders begin to feel.
 const REORDERED_SHARE: f64 = 1e-3;
 
-fn is_shaper(drain: &DrainFit, base_rtt_s: f64) -> bool {
-    drain.explained > DELAY_EXPLAINED && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
+/// One in a hundred disturbs any sender.
+const MUCH_REORDERED_SHARE: f64 = 1e-2;
+/// A link that is the limit is in use most of the time that data is under way.
+const LIMITING_UTILISATION: f64 = 0.6;
+
+fn is_shaper(drain: &DrainFit, base_rtt_s: f64, totals: &Totals) -> bool {
+    let utilisation = totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps;
+    drain.explained > DELAY_EXPLAINED
+        && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
+        && utilisation > LIMITING_UTILISATION
 }
 
 fn no_queue_reason(evidence: &Evidence) -> String {

@@ -177,7 +177,7 @@ fn describe(cause: Cause, evidence: &Evidence) -> Vec<String> {
     }
     if let Some(line_rate) = evidence.line_rate_bps {
         lines.push(format!(
-            "the capture shows super-segments (segmentation offload); their packets were spaced as a line of {} sends them",
+            "packets were taken to leave the capture point one after the other, as a line of {} sends them",
             rate(line_rate)
         ));
     }

@@ -72,6 +72,28 @@ impl Trace {
         }
     }
 
+    /// The same packets as they leave a line of `rate_bps` behind the capture point: each waits for those before it.
+    /// Their delays lose what they waited for the line. A sender's capture shows packets before its own interface
+    /// queues them, and super-segments before they are cut up.
+    pub fn through_line(&self, rate_bps: f64) -> Self {
+        let mut through = self.clone();
+        let mut free_s = f64::MIN;
+        let mut least_s = f32::INFINITY;
+        for index in 0..self.len() {
+            let arrival_s = self.time_s[index];
+            let leaves_s = arrival_s.max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
+            free_s = leaves_s;
+            through.time_s[index] = leaves_s;
+            through.delay_s[index] -= (leaves_s - arrival_s) as f32;
+            least_s = least_s.min(through.delay_s[index]);
+        }
+        // the smallest delay is zero again: what is left of the path's own time
+        for delay_s in &mut through.delay_s {
+            *delay_s -= least_s;
+        }
+        through
+    }
+
     pub fn len(&self) -> usize {
         self.time_s.len()
     }
@@ -92,5 +114,21 @@ impl Trace {
         }
         let middle = sizes.len() / 2;
         f64::from(*sizes.select_nth_unstable_by(middle, f32::total_cmp).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_one_instant_leave_a_line_one_after_the_other() {
+        // 1000 bytes at 8 Mbit/s take 1 ms each: they leave at 1, 2 and 3 ms
+        let packet = |delay_s| Observation { time_ns: 7, bytes: 1000, outcome: Seen::Passed, delay_s: Some(delay_s) };
+        let trace = Trace::new(vec![packet(0.0), packet(0.001), packet(0.005)]);
+        let through = trace.through_line(8e6);
+        assert!(through.time_s.iter().zip([0.001, 0.002, 0.003]).all(|(a, b)| (a - b).abs() < 1e-12));
+        // the second waited 1 ms for the line, the third 2 ms: 3 ms of its 5 are left
+        assert!(through.delay_s.iter().zip([0.0, 0.0, 0.003]).all(|(a, b)| (a - b).abs() < 1e-6));
     }
 }
