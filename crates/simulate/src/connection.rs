@@ -211,8 +211,10 @@ impl Connection {
     pub fn at_client(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
         let mut reaction = Reaction::default();
         if let Some((value, _)) = segment.timestamps {
-            let known = self.clocks.client_last_ack > 0;
-            if !known || segment.sequence <= self.clocks.client_last_ack {
+            // RFC 7323, section 4.3: in order, and not from an old duplicate (section 5.3).
+            let first = self.clocks.client_last_ack == 0;
+            let newer = value.wrapping_sub(self.clocks.client_recent) as i32 >= 0;
+            if first || (newer && segment.sequence <= self.clocks.client_last_ack) {
                 self.clocks.client_recent = value;
             }
         }

@@ -172,9 +172,13 @@ impl Sender {
         let duplicate = is_duplicate_sack(ack.acknowledgment, ack.sack);
         let blocks = if duplicate { &ack.sack[1..] } else { ack.sack };
         let advanced = ack.acknowledgment > self.una;
-        let delivered = self
-            .board
-            .on_ack(now_ns, ack.acknowledgment, blocks, self.rtt.min_ns());
+        let delivered = self.board.on_ack(
+            now_ns,
+            ack.acknowledgment,
+            blocks,
+            ack.echo_ns,
+            self.rtt.min_ns(),
+        );
         self.una = ack.acknowledgment;
         self.reordering_seen |= delivered.reordered;
         if let Some(sent_ns) = delivered.sent_once_ns {

@@ -124,8 +124,16 @@ impl Scoreboard {
         (segment.start, segment.end)
     }
 
-    /// Take a cumulative acknowledgment and SACK blocks.
-    pub fn on_ack(&mut self, now_ns: i64, una: u64, sack: &[Range], min_rtt_ns: i64) -> Delivered {
+    /// Take a cumulative acknowledgment and SACK blocks. `echo_ns` is the time of the segment that the receiver's
+    /// timestamp echoes, where there are timestamps.
+    pub fn on_ack(
+        &mut self,
+        now_ns: i64,
+        una: u64,
+        sack: &[Range],
+        echo_ns: Option<i64>,
+        min_rtt_ns: i64,
+    ) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(segment) = self.segments.front().copied().filter(|s| s.end <= una) {
             self.segments.pop_front();
@@ -133,7 +141,10 @@ impl Scoreboard {
             if segment.sacked {
                 self.sacked -= 1;
             } else {
-                self.deliver(now_ns, segment, min_rtt_ns, &mut delivered);
+                // The echo of an earlier time means that an earlier transmission has arrived (RFC 8985, section 6.2,
+                // step 2). It says so for what is acknowledged in order only: SACKed data is not echoed.
+                let earlier = echo_ns.is_some_and(|echo_ns| echo_ns < segment.sent_ns);
+                self.deliver(now_ns, segment, earlier, min_rtt_ns, &mut delivered);
             }
         }
         for &(start, end) in sack {
@@ -149,15 +160,22 @@ impl Scoreboard {
                     self.segments[place].retransmitted = false;
                     self.sacked += 1;
                     delivered.newly_sacked += 1;
-                    self.deliver(now_ns, segment, min_rtt_ns, &mut delivered);
+                    self.deliver(now_ns, segment, false, min_rtt_ns, &mut delivered);
                 }
             }
         }
         delivered
     }
 
-    /// A segment has just become known to have arrived.
-    fn deliver(&mut self, now_ns: i64, segment: Sent, min_rtt_ns: i64, delivered: &mut Delivered) {
+    /// A segment has just become known to have arrived, `earlier` in a transmission before its last.
+    fn deliver(
+        &mut self,
+        now_ns: i64,
+        segment: Sent,
+        earlier: bool,
+        min_rtt_ns: i64,
+        delivered: &mut Delivered,
+    ) {
         delivered.arrived += 1;
         self.lost -= usize::from(segment.lost);
         self.retransmitted -= usize::from(segment.retransmitted);
@@ -171,7 +189,7 @@ impl Scoreboard {
         self.highest_sacked = self.highest_sacked.max(segment.end);
         let rtt_ns = now_ns - segment.sent_ns;
         // So soon after a retransmission it is the original that was acknowledged (RFC 8985, section 6.2, step 2).
-        if segment.transmissions > 1 && rtt_ns < min_rtt_ns {
+        if segment.transmissions > 1 && (earlier || rtt_ns < min_rtt_ns) {
             return;
         }
         if (segment.sent_ns, segment.end) > (self.rack.sent_ns, self.rack.end) {
@@ -265,10 +283,10 @@ mod tests {
     #[test]
     fn three_sacked_segments_above_make_one_lost() {
         let mut board = sent(5);
-        board.on_ack(50_000, 1, &[(101, 301)], 0);
+        board.on_ack(50_000, 1, &[(101, 301)], None, 0);
         board.mark_lost_by_count(3);
         assert_eq!((board.lost(), board.pipe()), (0, 3));
-        board.on_ack(50_000, 1, &[(101, 401)], 0);
+        board.on_ack(50_000, 1, &[(101, 401)], None, 0);
         board.mark_lost_by_count(3);
         assert_eq!(
             (board.lost(), board.first_lost(), board.pipe()),
@@ -276,14 +294,14 @@ mod tests {
         );
         assert_eq!(board.on_retransmitted(0, 60_000), (1, 101));
         assert_eq!((board.first_lost(), board.pipe()), (None, 2));
-        board.on_ack(160_000, 501, &[], 0);
+        board.on_ack(160_000, 501, &[], None, 0);
         assert_eq!((board.len(), board.pipe(), board.lost()), (0, 0, 0));
     }
 
     #[test]
     fn by_time_a_lost_retransmission_is_found_when_something_sent_later_arrives() {
         let mut board = sent(4);
-        board.on_ack(100_000, 1, &[(101, 201)], 100_000);
+        board.on_ack(100_000, 1, &[(101, 201)], None, 100_000);
         assert_eq!(
             board.mark_lost_by_time(100_000, 0),
             None,
@@ -292,7 +310,7 @@ mod tests {
         assert_eq!(board.first_lost(), Some(0));
         board.on_retransmitted(0, 110_000);
         board.on_sent(401, 501, 120_000);
-        board.on_ack(220_000, 1, &[(101, 501)], 100_000);
+        board.on_ack(220_000, 1, &[(101, 501)], None, 100_000);
         board.mark_lost_by_time(220_000, 0);
         assert_eq!(
             board.first_lost(),
@@ -304,7 +322,7 @@ mod tests {
     #[test]
     fn within_the_reordering_window_nothing_is_lost_yet() {
         let mut board = sent(2);
-        board.on_ack(100_000, 1, &[(101, 201)], 99_000);
+        board.on_ack(100_000, 1, &[(101, 201)], None, 99_000);
         // Sent at 0; the RTT of what arrived is 99 us; so lost from 0 + 99 + 25 us on.
         assert_eq!(board.mark_lost_by_time(100_000, 25_000), Some(124_000));
         assert_eq!(board.lost(), 0);
@@ -315,7 +333,7 @@ mod tests {
     #[test]
     fn a_segment_that_arrives_late_at_its_first_transmission_shows_reordering() {
         let mut board = sent(3);
-        assert!(!board.on_ack(100_000, 1, &[(101, 201)], 0).reordered);
-        assert!(board.on_ack(101_000, 201, &[], 0).reordered);
+        assert!(!board.on_ack(100_000, 1, &[(101, 201)], None, 0).reordered);
+        assert!(board.on_ack(101_000, 201, &[], None, 0).reordered);
     }
 }
