@@ -50,6 +50,7 @@ def page(found: Explanation, *, flow: str | None = None) -> str:
         [
             "<!doctype html>",
             '<html lang="en">',
+            f"<!-- This page includes uPlot:\n{_asset('uplot/LICENSE')}-->",
             "<head>",
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
