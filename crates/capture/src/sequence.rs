@@ -1,6 +1,7 @@
 //! The files of a capture: opening one, and putting several in the order of their time.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CaptureError, Damage};
@@ -44,10 +45,17 @@ pub(crate) struct Sequence {
     pub(crate) following: VecDeque<PathBuf>,
     /// What to say about the order, if it is not the one given.
     pub(crate) note: Option<String>,
+    /// Size of all files; 0 where one is a stream.
+    pub(crate) total_bytes: u64,
 }
 
 /// Opens the first of the files, after a look at the others.
 pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
+    let total_bytes = paths
+        .iter()
+        .map(|path| file_bytes(path))
+        .sum::<Option<u64>>()
+        .unwrap_or(0);
     let only_files = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
     // Standard input can be read but once, so it stays where it stands.
     let (order, note) = match paths.len() {
@@ -68,7 +76,17 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
         first: OpenFile::open(&first)?,
         following,
         note,
+        total_bytes,
     })
+}
+
+/// `None` for standard input, pipes and devices.
+fn file_bytes(path: &Path) -> Option<u64> {
+    if path.as_os_str() == STANDARD_INPUT {
+        return None;
+    }
+    let metadata = fs::metadata(path).ok()?;
+    metadata.is_file().then_some(metadata.len())
 }
 
 /// Sorts by the time of each file's first packet. Rotated files are named in an order that a shell

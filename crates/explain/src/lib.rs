@@ -106,7 +106,7 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
     loop {
         if until_report == 0 {
             until_report = PACKETS_PER_REPORT;
-            let (done, total) = (0, 0);
+            let (done, total) = (capture.bytes_done(), capture.bytes_total());
             if options
                 .progress
                 .as_mut()

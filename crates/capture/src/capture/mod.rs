@@ -46,6 +46,9 @@ pub struct Capture {
     counts: Counts,
     /// What is known before and between files; [`Capture::summary`] adds the rest.
     summary: Summary,
+    /// Bytes of the files before the present one.
+    bytes_before: u64,
+    bytes_total: u64,
 }
 
 impl Capture {
@@ -63,9 +66,11 @@ impl Capture {
             first,
             following,
             note,
+            total_bytes,
         } = sequence::open(paths)?;
         let mut capture = Self::starting_with(first, following, options);
         capture.summary.notes.extend(note);
+        capture.bytes_total = total_bytes;
         Ok(capture)
     }
 
@@ -93,6 +98,8 @@ impl Capture {
             duplicates: Duplicates::default(),
             counts: Counts::default(),
             summary: Summary::default(),
+            bytes_before: 0,
+            bytes_total: 0,
         };
         capture.enter(first);
         capture
@@ -127,6 +134,25 @@ impl Capture {
         counts.add_to(&mut summary);
         account::add_interfaces(self.interfaces.all(), &mut summary);
         summary
+    }
+
+    /// Bytes of the files read so far; compressed bytes where they are compressed. All of them at the end.
+    pub fn bytes_done(&self) -> u64 {
+        let current = self
+            .current
+            .as_ref()
+            .map_or(0, |file| file.input.bytes_done());
+        let done = self.bytes_before + current;
+        match self.bytes_total {
+            0 => done,
+            // A file that is still being written grows past the size that it had.
+            total => done.min(total),
+        }
+    }
+
+    /// Size of all files of the sequence, bytes; 0 where unknown (standard input, pipes, other readers).
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total
     }
 
     #[inline(always)]
@@ -187,6 +213,7 @@ impl Capture {
     fn leave(&mut self, damage: Option<Damage>) {
         if let Some(file) = self.current.take() {
             self.counts.untimed += file.format.untimed_packets();
+            self.bytes_before += file.input.bytes_at_end();
             if let Some(damage) = damage {
                 self.note_damage(&damage.at(&file.label, file.input.compression.is_some()));
             }

@@ -323,3 +323,50 @@ fn thousands_of_link_types_are_told_as_a_number() {
     assert_eq!(summary.link_types.len(), 17);
     assert_eq!(summary.link_types[16], "59984 more");
 }
+
+#[test]
+fn progress_counts_the_bytes_of_all_files_and_ends_at_their_total() {
+    let folder = Folder::new();
+    let plain = many_frames(20_000);
+    let packed = compressed(&plain).swap_remove(0).1;
+    let damaged = &plain[..plain.len() - 3];
+    let paths = [
+        folder.file("1.pcap", &plain),
+        folder.file("2.pcap.gz", &packed),
+        folder.file("3.pcap", damaged),
+    ];
+    let total = (plain.len() + packed.len() + damaged.len()) as u64;
+    let options = OpenOptions {
+        keep_duplicates: true,
+        ..OpenOptions::default()
+    };
+    let mut capture = Capture::open(&paths, options).unwrap();
+    assert_eq!(capture.bytes_total(), total);
+    let mut before = capture.bytes_done();
+    assert!(before < 100, "only the file header is read: {before}");
+    let mut read = 0;
+    while capture.next_packet().is_some() {
+        let done = capture.bytes_done();
+        assert!(before <= done && done <= total);
+        before = done;
+        read += 1;
+        if read == 10_000 {
+            let middle = plain.len() as u64 / 2;
+            assert!(done.abs_diff(middle) < 200, "{done} of {middle}");
+        }
+        if read == 20_001 {
+            assert!(done > plain.len() as u64);
+        }
+    }
+    assert_eq!((read, capture.bytes_done()), (59_999, total));
+}
+
+#[test]
+fn a_stream_has_bytes_done_but_no_total() {
+    let plain = many_frames(100);
+    let length = plain.len() as u64;
+    let reader = io::Cursor::new(plain);
+    let mut capture = Capture::from_reader("stream", reader, OpenOptions::default()).unwrap();
+    while capture.next_packet().is_some() {}
+    assert_eq!((capture.bytes_done(), capture.bytes_total()), (length, 0));
+}

@@ -2,6 +2,7 @@
 
 mod background;
 mod compression;
+mod counted;
 mod window;
 
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::path::Path;
 use crate::error::{CaptureError, Damage};
 use background::Background;
 pub(crate) use compression::Compression;
+use counted::{Counted, Counter};
 pub(crate) use window::Window;
 
 /// The path that means standard input.
@@ -20,6 +22,10 @@ pub(crate) const STANDARD_INPUT: &str = "-";
 pub(crate) struct Input {
     pub(crate) window: Window,
     pub(crate) compression: Option<Compression>,
+    /// Size of the file; `None` for a stream.
+    file_bytes: Option<u64>,
+    /// Compressed bytes that the decompressor has taken.
+    decompressed: Option<Counter>,
 }
 
 impl Input {
@@ -38,7 +44,8 @@ impl Input {
             .at(&label, false)
         };
         let file = File::open(path).map_err(cannot_open)?;
-        if file.metadata().map_err(cannot_open)?.is_dir() {
+        let metadata = file.metadata().map_err(cannot_open)?;
+        if metadata.is_dir() {
             return Err(Damage {
                 offset: 0,
                 found: "a directory".into(),
@@ -47,7 +54,22 @@ impl Input {
             }
             .at(&label, false));
         }
-        Self::from_reader(&label, Box::new(file))
+        let mut input = Self::from_reader(&label, Box::new(file))?;
+        input.file_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(input)
+    }
+
+    /// Bytes of the file read so far, compressed ones where it is compressed.
+    pub(crate) fn bytes_done(&self) -> u64 {
+        match &self.decompressed {
+            Some(counter) => counter.bytes(),
+            None => self.window.offset(),
+        }
+    }
+
+    /// What to count for this file when it is left, even before its end.
+    pub(crate) fn bytes_at_end(&self) -> u64 {
+        self.file_bytes.unwrap_or_else(|| self.bytes_done())
     }
 
     /// `label` is what errors call the stream.
@@ -67,16 +89,23 @@ impl Input {
         let head = read_head(&mut reader).map_err(cannot_read)?;
         let compression = Compression::of(&head);
         let whole: Box<dyn Read + Send> = Box::new(Cursor::new(head).chain(reader));
+        let mut decompressed = None;
         let source: Box<dyn Read + Send> = match compression {
             None => whole,
             Some(compression) => {
-                let decoder = compression.decoder(whole).map_err(cannot_read)?;
+                let (counted, counter) = Counted::new(whole);
+                decompressed = Some(counter);
+                let decoder = compression
+                    .decoder(Box::new(counted))
+                    .map_err(cannot_read)?;
                 Box::new(Background::start(decoder).map_err(cannot_read)?)
             }
         };
         Ok(Self {
             window: Window::new(source),
             compression,
+            file_bytes: None,
+            decompressed,
         })
     }
 }
