@@ -80,6 +80,11 @@ pub fn measure(group: &Group) -> Evidence {
     let lines = line_candidates_bps(group, drain.as_ref(), bucket.as_ref());
     let (group_trace, bucket, line_rate_bps) = behind_best_line(plain, bucket, &lines, totals.lost);
     let trace = &group_trace.trace;
+    let drain = match line_rate_bps {
+        Some(_) if worth_a_drain_fit(&group_trace, base_rtt_s) => fit_drain_rate(trace),
+        Some(_) => None,
+        None => drain,
+    };
     let occupancy =
         bucket.as_ref().and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
     Evidence {
@@ -119,6 +124,9 @@ const LINE_EXPLAINED: f64 = 0.3;
 /// ... and drains this much faster than the bucket fills.
 const LINE_TO_BUCKET: f64 = 1.3;
 
+/// A line is believed in when it makes the losses this much more likely: a factor of 150, for one parameter.
+const LINE_GAIN: f64 = 5.0;
+
 /// The packets as they leave the line, if there is one, behind which a bucket suits the losses best.
 fn behind_best_line(
     plain: GroupTrace,
@@ -126,16 +134,20 @@ fn behind_best_line(
     lines_bps: &[f64],
     lost: u64,
 ) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
+    let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
     let mut best = (plain.trace.clone(), bucket, None);
-    for &line_bps in lines_bps {
-        let trace = plain.trace.through_line(line_bps);
-        let bucket = fit_bucket(&trace);
-        let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-        if lost == 0 || score(&bucket) > score(&best.1) {
-            best = (trace, bucket, Some(line_bps));
-        }
-        if lost == 0 {
-            break;
+    if lost == 0 {
+        // nothing to choose by: the slowest line that the super-segments allow
+        let line_bps = lines_bps.first().copied();
+        let trace = line_bps.map_or(plain.trace.clone(), |line_bps| plain.trace.through_line(line_bps));
+        best = (trace, None, line_bps);
+    } else {
+        for &line_bps in lines_bps {
+            let trace = plain.trace.through_line(line_bps);
+            let bucket = fit_bucket(&trace);
+            if score(&bucket) > score(&best.1) + LINE_GAIN {
+                best = (trace, bucket, Some(line_bps));
+            }
         }
     }
     (GroupTrace { trace: best.0, origins: plain.origins }, best.1, best.2)

@@ -34,6 +34,8 @@ const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 const NO_QUEUE_RATIO: f64 = 0.05;
 /// Above this share of it there is one. Shapers that let a burst pass first delay by less than a full queue.
 const QUEUE_RATIO: f64 = 0.1;
+/// A delay this many times longer than the fitted queue could cause has another cause.
+const OTHER_DELAY_RATIO: f64 = 2.5;
 /// A relation between losses and delay that chance brings about less often than this is taken for real: e^-7 is
 /// one in a thousand.
 const CHANCE: f64 = -7.0;
@@ -43,6 +45,10 @@ const CHANCE_WITH_QUEUE: f64 = -5.0;
 const TAIL_DROP_RANK: f64 = 0.75;
 /// Losses at delays that differ by more than this share of the longest were not all made by one full queue.
 const TAIL_DROP_LOWEST: f64 = 0.75;
+/// With this many loss events, their median tells where most of them lie ...
+const ENOUGH_EVENTS: usize = 20;
+/// ... and within a tenth of the longest delay is at the top.
+const MOST_AT_TOP: f64 = 0.9;
 /// A delay model that accounts for this share of the spread of all delays is a queue.
 const DELAY_EXPLAINED: f64 = 0.6;
 /// With fewer losses nothing about their pattern can be said.
@@ -57,7 +63,9 @@ const SHALLOW_RTT_SHARE: f64 = 0.5;
 /// Judges what a group of flows lost.
 pub fn judge_losses(evidence: &Evidence) -> Judgement {
     let bucket = evidence.bucket.as_ref();
-    let fits = bucket.is_some_and(bucket_fits);
+    // losses in a row may be one outage; a bucket or queue that overflows does so again and again
+    let again = evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES;
+    let fits = again && bucket.is_some_and(bucket_fits);
     let queue = queue_shows(evidence);
     let tail_drop = tail_drop_shows(evidence);
     let mut against = Vec::new();
@@ -136,7 +144,7 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    if low > QUEUE_RATIO && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0 {
+    if low > QUEUE_RATIO && high < OTHER_DELAY_RATIO && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0 {
         Some(true)
     } else if high < NO_QUEUE_RATIO {
         Some(false)
@@ -182,9 +190,14 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
         return false;
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
-    let at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s;
-    let enough = evidence.totals.lost >= FEWEST_LOSSES;
-    enough && related && at_the_top && delays_matter(evidence, at_loss.median_s)
+    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s;
+    // a second cause may take some packets at any delay
+    let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
+        && at_loss.median_s > MOST_AT_TOP * at_loss.high_s
+        && at_loss.high_s > MOST_AT_TOP * at_loss.largest_s;
+    let at_the_top = all_at_the_top || most_at_the_top;
+    let enough = at_loss.events as u64 >= FEWEST_LOSSES;
+    enough && related && at_the_top && delays_matter(at_loss.median_s)
 }
 
 /// Losses come when there is delay, but not only when it is at its longest.
@@ -192,16 +205,21 @@ fn early_drop_shows(evidence: &Evidence) -> bool {
     let Some(at_loss) = &evidence.at_loss else {
         return false;
     };
-    let few = evidence.totals.lost < FEWEST_LOSSES;
+    let few = (at_loss.events as u64) < FEWEST_LOSSES;
     let with_queue = queue_explains_delays(evidence)
         && at_loss.mean_rank > TAIL_DROP_RANK
         && at_loss.log_chance < CHANCE_WITH_QUEUE;
-    !few && (with_queue || related_to_delay(at_loss)) && delays_matter(evidence, at_loss.median_s)
+    // in a queue that never empties, early drops come at any delay but the short ones
+    let spares_short_delays = evidence.drain.as_ref().is_some_and(|drain| drain.explained > 0.8)
+        && at_loss.log_chance_of_so_few_low < CHANCE;
+    !few
+        && (with_queue || spares_short_delays || related_to_delay(at_loss))
+        && delays_matter(at_loss.median_s)
 }
 
-/// More than jitter: longer than the typical delay, and at least a packet's time or a hundredth of the round trip.
-fn delays_matter(evidence: &Evidence, delay_s: f64) -> bool {
-    delay_s > 0.01 * evidence.base_rtt_s.unwrap_or(0.0) && delay_s > 0.5e-3
+/// A relation to delays too short to measure is none: interfaces and hosts take tens of microseconds.
+fn delays_matter(delay_s: f64) -> bool {
+    delay_s > 0.2e-3
 }
 
 /// The delays are those of one queue, and half the packets waited in it for longer than any queue management would

@@ -8,6 +8,8 @@ use super::virtual_queue::{corrected, uncorrected};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelayAtLoss {
     pub losses: usize,
+    /// Different measured delays that losses follow: losses in a row after one of them are one event.
+    pub events: usize,
     /// Delays measured in all.
     pub samples: usize,
     /// Mean share of all delays that are smaller than the one measured just before a loss: one half if losses have
@@ -15,6 +17,9 @@ pub struct DelayAtLoss {
     pub mean_rank: f64,
     /// Natural logarithm of the probability of such ranks or higher ones by chance, for independent losses.
     pub log_chance: f64,
+    /// Natural logarithm of the probability that so few events would fall into the lowest quarter of all delays by
+    /// chance.
+    pub log_chance_of_so_few_low: f64,
     /// Delay just before a loss above the smallest round-trip time, seconds: lower fifth, median, upper fifth.
     pub low_s: f64,
     pub median_s: f64,
@@ -74,9 +79,13 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         .map(|delay| -(1.0 - share_below(*delay)).max(smallest_tail).ln())
         .sum();
     let high = quantile(&at_loss, 0.8);
+    let lowest_quarter = quantile(&sorted, 0.25);
+    let low_events = distinct.iter().filter(|delay| **delay < lowest_quarter).count();
     Some(DelayAtLoss {
         losses: at_loss.len(),
+        events: distinct.len(),
         samples,
+        log_chance_of_so_few_low: log_binomial_tail(distinct.len(), low_events, share_below(lowest_quarter)),
         mean_rank,
         log_chance: log_gamma_tail(distinct.len(), surprise),
         low_s: f64::from(quantile(&at_loss, 0.2)),
@@ -109,6 +118,17 @@ fn log_gamma_tail(n: usize, x: f64) -> f64 {
         sum += factor;
     }
     (last - x + sum.ln()).min(0.0)
+}
+
+/// Logarithm of the probability of at most `k` successes in `n` trials of probability `p` (Chernoff's bound, exact in
+/// the exponent).
+fn log_binomial_tail(n: usize, k: usize, p: f64) -> f64 {
+    let (n, share) = (n as f64, k as f64 / n as f64);
+    if share >= p || p <= 0.0 {
+        return 0.0;
+    }
+    let term = |a: f64, b: f64| if a > 0.0 { a * (a / b).ln() } else { 0.0 };
+    -n * (term(share, p) + term(1.0 - share, 1.0 - p))
 }
 
 /// How delays grow with the virtual queue.

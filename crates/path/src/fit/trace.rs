@@ -106,6 +106,13 @@ impl Trace {
         self.time_s.last().copied().unwrap_or(0.0)
     }
 
+    /// Runs of packets that were lost one after the other.
+    pub fn loss_runs(&self) -> usize {
+        let starts = |pair: &&[Seen]| pair[0] != Seen::Lost && pair[1] == Seen::Lost;
+        let first = usize::from(self.outcome.first() == Some(&Seen::Lost));
+        first + self.outcome.windows(2).filter(starts).count()
+    }
+
     /// Size of a full packet: the median, since most data packets are full.
     pub fn typical_bytes(&self) -> f64 {
         let mut sizes = self.bytes.clone();
