@@ -187,7 +187,7 @@ impl Sender {
             Recovery::Timeout { .. } => self.timer.backoff == 0,
         };
         self.congestion.on_timeout(self.board.len() as f64, reduce);
-        self.board.mark_all_lost();
+        self.board.mark_all_lost(now_ns, self.config.rack);
         self.recovery = Recovery::Timeout { high: self.next };
         self.timer.backoff += 1;
         self.probe_due = false;

@@ -249,14 +249,24 @@ impl Scoreboard {
         next_ns
     }
 
-    /// After a timeout everything that was not SACKed counts as lost.
-    pub fn mark_all_lost(&mut self) {
-        for segment in self.segments.iter_mut().filter(|s| !s.sacked) {
+    /// After a timeout everything that was not SACKed counts as lost; with `recent` (RACK: RFC 8985, section 6.3), all but
+    /// what was sent so recently that it could not have been acknowledged. The first segment is lost in any case.
+    pub fn mark_all_lost(&mut self, now_ns: i64, recent: bool) {
+        let rtt_ns = self.rack.rtt_ns;
+        for (place, segment) in self
+            .segments
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, s)| !s.sacked)
+        {
+            if recent && place > 0 && segment.sent_ns.saturating_add(rtt_ns) > now_ns {
+                continue;
+            }
             self.lost += usize::from(!segment.lost);
+            self.retransmitted -= usize::from(segment.retransmitted);
             segment.lost = true;
             segment.retransmitted = false;
         }
-        self.retransmitted = 0;
     }
 
     /// Nothing is lost after all.
