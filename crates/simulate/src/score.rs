@@ -144,11 +144,22 @@ fn judge(file: String, truth: &Value, report: &Value) -> Judged {
     let aside = truth["aside"].as_bool().unwrap_or(false);
     let headline_right = right.contains(&headline.as_str())
         || (aside && causes.iter().any(|cause| right.contains(&cause.as_str())));
+    let tap = truth["parameters"]["tap"].as_str().unwrap_or("unknown");
+    let behind = matches!(tap, "behind" | "receiver");
     Judged {
         file,
-        kind: truth["kind"].as_str().unwrap_or_default().into(),
+        // Behind the hop a capture shows neither its delay nor what it dropped: a row of its own.
+        kind: format!(
+            "{}{}",
+            truth["kind"].as_str().unwrap_or_default(),
+            if behind { " (seen behind)" } else { "" }
+        ),
         policed,
-        circumstances: format!("{} {}", truth["parameters"]["tap"], flow["lost_by_stage"]),
+        circumstances: format!(
+            "{tap} {} oracle {:.2}",
+            flow["lost_by_stage"],
+            truth["oracle"]["agreement"].as_f64().unwrap_or(f64::NAN)
+        ),
         causes: transfers.iter().map(|t| cause(t)).collect(),
         headline_right,
         headline,
@@ -205,7 +216,7 @@ fn print_tables(mut judged: Vec<Judged>) {
         .iter()
         .for_each(|j| kinds.entry(&j.kind).or_default().push(j));
     println!(
-        "{:30} {:>5} {:>8} {:>13} {:>7} {:>15} headlines",
+        "{:42} {:>5} {:>8} {:>13} {:>7} {:>15} headlines",
         "kind", "capt.", "headline", "lossy right", "accused", "lost found"
     );
     for (kind, of_kind) in &kinds {
@@ -219,7 +230,7 @@ fn print_tables(mut judged: Vec<Judged>) {
             .map(|(cause, n)| format!("{cause} {n}"))
             .collect();
         println!(
-            "{kind:30} {:5} {:8.3} {:>13} {:7} {:>15} {}",
+            "{kind:42} {:5} {:8.3} {:>13} {:7} {:>15} {}",
             of_kind.len(),
             sum(|j| j.headline_right.into()) as f64 / of_kind.len() as f64,
             format!("{}/{}", sum(|j| j.lossy_right), sum(|j| j.lossy)),
@@ -289,7 +300,7 @@ fn print_parameters(judged: &[Judged]) {
         let covered = values.iter().filter(|v| v.1).count() as f64 / values.len() as f64;
         let at = |share: f64| values[((values.len() - 1) as f64 * share) as usize].0;
         println!(
-            "{kind:30} {name:15} {:7.4} {:7.4} {covered:6.3} n {}",
+            "{kind:42} {name:15} {:7.4} {:7.4} {covered:6.3} n {}",
             at(0.5),
             at(0.9),
             values.len()

@@ -152,6 +152,11 @@ impl Kind {
         }
     }
 
+    /// Whether the hop's drops follow from what arrives, without chance or time.
+    pub fn is_determined(self) -> bool {
+        self.has_policer() || self.name().starts_with("queue")
+    }
+
     /// Whether the cause need not be the headline: something else limits these flows as well.
     pub fn is_aside(self) -> bool {
         matches!(self, Kind::Reordering | Kind::CaptureLoss)
@@ -179,7 +184,7 @@ impl Kind {
                 | Kind::Clean => lost == 0,
                 Kind::Reordering => lost == 0 && first.reordered >= 20,
                 Kind::PolicerWithRandomLoss | Kind::QueueWithRandomLoss => {
-                    of_element >= 5 && lost > of_element
+                    of_element >= 5 && lost > of_element && of_element >= 3 * (lost - of_element)
                 }
                 Kind::RandomLoss | Kind::BurstLoss => of_element >= 4,
                 _ => of_element >= 5,

@@ -7,6 +7,7 @@ mod draw;
 mod impairments;
 mod kind;
 mod limits;
+mod oracle;
 mod output;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::network::{History, Simulation};
 use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
 use crate::truth::{FlowTruth, flow_truths};
 pub use kind::Kind;
+pub use oracle::Oracle;
 pub use output::SuiteError;
 
 /// Which part of the drawn world: for tuning, or for an honest look afterwards.
@@ -83,6 +85,8 @@ pub struct Played {
     pub capture: CaptureConfig,
     pub history: History,
     pub truths: Vec<FlowTruth>,
+    /// For hops whose drops follow from what arrives, where the capture is taken before them.
+    pub oracle: Option<Oracle>,
     pub seed: u64,
 }
 
@@ -93,23 +97,33 @@ const MOST_DRAWS: u64 = 40;
 pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
     let kind = config.only.unwrap_or(Kind::ALL[index % Kind::ALL.len()]);
     (0..MOST_DRAWS).find_map(|attempt| {
-        let mut seeds = Random::new(config.seed ^ config.split.salt());
-        let base = seeds.next_u64().wrapping_add((index as u64) << 16);
+        let base = Random::new(config.seed ^ config.split.salt()).next_u64();
+        let base = base.wrapping_add((index as u64) << 16);
         let seed = Random::new(base.wrapping_add(attempt)).next_u64();
         let case = draw::case(kind, &mut Random::new(seed));
         let (flows, capture) = (case.scenario.flows.clone(), case.scenario.capture);
         let history = Simulation::new(case.scenario).run();
         let truths = flow_truths(&history, &flows);
-        let played = Played {
+        let mut played = Played {
             kind,
             facts: case.facts,
             flows,
             capture,
             history,
             truths,
+            oracle: None,
             seed,
         };
-        kind.shows_itself(&played).then_some(played)
+        if !kind.shows_itself(&played) {
+            return None;
+        }
+        if kind.is_determined() && capture.tap <= draw::ELEMENT_STAGE {
+            // The simulation has used the element up; the same seed draws it again.
+            let mut again = draw::case(kind, &mut Random::new(seed)).scenario;
+            let element = &mut again.stages[draw::ELEMENT_STAGE].element;
+            played.oracle = Some(Oracle::ask(&played.history, element));
+        }
+        Some(played)
     })
 }
 

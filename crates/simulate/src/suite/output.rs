@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::Played;
+use super::{Oracle, Played};
 use crate::capture::{resolution_name, write_capture};
 use crate::truth::{cross_traffic, flows_json};
 
@@ -140,6 +140,7 @@ fn truth(file: &str, played: &Played, frames: usize, missed: usize) -> Value {
         "aside": played.kind.is_aside(),
         "policed": played.kind.has_policer(),
         "parameters": played.facts.parameters,
+        "oracle": played.oracle.map(Oracle::to_json),
         "flows": flows_json(&played.truths, &played.flows, &played.history),
         "hidden": { "sent": hidden_sent, "dropped": hidden_dropped },
         "capture": {
