@@ -7,21 +7,34 @@ import pytest
 from whydrop.cli import progress
 
 
-def test_nothing_is_drawn_while_reading_takes_less_than_a_second(capsys: pytest.CaptureFixture[str]):
-    with progress.reading() as advance:
-        for done in range(0, 100, 10):
-            advance(done, 100)
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize(
+    ("done", "total", "said"),
+    [
+        (500_000, 2_000_000, "Reading: 500 kB of 2.00 MB, 30 s left"),
+        (500_000, 0, "Reading: 500 kB"),
+        (0, 2_000_000, "Reading"),
+    ],
+)
+def test_the_state_says_how_far_and_how_long(done: int, total: int, said: str):
+    meter = progress.Meter()
+    meter.began -= 10
+    meter.advance(done, total)
+    assert meter.state() == said
 
 
-@pytest.mark.parametrize(("total", "said"), [(1_000_000, "left"), (0, "0:00:0")])
-def test_a_bar_says_how_far_and_how_long(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int, said: str
-):
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+def test_when_the_reader_falls_silent_causes_are_being_weighed():
+    meter = progress.Meter()
+    meter.advance(100, 100)
+    meter.heard -= 10
+    assert meter.state() == "Weighing causes"
+
+
+def test_the_state_is_drawn_only_when_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with progress.reading() as advance:
-        advance(500_000, total)
-    drawn = capsys.readouterr().err
-    assert "Reading" in drawn
-    assert said in drawn
+    with progress.metered() as meter:
+        meter.advance(1, 0)
+    assert capsys.readouterr().err == ""
+    with progress.metered() as meter:
+        meter.advance(500_000, 2_000_000)
+        meter.show()
+    assert "Reading: 500 kB of 2.00 MB" in capsys.readouterr().err

@@ -7,7 +7,7 @@ a small capture takes, so exactly this shape goes straight to the core; every ot
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 
 def capture_of(arguments: Sequence[str]) -> str | None:
@@ -21,20 +21,11 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 def explain(path: str) -> int:
     """Print the JSON document of a capture; return the exit status."""
     from whydrop import _core
-    from whydrop.cli import ending, interruptible
-
-    def analyse(progress: Callable[[int, int], None] | None = None) -> _core.Analysis:
-        return interruptible.run(lambda: _core.explain([path], tables=False, progress=progress), reads_pipe=path == "-")
+    from whydrop.cli import ending
+    from whydrop.cli.interruptible import analyse
 
     try:
-        if sys.stderr.isatty():
-            from whydrop.cli.progress import reading
-
-            with reading() as progress:
-                analysis = analyse(progress)
-        else:
-            analysis = analyse()
-        ending.write_document(analysis.json(pretty=sys.stdout.isatty()))
+        ending.write_document(analyse([path], tables=False).json(pretty=sys.stdout.isatty()))
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
         return ending.status(reason)
     return 0

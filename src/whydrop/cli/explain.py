@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import ending, interruptible
+from whydrop.cli import ending
+from whydrop.cli.interruptible import analyse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from whydrop.api import Explanation
 
 FORMATS = ("png", "svg", "pdf")
@@ -75,9 +74,10 @@ def command(
     """
     _check_usage(captures, sequence, report, folder, picture)
     from whydrop._core import CaptureError
+    from whydrop.api import Explanation
 
     try:
-        found = _analyse(captures, tables=report is not None or folder is not None)
+        found = Explanation(analyse(captures, tables=report is not None or folder is not None))
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -103,22 +103,6 @@ def _check_usage(
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
     if report is not None and not report.absolute().parent.is_dir():
         raise click.UsageError(f"--report: there is no folder {ending.printable(str(report.absolute().parent))!r}.")
-
-
-def _analyse(captures: tuple[Path, ...], *, tables: bool) -> Explanation:
-    from whydrop import _core
-    from whydrop.api import Explanation
-
-    def analyse(progress: Callable[[int, int], None] | None = None) -> Explanation:
-        work = lambda: _core.explain(captures, tables=tables, progress=progress)  # noqa: E731
-        return Explanation(interruptible.run(work, reads_pipe=Path("-") in captures))
-
-    if sys.stderr.isatty():
-        from whydrop.cli.progress import reading
-
-        with reading() as progress:
-            return analyse(progress)
-    return analyse()
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:

@@ -1,49 +1,81 @@
-"""Ctrl-C while the analysis runs."""
+"""The analysis in a thread of its own, so that Ctrl-C is heard and progress shown while it runs."""
 
 from __future__ import annotations
 
 import _thread
 import sys
-from collections.abc import Callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from collections.abc import Callable, Sequence
+    from os import PathLike
 
-    Result = TypeVar("Result")
+    from whydrop import _core
 
 
-def run(work: Callable[[], Result], *, reads_pipe: bool) -> Result:
-    """Do ``work`` in another thread, so that Ctrl-C is heard also while it waits for a silent pipe.
+def analyse(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
+    """Analyse a capture; on a terminal with progress, where it takes long.
 
     In ``tcpdump -w - | whydrop explain -`` Ctrl-C reaches both programs: tcpdump ends, and with it the input. So where
-    standard input is read (``reads_pipe``), the first Ctrl-C lets the rest of it be read and explained.
+    standard input is read, the first Ctrl-C lets the rest of it be read and explained.
 
     Raises:
-        KeyboardInterrupt: the work was not finished; its thread still runs, so the process must end by ``os._exit``.
+        whydrop.CaptureError: the input could not be analysed.
+        KeyboardInterrupt: the analysis was not finished; its thread still runs, so the process must end by
+            ``os._exit``.
     """
-    # _thread and not threading, which takes several times as long to import as a small capture to explain.
-    finished = _thread.allocate_lock()
-    finished.acquire()
-    outcome: list[Result] = []
-    failure: list[BaseException] = []
+    from whydrop import _core
+
+    patient = "-" in map(str, paths)
+    if not sys.stderr.isatty():
+        return _finish(_start(lambda: _core.explain(paths, tables=tables)), patient)
+
+    from whydrop.cli.progress import PATIENCE_S, metered
+
+    with metered() as meter:
+        work = _start(lambda: _core.explain(paths, tables=tables, progress=meter.advance))
+        return _finish(work, patient, wait_s=PATIENCE_S, when_long=meter.show)
+
+
+class _Work:
+    """What another thread does. Waiting for it is interrupted by Ctrl-C, as waiting for a silent pipe is not."""
+
+    def __init__(self) -> None:
+        self.result: _core.Analysis | None = None
+        self.failure: BaseException | None = None
+        # _thread and not threading, which takes several times as long to import as a small capture to explain.
+        self.running = _thread.allocate_lock()
+        self.running.acquire()
+
+
+def _start(call: Callable[[], _core.Analysis]) -> _Work:
+    work = _Work()
 
     def body() -> None:
         try:
-            outcome.append(work())
+            work.result = call()
         except BaseException as reason:
-            failure.append(reason)
+            work.failure = reason
         finally:
-            finished.release()
+            work.running.release()
 
     _thread.start_new_thread(body, ())
+    return work
+
+
+def _finish(
+    work: _Work, patient: bool, *, wait_s: float = -1, when_long: Callable[[], None] | None = None
+) -> _core.Analysis:
     try:
-        finished.acquire()
+        if not work.running.acquire(timeout=wait_s) and when_long is not None:
+            when_long()
+            work.running.acquire()
     except KeyboardInterrupt:
-        if not reads_pipe:
+        if not patient:
             raise
         sys.stderr.write("\nwhydrop: explaining what has been captured; Ctrl-C once more stops\n")
-        finished.acquire()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+        work.running.acquire()
+    if work.failure is not None:
+        raise work.failure
+    assert work.result is not None
+    return work.result

@@ -1,51 +1,80 @@
-"""Progress on a terminal: shown only when reading takes longer than a second."""
+"""Progress on a terminal: shown only when the work takes longer than a second."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from whydrop import units
+
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task
+    from rich.text import Text
 
 PATIENCE_S = 1.0
 
+# The core reports many times a second while it reads; when it falls silent it has read everything and weighs causes.
+_SILENCE_S = 0.5
+
+
+class Meter:
+    """Takes what the core reports, and says it on stderr from the moment on that :meth:`show` is called."""
+
+    def __init__(self) -> None:
+        self.done = self.total = 0
+        self.began = self.heard = time.monotonic()
+        self._display: Progress | None = None
+
+    def advance(self, done: int, total: int) -> None:
+        """Take note of the bytes read, and the bytes in all (0 where that is not known)."""
+        self.done, self.total, self.heard = done, total, time.monotonic()
+
+    def show(self) -> None:
+        """Show the state on stderr, some times a second."""
+        self._display = _display(self)
+        self._display.add_task("", total=None)
+        self._display.start()
+
+    def hide(self) -> None:
+        """Leave the terminal as it was."""
+        if self._display is not None:
+            self._display.stop()
+
+    def state(self) -> str:
+        """What is being done, how much of it is done, and how long the rest will take."""
+        now = time.monotonic()
+        if now - self.heard > _SILENCE_S:
+            return "Weighing causes"
+        if not self.done:
+            return "Reading"
+        if not self.total:
+            return f"Reading: {units.size(self.done)}"
+        left = (now - self.began) * max(0, self.total - self.done) / self.done
+        return f"Reading: {units.size(self.done)} of {units.size(self.total)}, {left:.0f} s left"
+
 
 @contextmanager
-def reading() -> Iterator[Callable[[int, int], None]]:
-    """Give a callable for ``(bytes done, bytes in all)``; it draws a bar on stderr with the time left."""
-    began = time.monotonic()
-    bar: Progress | None = None
-    task: TaskID | None = None
-
-    def advance(done: int, total: int) -> None:
-        nonlocal bar, task
-        if bar is None:
-            if time.monotonic() - began < PATIENCE_S:
-                return
-            bar = _bar(total)
-            bar.start()
-            task = bar.add_task("Reading", total=total or None)
-        if task is not None:
-            bar.update(task, completed=done, total=total or None)
-
+def metered() -> Iterator[Meter]:
+    """A meter that is gone from the terminal when the work ends, however it ends."""
+    meter = Meter()
     try:
-        yield advance
+        yield meter
     finally:
-        if bar is not None:
-            bar.stop()
+        meter.hide()
 
 
-def _bar(total: int) -> Progress:
+def _display(meter: Meter) -> Progress:
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
 
-    columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
-    if total:
-        columns += [progress.DownloadColumn(), progress.TimeRemainingColumn(), progress.TextColumn("left")]
-    else:
-        # A pipe has no end that is known: how long it has taken is all that can be said.
-        columns.append(progress.TimeElapsedColumn())
+    class State(progress.ProgressColumn):
+        max_refresh = 0.2
+
+        def render(self, _task: Task) -> Text:
+            return Text(meter.state())
+
+    columns = (progress.SpinnerColumn(), State(), progress.TimeElapsedColumn())
     return progress.Progress(*columns, console=Console(stderr=True), transient=True)
