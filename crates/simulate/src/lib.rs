@@ -5,6 +5,11 @@
 //! [`suite`] draws scenarios at random over a wide range of physics, so that rules and thresholds can be tried on
 //! paths that no sample contains.
 //!
+//! ```sh
+//! cargo run --release -p whydrop-simulate -- suite --out /tmp/suite --split train --seed 1 --count 104
+//! cargo run --release -p whydrop-simulate -- score /tmp/suite --jobs 2 -- whydrop explain --json
+//! ```
+//!
 //! The hosts follow Linux where that shapes losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK, RACK
 //! and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
 //! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. What is not

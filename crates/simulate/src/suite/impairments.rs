@@ -232,17 +232,16 @@ fn queue(case: &mut Case, random: &mut Random) {
     let rate_bps = (random.log_uniform(0.5, 300.0) * MBIT) as u64;
     let rtt_s = case.facts.rtt_ns as f64 / 1e9;
     let packets_per_s = rate_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
+    let product = packets_per_s * rtt_s;
     let limit_packets = if kind == Kind::QueueShallow {
-        // Shallow in packets and in time: a full queue adds less than the path's own round trip, or holds very little.
-        let most = (packets_per_s * rtt_s * 0.7).clamp(8.0, 60.0);
-        random.log_uniform(3.0, most).round()
+        // Shallow in packets and in time: a full queue adds less than half of the path's own round trip, or holds very
+        // little.
+        random.log_uniform(3.0, (product / 2.0).clamp(8.0, 30.0))
     } else {
         // From half of the bandwidth-delay product to several times of it.
-        let product = packets_per_s * rtt_s;
-        (product * random.log_uniform(0.5, 5.0))
-            .clamp(61.0, 4_000.0)
-            .round()
-    } as u64;
+        (product * random.log_uniform(0.5, 5.0)).clamp(40.0, 4_000.0)
+    };
+    let limit_packets = limit_packets.round() as u64;
     let in_bytes = random.chance(0.4);
     let limit_bytes = limit_packets * FULL_PACKET_BYTES;
     let limit = if in_bytes {
