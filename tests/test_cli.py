@@ -43,6 +43,12 @@ def test_json_is_the_document_and_nothing_else(run: Run):
     assert list(document) == ["whydrop", "schema", "captures", "flows", "transfers", "verdicts", "pair"]
 
 
+def test_json_is_utf_8_whatever_the_locale(run: Run):
+    done = run("explain", POLICED, "--json", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+
+
 def test_the_direct_way_and_the_option_parser_print_the_same_document(run: Run):
     direct = run("explain", "--json", POLICED)
     parsed = run("explain", "--json", "--sequence", POLICED)
@@ -143,6 +149,16 @@ def test_a_report_that_cannot_be_written_says_so_in_one_line(run: Run, tmp_path:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "below-a-file" in done.stderr
+
+
+def test_a_capture_without_tcp_is_explained_and_has_a_report_and_no_charts(run: Run, tmp_path: Path):
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    done = run("explain", empty, "--report", tmp_path / "r.html", "--charts", tmp_path / "charts")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("No verdict")
+    assert "there is no TCP data to draw" in done.stdout
+    assert "No verdict" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_reader_that_stops_early_causes_no_complaint():

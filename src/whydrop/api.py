@@ -186,6 +186,8 @@ class Explanation:
     def write_charts(self, folder: str | PathLike[str], format: str = "png", *, flow: str | None = None) -> list[Path]:
         """Write every chart that has something to draw as ``FOLDER/NAME.FORMAT``; return the paths.
 
+        Nothing is written for a capture without TCP data.
+
         Args:
             folder: created where it is missing.
             format: ``png``, ``svg`` or ``pdf``.
@@ -193,7 +195,8 @@ class Explanation:
         """
         from whydrop.show import charts, printing
 
-        return printing.write_all(charts.figures(self, charts.choose_flow(self, flow)), Path(folder), format)
+        figures = charts.figures(self, charts.choose_flow(self, flow)) if self.flows else []
+        return printing.write_all(figures, Path(folder), format)
 
     def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:
         """Write one self-contained HTML page with verdicts, charts and tables; it requests nothing from any network.

@@ -10,10 +10,11 @@ INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 
 
 def write_document(text: str) -> None:
-    """Print the JSON document and nothing else."""
-    sys.stdout.write(text)
-    sys.stdout.write("\n")
+    """Print the JSON document and nothing else: in UTF-8 whatever the locale, as JSON is (RFC 8259)."""
     sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
 
 
 def status(reason: BaseException) -> int:

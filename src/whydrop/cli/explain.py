@@ -122,4 +122,5 @@ def _write_files(found: Explanation, report: Path | None, folder: Path | None, p
         print(f"Report: {ending.printable(str(report))}", file=stream)
     if folder is not None:
         written = found.write_charts(folder, picture)
-        print(f"Charts: {ending.printable(str(folder))} ({len(written)} {picture} files)", file=stream)
+        what = f"{len(written)} {picture} files" if written else "none: there is no TCP data to draw"
+        print(f"Charts: {ending.printable(str(folder))} ({what})", file=stream)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from whydrop import units
-
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
     from rich.text import Text
@@ -44,6 +42,8 @@ class Meter:
 
     def state(self) -> str:
         """What is being done, how much of it is done, and how long the rest will take."""
+        from whydrop import units
+
         now = time.monotonic()
         if now - self.heard > _SILENCE_S:
             return "Weighing causes"
