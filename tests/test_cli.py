@@ -49,6 +49,12 @@ def test_json_is_utf_8_whatever_the_locale(run: Run):
     json.loads(done.stdout)
 
 
+def test_text_is_printed_also_where_only_ascii_is_known(run: Run):
+    done = run("explain", POLICED, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "policer" in done.stdout.splitlines()[0]
+
+
 def test_the_direct_way_and_the_option_parser_print_the_same_document(run: Run):
     direct = run("explain", "--json", POLICED)
     parsed = run("explain", "--json", "--sequence", POLICED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -46,6 +48,9 @@ def _print(found: Explanation, console: Console) -> None:
 
 
 def _console() -> Console:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that knows ASCII only gets question marks for the rest, and its verdict.
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         # Piped text goes to files and mail: rich's 80 columns would cut tables that have the room.
