@@ -12,7 +12,7 @@ import whydrop
 ROOT = Path(__file__).parent.parent
 EXAMPLE = "examples/policed-download.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
-CHARTS = ("burst",)
+CHARTS = ("model-close-up",)
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = whydrop.explain(EXAMPLE)
     for name in CHARTS:
-        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.2)
+        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
     with tempfile.TemporaryDirectory() as folder:
         photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
 

@@ -166,7 +166,8 @@ class Explanation:
         """One chart, to show in a notebook or to save.
 
         Args:
-            name: one of ``time-sequence``, ``close-up``, ``model``, ``in-flight``, ``burst``, ``rtt``, ``throughput``.
+            name: one of ``time-sequence``, ``close-up``, ``model``, ``model-close-up``, ``in-flight``,
+                ``burst``, ``rtt``, ``throughput``.
             flow: the flow to draw, or part of its name such as ``":443"``; by default the one that lost most to the
                 headline verdict.
 

@@ -35,8 +35,8 @@ def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Figu
     numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:MOST_FLOWS]
     offered = []
     for number in numbers:
-        # The page zooms, so it needs no close-up of its own.
-        figures = [figure for figure in charts.figures(found, number) if figure.key != "close-up"]
+        # The page zooms, so it needs no close-ups of its own.
+        figures = [figure for figure in charts.figures(found, number) if not figure.key.endswith("close-up")]
         if figures:
             offered.append((number, figures))
     return offered

@@ -12,8 +12,9 @@ from whydrop.show.charts.figure import Figure, NothingToDraw, Scene
 # In the order in which they are shown: what the losses did, then where the model says they come from, then effects.
 CHARTS: dict[str, Callable[[Scene], Figure]] = {
     "time-sequence": time_sequence.figure,
-    "close-up": close_up.figure,
+    "close-up": close_up.sequence_figure,
     "model": model.figure,
+    "model-close-up": close_up.model_figure,
     "in-flight": in_flight.figure,
     "burst": burst.figure,
     "rtt": rtt.figure,

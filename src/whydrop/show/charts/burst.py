@@ -54,7 +54,7 @@ def figure(scene: Scene) -> Figure:
         title=places.title,
         flow=scene.flow.flow,
         x_title=places.axis.format(unit=unit),
-        y_title="Packets lost (% of those sent there)",
+        y_title="Packets lost (% of sent)",
         see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars rest on few packets.",
         layers=present(
             [

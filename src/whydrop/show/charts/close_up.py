@@ -1,4 +1,4 @@
-"""The time-sequence chart of the heaviest loss, close up: over a long flow single packets are too small to see."""
+"""The moment of the heaviest loss, close up: over a long flow single packets are too small to see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from whydrop.show.charts import time_sequence
+from whydrop.show.charts import model, time_sequence
 from whydrop.show.charts.figure import Figure, NothingToDraw, Scene, present
 
 # Long enough for a loss, its detection and its repair, with a little before and after.
@@ -22,23 +22,32 @@ SEE = (
 )
 
 
-def figure(scene: Scene) -> Figure:
+def sequence_figure(scene: Scene) -> Figure:
     """Draw sequence number over time around the most losses."""
+    figure = _cut(time_sequence.figure(scene), _window(scene))
+    return replace(figure, key="close-up", title="The heaviest loss, close up", see=SEE, y_from_zero=False)
+
+
+def model_figure(scene: Scene) -> Figure:
+    """Draw the level of the winning model around the most losses."""
+    figure = _cut(model.figure(scene), _window(scene))
+    return replace(figure, key="model-close-up", title=f"{figure.title}, close up")
+
+
+def _window(scene: Scene) -> tuple[float, float]:
     window = heaviest(scene)
     if window is None:
         raise NothingToDraw(f"{scene.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
-    start, end = window
-    whole = time_sequence.figure(scene)
-    within = pl.col("x").is_between(start, end)
-    layers = [replace(layer, data=layer.data.filter(within)) for layer in whole.layers]
-    return replace(
-        whole,
-        key="close-up",
-        title="The heaviest loss, close up",
-        see=SEE,
-        layers=present(layers),
-        y_from_zero=False,
-    )
+    return window
+
+
+def _cut(figure: Figure, window: tuple[float, float]) -> Figure:
+    """The part of a figure within a window of time; limits, which are at no time, stay."""
+    within = pl.col("x").is_between(*window)
+    layers = [
+        layer if layer.mark == "rule" else replace(layer, data=layer.data.filter(within)) for layer in figure.layers
+    ]
+    return replace(figure, layers=present(layers))
 
 
 def heaviest(scene: Scene) -> tuple[float, float] | None:

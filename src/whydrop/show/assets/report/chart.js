@@ -22,7 +22,7 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
     // Spans of an axis are numbers here; "time" would make dates of them.
     scales: { x: { time: false, range: () => state.window }, y: { range: () => whydrop.rangeOfY(figure, ...state.window) } },
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
-    axes: [whydrop.axis(figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), side: 3 }],
+    axes: [whydrop.axis(place.clientWidth < 600 ? whydrop.shortTitle(figure.xTitle) : figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), side: 3 }],
     legend: { show: false },
     padding: [10, 14, 0, 4],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
@@ -95,6 +95,9 @@ whydrop.panByTouch = (plot, onMove) => {
     });
   }
 };
+
+// The title of an axis without what explains it further, for narrow screens; the unit stays.
+whydrop.shortTitle = (title) => title.replace(/;[^)]*\)/, ")").replace(/\),.*$/, ")");
 
 whydrop.axis = (label, size) => ({
   label,
