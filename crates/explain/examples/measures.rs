@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     b.limit_bytes.high.unwrap_or(f64::INFINITY),
                     b.certainty(),
                     b.gain(),
-                    b.agreement.corrected_bytes / b.packet_bytes / e.totals.lost as f64,
+                    b.agreement.corrected_bytes() / b.packet_bytes / e.totals.lost as f64,
                     b.agreement.lost,
                     b.agreement.passed,
                     e.replay

@@ -45,6 +45,8 @@ const CHANCE_WITH_QUEUE: f64 = -5.0;
 const TAIL_DROP_RANK: f64 = 0.75;
 /// Losses at delays that differ by more than this share of the longest were not all made by one full queue.
 const TAIL_DROP_LOWEST: f64 = 0.75;
+/// The delay is measured on the packet before the lost one, which may have found a packet or two less.
+const TAIL_DROP_BLUR_PACKETS: f64 = 1.5;
 /// With this many loss events, their median tells where most of them lie ...
 const ENOUGH_EVENTS: usize = 20;
 /// ... and within a tenth of the longest delay is at the top.
@@ -184,13 +186,24 @@ fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
     at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
 }
 
+/// Time that a full packet takes on the link whose queue it is, seconds: at the drain rate where delays tell it, else
+/// at the rate of what arrived.
+fn packet_time_s(evidence: &Evidence) -> f64 {
+    let totals = &evidence.totals;
+    let arrived_bps = totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9);
+    let drain_bps = evidence.drain.as_ref().filter(|drain| drain.explained > 0.3).map(|drain| drain.rate_bps);
+    evidence.group_trace.trace.typical_bytes() * 8.0 / drain_bps.unwrap_or(arrived_bps).max(1.0)
+}
+
 /// Losses come when the delay is at its longest, and only then.
 fn tail_drop_shows(evidence: &Evidence) -> bool {
     let Some(at_loss) = &evidence.at_loss else {
         return false;
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
-    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s;
+    // a packet more or less in the queue when the delay was measured
+    let blur_s = TAIL_DROP_BLUR_PACKETS * packet_time_s(evidence);
+    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - blur_s;
     // a second cause may take some packets at any delay
     let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
         && at_loss.median_s > MOST_AT_TOP * at_loss.high_s

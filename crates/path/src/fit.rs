@@ -9,12 +9,16 @@
 
 pub mod bucket;
 pub mod delay;
+mod profile;
+mod rows;
 mod search;
 pub mod trace;
 pub mod virtual_queue;
 
-pub use bucket::{BucketFit, Interval, fit_bucket};
+pub use bucket::{BucketFit, fit_bucket};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
 };
+pub use profile::Interval;
+pub use rows::{Row, Rows};
 pub use trace::{Observation, Seen, Trace};

@@ -1,16 +1,13 @@
 //! The rate and the limit of a token bucket (or of a drop-tail queue) from the losses alone.
+//!
+//! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a fine
+//! adjustment over the whole trace by what the virtual queue had to be corrected.
 
+use super::profile::{Interval, Profile};
+use super::rows::Rows;
 use super::search::{Point, climb};
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{Agreement, Start, binomial_log_likelihood, follow, uncorrected};
-
-/// Bounds of a 95 % interval; `None` is an open end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    pub value: f64,
-    pub low: Option<f64>,
-    pub high: Option<f64>,
-}
+use super::virtual_queue::{Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses};
 
 /// A token bucket or drop-tail queue fitted to the losses of a trace.
 #[derive(Debug, Clone, Copy)]
@@ -48,215 +45,200 @@ impl BucketFit {
 /// Rates of the coarse search, as multiples of the mean rate of what passed: from the rate of a bucket that was
 /// always empty to that of one whose packets come in rare bursts.
 const RATE_MULTIPLES: (f64, f64) = (0.5, 100.0);
-/// Steps of the coarse search. A rate that is off by half a step shifts the queue by 3 % of what passes between
-/// two fillings, which the corrections can bridge; a limit matters only after pauses.
-const RATE_RATIO: f64 = 1.06;
-const LIMIT_RATIO: f64 = 1.45;
-/// Points of the coarse search from which the fine one starts.
+/// Steps of the coarse search. A rate that is off by half a step shifts the queue by 4 % of what passes between
+/// two fillings, which the corrections can bridge.
+const RATE_RATIO: f64 = 1.08;
+/// Steps of the limits that are tried over the whole trace.
+const LIMIT_RATIO: f64 = 1.3;
+/// Runs of losses in the stretch that the coarse search looks at.
+const RUNS_SEARCHED: usize = 100;
+/// Packets that share a row at most: in the search, and in what follows it.
+const MOST_IN_A_ROW: (u16, u16) = (16, 4);
+/// Points of the coarse search from which the climbs start.
 const STARTS: usize = 8;
-/// Finest step of the rate, relative.
-const FINEST_RATE_STEP: f64 = 2e-5;
-/// Half the 95 % quantile of chi-squared with two degrees of freedom ...
-const SCORE_DROP: f64 = 3.0;
-/// ... and the share of the remaining misfit by which a worse score is not evidence: the model leaves out jitter,
-/// token granularity and strangers' packets, so its likelihood is sharper than the truth.
-const MISFIT_SHARE: f64 = 0.03;
+/// Tops of the climbs that are tried over the whole trace.
+const FINISHED: usize = 3;
+/// Finest steps of the rate, relative: of the climb, and of the adjustment.
+const CLIMB_STEP: f64 = 5e-4;
+const FINEST_STEP: f64 = 2e-5;
 
-/// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed.
+/// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed, or when no bucket makes the
+/// losses more likely than chance does.
 pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     if trace.lost == 0 || trace.passed < 2 || trace.duration_s() <= 0.0 {
         return None;
     }
-    let packet_bytes = trace.typical_bytes().max(1.0);
-    let mean_rate = trace.passed_bytes / trace.duration_s();
-    let score = |rate: f64, limit: f64, below: f64| {
-        follow(trace, rate, limit, packet_bytes, Start::Empty, below)
-            .map(|agreement| agreement.score(packet_bytes))
-    };
+    let (from, to) = Rows::window(trace, RUNS_SEARCHED);
+    let whole_window = (from, to) == (0, trace.len());
+    let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
+    let all = Rows::condense(trace, 0, trace.len(), MOST_IN_A_ROW.1);
+    let start = if whole_window { Start::Empty } else { Start::Unknown };
+    let steps = (RATE_RATIO.ln() / 4.0, LIMIT_RATIO.ln() / 2.0);
+    let finished = tops_of_climbs(&dense, start)
+        .into_iter()
+        .filter_map(|top| best_limit(&all, top))
+        .map(|point| climb(point, steps, CLIMB_STEP, scorer(&all, Start::Empty)));
+    let best = finished.max_by(|a, b| a.score.total_cmp(&b.score))?;
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
-    let mut best = Point {
-        x: mean_rate,
-        y: f64::from(trace.largest_bytes),
-        score: f64::MIN,
-    };
-    for start in starts(trace, mean_rate, independent, &score) {
-        let top = climb(
-            start,
-            (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
-            FINEST_RATE_STEP,
-            score,
-        );
-        if top.score > best.score {
-            best = top;
-        }
-    }
-    if best.score <= independent {
+    if best.score <= independent + 1.0 {
         return None;
     }
-    let free_start = |rate: f64, limit: f64, below: f64| {
-        follow(trace, rate, limit, packet_bytes, Start::Unknown, below).map(|agreement| agreement.score(packet_bytes))
-    };
-    let profile = Profile { best, smallest_limit: f64::from(trace.largest_bytes) / 2.0, score: &score };
-    let best = profile.plateau_middle();
-    let agreement = follow(trace, best.x, best.y, packet_bytes, Start::Empty, f64::MIN)?;
-    let profile = Profile { best: Point { score: agreement.score(packet_bytes), ..best }, ..profile };
-    let tolerated = SCORE_DROP + MISFIT_SHARE * -profile.best.score;
+    let single = Rows::single(trace);
+    let whole = |point: Point| Candidate { rate_bytes_per_s: point.x, limit_bytes: point.y, start: Start::Empty };
+    let pattern = follow(&single, whole(best), f64::MAX)?;
+    let best = adjust(&all, best);
+    let adjusted = follow(&single, whole(best), f64::MAX)?;
+    // how well a bucket tells lost packets from others is a question to the point that does it best
+    let agreement = if adjusted.log_likelihood > pattern.log_likelihood { adjusted } else { pattern };
+    let (rate, limit_bytes) = Profile::new(&all, best).intervals();
     let bits = |rate: f64| rate * 8.0;
-    // a bucket that never fills again while it is watched may be larger than what it held at the start
-    let unknown_start = Profile { best: profile.best, smallest_limit: profile.smallest_limit, score: &free_start };
     Some(BucketFit {
-        rate_bps: Interval {
-            value: best.x * 8.0,
-            low: profile.rate_edge(-1.0, tolerated).map(bits),
-            high: profile.rate_edge(1.0, tolerated).map(bits),
-        },
-        limit_bytes: Interval {
-            value: best.y,
-            low: profile.limit_edge(-1.0, tolerated),
-            high: unknown_start.limit_edge(1.0, tolerated),
-        },
+        rate_bps: Interval { value: bits(rate.value), low: rate.low.map(bits), high: rate.high.map(bits) },
+        limit_bytes,
         agreement,
-        packet_bytes,
+        packet_bytes: all.packet_bytes,
         independent_log_likelihood: independent,
     })
 }
 
-/// The best limit of each rate on a coarse grid, where the score is a local maximum along the rates; best first.
-fn starts(
-    trace: &Trace,
-    mean_rate: f64,
-    independent: f64,
-    score: &impl Fn(f64, f64, f64) -> Option<f64>,
-) -> Vec<Point> {
-    let mut ridge: Vec<Point> = Vec::new();
-    let mut rate = mean_rate * RATE_MULTIPLES.0;
-    while rate < mean_rate * RATE_MULTIPLES.1 {
-        let mut top = Point {
-            x: rate,
-            y: 0.0,
-            score: f64::MIN,
-        };
-        // beyond the longest queue that a lost packet found, no limit would have dropped anything
-        let largest_limit = longest_queue_at_loss(trace, rate) + f64::from(trace.largest_bytes);
-        let mut limit = f64::from(trace.largest_bytes);
-        while limit < largest_limit * LIMIT_RATIO {
-            // far worse than chance is no start, whatever is near it
-            let below = top.score.max(3.0 * independent - 100.0);
+/// The score of a rate and a limit, or `None` when it is certainly below a bound.
+fn scorer(rows: &Rows, start: Start) -> impl Fn(f64, f64, f64) -> Option<f64> {
+    move |rate_bytes_per_s, limit_bytes, below| {
+        let candidate = Candidate { rate_bytes_per_s, limit_bytes, start };
+        follow(rows, candidate, -below * rows.packet_bytes).map(|agreement| agreement.score(rows.packet_bytes))
+    }
+}
+
+/// The best points that climbs reach, a few per cent of rate apart; best first.
+fn tops_of_climbs(rows: &Rows, start: Start) -> Vec<Point> {
+    let score = scorer(rows, start);
+    let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
+    let mut tops: Vec<Point> =
+        starts(rows, &score).into_iter().map(|start| climb(start, steps, CLIMB_STEP, &score)).collect();
+    tops.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut apart: Vec<Point> = Vec::new();
+    for top in tops {
+        if apart.len() < FINISHED && apart.iter().all(|other| (other.x / top.x).ln().abs() > 0.03) {
+            apart.push(top);
+        }
+    }
+    apart
+}
+
+/// For each rate of a coarse grid the best of a few limits: those that the queue has when packets are lost. Of these
+/// the points whose score is a local maximum along the rates; best first.
+fn starts(rows: &Rows, score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Point> {
+    let mean_rate = rows.passed_bytes / rows.duration_s.max(1e-9);
+    let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
+    // far worse than chance is no start, whatever is near it
+    let hopeless = 3.0 * independent - 100.0;
+    let best_limit_at = |rate: f64| {
+        let mut top = Point { x: rate, y: 0.0, score: f64::MIN };
+        for limit in limits_at_losses(rows, rate) {
+            let below = top.score.max(hopeless);
             if let Some(found) = score(rate, limit, below)
                 && found > top.score
             {
-                top = Point {
-                    x: rate,
-                    y: limit,
-                    score: found,
-                };
+                top = Point { x: rate, y: limit, score: found };
             }
-            limit *= LIMIT_RATIO;
         }
-        ridge.push(top);
-        rate *= RATE_RATIO;
-    }
+        top
+    };
+    let steps = ((RATE_MULTIPLES.1 / RATE_MULTIPLES.0).ln() / RATE_RATIO.ln()) as i32;
+    let ridge: Vec<Point> =
+        (0..steps).map(|step| best_limit_at(mean_rate * RATE_MULTIPLES.0 * RATE_RATIO.powi(step))).collect();
     let at = |index: usize| ridge.get(index).map_or(f64::MIN, |point| point.score);
-    let mut starts: Vec<Point> = (0..ridge.len())
-        .filter(|&i| at(i) > f64::MIN && at(i) >= at(i.wrapping_sub(1)) && at(i) >= at(i + 1))
-        .map(|i| ridge[i])
-        .collect();
+    let is_local_maximum = |i: &usize| at(*i) >= at(i.wrapping_sub(1)) && at(*i) >= at(i + 1);
+    let mut starts: Vec<Point> = (0..ridge.len()).filter(is_local_maximum).map(|i| ridge[i]).collect();
+    starts.extend(rates_between_losses(rows).into_iter().map(best_limit_at));
+    starts.retain(|start| start.score > f64::MIN);
     starts.sort_by(|a, b| b.score.total_cmp(&a.score));
+    starts.dedup_by(|a, b| (a.x / b.x - 1.0).abs() < 1e-3 && (a.y / b.y - 1.0).abs() < 1e-2);
     starts.truncate(STARTS);
     starts
 }
 
-fn longest_queue_at_loss(trace: &Trace, rate: f64) -> f64 {
-    let queue = uncorrected(trace, rate);
-    let at_losses = queue
-        .iter()
-        .zip(&trace.outcome)
-        .filter(|(_, outcome)| **outcome == Seen::Lost);
-    at_losses
-        .map(|(queue, _)| f64::from(*queue))
-        .fold(0.0, f64::max)
-}
-
-/// The score around its maximum. Profile likelihood: how far one parameter can move, the other following as it likes
-/// best, before the score falls by more than is tolerated.
-struct Profile<'a, F> {
-    best: Point,
-    smallest_limit: f64,
-    score: &'a F,
-}
-
-impl<F: Fn(f64, f64, f64) -> Option<f64>> Profile<'_, F> {
-    fn rate_edge(&self, direction: f64, tolerated: f64) -> Option<f64> {
-        let floor = self.best.score - tolerated;
-        let limit_for = |rate: f64, around: f64| {
-            line_best(around, floor, |limit, below| (self.score)(rate, limit.max(self.smallest_limit), below))
+/// What passed between two losses, over the time between them: the rate itself, to within a packet, wherever the
+/// bucket did not fill up in between. Quantiles over all pairs of losses some apart.
+fn rates_between_losses(rows: &Rows) -> Vec<f64> {
+    const APART: [usize; 3] = [1, 5, 25];
+    const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
+    let (mut time_s, mut passed) = (0.0f64, 0.0f64);
+    let mut at_losses: Vec<(f64, f64)> = Vec::with_capacity(rows.lost);
+    for row in &rows.rows {
+        time_s += f64::from(row.gap_s) + f64::from(row.span_s);
+        if row.outcome == Seen::Lost {
+            at_losses.push((time_s, passed));
+        } else {
+            passed += f64::from(row.bytes);
+        }
+    }
+    let mut rates = Vec::new();
+    for apart in APART {
+        let between = |pair: &[(f64, f64)]| {
+            let (first, last) = (pair[0], pair[apart]);
+            (last.1 - first.1, last.0 - first.0)
         };
-        edge(direction, self.best.x, self.best.y, limit_for)
-    }
-
-    fn limit_edge(&self, direction: f64, tolerated: f64) -> Option<f64> {
-        let floor = self.best.score - tolerated;
-        let rate_for =
-            |limit: f64, around: f64| line_best(around, floor, |rate, below| (self.score)(rate, limit, below));
-        edge(direction, self.best.y, self.best.x, rate_for)
-    }
-
-    /// The middle of the limits that are as good as the best: packets come whole, so the score has steps.
-    fn plateau_middle(&self) -> Point {
-        let same = 0.25;
-        let fixed = |limit: f64| (self.score)(self.best.x, limit, self.best.score - same);
-        let end = |direction: f64| {
-            edge(direction, self.best.y, self.best.x, |limit, rate| {
-                fixed(limit).filter(|score| *score >= self.best.score - same).map(|_| rate)
-            })
-        };
-        match (end(-1.0), end(1.0)) {
-            (Some(low), Some(high)) => Point { y: (low + high) / 2.0, ..self.best },
-            _ => self.best,
+        // over fewer packets, one more or less says nothing
+        let long_enough = |&(bytes, lasted_s): &(f64, f64)| bytes > 8.0 * rows.packet_bytes && lasted_s > 0.0;
+        let mut found: Vec<f64> = at_losses
+            .windows(apart + 1)
+            .map(between)
+            .filter(long_enough)
+            .map(|(bytes, lasted_s)| bytes / lasted_s)
+            .collect();
+        found.sort_by(f64::total_cmp);
+        if let Some(last) = found.len().checked_sub(1) {
+            rates.extend(SHARES.map(|share| found[(share * last as f64).round() as usize]));
         }
     }
+    rates
 }
 
-/// Walks from `start` until `refit(value, other)`, which gives the other parameter's best value, finds nothing good
-/// enough. `None` where no end comes.
-fn edge(direction: f64, start: f64, other: f64, refit: impl Fn(f64, f64) -> Option<f64>) -> Option<f64> {
-    let (mut good, mut around, mut step) = (start, other, 1e-3f64);
-    let mut grows = true;
-    while (good / start).ln().abs() < OPEN_END {
-        let next = good * (direction * step).exp();
-        match refit(next, around) {
-            Some(found) => {
-                (good, around) = (next, found);
-                if grows {
-                    step *= 2.0;
-                }
-            }
-            None if step > EDGE_PRECISION => {
-                grows = false;
-                step /= 3.0;
-            }
-            None => return Some(next),
-        }
-    }
-    None
+/// Limits that would have made some of the losses: quantiles of the queue without limit that they find.
+fn limits_at_losses(rows: &Rows, rate: f64) -> Vec<f64> {
+    let largest = rows.largest_bytes;
+    let mut found = uncorrected_at_losses(rows, rate);
+    found.sort_by(f64::total_cmp);
+    let last = found.len() - 1;
+    let mut limits: Vec<f64> =
+        [0.02, 0.2, 0.5, 0.9].map(|share| found[(share * last as f64).round() as usize].max(largest)).to_vec();
+    // a small bucket leaves no trace in a queue without limit that has grown past it
+    limits.extend([1.5, 3.0, 6.0, 12.0, 30.0, 100.0].map(|packets| packets * largest));
+    limits.sort_by(f64::total_cmp);
+    limits.dedup_by(|a, b| (*a / *b - 1.0).abs() < 0.1);
+    limits
 }
 
-/// Relative precision of an interval's end.
-const EDGE_PRECISION: f64 = 5e-4;
-
-/// An interval that reaches this far (a factor of e^3 = 20) has an open end.
-const OPEN_END: f64 = 3.0;
-
-/// A value near `around` whose score is at least `floor`: the first of a few that improves on no other.
-fn line_best(around: f64, floor: f64, score: impl Fn(f64, f64) -> Option<f64>) -> Option<f64> {
-    const OFFSETS: [f64; 11] = [0.0, -3e-4, 3e-4, -1.5e-3, 1.5e-3, -6e-3, 6e-3, -2.5e-2, 2.5e-2, -0.1, 0.1];
-    let mut best: Option<(f64, f64)> = None;
-    for offset in OFFSETS {
-        let value = around * f64::exp(offset);
-        let below = best.map_or(floor, |(_, score)| score);
-        if let Some(found) = score(value, below).filter(|found| *found >= below) {
-            best = Some((value, found));
+/// The best limit on a coarse grid at one rate, or the one that was best over a part of the trace.
+fn best_limit(rows: &Rows, Point { x: rate, y: known, .. }: Point) -> Option<Point> {
+    let score = scorer(rows, Start::Empty);
+    let mut best = score(rate, known, f64::MIN).map(|score| Point { x: rate, y: known, score });
+    let mut limit = rows.largest_bytes;
+    while limit < rows.passed_bytes.max(2.0 * rows.largest_bytes) {
+        let below = best.map_or(f64::MIN, |best| best.score);
+        if let Some(found) = score(rate, limit, below)
+            && found > below
+        {
+            best = Some(Point { x: rate, y: limit, score: found });
         }
+        limit *= LIMIT_RATIO;
     }
-    best.map(|(value, _)| value)
+    best
+}
+
+/// The last adjustment: near the best score, the rate and limit that need the least correction. Classes of margins
+/// have steps; corrections are smooth.
+fn adjust(rows: &Rows, best: Point) -> Point {
+    let near = |value: f64, center: f64| (value / center).ln().abs() < 0.05;
+    let score = |rate: f64, limit: f64, below: f64| {
+        if !near(rate, best.x) || !near(limit, best.y) {
+            return None;
+        }
+        let candidate = Candidate { rate_bytes_per_s: rate, limit_bytes: limit, start: Start::Empty };
+        let agreement = follow(rows, candidate, -below)?;
+        Some(-agreement.corrected_bytes())
+    };
+    let start = Point { score: score(best.x, best.y, f64::MIN).unwrap_or(f64::MIN), ..best };
+    climb(start, (2e-3, 1e-2), FINEST_STEP, score)
 }

@@ -1,5 +1,6 @@
 //! The virtual queue, and how well a limit on it tells the lost packets from the others.
 
+use super::rows::Rows;
 use super::trace::{Seen, Trace};
 
 /// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
@@ -12,18 +13,26 @@ pub const CLASSES: usize = MARGINS.len() + 1;
 pub struct Agreement {
     /// Log-likelihood of the outcomes given the margin class of each packet, nats.
     pub log_likelihood: f64,
-    /// By how much the queue had to be corrected to agree with the outcomes, summed, bytes.
-    pub corrected_bytes: f64,
+    /// Bytes that had to be put into the queue for packets that were lost below the limit: as if strangers had sent
+    /// them.
+    pub added_bytes: f64,
+    /// Bytes that had to be taken out of it for packets that passed above the limit.
+    pub removed_bytes: f64,
     /// Lost and passed packets by margin class, from far below the limit to far above it.
     pub lost: [u32; CLASSES],
     pub passed: [u32; CLASSES],
 }
 
 impl Agreement {
+    /// By how much the queue had to be corrected to agree with the outcomes, bytes.
+    pub fn corrected_bytes(&self) -> f64 {
+        self.added_bytes + self.removed_bytes
+    }
+
     /// Log-likelihood less what the corrections cost: they are taken as errors with a Laplace distribution whose
     /// scale is one packet, since a jump of less than a packet is what jitter and another byte basis bring about.
     pub fn score(&self, packet_bytes: f64) -> f64 {
-        self.log_likelihood - self.corrected_bytes / packet_bytes
+        self.log_likelihood - self.corrected_bytes() / packet_bytes
     }
 
     /// Losses that the model expects, or misses by less than a packet.
@@ -38,78 +47,68 @@ pub enum Start {
     /// Nothing: the bucket is full.
     Empty,
     /// Nobody knows: traffic before the trace may have left something. The first loss sets it, free of charge,
-    /// unless the queue has certainly been empty since.
+    /// unless what was there has certainly drained since.
     Unknown,
+}
+
+/// A bucket or queue to follow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    pub rate_bytes_per_s: f64,
+    pub limit_bytes: f64,
+    pub start: Start,
 }
 
 /// Follows the virtual queue over what was observed. After every packet the queue is corrected to agree with the
 /// packet's outcome, so that an error (a packet that others put into the same bucket, a fate mistaken, jitter) does
 /// not spoil what follows; the corrections are what a wrong rate or limit cannot do without.
 ///
-/// Returns `None` as soon as the corrections alone make the score worse than `give_up_below`.
-pub fn follow(
-    trace: &Trace,
-    rate_bytes_per_s: f64,
-    limit_bytes: f64,
-    packet_bytes: f64,
-    start: Start,
-    give_up_below: f64,
-) -> Option<Agreement> {
+/// Returns `None` as soon as more than `most_corrected_bytes` have been corrected.
+pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> Option<Agreement> {
+    let Candidate { rate_bytes_per_s: rate, limit_bytes: limit, start } = candidate;
     let mut lost = [0u32; CLASSES];
     let mut passed = [0u32; CLASSES];
     let mut queue = 0.0f64;
-    let mut last_s = 0.0f64;
-    let mut corrected = 0.0f64;
-    let mut start_matters = start == Start::Unknown;
-    let most_corrected = -give_up_below * packet_bytes;
-    let margins = MARGINS.map(|margin| limit_bytes + margin * packet_bytes);
-    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        let bytes = f64::from(bytes);
-        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
-        last_s = time_s;
-        let with_packet = queue + bytes;
-        if start_matters {
-            // what was there at the start has drained when a whole limit's worth of time has passed
-            start_matters = rate_bytes_per_s * time_s < limit_bytes;
-        }
-        if outcome == Seen::Passed && with_packet < margins[0] {
+    let (mut added, mut removed) = (0.0f64, 0.0f64);
+    let mut start_drains_s = if start == Start::Unknown { limit / rate } else { 0.0 };
+    let margins = MARGINS.map(|margin| limit + margin * trace.packet_bytes);
+    for row in &trace.rows {
+        let bytes = f64::from(row.bytes);
+        let span_s = f64::from(row.span_s);
+        queue = (queue - rate * f64::from(row.gap_s)).max(0.0);
+        let with_packet = (queue + bytes - rate * span_s).max(f64::from(row.last_bytes));
+        start_drains_s -= f64::from(row.gap_s) + span_s;
+        if row.outcome == Seen::Passed && with_packet < margins[0] {
             // far from the limit: the common case
-            passed[0] += 1;
+            passed[0] += u32::from(row.packets);
             queue = with_packet;
             continue;
         }
-        let class = margins
-            .iter()
-            .filter(|margin| with_packet >= **margin)
-            .count();
-        match outcome {
+        let class = margins.iter().filter(|margin| with_packet >= **margin).count();
+        match row.outcome {
             Seen::Lost => {
                 lost[class] += 1;
-                if with_packet <= limit_bytes {
-                    if !start_matters {
-                        corrected += limit_bytes - with_packet;
+                if with_packet <= limit {
+                    if start_drains_s <= 0.0 {
+                        added += limit - with_packet;
                     }
-                    start_matters = false;
-                    queue = (limit_bytes - bytes).max(0.0);
+                    queue = (limit - bytes).max(0.0);
                 }
+                start_drains_s = 0.0;
             }
             Seen::Passed => {
-                passed[class] += 1;
-                corrected += (with_packet - limit_bytes).max(0.0);
-                queue = with_packet.min(limit_bytes.max(0.0));
+                passed[class] += u32::from(row.packets);
+                removed += (with_packet - limit).max(0.0);
+                queue = with_packet.min(limit.max(0.0));
             }
-            Seen::Unknown => queue = with_packet.min(limit_bytes.max(0.0)),
+            Seen::Unknown => queue = with_packet.min(limit.max(0.0)),
         }
-        if corrected > most_corrected {
+        if added + removed > most_corrected_bytes {
             return None;
         }
     }
-    Some(Agreement {
-        log_likelihood: log_likelihood(&lost, &passed),
-        corrected_bytes: corrected,
-        lost,
-        passed,
-    })
+    let log_likelihood = log_likelihood(&lost, &passed);
+    Some(Agreement { log_likelihood, added_bytes: added, removed_bytes: removed, lost, passed })
 }
 
 /// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
@@ -165,6 +164,24 @@ pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
     found
 }
 
+/// The virtual queue with each packet that was lost, bytes, when only the packets that passed enter it and nothing is
+/// corrected.
+pub fn uncorrected_at_losses(trace: &Rows, rate_bytes_per_s: f64) -> Vec<f64> {
+    let mut queue = 0.0f64;
+    let mut found = Vec::with_capacity(trace.lost);
+    for row in &trace.rows {
+        queue = (queue - rate_bytes_per_s * f64::from(row.gap_s)).max(0.0);
+        let with_packet =
+            (queue + f64::from(row.bytes) - rate_bytes_per_s * f64::from(row.span_s)).max(f64::from(row.last_bytes));
+        if row.outcome == Seen::Lost {
+            found.push(with_packet);
+        } else {
+            queue = with_packet;
+        }
+    }
+    found
+}
+
 /// The virtual queue that each packet finds, bytes, corrected after every packet as [`follow`] does.
 pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<f32> {
     let mut queue = 0.0f64;
@@ -188,61 +205,52 @@ mod tests {
     use super::*;
     use crate::fit::trace::Observation;
 
-    fn trace(packets: &[(i64, u32, Seen)]) -> Trace {
+    fn rows(packets: &[(i64, u32, Seen)]) -> Rows {
         let observe = |&(time_ms, bytes, outcome): &(i64, u32, Seen)| Observation {
             time_ns: time_ms * 1_000_000,
             bytes,
             outcome,
             delay_s: None,
         };
-        Trace::new(packets.iter().map(observe).collect())
+        Rows::condense(&Trace::new(packets.iter().map(observe).collect()), 0, packets.len(), 1)
+    }
+
+    /// 1000 bytes/ms and a limit of 3000 bytes.
+    fn candidate(start: Start) -> Candidate {
+        Candidate { rate_bytes_per_s: 1e6, limit_bytes: 3000.0, start }
     }
 
     use Seen::{Lost, Passed};
 
     #[test]
     fn a_queue_at_the_right_rate_and_limit_needs_no_correction() {
-        // 1000 bytes/ms and a limit of 3000 bytes: three pass at once, the fourth finds 3000 queued; after 1 ms one fits
-        let seen = [
-            (0, 1000, Passed),
-            (0, 1000, Passed),
-            (0, 1000, Passed),
-            (0, 1000, Lost),
-            (1, 1000, Passed),
-            (1, 1000, Lost),
-        ];
-        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, f64::MIN).unwrap();
-        assert_eq!(agreement.corrected_bytes, 0.0);
-        // with the packet: 1000, 2000, 3000 (at the limit), 4000, 3000, 4000
-        assert_eq!(
-            (agreement.passed, agreement.lost),
-            ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2])
-        );
+        // three pass at once, the fourth finds 3000 queued; after 1 ms one fits
+        let seen =
+            [(0, 1000, Passed), (0, 1000, Passed), (0, 1000, Passed), (0, 1200, Lost), (1, 1000, Passed), (1, 1200, Lost)];
+        let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
+        assert_eq!(agreement.corrected_bytes(), 0.0);
+        // with the packet: 1000, 2000, 3000 (at the limit), 4200, 3000, 4200
+        assert_eq!((agreement.passed, agreement.lost), ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2]));
         // every class is pure: nothing is left to chance
         assert_eq!(agreement.log_likelihood, 0.0);
     }
 
     #[test]
     fn a_packet_lost_below_the_limit_costs_the_distance_to_it() {
-        // limit 3000, the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
-        let seen = [
-            (0, 1000, Passed),
-            (0, 1000, Lost),
-            (0, 1000, Passed),
-            (0, 1000, Passed),
-        ];
-        let agreement = follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, f64::MIN).unwrap();
+        // the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
+        let seen = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Passed), (0, 1000, Passed)];
+        let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
         // the fourth would make 4000 where 3000 is the limit: another 1000
-        assert_eq!(agreement.corrected_bytes, 2000.0);
-        assert!(follow(&trace(&seen), 1e6, 3000.0, 1000.0, Start::Empty, -1.5).is_none());
+        assert_eq!((agreement.added_bytes, agreement.removed_bytes), (1000.0, 1000.0));
+        assert!(follow(&rows(&seen), candidate(Start::Empty), 1500.0).is_none());
     }
 
     #[test]
     fn an_unknown_start_explains_the_first_loss_until_it_must_have_drained() {
-        // limit 3000 at 1000 bytes/ms: a loss at once may find what strangers left; one after 3 ms may not
+        // a loss at once may find what strangers left; one after 4 ms may not: 3000 bytes drain in 3 ms
         let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
         let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
-        let cost = |seen: &[_]| follow(&trace(seen), 1e6, 3000.0, 1000.0, Start::Unknown, f64::MIN).unwrap().corrected_bytes;
+        let cost = |seen: &[_]| follow(&rows(seen), candidate(Start::Unknown), f64::MAX).unwrap().corrected_bytes();
         assert_eq!((cost(&early), cost(&late)), (0.0, 2000.0));
     }
 

@@ -1,0 +1,101 @@
+//! Intervals of a fitted rate and limit.
+
+use super::rows::Rows;
+use super::search::Point;
+use super::virtual_queue::{Agreement, Candidate, Start, follow};
+
+/// A value and the bounds of its 95 % interval; `None` is an open end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    pub value: f64,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+/// Corrections that a wrong value may need beyond those of the best one before it is refuted, in packets: half the
+/// 95 % quantile of chi-squared with two degrees of freedom, corrections being counted in nats (see
+/// [`Agreement::score`]).
+const REFUTED_BY_PACKETS: f64 = 3.0;
+/// ... and as a share of what the best one needs: a model that leaves out jitter, token granularity and strangers'
+/// packets must not be trusted beyond what it explains.
+const REFUTED_BY_SHARE: f64 = 0.1;
+/// An interval that reaches this far (a factor of e^2.5 = 12) has an open end.
+const OPEN_END: f64 = 2.5;
+/// Relative precision of an interval's end.
+const EDGE_PRECISION: f64 = 1e-3;
+
+/// The corrections around the best point. Profile likelihood: how far one parameter can move, the other following as
+/// it likes best, before more has to be corrected than is tolerated.
+pub(super) struct Profile<'a> {
+    rows: &'a Rows,
+    best: Point,
+    corrected: Agreement,
+    tolerated_bytes: f64,
+}
+
+impl<'a> Profile<'a> {
+    pub fn new(rows: &'a Rows, best: Point) -> Self {
+        let whole = Candidate { rate_bytes_per_s: best.x, limit_bytes: best.y, start: Start::Empty };
+        let corrected = follow(rows, whole, f64::MAX).expect("nothing bounds the corrections");
+        let tolerated_bytes = corrected.corrected_bytes() * (1.0 + REFUTED_BY_SHARE)
+            + REFUTED_BY_PACKETS * rows.packet_bytes;
+        Self { rows, best, corrected, tolerated_bytes }
+    }
+
+    fn tolerates(&self, rate_bytes_per_s: f64, limit_bytes: f64, start: Start) -> bool {
+        let candidate = Candidate { rate_bytes_per_s, limit_bytes, start };
+        follow(self.rows, candidate, self.tolerated_bytes).is_some()
+    }
+
+    /// Intervals of the rate (bytes/s) and of the limit (bytes).
+    pub fn intervals(&self) -> (Interval, Interval) {
+        let rate_edge = |direction: f64| {
+            edge(direction, (self.best.x, self.best.y), |rate, limit| self.tolerates(rate, limit, Start::Empty))
+        };
+        // a bucket that never fills again while it is watched may be larger than what it held at the start
+        let limit_edge = |direction: f64, start: Start| {
+            edge(direction, (self.best.y, self.best.x), |limit, rate| self.tolerates(rate, limit, start))
+        };
+        let duration_s = self.rows.duration_s.max(1e-9);
+        let per_loss = self.corrected.corrected_bytes() / self.rows.lost.max(1) as f64;
+        let rate = Interval {
+            value: self.best.x,
+            // what had to be taken out may not have passed, what had to be added may be strangers' traffic
+            low: rate_edge(-1.0).map(|low| low - self.corrected.removed_bytes / duration_s),
+            high: rate_edge(1.0).map(|high| high + self.corrected.added_bytes / duration_s),
+        };
+        let limit = Interval {
+            value: self.best.y,
+            low: limit_edge(-1.0, Start::Empty).map(|low| (low - per_loss).max(0.0)),
+            high: limit_edge(1.0, Start::Unknown).map(|high| high + per_loss),
+        };
+        (Interval { low: rate.low.map(|low| low.max(0.0)), ..rate }, limit)
+    }
+}
+
+/// Walks from the best value of one parameter until no near value of the other is tolerated with it.
+/// `None` where no end comes.
+fn edge(direction: f64, (start, other): (f64, f64), tolerated: impl Fn(f64, f64) -> bool) -> Option<f64> {
+    const OFFSETS: [f64; 7] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2];
+    let refit = |value: f64, around: f64| {
+        OFFSETS.iter().map(|offset| around * offset.exp()).find(|other| tolerated(value, *other))
+    };
+    let (mut good, mut around, mut step, mut grows) = (start, other, 2.0 * EDGE_PRECISION, true);
+    while (good / start).ln().abs() < OPEN_END {
+        let next = good * (direction * step).exp();
+        match refit(next, around) {
+            Some(found) => {
+                (good, around) = (next, found);
+                if grows {
+                    step *= 3.0;
+                }
+            }
+            None if step > EDGE_PRECISION => {
+                grows = false;
+                step /= 3.0;
+            }
+            None => return Some(next),
+        }
+    }
+    None
+}

@@ -1,0 +1,180 @@
+//! A trace condensed for searching: packets that pass in a row between two losses become one row.
+//!
+//! A search follows the virtual queue some hundred times. Between losses it only matters how much passed in how much
+//! time, as long as the packets come evenly; near a loss every packet counts.
+
+use super::trace::{Seen, Trace};
+
+/// Packets that came evenly, all with one outcome.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// Time from the end of the row before to the first packet of this one, seconds.
+    pub gap_s: f32,
+    /// Time from the first to the last packet, seconds.
+    pub span_s: f32,
+    /// Bytes of all its packets.
+    pub bytes: f32,
+    /// Bytes of the last packet.
+    pub last_bytes: f32,
+    pub packets: u16,
+    pub outcome: Seen,
+}
+
+/// Rows, and what a fit needs to know of the trace that they come from.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    pub rows: Vec<Row>,
+    pub lost: usize,
+    pub passed: usize,
+    pub passed_bytes: f64,
+    pub duration_s: f64,
+    pub largest_bytes: f64,
+    pub packet_bytes: f64,
+}
+
+/// Packets that pass just before and just after a loss stay single.
+const SINGLE_NEAR_LOSS: usize = 3;
+/// A gap this many times the mean of the gaps before it ends a row: the packets no longer come evenly.
+const UNEVEN: f64 = 4.0;
+/// Weight of the newest gap in that mean.
+const NEWEST_GAP: f64 = 1.0 / 16.0;
+
+impl Rows {
+    /// Condenses packets `from..to` of a trace, `most` of them at most into one row.
+    pub fn condense(trace: &Trace, from: usize, to: usize, most: u16) -> Self {
+        let mut rows = Self {
+            largest_bytes: f64::from(trace.largest_bytes),
+            packet_bytes: trace.typical_bytes().max(1.0),
+            ..Self::default()
+        };
+        if from >= to {
+            return rows;
+        }
+        rows.duration_s = trace.time_s[to - 1] - trace.time_s[from];
+        let near_loss = near_losses(trace, from, to);
+        let mut mean_gap_s = 0.0;
+        for index in from..to {
+            let gap_s = if index == from { 0.0 } else { trace.time_s[index] - trace.time_s[index - 1] };
+            let even = gap_s <= UNEVEN * mean_gap_s;
+            let single = near_loss[index - from] || trace.outcome[index] != Seen::Passed;
+            let joins = even && !single && (index == from || !near_loss[index - 1 - from]);
+            rows.take(trace, index, gap_s.max(0.0) as f32, if joins { most } else { 1 });
+            mean_gap_s += (gap_s - mean_gap_s) * if mean_gap_s == 0.0 { 1.0 } else { NEWEST_GAP };
+        }
+        rows
+    }
+
+    /// Every packet of a trace as a row of its own.
+    pub fn single(trace: &Trace) -> Self {
+        let mut rows = Self {
+            rows: Vec::with_capacity(trace.len()),
+            duration_s: trace.duration_s(),
+            largest_bytes: f64::from(trace.largest_bytes),
+            packet_bytes: trace.typical_bytes().max(1.0),
+            ..Self::default()
+        };
+        let mut last_s = 0.0;
+        for (index, &time_s) in trace.time_s.iter().enumerate() {
+            rows.take(trace, index, (time_s - last_s).max(0.0) as f32, 1);
+            last_s = time_s;
+        }
+        rows
+    }
+
+    fn take(&mut self, trace: &Trace, index: usize, gap_s: f32, most: u16) {
+        let (bytes, outcome) = (trace.bytes[index], trace.outcome[index]);
+        match outcome {
+            Seen::Lost => self.lost += 1,
+            Seen::Passed => self.passed += 1,
+            Seen::Unknown => {}
+        }
+        if outcome != Seen::Lost {
+            self.passed_bytes += f64::from(bytes);
+        }
+        if let Some(last) = self.rows.last_mut()
+            && last.outcome == outcome
+            && last.packets < most
+        {
+            last.span_s += gap_s;
+            last.bytes += bytes;
+            last.last_bytes = bytes;
+            last.packets += 1;
+            return;
+        }
+        self.rows.push(Row { gap_s, span_s: 0.0, bytes, last_bytes: bytes, packets: 1, outcome });
+    }
+
+    /// The smallest stretch of a trace that holds this many runs of losses, with as much again before it.
+    pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
+        let lost = |index: usize| trace.outcome[index] == Seen::Lost;
+        let starts: Vec<usize> = (0..trace.len()).filter(|&i| lost(i) && (i == 0 || !lost(i - 1))).collect();
+        if starts.len() <= runs {
+            return (0, trace.len());
+        }
+        let length = |i: usize| starts[i + runs] - starts[i];
+        let shortest = (0..starts.len() - runs).min_by_key(|&i| length(i)).unwrap_or(0);
+        let (first, last) = (starts[shortest], starts[shortest + runs]);
+        (first.saturating_sub((last - first) / 2), last)
+    }
+}
+
+/// Which packets have a loss nearby.
+fn near_losses(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
+    let mut near = vec![false; to - from];
+    for index in from..to {
+        if trace.outcome[index] == Seen::Lost {
+            let first = index.saturating_sub(SINGLE_NEAR_LOSS).max(from);
+            let last = (index + SINGLE_NEAR_LOSS).min(to - 1);
+            near[first - from..=last - from].fill(true);
+        }
+    }
+    near
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::trace::Observation;
+
+    fn trace(outcomes: &[(i64, Seen)]) -> Trace {
+        let observe = |&(time_us, outcome): &(i64, Seen)| Observation {
+            time_ns: time_us * 1000,
+            bytes: 1000,
+            outcome,
+            delay_s: None,
+        };
+        Trace::new(outcomes.iter().map(observe).collect())
+    }
+
+    #[test]
+    fn packets_far_from_losses_share_rows_and_those_near_them_do_not() {
+        let mut packets: Vec<(i64, Seen)> = (0..40).map(|i| (i * 100, Seen::Passed)).collect();
+        packets[30].1 = Seen::Lost;
+        let rows = Rows::condense(&trace(&packets), 0, 40, 16);
+        assert!(rows.rows.len() < 25, "{}", rows.rows.len());
+        let loss = rows.rows.iter().position(|row| row.outcome == Seen::Lost).unwrap();
+        assert!(rows.rows[loss - 3..=loss + 3].iter().all(|row| row.packets == 1));
+        let (packets, bytes): (u32, f32) =
+            rows.rows.iter().fold((0, 0.0), |sum, row| (sum.0 + u32::from(row.packets), sum.1 + row.bytes));
+        assert_eq!((packets, bytes), (40, 40_000.0));
+        let time: f32 = rows.rows.iter().map(|row| row.gap_s + row.span_s).sum();
+        assert!((time - 0.0039).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_pause_ends_a_row() {
+        let packets: Vec<(i64, Seen)> =
+            (0..10).map(|i| (i * 100 + if i >= 5 { 10_000 } else { 0 }, Seen::Passed)).collect();
+        let rows = Rows::condense(&trace(&packets), 0, 10, 16);
+        assert!(rows.rows.iter().all(|row| f64::from(row.span_s) < 0.001));
+    }
+
+    #[test]
+    fn a_window_holds_the_densest_losses() {
+        let packets: Vec<(i64, Seen)> =
+            (0..1000).map(|i| (i, if i % 200 == 0 || (600..640).contains(&i) && i % 4 == 0 { Seen::Lost } else { Seen::Passed })).collect();
+        let (from, to) = Rows::window(&trace(&packets), 5);
+        assert!(from > 500 && to <= 640, "{from} {to}");
+        assert_eq!(Rows::window(&trace(&packets), 500), (0, 1000));
+    }
+}
