@@ -1,10 +1,7 @@
 //! What is measured of a group of flows before any cause is named.
 
 use whydrop_path::fit::Seen;
-use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy,
-    fit_bucket, fit_drain_rate,
-};
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, delay_at_loss, delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket};
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
 
@@ -59,16 +56,29 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Rate at which the queue drains: by the delays where they tell, else by the losses.
-    pub fn queue_rate_bps(&self) -> Option<f64> {
-        let by_delay = self
-            .drain
-            .as_ref()
-            .filter(|drain| drain.explained > 0.3)
-            .map(|drain| drain.rate_bps);
-        by_delay.or(self.bucket.as_ref().map(|fit| fit.rate_bps.value))
+    /// Rate at which the queue drains, bit/s: by the delays where they tell, else by the losses, else at least that
+    /// of what arrived.
+    pub fn queue_rate_bps(&self) -> Interval {
+        if let Some(drain) = self.drain.as_ref().filter(|drain| drain.explained > DELAYS_TELL) {
+            return Interval { value: drain.rate_bps, low: Some(drain.low_bps), high: Some(drain.high_bps) };
+        }
+        if let Some(fit) = self.bucket.as_ref().filter(|fit| fit.certainty() > LOSSES_TELL) {
+            return fit.rate_bps;
+        }
+        let arrived_bps = self.totals.payload_bytes as f64 * 8.0 / self.totals.union_busy_s.max(1e-9);
+        Interval { value: arrived_bps, low: Some(arrived_bps), high: None }
+    }
+
+    /// Time that a full packet takes at that rate, seconds.
+    pub fn packet_time_s(&self) -> f64 {
+        self.group_trace.trace.typical_bytes() * 8.0 / self.queue_rate_bps().value.max(1.0)
     }
 }
+
+/// Share of the spread of the delays that a queue must explain for its rate to be believed ...
+const DELAYS_TELL: f64 = 0.3;
+/// ... and share of the uncertainty about losses that a bucket must remove.
+const LOSSES_TELL: f64 = 0.45;
 
 /// Measures a group.
 pub fn measure(group: &Group) -> Evidence {
@@ -144,7 +154,7 @@ fn behind_best_line(
     } else {
         for &line_bps in lines_bps {
             let trace = plain.trace.through_line(line_bps);
-            let bucket = fit_bucket(&trace);
+            let bucket = refit_bucket(&trace, best.1.as_ref());
             if score(&bucket) > score(&best.1) + LINE_GAIN {
                 best = (trace, bucket, Some(line_bps));
             }

@@ -186,15 +186,6 @@ fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
     at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
 }
 
-/// Time that a full packet takes on the link whose queue it is, seconds: at the drain rate where delays tell it, else
-/// at the rate of what arrived.
-fn packet_time_s(evidence: &Evidence) -> f64 {
-    let totals = &evidence.totals;
-    let arrived_bps = totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9);
-    let drain_bps = evidence.drain.as_ref().filter(|drain| drain.explained > 0.3).map(|drain| drain.rate_bps);
-    evidence.group_trace.trace.typical_bytes() * 8.0 / drain_bps.unwrap_or(arrived_bps).max(1.0)
-}
-
 /// Losses come when the delay is at its longest, and only then.
 fn tail_drop_shows(evidence: &Evidence) -> bool {
     let Some(at_loss) = &evidence.at_loss else {
@@ -202,7 +193,7 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
     // a packet more or less in the queue when the delay was measured
-    let blur_s = TAIL_DROP_BLUR_PACKETS * packet_time_s(evidence);
+    let blur_s = TAIL_DROP_BLUR_PACKETS * evidence.packet_time_s();
     let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - blur_s;
     // a second cause may take some packets at any delay
     let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
@@ -268,11 +259,7 @@ fn queue_depth(evidence: &Evidence) -> Cause {
     let Some(at_loss) = &evidence.at_loss else {
         return Cause::Unknown;
     };
-    let packet_bytes = evidence.group_trace.trace.typical_bytes();
-    let packets = evidence
-        .queue_rate_bps()
-        .map(|rate| at_loss.median_s * rate / 8.0 / packet_bytes);
-    let few_packets = packets.is_some_and(|packets| packets <= SHALLOW_PACKETS);
+    let few_packets = at_loss.median_s / evidence.packet_time_s() <= SHALLOW_PACKETS;
     let little_delay = at_loss.median_s <= SHALLOW_RTT_SHARE * base;
     if little_delay || few_packets {
         Cause::ShallowQueue

@@ -75,26 +75,13 @@ fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
 }
 
 fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
-    let packet_bytes = evidence.group_trace.trace.typical_bytes();
-    if let Some(drain) = evidence
-        .drain
-        .as_ref()
-        .filter(|drain| drain.explained > 0.3)
-    {
-        let interval = Interval {
-            value: drain.rate_bps,
-            low: Some(drain.low_bps),
-            high: Some(drain.high_bps),
-        };
-        return Some(any_byte_basis(interval, packet_bytes));
-    }
-    policer_rate(evidence)
+    Some(any_byte_basis(evidence.queue_rate_bps(), evidence.group_trace.trace.typical_bytes()))
 }
 
 /// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains.
 fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
     let at_loss = evidence.at_loss.as_ref()?;
-    let bytes_per_s = evidence.queue_rate_bps()? / 8.0;
+    let bytes_per_s = evidence.queue_rate_bps().value / 8.0;
     let packet_bytes = evidence.group_trace.trace.typical_bytes();
     let held = |delay_s: f64| delay_s * bytes_per_s;
     Some(Parameter {

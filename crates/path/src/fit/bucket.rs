@@ -65,16 +65,38 @@ const FINEST_STEP: f64 = 2e-5;
 /// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed, or when no bucket makes the
 /// losses more likely than chance does.
 pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
-    if trace.lost == 0 || trace.passed < 2 || trace.duration_s() <= 0.0 {
+    if !can_be_fitted(trace) {
         return None;
     }
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
-    let whole_window = (from, to) == (0, trace.len());
+    let start = if (from, to) == (0, trace.len()) { Start::Empty } else { Start::Unknown };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
+    let grid = rates_on_a_grid(&dense);
+    finish(trace, tops_of_climbs(&dense, start, &grid))
+}
+
+/// Fits a token bucket to a trace of which a variant was fitted before: near that fit, and near the rates that the
+/// losses show, but without the search from nothing.
+pub fn refit_bucket(trace: &Trace, known: Option<&BucketFit>) -> Option<BucketFit> {
+    if !can_be_fitted(trace) {
+        return None;
+    }
+    let (from, to) = Rows::window(trace, RUNS_SEARCHED);
+    let start = if (from, to) == (0, trace.len()) { Start::Empty } else { Start::Unknown };
+    let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
+    let around = known.map_or(Vec::new(), |fit| [0.9, 1.0, 1.1].map(|factor| fit.rate_bps.value / 8.0 * factor).to_vec());
+    finish(trace, tops_of_climbs(&dense, start, &around))
+}
+
+fn can_be_fitted(trace: &Trace) -> bool {
+    trace.lost > 0 && trace.passed > 1 && trace.duration_s() > 0.0
+}
+
+/// From the best points over a part of the trace to the fit of the whole.
+fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
     let all = Rows::condense(trace, 0, trace.len(), MOST_IN_A_ROW.1);
-    let start = if whole_window { Start::Empty } else { Start::Unknown };
     let steps = (RATE_RATIO.ln() / 4.0, LIMIT_RATIO.ln() / 2.0);
-    let finished = tops_of_climbs(&dense, start)
+    let finished = tops
         .into_iter()
         .filter_map(|top| best_limit(&all, top))
         .map(|point| climb(point, steps, CLIMB_STEP, scorer(&all, Start::Empty)));
@@ -110,11 +132,11 @@ fn scorer(rows: &Rows, start: Start) -> impl Fn(f64, f64, f64) -> Option<f64> {
 }
 
 /// The best points that climbs reach, a few per cent of rate apart; best first.
-fn tops_of_climbs(rows: &Rows, start: Start) -> Vec<Point> {
+fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     let score = scorer(rows, start);
     let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
     let mut tops: Vec<Point> =
-        starts(rows, &score).into_iter().map(|start| climb(start, steps, CLIMB_STEP, &score)).collect();
+        starts(rows, rates, &score).into_iter().map(|start| climb(start, steps, CLIMB_STEP, &score)).collect();
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut apart: Vec<Point> = Vec::new();
     for top in tops {
@@ -125,10 +147,16 @@ fn tops_of_climbs(rows: &Rows, start: Start) -> Vec<Point> {
     apart
 }
 
-/// For each rate of a coarse grid the best of a few limits: those that the queue has when packets are lost. Of these
-/// the points whose score is a local maximum along the rates; best first.
-fn starts(rows: &Rows, score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Point> {
-    let mean_rate = rows.passed_bytes / rows.duration_s.max(1e-9);
+/// From nothing, the rates to look at.
+fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
+    let lowest = RATE_MULTIPLES.0 * rows.passed_bytes / rows.duration_s.max(1e-9);
+    let steps = ((RATE_MULTIPLES.1 / RATE_MULTIPLES.0).ln() / RATE_RATIO.ln()) as i32;
+    (0..steps).map(|step| lowest * RATE_RATIO.powi(step)).collect()
+}
+
+/// For each of the rates the best of a few limits: those that the queue has when packets are lost. Of these the points
+/// whose score is a local maximum along the rates, and the rates that passed between losses; best first.
+fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Point> {
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
     // far worse than chance is no start, whatever is near it
     let hopeless = 3.0 * independent - 100.0;
@@ -144,9 +172,7 @@ fn starts(rows: &Rows, score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Poi
         }
         top
     };
-    let steps = ((RATE_MULTIPLES.1 / RATE_MULTIPLES.0).ln() / RATE_RATIO.ln()) as i32;
-    let ridge: Vec<Point> =
-        (0..steps).map(|step| best_limit_at(mean_rate * RATE_MULTIPLES.0 * RATE_RATIO.powi(step))).collect();
+    let ridge: Vec<Point> = rates.iter().map(|rate| best_limit_at(*rate)).collect();
     let at = |index: usize| ridge.get(index).map_or(f64::MIN, |point| point.score);
     let is_local_maximum = |i: &usize| at(*i) >= at(i.wrapping_sub(1)) && at(*i) >= at(i + 1);
     let mut starts: Vec<Point> = (0..ridge.len()).filter(is_local_maximum).map(|i| ridge[i]).collect();
