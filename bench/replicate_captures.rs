@@ -5,6 +5,8 @@
 //! The captures (pcap on Ethernet, plain or zstd) are replayed in turn, eight at a time, until `PACKETS` packets are
 //! written. Each replica has addresses of its own, with checksums to match, and starts when the one before it in its
 //! lane has ended, so that eight pairs of hosts are always talking and their packets interleave.
+//!
+//! Where `PACKETS` is `once`, each capture is written once, one after the other.
 
 use std::error::Error;
 use std::fs::File;
@@ -33,9 +35,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [packets, out, captures @ ..] = arguments.as_slice() else {
         return Err("usage: replicate_captures PACKETS OUT.pcap CAPTURE...".into());
     };
-    let packets: u64 = packets
-        .parse()
-        .map_err(|_| format!("PACKETS must be a whole number, not {packets:?}"))?;
     if captures.is_empty() {
         return Err("name at least one capture to replicate".into());
     }
@@ -43,15 +42,35 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .map(|path| read_template(path).map_err(|error| format!("{path}: {error}")))
         .collect::<Result<Vec<_>, _>>()?;
+    let (packets, lanes) = match packets.as_str() {
+        "once" => (
+            templates
+                .iter()
+                .map(|template| template.frames.len() as u64)
+                .sum(),
+            1,
+        ),
+        number => (
+            number
+                .parse()
+                .map_err(|_| format!("PACKETS must be a whole number or once, not {number:?}"))?,
+            LANES,
+        ),
+    };
     let mut file = BufWriter::with_capacity(1 << 20, File::create(out)?);
-    let replicas = replicate(&templates, packets, &mut file)?;
+    replicate(&templates, packets, lanes, &mut file)?;
     file.flush()?;
-    println!("{packets} packets of {replicas} replicas");
+    println!("{packets} packets");
     Ok(())
 }
 
-/// Returns how many replicas were begun.
-fn replicate(templates: &[Template], packets: u64, out: &mut impl Write) -> std::io::Result<u32> {
+/// Writes a capture of `packets` packets with `lanes` replicas at a time.
+fn replicate(
+    templates: &[Template],
+    packets: u64,
+    lanes: usize,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     write_file_header(templates, out)?;
     let mut begun = 0;
     let mut next_replica = |start_ns: i64| {
@@ -65,8 +84,8 @@ fn replicate(templates: &[Template], packets: u64, out: &mut impl Write) -> std:
         replica
     };
     let epoch_ns = templates[0].epoch_ns;
-    let stagger_ns = templates[0].duration_ns / LANES as i64;
-    let mut lanes: Vec<Replica> = (0..LANES)
+    let stagger_ns = templates[0].duration_ns / lanes as i64;
+    let mut lanes: Vec<Replica> = (0..lanes)
         .map(|lane| next_replica(epoch_ns + lane as i64 * stagger_ns))
         .collect();
     let mut record = Vec::new();
@@ -81,7 +100,7 @@ fn replicate(templates: &[Template], packets: u64, out: &mut impl Write) -> std:
             *lane = next_replica(lane.start_ns + lane.template.duration_ns + PAUSE_NS);
         }
     }
-    Ok(begun)
+    Ok(())
 }
 
 /// A capture to replicate.
@@ -333,7 +352,7 @@ mod tests {
 
     fn records(packets: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
-        replicate(&[template()], packets, &mut out).unwrap();
+        replicate(&[template()], packets, LANES, &mut out).unwrap();
         let size = RECORD_HEADER_BYTES + SMALLEST_FRAME_BYTES;
         out[FILE_HEADER_BYTES..]
             .chunks(size)

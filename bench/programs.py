@@ -1,0 +1,82 @@
+"""The programs that are measured side by side: their command lines, their versions, how to install them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+TSHARK_FIELDS = (
+    "frame.number",
+    "tcp.stream",
+    "tcp.analysis.retransmission",
+    "tcp.analysis.fast_retransmission",
+    "tcp.analysis.spurious_retransmission",
+    "tcp.analysis.out_of_order",
+    "tcp.analysis.lost_segment",
+    "tcp.analysis.bytes_in_flight",
+    "tcp.analysis.ack_rtt",
+    "tcp.analysis.zero_window",
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to measure; the path of the capture is appended to ``before`` and followed by ``after``."""
+
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    version_command: tuple[str, ...] = ()
+    install: str = ""
+
+    def command(self, capture: Path) -> list[str]:
+        """The command line that measures ``capture``."""
+        return [*self.before, str(capture), *self.after]
+
+    def is_installed(self) -> bool:
+        """Whether there is such a program."""
+        return shutil.which(self.before[0]) is not None
+
+    def version(self) -> str:
+        """The first line that mentions a version; empty where the program has none to tell."""
+        if not self.version_command:
+            return ""
+        shown = subprocess.run(self.version_command, capture_output=True, text=True, check=False)
+        lines = (shown.stdout + shown.stderr).splitlines()
+        return next((line.strip() for line in lines if any(character.isdigit() for character in line)), "")
+
+    def shown(self) -> str:
+        """The command line for people."""
+        return " ".join([Path(self.before[0]).name, *self.before[1:], "FILE", *self.after])
+
+
+def whydrop(command: tuple[str, ...]) -> Program:
+    """``command`` takes the capture as its last argument."""
+    has_version = Path(command[0]).name == "whydrop"
+    return Program(
+        name="whydrop",
+        before=command,
+        version_command=(command[0], "--version") if has_version else (),
+        install="make setup",
+    )
+
+
+TSHARK = Program(
+    name="tshark",
+    before=("tshark", "-r"),
+    after=("-T", "fields", *(word for name in TSHARK_FIELDS for word in ("-e", name))),
+    version_command=("tshark", "--version"),
+    install="apt-get install tshark",
+)
+
+# Without -n it asks the name service for every address, and waits seconds for each where there is none.
+TCPTRACE = Program(
+    name="tcptrace",
+    before=("tcptrace", "-n", "-l", "-r", "-W"),
+    version_command=("tcptrace", "-v"),
+    install="apt-get install tcptrace",
+)
+
+PLAIN_READ = Program(name="cat", before=("cat",), version_command=("cat", "--version"), install="(coreutils)")
