@@ -1,8 +1,9 @@
 //! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
 
 use crate::flow::{Acknowledgment, Fate, SackBlock, SegmentFlags};
-use crate::scoreboard::{Half, Outstanding};
+use crate::scoreboard::{Half, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
+use crate::transmissions::LARGEST_INFERRED_GAP_BYTES;
 
 /// What of an acknowledging packet matters here.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,7 @@ impl Half {
     /// Takes an acknowledgment of this direction's data.
     pub fn on_acknowledgment(&mut self, packet: &AckPacket) {
         self.account_time(packet.time_ns);
+        self.allow_moves();
         let unwrapper = match self.unwrapper {
             Some(unwrapper) => unwrapper,
             None => {
@@ -38,17 +40,23 @@ impl Half {
             }
         };
         let acknowledged = unwrapper.relative(packet.acknowledgment);
+        if !self.is_plausible_acknowledgment(acknowledged) {
+            return;
+        }
+        self.proven = self.proven.max(Some(acknowledged));
         let window_before = self.window_bytes;
         self.take_window(packet);
         self.flow.counters.ecn_echoes += u64::from(packet.ecn_echo);
         self.count_duplicate(packet, acknowledged, window_before);
+        // not what this very acknowledgment reports: it may have waited for the segment above (RFC 9293, 3.8.6.3)
+        let highest_before = self.sacked.highest();
         let fresh_before = self.sacked.total();
         if !packet.sack_blocks.is_empty() {
-            self.on_sack(packet, acknowledged, &unwrapper);
+            self.on_sack(packet, acknowledged, highest_before, &unwrapper);
         }
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         if acknowledged > self.acknowledged {
-            self.on_progress(packet, acknowledged);
+            self.on_progress(packet, acknowledged, highest_before);
         }
         self.acknowledgment_seen = true;
         self.last_acknowledgment_ns = packet.time_ns;
@@ -62,6 +70,15 @@ impl Half {
                 window_bytes: self.window_bytes.unwrap_or(-1),
             });
         }
+    }
+
+    /// Far beyond what was sent, or what of it was captured: believed the second time.
+    fn is_plausible_acknowledgment(&mut self, acknowledged: i64) -> bool {
+        acknowledged - self.next <= LARGEST_INFERRED_GAP_BYTES
+            || self.flow.segments.is_empty()
+            || self
+                .acknowledged_jump
+                .is_confirmed(acknowledged, LARGEST_INFERRED_GAP_BYTES)
     }
 
     fn take_window(&mut self, packet: &AckPacket) {
@@ -93,10 +110,9 @@ impl Half {
     }
 
     /// The left edge moves: everything below it has arrived.
-    fn on_progress(&mut self, packet: &AckPacket, acknowledged: i64) {
+    fn on_progress(&mut self, packet: &AckPacket, acknowledged: i64, highest_before: Option<i64>) {
         self.duplicate_acknowledgments = 0;
         self.tail_probe_at = None;
-        let sacked_above = self.sacked.highest();
         if acknowledged < self.next {
             self.split_outstanding(acknowledged);
         }
@@ -115,7 +131,7 @@ impl Half {
                 repaired |= range.transmissions > 1;
                 let usable = !repaired || (self.flow.sack_permitted && range.transmissions == 1);
                 // further up, data that arrived in time may have found no place among the SACK blocks
-                let overtaken = first && sacked_above.is_some_and(|highest| highest > range.end);
+                let overtaken = first && highest_before.is_some_and(|highest| highest > range.end);
                 if self.deliver(&range, packet, first, overtaken) && usable {
                     newest = Some(range.segment);
                 }
@@ -135,7 +151,7 @@ impl Half {
         self.mark_exact(newest);
     }
 
-    fn count_missed(&mut self, bytes: u64) {
+    pub fn count_missed(&mut self, bytes: u64) {
         if self.flow.segments.is_empty() {
             return; // the capture begins in the middle: not a gap
         }
@@ -174,6 +190,7 @@ impl Half {
             self.clear_repeat(range.start, range.end, Some(range.segment), packet.time_ns);
             return false;
         }
+        self.newest_delivered_ns = self.newest_delivered_ns.max(segment.time_ns);
         let segment = self.segment_mut(range.segment);
         if segment.fate == Fate::Unknown {
             segment.fate = Fate::Delivered;
@@ -210,36 +227,34 @@ impl Half {
         }
     }
 
-    /// The transmission before a repeat of `[start, end)` arrived after all: the repeat was spurious.
+    /// The transmissions before the newest repeat of `[start, end)` arrived after all: the repeat was spurious.
     /// Returns whether such a repeat was found.
     fn clear_repeat(&mut self, start: i64, end: i64, of_segment: Option<u32>, now_ns: i64) -> bool {
+        let overlaps = |repeat: &Repeat| repeat.start < end && start < repeat.end;
         let found = self.repeats.iter().rposition(|repeat| {
             !repeat.resolved
-                && repeat.start < end
-                && start < repeat.end
+                && overlaps(repeat)
                 && of_segment.is_none_or(|segment| segment == repeat.segment)
         });
-        let Some(index) = found else { return false };
-        let repeat = self.repeats[index];
-        // a repeat of several ranges at once is one packet: all of it was spurious
-        for other in self
-            .repeats
-            .iter_mut()
-            .filter(|other| other.segment == repeat.segment)
-        {
-            other.resolved = true;
-        }
-        let original = self.segment_mut(repeat.previous);
-        if original.fate == Fate::Lost {
-            original.fate = Fate::Delivered;
-            if original.rtt_ns < 0 {
-                original.rtt_ns = now_ns - original.time_ns;
+        let Some(newest) = found else { return false };
+        // one packet may repeat what several carried: those are remembered one after the other
+        let segment = self.repeats[newest].segment;
+        let mut index = newest;
+        loop {
+            let repeat = self.repeats[index];
+            if repeat.segment != segment {
+                break;
             }
-            if repeat.previous != repeat.segment {
-                original.flags.set(SegmentFlags::REORDERED);
+            if !repeat.resolved && overlaps(&repeat) {
+                self.repeats[index].resolved = true;
+                self.un_lose(&repeat, now_ns);
             }
+            let Some(before) = index.checked_sub(1) else {
+                break;
+            };
+            index = before;
         }
-        let copy = self.segment_mut(repeat.segment);
+        let copy = self.segment_mut(segment);
         copy.flags.set(SegmentFlags::SPURIOUS);
         if copy.fate == Fate::Unknown {
             copy.fate = Fate::Delivered;
@@ -247,7 +262,28 @@ impl Half {
         true
     }
 
-    fn on_sack(&mut self, packet: &AckPacket, acknowledged: i64, unwrapper: &Unwrapper) {
+    /// What was presumed lost when it was repeated had arrived.
+    fn un_lose(&mut self, repeat: &Repeat, now_ns: i64) {
+        let original = self.segment_mut(repeat.previous);
+        if original.fate != Fate::Lost {
+            return;
+        }
+        original.fate = Fate::Delivered;
+        if original.rtt_ns < 0 {
+            original.rtt_ns = (now_ns - original.time_ns).max(-1);
+        }
+        if repeat.previous != repeat.segment {
+            original.flags.set(SegmentFlags::REORDERED);
+        }
+    }
+
+    fn on_sack(
+        &mut self,
+        packet: &AckPacket,
+        acknowledged: i64,
+        highest_before: Option<i64>,
+        unwrapper: &Unwrapper,
+    ) {
         let relative =
             |block: &(u32, u32)| (unwrapper.relative(block.0), unwrapper.relative(block.1));
         let mut newest: Option<u32> = None;
@@ -270,7 +306,7 @@ impl Half {
                 start.max(acknowledged).max(self.acknowledged),
                 end.min(self.next),
             );
-            if let Some(segment) = self.on_sack_block(packet, start, end) {
+            if let Some(segment) = self.on_sack_block(packet, start, end, highest_before) {
                 newest = newest.max(Some(segment));
             }
         }
@@ -280,16 +316,38 @@ impl Half {
     /// A range that the receiver got twice (RFC 2883).
     fn on_duplicate_sack(&mut self, packet: &AckPacket, start: i64, end: i64) {
         self.record_sack(packet.time_ns, start, end, true);
-        if !self.clear_repeat(start, end, None, packet.time_ns) {
+        let told = self.clear_repeat(start, end, None, packet.time_ns);
+        if !self.report_repeat(start, end) && !told {
             self.flow.counters.duplicated_on_path += 1;
         }
     }
 
+    /// Ticks off a repeat that explains a duplicate SACK; false where there is none left.
+    fn report_repeat(&mut self, start: i64, end: i64) -> bool {
+        let found = self.repeats.iter().rposition(|repeat| {
+            repeat.resolved && !repeat.reported && repeat.start < end && start < repeat.end
+        });
+        let Some(index) = found else { return false };
+        let segment = self.repeats[index].segment;
+        for other in self.repeats.range_mut(..=index).rev() {
+            if other.segment != segment {
+                break;
+            }
+            other.reported = true;
+        }
+        true
+    }
+
     /// Marks what a block reports for the first time; returns the newest segment of it with a usable RTT.
-    fn on_sack_block(&mut self, packet: &AckPacket, start: i64, end: i64) -> Option<u32> {
+    fn on_sack_block(
+        &mut self,
+        packet: &AckPacket,
+        start: i64,
+        end: i64,
+        highest_before: Option<i64>,
+    ) -> Option<u32> {
         let mut fresh: [(i64, i64); 8] = [(0, 0); 8];
         let mut parts = 0;
-        let highest_before = self.sacked.highest();
         self.sacked.insert(start, end, |a, b| {
             if parts < fresh.len() {
                 fresh[parts] = (a, b);
@@ -310,7 +368,7 @@ impl Half {
                 .copied()
                 .filter(|range| range.end <= b)
             {
-                if !range.sacked {
+                if !range.sacked && range.start >= a {
                     self.outstanding[at].sacked = true;
                     let room_for_all = packet.sack_blocks.len() <= 2;
                     let overtaken =

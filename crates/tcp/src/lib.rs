@@ -18,6 +18,12 @@ mod transmissions;
 mod vantage;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod retransmission_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use flow::{

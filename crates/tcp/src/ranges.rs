@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 
+/// Ranges kept at most. A window with as many holes is not seen in practice; without a bound, forged blocks would
+/// make every insertion as slow as the set is long.
+const MOST_RANGES: usize = 1 << 12;
+
 #[derive(Debug, Clone, Default)]
 pub struct RangeSet {
     ranges: VecDeque<(i64, i64)>,
@@ -20,11 +24,16 @@ impl RangeSet {
     }
 
     /// Adds `[start, end)` and calls `fresh` with each part that was not in the set before, in rising order.
+    /// A range apart from all others is ignored when the set is full.
     pub fn insert(&mut self, start: i64, end: i64, mut fresh: impl FnMut(i64, i64)) {
         if start >= end {
             return;
         }
         let first = self.ranges.partition_point(|r| r.1 < start);
+        let apart = self.ranges.get(first).is_none_or(|r| r.0 > end);
+        if apart && self.ranges.len() >= MOST_RANGES {
+            return;
+        }
         let (mut low, mut high) = (start, end);
         let mut position = start;
         let mut last = first;
@@ -92,6 +101,17 @@ mod tests {
         assert_eq!(set.total(), 35);
         set.trim(12);
         assert_eq!((set.total(), set.highest()), (28, Some(40)));
+    }
+
+    #[test]
+    fn a_full_set_grows_ranges_but_takes_no_new_ones() {
+        let mut set = RangeSet::default();
+        for number in 0..2 * MOST_RANGES as i64 {
+            set.insert(10 * number, 10 * number + 5, |_, _| ());
+        }
+        assert_eq!(set.total(), 5 * MOST_RANGES as i64);
+        assert_eq!(inserted(&mut set, 3, 7), [(5, 7)]);
+        assert_eq!(inserted(&mut set, 1 << 40, 1 << 41), []);
     }
 
     proptest! {

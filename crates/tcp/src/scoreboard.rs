@@ -33,13 +33,20 @@ pub(crate) struct Repeat {
     pub end: i64,
     pub previous: u32,
     pub segment: u32,
+    /// It is known that the previous transmission arrived.
     pub resolved: bool,
+    /// A duplicate SACK told of it.
+    pub reported: bool,
 }
 
 /// Ranges outstanding at most (a window of 190 MB in full segments) and repeats remembered at most: ample,
 /// and a bound where acknowledgments are missing from the capture or forged.
 pub(crate) const MAX_OUTSTANDING: usize = 1 << 17;
 pub(crate) const MAX_REPEATS: usize = 1 << 12;
+/// Ranges that may be moved in memory, for each packet, to make room for odd boundaries: those of segments need none,
+/// and forged ones must not make every packet cost a window.
+const MOVES_PER_PACKET: usize = 1 << 10;
+const MOST_MOVES: usize = 1 << 20;
 
 /// One direction of a connection: the sender's view of it.
 #[derive(Debug, Default)]
@@ -48,8 +55,18 @@ pub(crate) struct Half {
     pub unwrapper: Option<Unwrapper>,
     /// One past the highest byte sent.
     pub next: i64,
-    /// Left edge: everything below is acknowledged.
+    /// Left edge: everything below is acknowledged, or was sent before the capture began or while it had a hole.
     pub acknowledged: i64,
+    /// The highest acknowledgment seen.
+    pub proven: Option<i64>,
+    /// The SYN was captured: sequence number 0 is the first byte.
+    pub from_first_byte: bool,
+    /// Where a packet or an acknowledgment far ahead pointed to.
+    pub jump: Jump,
+    pub acknowledged_jump: Jump,
+    /// Gaps may be inferred up to this many packets.
+    pub inference_allowance: usize,
+    move_allowance: usize,
     pub acknowledgment_seen: bool,
     pub outstanding: VecDeque<Outstanding>,
     pub sacked: RangeSet,
@@ -67,14 +84,28 @@ pub(crate) struct Half {
     pub minimum_rtt_ns: i64,
     /// From the capture point to this sender and back, by the handshake.
     pub near_rtt_ns: i64,
+    /// When the newest transmission that is known to have arrived was sent.
+    pub newest_delivered_ns: i64,
     pub last_sent_ns: i64,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
-    pub fin_end: Option<i64>,
     /// Payload of a full wire packet, from the handshake; `None` until known.
     pub announced_mss: Option<u32>,
     pub largest_payload: u32,
     pub keep_acknowledgments: bool,
+}
+
+/// Guards against a number that is far from all others: damaged, forged, or the first after a hole in the capture.
+/// Only a second one near it is believed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Jump(Option<i64>);
+
+impl Jump {
+    /// Whether a number like `position` came before; remembers it.
+    pub fn is_confirmed(&mut self, position: i64, tolerance: i64) -> bool {
+        let before = self.0.replace(position);
+        before.is_some_and(|before| position.abs_diff(before) <= tolerance as u64)
+    }
 }
 
 impl Half {
@@ -98,17 +129,67 @@ impl Half {
             .partition_point(|range| range.end <= position)
     }
 
-    /// Makes `position` a boundary between two ranges, if it is inside one.
+    /// Whether `moved` ranges may be moved in memory now.
+    fn may_move(&mut self, moved: usize) -> bool {
+        let allowed = moved <= self.move_allowance;
+        if allowed {
+            self.move_allowance -= moved;
+        }
+        allowed
+    }
+
+    /// Lets the next packet move ranges.
+    pub fn allow_moves(&mut self) {
+        self.move_allowance = (self.move_allowance + MOVES_PER_PACKET).min(MOST_MOVES);
+    }
+
+    /// Makes `position` a boundary between two ranges, if it is inside one. Where that is refused, because
+    /// boundaries are forged, the range stays whole.
     pub fn split_outstanding(&mut self, position: i64) {
         let at = self.outstanding_at(position);
-        if let Some(range) = self.outstanding.get_mut(at)
-            && range.start < position
+        if self
+            .outstanding
+            .get(at)
+            .is_none_or(|range| range.start >= position)
         {
+            return;
+        }
+        let moved = at.min(self.outstanding.len() - at);
+        let full = self.outstanding.len() >= MAX_OUTSTANDING;
+        if at > 0 && (full || !self.may_move(moved)) {
+            return;
+        }
+        if let Some(range) = self.outstanding.get_mut(at) {
             let mut right = *range;
             range.end = position;
             right.start = position;
             self.outstanding.insert(at + 1, right);
         }
+    }
+
+    /// Makes one range of the ranges `from..to`, which one packet has just repeated, and of each run of selectively
+    /// acknowledged ones among them: whoever repeats a window of tiny segments again and again pays for them once.
+    pub fn merge_outstanding(&mut self, from: usize, to: usize) {
+        /// Many ranges are worth any move.
+        const MANY: usize = 32;
+        let moved = from.min(self.outstanding.len() - to);
+        if to - from < 2 || (to - from < MANY && !self.may_move(moved)) {
+            return;
+        }
+        let mut kept = from;
+        for index in from + 1..to {
+            let range = self.outstanding[index];
+            let into = &mut self.outstanding[kept];
+            let alike = into.sacked == range.sacked && into.gap == range.gap;
+            if alike && (range.sacked || into.segment == range.segment) {
+                into.end = range.end;
+                into.transmissions = into.transmissions.max(range.transmissions);
+            } else {
+                kept += 1;
+                self.outstanding[kept] = range;
+            }
+        }
+        self.outstanding.drain(kept + 1..to);
     }
 
     pub fn push_outstanding(&mut self, range: Outstanding) {
@@ -125,7 +206,7 @@ impl Half {
     /// Adds the time since the last event to what limited the sender during it.
     pub fn account_time(&mut self, now_ns: i64) {
         if self.last_event_ns != 0 {
-            let elapsed = (now_ns - self.last_event_ns).max(0);
+            let elapsed = (now_ns - self.last_event_ns).max(0); // both plausible: no overflow
             if self.in_flight_bytes() > 0 {
                 self.flow.limited.busy_ns += elapsed;
                 if self

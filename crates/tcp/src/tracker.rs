@@ -32,7 +32,12 @@ impl Default for TrackerOptions {
 }
 
 /// The largest scaled window (RFC 7323): nothing acknowledged can be further from what was sent.
-const PLAUSIBLE_BYTES: i64 = 1 << 30;
+pub(crate) const PLAUSIBLE_BYTES: i64 = 1 << 30;
+/// Times outside 1970 to 2116 are those of a broken clock or a damaged file. Inside, differences fit 64 bits.
+const PLAUSIBLE_TIMES_NS: std::ops::RangeInclusive<i64> = 0..=1 << 62;
+/// What Linux takes for a maximum segment size that makes sense (`TCP_MIN_MSS`: an IPv4 datagram that every host
+/// must accept, with all options): a smaller one would let one captured packet stand for thousands.
+const SMALLEST_MSS: u16 = 88;
 
 /// What the tracker found.
 #[derive(Debug, Default)]
@@ -98,6 +103,11 @@ pub struct Tracker {
 
 impl Tracker {
     pub fn new(options: TrackerOptions) -> Self {
+        let options = TrackerOptions {
+            // the connection at hand must stay
+            most_without_data: options.most_without_data.max(1),
+            ..options
+        };
         Self {
             options,
             ..Self::default()
@@ -120,7 +130,9 @@ impl Tracker {
         let slot = self.slot(key, source_is_low, network, tcp);
         let state = &mut self.states[slot as usize];
         let direction = usize::from(source_is_low != state.initiator_is_low);
-        state.take(direction, packet.time_ns, network, tcp, &self.options);
+        let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
+        let time_ns = packet.time_ns.clamp(first, last);
+        state.take(direction, time_ns, network, tcp, &self.options);
     }
 
     fn slot(
@@ -381,7 +393,6 @@ impl State {
             timestamp: tcp.options.timestamps.map(|(value, _)| value),
             identification: network.identification,
             congestion_experienced: network.ecn == 3,
-            fin: tcp.flags.has(TcpFlags::FIN),
         });
     }
 
@@ -407,6 +418,7 @@ impl State {
             half.flow.timestamps = own.timestamps && peer.timestamps;
             if let Some(syn) = own.syn {
                 half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
+                half.from_first_byte = true;
             }
             if both_syns {
                 // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
@@ -418,8 +430,8 @@ impl State {
                 half.window_shift = Some(shift);
                 // absent option: the default of RFC 9293, section 3.7.1
                 let options_bytes = if half.flow.timestamps { 12 } else { 0 };
-                let announced = u32::from(own.mss.unwrap_or(536).min(peer.mss.unwrap_or(536)));
-                half.announced_mss = Some(announced.saturating_sub(options_bytes).max(1));
+                let announced = own.mss.unwrap_or(536).min(peer.mss.unwrap_or(536));
+                half.announced_mss = Some(u32::from(announced.max(SMALLEST_MSS)) - options_bytes);
             }
             if let Some((initiator, responder)) = near {
                 half.near_rtt_ns = if direction == 0 { initiator } else { responder };

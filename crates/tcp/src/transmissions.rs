@@ -3,6 +3,7 @@
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::scoreboard::{Half, MAX_REPEATS, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
+use crate::tracker::PLAUSIBLE_BYTES;
 
 /// What of a data packet matters here; a super-segment is still one.
 #[derive(Debug, Clone, Copy)]
@@ -16,11 +17,18 @@ pub(crate) struct DataPacket {
     pub timestamp: Option<u32>,
     pub identification: Option<u16>,
     pub congestion_experienced: bool,
-    pub fin: bool,
 }
 
 /// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
-const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
+pub(crate) const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
+/// Packets of gaps inferred at most: some at the start, and more for each packet seen. A path that loses two packets
+/// of three carries no TCP; a sequence number that jumps is no proof that anything was sent.
+const INFERRED_AT_ONCE: usize = 64;
+const INFERRED_PER_PACKET: usize = 2;
+/// The largest super-segment (Linux's `GSO_MAX_SIZE`): more in one packet is a damaged length.
+const LARGEST_SUPER_SEGMENT_BYTES: u32 = 8 * 65_535;
+/// Sooner after a segment of one byte than this, the byte again is a retransmission and not a keep-alive.
+const KEEP_ALIVE_NOT_BEFORE_NS: i64 = 1_000_000_000;
 /// Linux's minimum retransmission timeout; others wait longer (RFC 6298 says 1 s).
 const MINIMUM_TIMEOUT_NS: f64 = 200e6;
 /// A packet this late without other evidence was reordered, not retransmitted: no sender notices a loss in less.
@@ -34,16 +42,23 @@ impl Half {
     /// Records a packet with payload, split into the wire packets that a super-segment became.
     pub fn on_data(&mut self, packet: &DataPacket) {
         self.account_time(packet.time_ns);
+        self.allow_moves();
         let unwrapper = *self
             .unwrapper
             .get_or_insert_with(|| Unwrapper::new(packet.sequence));
         let start = unwrapper.relative(packet.sequence);
-        if self.flow.segments.is_empty() && !self.acknowledgment_seen && start != self.next {
-            // the capture begins in the middle of the connection
+        let unknown_before = !self.acknowledgment_seen || !self.from_first_byte;
+        if self.flow.segments.is_empty() && unknown_before && start > self.next {
+            // the capture begins in the middle of the connection: what is in flight was sent before
             self.next = start;
             self.acknowledged = start;
         }
-        if self.is_keep_alive(start, packet.payload_bytes) {
+        if !self.is_plausible(start, packet.payload_bytes) {
+            self.count_without_segment(packet);
+            return;
+        }
+        if self.is_probe(start, packet) {
+            self.count_without_segment(packet);
             self.flow.counters.keep_alives += 1;
             return;
         }
@@ -55,21 +70,49 @@ impl Half {
             self.on_wire_packet(packet, at, bytes, piece < packet.payload_bytes);
             offset += bytes;
         }
-        if packet.fin {
-            self.fin_end = Some(start + i64::from(packet.payload_bytes) + 1);
-        }
         if let Some(unwrapper) = &mut self.unwrapper {
             unwrapper.advance(self.next);
         }
         self.last_sent_ns = packet.time_ns;
     }
 
-    /// A byte (or none) just below what is expected, with everything acknowledged (RFC 9293, section 3.8.4).
-    fn is_keep_alive(&self, start: i64, payload_bytes: u32) -> bool {
-        payload_bytes <= 1
-            && start + 1 == self.next
-            && self.acknowledged >= self.next
-            && !self.flow.segments.is_empty()
+    /// Whether such a packet can be part of the flow: damaged lengths and forged numbers must not move its edges.
+    fn is_plausible(&mut self, start: i64, payload_bytes: u32) -> bool {
+        if payload_bytes > LARGEST_SUPER_SEGMENT_BYTES
+            || start < self.acknowledged - PLAUSIBLE_BYTES
+        {
+            return false;
+        }
+        start - self.next <= LARGEST_INFERRED_GAP_BYTES
+            || self.flow.segments.is_empty()
+            || self.jump.is_confirmed(start, LARGEST_INFERRED_GAP_BYTES)
+    }
+
+    fn count_without_segment(&mut self, packet: &DataPacket) {
+        self.flow.counters.packets += 1;
+        self.flow.counters.ip_bytes +=
+            u64::from(packet.payload_bytes) + u64::from(packet.header_bytes);
+    }
+
+    /// A keep-alive: one byte just below what is expected, with everything acknowledged (RFC 9293, section 3.8.4).
+    /// Or a probe of a closed window: the one byte after what was acknowledged (section 3.8.6.1). Senders repeat
+    /// either until they are answered; nothing was lost.
+    fn is_probe(&self, start: i64, packet: &DataPacket) -> bool {
+        let Some(last) = self
+            .flow
+            .segments
+            .last()
+            .filter(|_| packet.payload_bytes == 1)
+        else {
+            return false;
+        };
+        if self.window_raw == 0 && self.acknowledgment_seen && self.proven == Some(start) {
+            return true;
+        }
+        let repeats_last = last.sequence == start
+            && last.payload_bytes == 1
+            && packet.time_ns - self.last_sent_ns < KEEP_ALIVE_NOT_BEFORE_NS;
+        start + 1 == self.next && self.proven >= Some(self.next) && !repeats_last
     }
 
     /// Payload of each wire packet that this captured packet was: less than its own for a super-segment.
@@ -109,11 +152,12 @@ impl Half {
         counters.ip_bytes += u64::from(bytes) + u64::from(packet.header_bytes);
         counters.packets += 1;
         counters.ce_marked += u64::from(packet.congestion_experienced);
-        if start < self.next && !self.fills_gap(packet, start, end) {
-            self.on_repeat(packet, start, end);
-        } else if end > self.next {
+        self.inference_allowance += INFERRED_PER_PACKET;
+        if start >= self.next {
             let segment = self.push_segment(packet, start, bytes, Kind::New);
             self.append(packet, start, end, segment);
+        } else if !self.fills_gap(packet, start, end) {
+            self.on_repeat(packet, start, end);
         }
         self.after_send(packet, offloaded);
     }
@@ -181,15 +225,19 @@ impl Half {
     /// The sequence jumped: packets in between were lost before this point, are late, or escaped the capture.
     /// They are recorded where the gap showed, and become what later evidence makes of them.
     fn infer_gap(&mut self, packet: &DataPacket, start: i64) {
-        if start - self.next > LARGEST_INFERRED_GAP_BYTES {
-            self.flow.counters.missed_by_capture_bytes += (start - self.next) as u64;
+        let piece = i64::from(self.segment_size());
+        let packets = ((start - self.next) / piece) as usize;
+        if packets > self.inference_allowance + INFERRED_AT_ONCE
+            || start - self.next > LARGEST_INFERRED_GAP_BYTES
+        {
+            self.count_missed((start - self.next) as u64);
             self.outstanding.clear();
             self.sacked.trim(start);
             self.acknowledged = self.acknowledged.max(start);
             self.next = start;
             return;
         }
-        let piece = i64::from(self.segment_size());
+        self.inference_allowance = self.inference_allowance.saturating_sub(packets);
         while self.next < start {
             let end = (self.next + piece).min(start);
             let (from, bytes) = (self.next, (end - self.next) as u32);
@@ -215,7 +263,8 @@ impl Half {
             return false;
         };
         self.split_outstanding(start);
-        self.split_outstanding(end.min(self.next));
+        let known_end = end.min(self.next);
+        self.split_outstanding(known_end);
         let late = is_late(
             packet,
             &gap,
@@ -234,24 +283,39 @@ impl Half {
             self.count_repeat(kind);
         }
         let from = self.outstanding_at(start);
-        let to = self.outstanding.partition_point(|range| range.start < end);
+        let to = self
+            .outstanding
+            .partition_point(|range| range.start < known_end);
         for index in from..to {
-            let placeholder = self.outstanding[index].segment;
             if self.outstanding[index].gap {
-                if late {
-                    self.segment_mut(placeholder).payload_bytes = 0;
-                } else {
-                    self.set_fate(placeholder, Fate::Lost);
-                }
+                self.fill_range(packet, index, segment, late);
+            } else {
+                self.repeat_range(packet, index, segment);
             }
-            let range = &mut self.outstanding[index];
-            range.gap = false;
-            range.segment = segment;
-            range.transmissions = range.transmissions.saturating_add(1);
-            range.timestamp = packet.timestamp.unwrap_or(0);
-            range.identification = packet.identification.unwrap_or(0);
+        }
+        self.merge_outstanding(from, to);
+        if end > self.next {
+            self.append(packet, self.next, end, segment);
         }
         true
+    }
+
+    /// The packet of a gap has come: the placeholder was either that packet or one that was lost.
+    fn fill_range(&mut self, packet: &DataPacket, index: usize, segment: u32, late: bool) {
+        let range = &mut self.outstanding[index];
+        let (placeholder, bytes) = (range.segment, (range.end - range.start) as u32);
+        range.gap = false;
+        range.segment = segment;
+        range.transmissions = range.transmissions.saturating_add(1);
+        range.timestamp = packet.timestamp.unwrap_or(0);
+        range.identification = packet.identification.unwrap_or(0);
+        if late {
+            // gaps are cut at the segment size, packets need not be: the rest may still be missing
+            let rest = self.segment_mut(placeholder);
+            rest.payload_bytes = rest.payload_bytes.saturating_sub(bytes);
+        } else {
+            self.set_fate(placeholder, Fate::Lost);
+        }
     }
 
     /// Data that was sent before is sent again.
@@ -260,9 +324,11 @@ impl Half {
         self.count_repeat(kind);
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {
-            // everything in it has been acknowledged: certainly not needed
-            self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
-            self.remember_repeat_of_acknowledged(start, end, segment);
+            // everything in it has been acknowledged: certainly not needed; else sent first before the capture began
+            if self.proven >= Some(end) {
+                self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
+                self.remember_repeat_of_acknowledged(start, end, segment);
+            }
             return;
         }
         let (from_position, to_position) = (start.max(self.acknowledged), end.min(self.next));
@@ -277,6 +343,7 @@ impl Half {
             all_sacked &= self.outstanding[index].sacked;
             self.repeat_range(packet, index, segment);
         }
+        self.merge_outstanding(from, to);
         if all_sacked && end <= self.next {
             self.segment_mut(segment).flags.set(SegmentFlags::SPURIOUS);
         }
@@ -296,6 +363,7 @@ impl Half {
             previous: range.segment,
             segment,
             resolved: range.sacked,
+            reported: false,
         });
         if !range.sacked {
             // presumed lost until an acknowledgment shows that it was not
@@ -320,6 +388,7 @@ impl Half {
             previous: segment,
             segment,
             resolved: false,
+            reported: false,
         });
         self.set_fate(segment, Fate::Delivered);
     }
@@ -340,12 +409,22 @@ impl Half {
             MINIMUM_TIMEOUT_NS
         };
         let timeout = rtt + (4.0 * self.rtt_variation_ns).max(MINIMUM_TIMEOUT_NS);
+        let selectively = self.sacked.highest().is_some_and(|highest| highest > start);
+        let sent_ns = self.last_sent_at(start);
+        // RACK (RFC 8985, section 6.2) goes by what was sent later and has arrived, be it a retransmission of lower
+        // data; it may wait for a timer of its own, shorter than that of a timeout
+        let overtaken = selectively || sent_ns.is_some_and(|sent| sent < self.newest_delivered_ns);
+        let age = sent_ns.map_or(f64::MAX, |sent| now_ns.saturating_sub(sent) as f64);
+        let may_be_timeout = !overtaken || age > 0.9 * timeout;
         // an acknowledgment triggers at once, a timer fires after at least a round-trip time: half way between
-        if silence > (rtt / 2.0).max(5e6) {
+        if silence > (rtt / 2.0).max(5e6) && may_be_timeout {
             let is_last = end >= self.next;
             let is_first = start <= self.acknowledged;
             let probed = self.tail_probe_at == Some(start);
-            if is_last && !probed && (!is_first || silence < 0.9 * timeout) {
+            // with SACK, Linux and Windows probe first even where the timeout would be as near (RFC 8985, section 7.2)
+            let probing = !is_first || self.flow.sack_permitted || silence < 0.9 * timeout;
+            let recovering = start < self.timeout_recovery_end;
+            if is_last && !probed && !recovering && probing {
                 self.tail_probe_at = Some(start);
                 return Kind::TailLossProbe;
             }
@@ -355,11 +434,16 @@ impl Half {
         if start < self.timeout_recovery_end {
             return Kind::Timeout;
         }
-        let selectively = self.sacked.highest().is_some_and(|highest| highest > start);
-        if selectively || self.duplicate_acknowledgments > 0 || start <= self.acknowledged {
+        if overtaken || self.duplicate_acknowledgments > 0 || start <= self.acknowledged {
             return Kind::Fast;
         }
         Kind::Other
+    }
+
+    /// When the byte at `position` was sent last.
+    fn last_sent_at(&self, position: i64) -> Option<i64> {
+        let range = self.outstanding.get(self.outstanding_at(position))?;
+        Some(self.flow.segments[range.segment as usize].time_ns)
     }
 }
 

@@ -1,0 +1,146 @@
+//! Damaged and forged packets: the flow goes on as if they had not come, and nothing grows with what they claim.
+
+use whydrop_capture::{TcpFlags, TcpOptions};
+
+use crate::testing::*;
+use crate::*;
+use Fate::Delivered;
+
+#[test]
+fn one_packet_with_a_damaged_sequence_number_changes_nothing() {
+    for damage in [1u32 << 25, 1 << 30, 3 << 30, u32::MAX - (1 << 26)] {
+        let mut talk = Talk::new();
+        talk.open(0);
+        talk.segments(21 * MS, 0, 3);
+        talk.data(22 * MS, (3 * MSS).wrapping_add(damage), MSS);
+        talk.segments(23 * MS, 3, 6);
+        talk.ack(43 * MS, 6 * MSS);
+        let flow = talk.finish();
+        let sound = flow.segments.iter().filter(|s| s.kind == Kind::New);
+        assert_eq!(sound.count(), 6, "{damage:#x}");
+        let counters = &flow.counters;
+        assert_eq!((counters.missed_by_capture_bytes, counters.lost), (0, 0));
+        assert_eq!(fates(&flow)[..3], [Delivered; 3]);
+    }
+}
+
+#[test]
+fn a_hole_in_the_capture_is_believed_when_the_next_packet_confirms_it() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 3);
+    talk.segments(900 * MS, 50_000, 50_003);
+    talk.ack(920 * MS, 50_003 * MSS);
+    let flow = talk.finish();
+    // the first packet behind the hole was the suspect
+    assert_eq!(flow.segments.len(), 5);
+    assert_eq!(fates(&flow)[3..], [Delivered; 2]);
+    assert!(flow.counters.missed_by_capture_bytes >= 49_997 * u64::from(MSS));
+}
+
+#[test]
+fn one_damaged_acknowledgment_acknowledges_nothing() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 3);
+    talk.ack(22 * MS, 500_000 * MSS);
+    talk.segments(23 * MS, 3, 6);
+    talk.ack(43 * MS, 6 * MSS);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered; 6]);
+    assert_eq!(
+        (
+            flow.counters.retransmitted,
+            flow.counters.missed_by_capture_bytes
+        ),
+        (0, 0)
+    );
+}
+
+#[test]
+fn clocks_at_both_ends_of_time_are_survived() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    for (number, time_ns) in [i64::MIN, i64::MAX, 0, i64::MIN, -1, i64::MAX]
+        .into_iter()
+        .enumerate()
+    {
+        let number = number as u32;
+        talk.segments(time_ns, number, number + 1);
+        talk.ack(!time_ns, number * MSS);
+        talk.segments(!time_ns, number, number + 1);
+    }
+    let flow = talk.finish();
+    assert!(flow.segments.iter().all(|segment| segment.rtt_ns >= -1));
+    assert!(flow.limited.busy_ns >= 0 && flow.limited.idle_ns >= 0);
+}
+
+fn talk_with_tiny_segments() -> Talk {
+    let mut talk = Talk::new();
+    let isn = talk.server_isn;
+    let options = TcpOptions {
+        mss: Some(1),
+        ..TcpOptions::default()
+    };
+    let both = TcpFlags::SYN | TcpFlags::ACK;
+    talk.push(
+        0,
+        false,
+        5000,
+        segment(499, 0, TcpFlags::SYN, 0, options),
+        1,
+    );
+    let answer = segment(isn.wrapping_sub(1), 500, both, 0, options);
+    talk.push(0, true, 5000, answer, 1);
+    talk
+}
+
+#[test]
+fn a_gap_of_fifteen_megabytes_is_not_filled_with_packets_of_one_byte() {
+    let mut talk = talk_with_tiny_segments();
+    talk.data(21 * MS, 0, 1);
+    talk.ack(22 * MS, 1);
+    talk.data(23 * MS, 15_000_000, 1);
+    talk.ack(43 * MS, 15_000_001);
+    let flow = talk.finish();
+    assert!(flow.segments.len() < 100, "{}", flow.segments.len());
+    assert_eq!(flow.counters.missed_by_capture_bytes, 14_999_999);
+}
+
+#[test]
+fn gaps_are_inferred_in_proportion_to_what_was_captured() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    for number in 0..1000 {
+        talk.data((21 + i64::from(number)) * MS, number * 60 * MSS, MSS);
+    }
+    let flow = talk.finish();
+    assert!(flow.segments.len() < 3 * 1000 + 100);
+}
+
+#[test]
+fn a_length_that_no_packet_has_sends_nothing() {
+    let mut talk = talk_with_tiny_segments();
+    talk.data(21 * MS, 0, 1);
+    talk.data(22 * MS, 1, u32::MAX - 100);
+    talk.data(23 * MS, 1, 65_000);
+    let flow = talk.finish();
+    assert!(
+        flow.segments.len() <= 1 + 65_000 / 76 + 1,
+        "{}",
+        flow.segments.len()
+    );
+}
+
+#[test]
+fn a_limit_of_no_connections_still_follows_the_one_at_hand() {
+    let options = TrackerOptions {
+        most_without_data: 0,
+        ..TrackerOptions::default()
+    };
+    let mut talk = Talk::with(1, options);
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    assert_eq!(fates(&talk.finish()), [Delivered]);
+}

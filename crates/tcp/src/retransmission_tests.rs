@@ -1,0 +1,262 @@
+//! Why something was sent again, and whether it had to be.
+
+use whydrop_capture::{TcpFlags, TcpOptions};
+
+use crate::testing::*;
+use crate::*;
+use Fate::{Delivered, Lost, Unknown};
+
+fn stamped(value: u32) -> Extra<'static> {
+    Extra {
+        timestamps: Some((value, 7)),
+        ..Extra::default()
+    }
+}
+
+#[test]
+fn a_delayed_acknowledgment_sent_early_for_a_hole_above_is_no_reordering() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 4);
+    // segment 0 waited for a second one; 1 is lost, 2 comes, and one acknowledgment tells of both
+    talk.sack(41 * MS, MSS, &[(2 * MSS, 3 * MSS)]);
+    talk.sack(42 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
+    talk.segments(42 * MS, 1, 2);
+    talk.ack(62 * MS, 4 * MSS);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.reordered, flow.counters.lost), (0, 1));
+}
+
+#[test]
+fn a_repeat_after_something_sent_later_arrived_is_fast_though_nothing_above_it_did() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 5);
+    talk.sack(41 * MS, 0, &[(2 * MSS, 4 * MSS)]);
+    talk.segments(42 * MS, 0, 2);
+    // the repeat of 0 arrived, that of 1 not yet; 4 was sent before both
+    talk.sack(62 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
+    talk.segments(62 * MS, 4, 5);
+    talk.ack(83 * MS, 5 * MSS);
+    let flow = talk.finish();
+    assert_eq!(kinds(&flow)[5..], [Kind::Fast; 3]);
+    assert_eq!(flow.counters.lost, 3);
+}
+
+#[test]
+fn a_repeat_that_waited_for_reordering_is_fast_and_no_timeout() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(42 * MS, 1, 4);
+    talk.sack(62 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
+    // the reordering window of RACK, with the grain of the kernel's clock: more than half a round trip
+    talk.segments(74 * MS, 1, 2);
+    talk.ack(94 * MS, 4 * MSS);
+    let flow = talk.finish();
+    assert_eq!(kinds(&flow)[4..], [Kind::Fast]);
+}
+
+#[test]
+fn a_timeout_with_holes_above_is_a_timeout() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(42 * MS, 1, 4);
+    talk.sack(62 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
+    talk.segments(63 * MS, 1, 2);
+    talk.segments(300 * MS, 1, 2);
+    talk.ack(320 * MS, 4 * MSS);
+    let flow = talk.finish();
+    assert_eq!(kinds(&flow)[4..], [Kind::Fast, Kind::Timeout]);
+}
+
+#[test]
+fn the_only_segment_repeated_in_silence_is_a_probe_and_then_a_timeout() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(50 * MS, 1, 2);
+    talk.segments(290 * MS, 1, 2);
+    talk.segments(530 * MS, 1, 2);
+    talk.ack(551 * MS, 2 * MSS);
+    let flow = talk.finish();
+    assert_eq!(kinds(&flow)[2..], [Kind::TailLossProbe, Kind::Timeout]);
+}
+
+#[test]
+fn a_spurious_repeat_of_two_segments_in_one_clears_both() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.data_with(21 * MS, 0, 400, stamped(100));
+    talk.data_with(22 * MS, 400, 400, stamped(101));
+    talk.data_with(300 * MS, 0, 800, stamped(400));
+    let echo = Extra {
+        timestamps: Some((9, 100)),
+        ..Extra::default()
+    };
+    talk.ack_with(330 * MS, 800, echo);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered; 3]);
+    assert_eq!((flow.counters.lost, flow.counters.spurious), (0, 1));
+}
+
+#[test]
+fn a_duplicate_sack_for_a_repeat_already_known_as_spurious_is_no_copy_made_on_the_path() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(50 * MS, 1, 2);
+    talk.segments(300 * MS, 1, 2);
+    talk.ack(305 * MS, 2 * MSS);
+    talk.sack(325 * MS, 2 * MSS, &[(MSS, 2 * MSS)]);
+    talk.sack(330 * MS, 2 * MSS, &[(0, MSS)]);
+    let flow = talk.finish();
+    assert_eq!(
+        (flow.counters.spurious, flow.counters.duplicated_on_path),
+        (1, 1)
+    );
+}
+
+#[test]
+fn one_byte_repeated_soon_after_its_acknowledgment_is_a_retransmission() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.data(22 * MS, MSS, 1);
+    talk.ack(42 * MS, MSS + 1);
+    talk.data(250 * MS, MSS, 1);
+    talk.sack(270 * MS, MSS + 1, &[(MSS, MSS + 1)]);
+    let flow = talk.finish();
+    assert_eq!(
+        (flow.counters.keep_alives, flow.counters.retransmitted),
+        (0, 1)
+    );
+    assert_eq!(
+        (flow.counters.spurious, flow.counters.duplicated_on_path),
+        (1, 0)
+    );
+}
+
+#[test]
+fn probes_of_a_closed_window_are_neither_lost_nor_retransmitted() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 2);
+    let window = |bytes| Extra {
+        window: Some(bytes),
+        ..Extra::default()
+    };
+    talk.ack_with(41 * MS, 2 * MSS, window(0));
+    for at in [300, 800, 1800] {
+        talk.data(at * MS, 2 * MSS, 1);
+        talk.ack_with((at + 20) * MS, 2 * MSS, window(0));
+    }
+    talk.data(3800 * MS, 2 * MSS, 1);
+    // open again, and the byte was taken
+    talk.ack_with(3820 * MS, 2 * MSS + 1, window(1000));
+    talk.data(3821 * MS, 2 * MSS + 1, MSS);
+    talk.ack(3841 * MS, 3 * MSS + 1);
+    let flow = talk.finish();
+    let counters = &flow.counters;
+    assert_eq!(fates(&flow), [Delivered; 3]);
+    assert_eq!((counters.keep_alives, counters.retransmitted), (4, 0));
+    assert_eq!((counters.lost, counters.missed_by_capture_bytes), (0, 0));
+    assert_eq!(counters.packets, 8, "SYN/ACK, 3 segments, 4 probes");
+}
+
+#[test]
+fn what_was_in_flight_before_the_capture_began_was_not_missed_by_it() {
+    let mut talk = Talk::new();
+    talk.ack(20 * MS, 1000 * MSS);
+    talk.segments(21 * MS, 1040, 1043);
+    talk.ack(25 * MS, 1020 * MSS);
+    // lost before the capture began: needed, as far as can be known
+    talk.segments(26 * MS, 1020, 1021);
+    talk.ack(46 * MS, 1043 * MSS);
+    let flow = talk.finish();
+    assert_eq!(flow.counters.missed_by_capture_bytes, 0);
+    assert_eq!(fates(&flow)[..3], [Delivered; 3]);
+    assert_eq!(
+        (flow.counters.retransmitted, flow.counters.spurious),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_packet_that_fills_a_gap_and_goes_on_leaves_no_gap_behind() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.segments(22 * MS, 2, 3);
+    talk.data(60 * MS, MSS, 2 * MSS + 500);
+    talk.ack(80 * MS, 3 * MSS + 500);
+    let flow = talk.finish();
+    assert_eq!(flow.counters.missed_by_capture_bytes, 0);
+    assert_eq!(flow.counters.lost, 2, "the gap, and the segment above it");
+    let sent: u64 = flow.transfers.iter().map(|t| t.payload_bytes).sum();
+    assert_eq!(sent, 3500);
+}
+
+#[test]
+fn of_a_gap_filled_late_in_part_the_rest_stays_lost() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.segments(22 * MS, 2, 3);
+    talk.data(22 * MS + 100_000, MSS, 400);
+    talk.data(60 * MS, MSS + 400, 600);
+    talk.ack(80 * MS, 3 * MSS);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.reordered, flow.counters.lost), (1, 1));
+    assert_eq!(
+        flow.segments
+            .iter()
+            .filter(|s| s.is_lost())
+            .map(|s| s.payload_bytes)
+            .sum::<u32>(),
+        600
+    );
+}
+
+#[test]
+fn a_repeated_syn_and_fin_are_no_data() {
+    let mut talk = Talk::new();
+    let options = TcpOptions::default();
+    let syn = segment(499, 0, TcpFlags::SYN, 0, options);
+    talk.push(-1000 * MS, false, 5000, syn, 1);
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    let isn = talk.server_isn;
+    let fin = |sequence| {
+        let flags = TcpFlags::ACK | TcpFlags::FIN;
+        segment(isn.wrapping_add(sequence), 600, flags, 0, options)
+    };
+    talk.push(42 * MS, true, 5000, fin(MSS), 9);
+    talk.push(300 * MS, true, 5000, fin(MSS), 10);
+    talk.ack(320 * MS, MSS + 1);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered]);
+    assert_eq!(
+        (
+            flow.counters.retransmitted,
+            flow.counters.missed_by_capture_bytes
+        ),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_repeat_whose_capture_ends_before_any_answer_leaves_the_original_lost() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 3);
+    talk.sack(41 * MS, 0, &[(MSS, 3 * MSS)]);
+    talk.segments(42 * MS, 0, 1);
+    assert_eq!(fates(&talk.finish()), [Lost, Delivered, Delivered, Unknown]);
+}
