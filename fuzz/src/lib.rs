@@ -1,0 +1,5 @@
+//! What fuzz targets and their seeds share: [`packets`], a compact form of TCP packets made for mutation, and
+//! [`capture_file`], the same packets as a capture file.
+
+pub mod capture_file;
+pub mod packets;
