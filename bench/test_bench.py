@@ -1,0 +1,70 @@
+"""The arithmetic and the presentation of the benchmark; run them with ``pytest bench``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import presenting
+import pytest
+from measuring import ProgramError, Run, Series, measure_in_turns, own_peak_bytes, ratio, run_once
+from presenting import Table
+
+
+def series(name: str, *times_s: float, peak_mb: float = 50) -> Series:
+    runs = [Run(wall_s=2 * time_s, cpu_s=time_s, peak_bytes=int(peak_mb * 1e6)) for time_s in times_s]
+    return Series(name, [name], runs)
+
+
+def test_a_ratio_is_the_median_of_the_ratios_within_each_turn() -> None:
+    # 4 / 1, 9 / 3 and 40 / 4: the medians alone would give 9 / 3
+    assert ratio(series("slow", 4, 9, 40), series("fast", 1, 3, 4), wall=False) == 4
+
+
+def test_runs_on_different_captures_are_compared_per_packet() -> None:
+    # 6 s for 100 packets and 3 s for 1000: 60 ms against 3 ms
+    assert ratio(series("slow", 5, 6, 9), series("fast", 3), wall=True, packets=(100, 1000)) == pytest.approx(20)
+
+
+def test_programs_run_in_turns_after_a_warm_up(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(sys.argv[2])", str(log)]
+    both = [Series(name, [*write, name]) for name in ("a", "b")]
+    measure_in_turns(both, 2)
+    assert log.read_text() == "ababab"
+    assert [len(one.runs) for one in both] == [2, 2]
+
+
+def test_a_run_tells_processor_time_and_peak_memory_of_the_child() -> None:
+    run = run_once([sys.executable, "-c", "held = bytearray(200_000_000); sum(range(1_000_000))"])
+    assert run.peak_bytes > 200e6 > own_peak_bytes()
+    assert 0 < run.cpu_s <= run.wall_s * 1.5
+
+
+def test_a_program_that_fails_is_an_error_with_its_last_words() -> None:
+    with pytest.raises(ProgramError, match=r"status 3: no such interface"):
+        run_once([sys.executable, "-c", "import sys; print('no such interface', file=sys.stderr); sys.exit(3)"])
+
+
+def test_bars_compare_the_large_capture_per_packet_with_the_part_that_tshark_read() -> None:
+    small = Table("small", 10, 1000, [series("whydrop", 0.02), series("tshark", 0.3)])
+    part = Table("part", 100, 10_000, [series("whydrop", 0.1), series("tshark", 9)])
+    large = Table("large", 1000, 100_000, [series("whydrop", 0.5, peak_mb=401), series("tcptrace", 2)])
+    bars = presenting.bars(small, part, large)
+    # 0.3 / 0.02; (9 / 100) / (0.5 / 1000); 2 / 0.5; 401 MB
+    assert [(bar.measured, bar.met) for bar in bars] == [
+        ("15 x", True),
+        ("180 x", True),
+        ("4 x", False),
+        ("401 MB", False),
+    ]
+
+
+def test_only_what_stands_between_the_marks_of_the_page_is_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{presenting.BEGIN}\nold\n{presenting.END}\nafter\n")
+    presenting.write_into(page, "new")
+    assert page.read_text() == f"before\n{presenting.BEGIN}\n\nnew\n\n{presenting.END}\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="lacks the lines"):
+        presenting.write_into(page, "new")
