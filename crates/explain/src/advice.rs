@@ -68,7 +68,7 @@ fn policer(s: &Situation) -> Vec<String> {
         format!(
             "$ tc qdisc replace dev DEV root tbf rate {:.0}kbit burst {:.0} latency 50ms",
             policed * PACE_SHARE / 1e3,
-            burst.min(32e3).max(3e3)
+            burst.clamp(3e3, 32e3)
         ),
     ];
     let rtt = s.rtt_s();

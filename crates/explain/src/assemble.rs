@@ -1,6 +1,7 @@
 //! From what the reader and the tracker found to the document.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use whydrop_capture::Summary;
 use whydrop_tcp::{Flow, Kind, SegmentFlags, Tracked, Transfer};
@@ -46,8 +47,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         .collect();
     let mut verdicts = Vec::new();
     let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
-    for group in by_destination(&flows) {
-        let judged = judge_group(&group, keep_tables);
+    for judged in judge_groups(&by_destination(&flows), keep_tables) {
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
     }
@@ -71,6 +71,43 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         pair: None,
     };
     (document, tables)
+}
+
+/// Judges the groups on all cores, and gives the results in the groups' order.
+fn judge_groups(groups: &[Group], keep_tables: bool) -> Vec<Judged> {
+    let cores = std::thread::available_parallelism()
+        .map_or(1, |cores| cores.get())
+        .min(groups.len());
+    if cores <= 1 {
+        return groups
+            .iter()
+            .map(|group| judge_group(group, keep_tables))
+            .collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, group)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            groups.get(index).map(|group| (index, group))
+        } {
+            done.push((index, judge_group(group, keep_tables)));
+        }
+        done
+    };
+    let mut judged: Vec<(usize, Judged)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    });
+    judged.sort_by_key(|(index, _)| *index);
+    judged.into_iter().map(|(_, judged)| judged).collect()
 }
 
 fn judge_group(group: &Group, keep_tables: bool) -> Judged {
@@ -116,7 +153,11 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         let mut second = verdict(&missed, &evidence, names, f64::from(mss));
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);
-        verdicts.push(Ranked { verdict: second, payload_bytes, model: None });
+        verdicts.push(Ranked {
+            verdict: second,
+            payload_bytes,
+            model: None,
+        });
     }
     Judged {
         verdicts,
@@ -133,7 +174,8 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
 fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
     let limited = |ranked: &Ranked| ranked.verdict.limited_share * ranked.payload_bytes as f64;
-    let says_something = |ranked: &Ranked| !matches!(ranked.verdict.cause.as_str(), "none" | "capture-loss");
+    let says_something =
+        |ranked: &Ranked| !matches!(ranked.verdict.cause.as_str(), "none" | "capture-loss");
     verdicts.sort_by(|a, b| {
         explained(b)
             .total_cmp(&explained(a))

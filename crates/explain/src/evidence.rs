@@ -1,7 +1,10 @@
 //! What is measured of a group of flows before any cause is named.
 
 use whydrop_path::fit::Seen;
-use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, delay_at_loss, delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket};
+use whydrop_path::fit::{
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, delay_at_loss,
+    delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket, score_near,
+};
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
 
@@ -59,14 +62,31 @@ impl Evidence {
     /// Rate at which the queue drains, bit/s: by the delays where they tell, else by the losses, else at least that
     /// of what arrived.
     pub fn queue_rate_bps(&self) -> Interval {
-        if let Some(drain) = self.drain.as_ref().filter(|drain| drain.explained > DELAYS_TELL) {
-            return Interval { value: drain.rate_bps, low: Some(drain.low_bps), high: Some(drain.high_bps) };
+        if let Some(drain) = self
+            .drain
+            .as_ref()
+            .filter(|drain| drain.explained > DELAYS_TELL)
+        {
+            return Interval {
+                value: drain.rate_bps,
+                low: Some(drain.low_bps),
+                high: Some(drain.high_bps),
+            };
         }
-        if let Some(fit) = self.bucket.as_ref().filter(|fit| fit.certainty() > LOSSES_TELL) {
+        if let Some(fit) = self
+            .bucket
+            .as_ref()
+            .filter(|fit| fit.certainty() > LOSSES_TELL)
+        {
             return fit.rate_bps;
         }
-        let arrived_bps = self.totals.payload_bytes as f64 * 8.0 / self.totals.union_busy_s.max(1e-9);
-        Interval { value: arrived_bps, low: Some(arrived_bps), high: None }
+        let arrived_bps =
+            self.totals.payload_bytes as f64 * 8.0 / self.totals.union_busy_s.max(1e-9);
+        Interval {
+            value: arrived_bps,
+            low: Some(arrived_bps),
+            high: None,
+        }
     }
 
     /// Time that a full packet takes at that rate, seconds.
@@ -84,21 +104,20 @@ const LOSSES_TELL: f64 = 0.45;
 pub fn measure(group: &Group) -> Evidence {
     let totals = totals(group);
     let base_rtt_s = base_rtt_s(group);
-    let plain = group.trace();
-    let drain = worth_a_drain_fit(&plain, base_rtt_s).then(|| fit_drain_rate(&plain.trace)).flatten();
-    let bucket = fit_bucket(&plain.trace);
-    let lines = line_candidates_bps(group, drain.as_ref(), bucket.as_ref());
-    let (group_trace, bucket, line_rate_bps) = behind_best_line(plain, bucket, &lines, totals.lost);
+    let Placed {
+        group_trace,
+        bucket,
+        drain,
+        line_rate_bps,
+    } = place_behind_line(group, base_rtt_s);
     let trace = &group_trace.trace;
-    let drain = match line_rate_bps {
-        Some(_) if worth_a_drain_fit(&group_trace, base_rtt_s) => fit_drain_rate(trace),
-        Some(_) => None,
-        None => drain,
-    };
-    let occupancy =
-        bucket.as_ref().and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
+    let occupancy = bucket
+        .as_ref()
+        .and_then(|fit| delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value));
     Evidence {
-        replay: bucket.as_ref().map(|fit| check_by_replay(&group_trace, fit)),
+        replay: bucket
+            .as_ref()
+            .map(|fit| check_by_replay(&group_trace, fit)),
         at_loss: delay_at_loss(trace),
         totals,
         base_rtt_s,
@@ -110,58 +129,128 @@ pub fn measure(group: &Group) -> Evidence {
     }
 }
 
-/// Rates of the line that the packets may leave the capture point by, where the capture gives reason to look: super-
-/// segments, or a queue much faster than the fitted bucket.
-fn line_candidates_bps(group: &Group, drain: Option<&DrainFit>, bucket: Option<&BucketFit>) -> Vec<f64> {
-    let mut candidates = Vec::new();
-    if group.has_offloaded_segments()
-        && let Some(estimate) = group.flows.iter().filter_map(|flow| line_rate_bps(flow.flow)).reduce(f64::max)
-    {
-        // a bottleneck may have stretched all super-segments: the line may be faster than it seems
-        candidates.extend([1.0, 1.25, 1.6, 2.5, 5.0].map(|factor| estimate * factor));
+/// A trace as it leaves the line behind the capture point, if there is one to be seen, and what fits it.
+struct Placed {
+    group_trace: GroupTrace,
+    bucket: Option<BucketFit>,
+    drain: Option<DrainFit>,
+    line_rate_bps: Option<f64>,
+}
+
+fn drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> Option<DrainFit> {
+    worth_a_drain_fit(group_trace, base_rtt_s)
+        .then(|| fit_drain_rate(&group_trace.trace))
+        .flatten()
+}
+
+/// Packets reach what is behind the capture point as the sender's own line lets them out, one after the other. That
+/// matters where the capture shows super-segments, or several packets at one time.
+fn place_behind_line(group: &Group, base_rtt_s: Option<f64>) -> Placed {
+    let plain = group.trace();
+    let estimate = group
+        .has_offloaded_segments()
+        .then(|| slowest_line_bps(group))
+        .flatten();
+    if let Some(estimate) = estimate {
+        return behind_line_of_super_segments(plain, estimate, base_rtt_s);
     }
-    if let Some(drain) = drain
-        && drain.explained > LINE_EXPLAINED
-        && bucket.is_some_and(|fit| drain.rate_bps > LINE_TO_BUCKET * fit.rate_bps.value)
+    let drain = drain_fit(&plain, base_rtt_s);
+    let bucket = fit_bucket(&plain.trace);
+    // a queue much faster than the fitted bucket is a line before it
+    if let (Some(line), Some(fit)) = (&drain, &bucket)
+        && line.explained > LINE_EXPLAINED
+        && line.rate_bps > LINE_TO_BUCKET * fit.rate_bps.value
     {
-        candidates.push(drain.rate_bps);
+        let through = plain.trace.through_line(line.rate_bps);
+        if let Some(refit) =
+            refit_bucket(&through, fit).filter(|refit| refit.score() > fit.score() + LINE_GAIN)
+        {
+            let (line_rate_bps, group_trace) = (
+                line.rate_bps,
+                GroupTrace {
+                    trace: through,
+                    origins: plain.origins,
+                },
+            );
+            let drain = drain_fit(&group_trace, base_rtt_s);
+            return Placed {
+                group_trace,
+                bucket: Some(refit),
+                drain,
+                line_rate_bps: Some(line_rate_bps),
+            };
+        }
     }
-    candidates
+    Placed {
+        group_trace: plain,
+        bucket,
+        drain,
+        line_rate_bps: None,
+    }
+}
+
+fn slowest_line_bps(group: &Group) -> Option<f64> {
+    group
+        .flows
+        .iter()
+        .filter_map(|flow| line_rate_bps(flow.flow))
+        .reduce(f64::max)
+}
+
+/// The line's rate is at least what the round-trip times along the super-segments grow by; a bottleneck may have
+/// stretched all of them, so that it may be faster. The losses choose.
+fn behind_line_of_super_segments(
+    plain: GroupTrace,
+    slowest_bps: f64,
+    base_rtt_s: Option<f64>,
+) -> Placed {
+    let fitted = [1.0, 1.6].map(|factor| {
+        let line_bps = slowest_bps * factor;
+        let trace = plain.trace.through_line(line_bps);
+        let bucket = fit_bucket(&trace);
+        (line_bps, trace, bucket)
+    });
+    let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
+    let [slow, fast] = fitted;
+    let (line_bps, trace, mut bucket) = if score(&fast.2) > score(&slow.2) + LINE_GAIN {
+        fast
+    } else {
+        slow
+    };
+    let mut best = (line_bps, trace, f64::MIN);
+    if let Some(known) = bucket {
+        let first = score_near(&best.1, &known);
+        best.2 = first;
+        for factor in [0.8, 1.25, 2.0] {
+            let through = plain.trace.through_line(line_bps * factor);
+            let score = score_near(&through, &known);
+            if score > best.2.max(first + LINE_GAIN) {
+                best = (line_bps * factor, through, score);
+            }
+        }
+        if best.0 != line_bps {
+            bucket = refit_bucket(&best.1, &known);
+        }
+    }
+    let group_trace = GroupTrace {
+        trace: best.1,
+        origins: plain.origins,
+    };
+    let drain = drain_fit(&group_trace, base_rtt_s);
+    Placed {
+        group_trace,
+        bucket,
+        drain,
+        line_rate_bps: Some(best.0),
+    }
 }
 
 /// A line is looked for when a queue explains this share of the spread of the delays ...
 const LINE_EXPLAINED: f64 = 0.3;
 /// ... and drains this much faster than the bucket fills.
 const LINE_TO_BUCKET: f64 = 1.3;
-
 /// A line is believed in when it makes the losses this much more likely: a factor of 150, for one parameter.
 const LINE_GAIN: f64 = 5.0;
-
-/// The packets as they leave the line, if there is one, behind which a bucket suits the losses best.
-fn behind_best_line(
-    plain: GroupTrace,
-    bucket: Option<BucketFit>,
-    lines_bps: &[f64],
-    lost: u64,
-) -> (GroupTrace, Option<BucketFit>, Option<f64>) {
-    let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-    let mut best = (plain.trace.clone(), bucket, None);
-    if lost == 0 {
-        // nothing to choose by: the slowest line that the super-segments allow
-        let line_bps = lines_bps.first().copied();
-        let trace = line_bps.map_or(plain.trace.clone(), |line_bps| plain.trace.through_line(line_bps));
-        best = (trace, None, line_bps);
-    } else {
-        for &line_bps in lines_bps {
-            let trace = plain.trace.through_line(line_bps);
-            let bucket = refit_bucket(&trace, best.1.as_ref());
-            if score(&bucket) > score(&best.1) + LINE_GAIN {
-                best = (trace, bucket, Some(line_bps));
-            }
-        }
-    }
-    (GroupTrace { trace: best.0, origins: plain.origins }, best.1, best.2)
-}
 
 /// Replays the fitted bucket as a policer over all arrivals, without looking at what was lost.
 fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {

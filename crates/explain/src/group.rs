@@ -71,13 +71,26 @@ impl Group<'_> {
             rows.sort_by_key(|(observation, _)| observation.time_ns);
         }
         let origins = rows.iter().map(|(_, origin)| *origin).collect();
-        GroupTrace { trace: Trace::new(rows.into_iter().map(|(observation, _)| observation).collect()), origins }
+        GroupTrace {
+            trace: Trace::new(
+                rows.into_iter()
+                    .map(|(observation, _)| observation)
+                    .collect(),
+            ),
+            origins,
+        }
     }
 }
 
 fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow) {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
-    let fastest_ns = flow.segments.iter().filter(exact).map(|segment| segment.rtt_ns).min().unwrap_or(0);
+    let fastest_ns = flow
+        .segments
+        .iter()
+        .filter(exact)
+        .map(|segment| segment.rtt_ns)
+        .min()
+        .unwrap_or(0);
     for (index, segment) in flow.segments.iter().enumerate() {
         let measured = exact(&segment) && segment.kind == Kind::New;
         let delay_s = measured.then(|| (segment.rtt_ns - fastest_ns).max(0) as f32 * 1e-9);
@@ -87,8 +100,16 @@ fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow) {
             Fate::Unknown => Seen::Unknown,
         };
         rows.push((
-            Observation { time_ns: segment.time_ns, bytes: segment.ip_bytes(), outcome, delay_s },
-            Origin { member, segment: index as u32 },
+            Observation {
+                time_ns: segment.time_ns,
+                bytes: segment.ip_bytes(),
+                outcome,
+                delay_s,
+            },
+            Origin {
+                member,
+                segment: index as u32,
+            },
         ));
     }
 }

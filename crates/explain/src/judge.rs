@@ -71,7 +71,12 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
     let queue = queue_shows(evidence);
     let tail_drop = tail_drop_shows(evidence);
     let mut against = Vec::new();
-    let judged = if fits && queue == Some(false) && bucket.is_some_and(|fit| large_enough(fit, evidence)) {
+    let policed = |fit: &BucketFit| {
+        within_reach(fit, evidence)
+            && large_enough(fit, evidence)
+            && below_the_bottleneck(fit, evidence)
+    };
+    let judged = if fits && queue == Some(false) && bucket.is_some_and(policed) {
         against.push((Cause::ShallowQueue, no_queue_reason(evidence)));
         let bucket = bucket.expect("it fits");
         (Cause::Policer, confidence_of_bucket(bucket))
@@ -111,7 +116,28 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
 fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
     let packets = fit.limit_bytes.value / fit.packet_bytes;
     let delays_tell = evidence.totals.lost_before_capture * 2 < evidence.totals.lost;
-    packets >= if delays_tell { SMALLEST_BUCKET_PACKETS } else { SEEN_BUCKET_PACKETS }
+    packets
+        >= if delays_tell {
+            SMALLEST_BUCKET_PACKETS
+        } else {
+            SEEN_BUCKET_PACKETS
+        }
+}
+
+/// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.
+const OUT_OF_REACH: f64 = 200.0;
+
+fn within_reach(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let totals = &evidence.totals;
+    fit.rate_bps.value
+        < OUT_OF_REACH * totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9)
+}
+
+/// A bucket that fills faster than the path's own queue drains would never run dry: what dropped is the queue.
+fn below_the_bottleneck(fit: &BucketFit, evidence: &Evidence) -> bool {
+    !evidence.drain.as_ref().is_some_and(|drain| {
+        drain.explained > DELAY_EXPLAINED && drain.rate_bps < fit.rate_bps.value
+    })
 }
 
 fn bucket_fits(fit: &BucketFit) -> bool {
@@ -125,8 +151,7 @@ fn bucket_fits(fit: &BucketFit) -> bool {
 /// may count packets or cells, and drain in units of its own.
 fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
-    let sharp_enough =
-        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= 0.3;
+    let sharp_enough = |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= 0.3;
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
@@ -146,7 +171,10 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    if low > QUEUE_RATIO && high < OTHER_DELAY_RATIO && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0 {
+    if low > QUEUE_RATIO
+        && high < OTHER_DELAY_RATIO
+        && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
+    {
         Some(true)
     } else if high < NO_QUEUE_RATIO {
         Some(false)
@@ -214,10 +242,12 @@ fn early_drop_shows(evidence: &Evidence) -> bool {
         && at_loss.mean_rank > TAIL_DROP_RANK
         && at_loss.log_chance < CHANCE_WITH_QUEUE;
     // in a queue that never empties, early drops come at any delay but the short ones
-    let spares_short_delays = evidence.drain.as_ref().is_some_and(|drain| drain.explained > 0.8)
+    let spares_short_delays = evidence
+        .drain
+        .as_ref()
+        .is_some_and(|drain| drain.explained > 0.8)
         && at_loss.log_chance_of_so_few_low < CHANCE;
-    !few
-        && (with_queue || spares_short_delays || related_to_delay(at_loss))
+    !few && (with_queue || spares_short_delays || related_to_delay(at_loss))
         && delays_matter(at_loss.median_s)
 }
 
@@ -241,6 +271,25 @@ fn standing_queue_shows(evidence: &Evidence) -> bool {
         && typical_s > longest_managed_s
 }
 
+/// Where a queue explains the delays, losses that lean towards the longer ones may be its doing: e^-3 is one in 20.
+fn leans_on_a_queue(evidence: &Evidence, at_loss: &DelayAtLoss) -> bool {
+    let standard_deviations = (at_loss.mean_rank - 0.5) * (12.0 * at_loss.events as f64).sqrt();
+    queue_explains_delays(evidence)
+        && (at_loss.log_chance_of_so_few_low < -3.0 || standard_deviations > 2.0)
+}
+
+/// Losses before the capture point leave no delays to look at. Independent ones come in runs of one, but for chance;
+/// a full queue drops several of one burst.
+fn losses_come_singly(evidence: &Evidence) -> bool {
+    let runs = evidence.group_trace.trace.loss_runs() as f64;
+    let trace = &evidence.group_trace.trace;
+    let chance_of_a_second = trace.lost as f64 / trace.len().max(1) as f64;
+    trace.lost as f64 / runs.max(1.0) < LONGER_RUNS / (1.0 - chance_of_a_second)
+}
+
+/// Runs this much longer than chance makes them are no chance.
+const LONGER_RUNS: f64 = 1.2;
+
 fn independent_losses(evidence: &Evidence) -> bool {
     let weak = evidence
         .bucket
@@ -249,8 +298,10 @@ fn independent_losses(evidence: &Evidence) -> bool {
     let unrelated = evidence
         .at_loss
         .as_ref()
-        .is_none_or(|at_loss| !related_to_delay(at_loss));
-    evidence.totals.lost >= FEWEST_LOSSES && weak && unrelated
+        .is_none_or(|at_loss| !related_to_delay(at_loss) && !leans_on_a_queue(evidence, at_loss));
+    let delays_tell = evidence.totals.lost_before_capture * 2 < evidence.totals.lost;
+    let alone = delays_tell || losses_come_singly(evidence);
+    evidence.totals.lost >= FEWEST_LOSSES && weak && unrelated && alone
 }
 
 /// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
@@ -284,7 +335,11 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
     } else if totals.reordered as f64 > MUCH_REORDERED_SHARE * totals.data_packets as f64 {
         (Cause::Reordering, 0.9)
-    } else if let Some(drain) = evidence.drain.as_ref().filter(|drain| is_shaper(drain, base, totals)) {
+    } else if let Some(drain) = evidence
+        .drain
+        .as_ref()
+        .filter(|drain| is_shaper(drain, base, totals))
+    {
         (Cause::Shaper, drain.explained)
     } else if totals.reordered >= FEWEST_LOSSES
         && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
@@ -317,7 +372,8 @@ const MUCH_REORDERED_SHARE: f64 = 1e-2;
 const LIMITING_UTILISATION: f64 = 0.6;
 
 fn is_shaper(drain: &DrainFit, base_rtt_s: f64, totals: &Totals) -> bool {
-    let utilisation = totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps;
+    let utilisation =
+        totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps;
     drain.explained > DELAY_EXPLAINED
         && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
         && utilisation > LIMITING_UTILISATION

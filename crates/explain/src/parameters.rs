@@ -75,7 +75,10 @@ fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
 }
 
 fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
-    Some(any_byte_basis(evidence.queue_rate_bps(), evidence.group_trace.trace.typical_bytes()))
+    Some(any_byte_basis(
+        evidence.queue_rate_bps(),
+        evidence.group_trace.trace.typical_bytes(),
+    ))
 }
 
 /// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains.

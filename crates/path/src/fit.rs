@@ -15,7 +15,7 @@ mod search;
 pub mod trace;
 pub mod virtual_queue;
 
-pub use bucket::{BucketFit, fit_bucket, refit_bucket};
+pub use bucket::{BucketFit, fit_bucket, refit_bucket, score_near};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
 };

@@ -7,7 +7,9 @@ use super::profile::{Interval, Profile};
 use super::rows::Rows;
 use super::search::{Point, climb};
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses};
+use super::virtual_queue::{
+    Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
+};
 
 /// A token bucket or drop-tail queue fitted to the losses of a trace.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +51,7 @@ const RATE_MULTIPLES: (f64, f64) = (0.5, 100.0);
 /// two fillings, which the corrections can bridge.
 const RATE_RATIO: f64 = 1.08;
 /// Steps of the limits that are tried over the whole trace.
-const LIMIT_RATIO: f64 = 1.3;
+const LIMIT_RATIO: f64 = 1.4;
 /// Runs of losses in the stretch that the coarse search looks at.
 const RUNS_SEARCHED: usize = 100;
 /// Packets that share a row at most: in the search, and in what follows it.
@@ -58,6 +60,8 @@ const MOST_IN_A_ROW: (u16, u16) = (16, 4);
 const STARTS: usize = 8;
 /// Tops of the climbs that are tried over the whole trace.
 const FINISHED: usize = 3;
+/// Evaluations that a climb may take: from a start of the coarse search, and over the whole trace.
+const CLIMB_BUDGET: (i32, i32) = (160, 200);
 /// Finest steps of the rate, relative: of the climb, and of the adjustment.
 const CLIMB_STEP: f64 = 5e-4;
 const FINEST_STEP: f64 = 2e-5;
@@ -69,7 +73,11 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
         return None;
     }
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
-    let start = if (from, to) == (0, trace.len()) { Start::Empty } else { Start::Unknown };
+    let start = if (from, to) == (0, trace.len()) {
+        Start::Empty
+    } else {
+        Start::Unknown
+    };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
     let grid = rates_on_a_grid(&dense);
     finish(trace, tops_of_climbs(&dense, start, &grid))
@@ -77,15 +85,41 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
 
 /// Fits a token bucket to a trace of which a variant was fitted before: near that fit, and near the rates that the
 /// losses show, but without the search from nothing.
-pub fn refit_bucket(trace: &Trace, known: Option<&BucketFit>) -> Option<BucketFit> {
+pub fn refit_bucket(trace: &Trace, known: &BucketFit) -> Option<BucketFit> {
     if !can_be_fitted(trace) {
         return None;
     }
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
-    let start = if (from, to) == (0, trace.len()) { Start::Empty } else { Start::Unknown };
+    let start = if (from, to) == (0, trace.len()) {
+        Start::Empty
+    } else {
+        Start::Unknown
+    };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
-    let around = known.map_or(Vec::new(), |fit| [0.9, 1.0, 1.1].map(|factor| fit.rate_bps.value / 8.0 * factor).to_vec());
+    let around = [0.9, 1.0, 1.1].map(|factor| known.rate_bps.value / 8.0 * factor);
     finish(trace, tops_of_climbs(&dense, start, &around))
+}
+
+/// How well a bucket near a known one suits a variant of its trace, by the densest losses: a score to compare
+/// variants by, cheaper than fitting each.
+pub fn score_near(trace: &Trace, known: &BucketFit) -> f64 {
+    let (from, to) = Rows::window(trace, RUNS_SEARCHED);
+    let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
+    let score = scorer(&dense, Start::Unknown);
+    let (x, y) = (known.rate_bps.value / 8.0, known.limit_bytes.value);
+    let start = Point {
+        x,
+        y,
+        score: score(x, y, f64::MIN).unwrap_or(f64::MIN),
+    };
+    climb(
+        start,
+        (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
+        CLIMB_STEP,
+        CLIMB_BUDGET.0,
+        score,
+    )
+    .score
 }
 
 fn can_be_fitted(trace: &Trace) -> bool {
@@ -99,23 +133,43 @@ fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
     let finished = tops
         .into_iter()
         .filter_map(|top| best_limit(&all, top))
-        .map(|point| climb(point, steps, CLIMB_STEP, scorer(&all, Start::Empty)));
+        .map(|point| {
+            climb(
+                point,
+                steps,
+                CLIMB_STEP,
+                CLIMB_BUDGET.1,
+                scorer(&all, Start::Empty),
+            )
+        });
     let best = finished.max_by(|a, b| a.score.total_cmp(&b.score))?;
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
     if best.score <= independent + 1.0 {
         return None;
     }
     let single = Rows::single(trace);
-    let whole = |point: Point| Candidate { rate_bytes_per_s: point.x, limit_bytes: point.y, start: Start::Empty };
+    let whole = |point: Point| Candidate {
+        rate_bytes_per_s: point.x,
+        limit_bytes: point.y,
+        start: Start::Empty,
+    };
     let pattern = follow(&single, whole(best), f64::MAX)?;
     let best = adjust(&all, best);
     let adjusted = follow(&single, whole(best), f64::MAX)?;
     // how well a bucket tells lost packets from others is a question to the point that does it best
-    let agreement = if adjusted.log_likelihood > pattern.log_likelihood { adjusted } else { pattern };
+    let agreement = if adjusted.log_likelihood > pattern.log_likelihood {
+        adjusted
+    } else {
+        pattern
+    };
     let (rate, limit_bytes) = Profile::new(&all, best).intervals();
     let bits = |rate: f64| rate * 8.0;
     Some(BucketFit {
-        rate_bps: Interval { value: bits(rate.value), low: rate.low.map(bits), high: rate.high.map(bits) },
+        rate_bps: Interval {
+            value: bits(rate.value),
+            low: rate.low.map(bits),
+            high: rate.high.map(bits),
+        },
         limit_bytes,
         agreement,
         packet_bytes: all.packet_bytes,
@@ -126,8 +180,13 @@ fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
 /// The score of a rate and a limit, or `None` when it is certainly below a bound.
 fn scorer(rows: &Rows, start: Start) -> impl Fn(f64, f64, f64) -> Option<f64> {
     move |rate_bytes_per_s, limit_bytes, below| {
-        let candidate = Candidate { rate_bytes_per_s, limit_bytes, start };
-        follow(rows, candidate, -below * rows.packet_bytes).map(|agreement| agreement.score(rows.packet_bytes))
+        let candidate = Candidate {
+            rate_bytes_per_s,
+            limit_bytes,
+            start,
+        };
+        follow(rows, candidate, -below * rows.packet_bytes)
+            .map(|agreement| agreement.score(rows.packet_bytes))
     }
 }
 
@@ -135,12 +194,18 @@ fn scorer(rows: &Rows, start: Start) -> impl Fn(f64, f64, f64) -> Option<f64> {
 fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     let score = scorer(rows, start);
     let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
-    let mut tops: Vec<Point> =
-        starts(rows, rates, &score).into_iter().map(|start| climb(start, steps, CLIMB_STEP, &score)).collect();
+    let mut tops: Vec<Point> = starts(rows, rates, &score)
+        .into_iter()
+        .map(|start| climb(start, steps, CLIMB_STEP, CLIMB_BUDGET.0, &score))
+        .collect();
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut apart: Vec<Point> = Vec::new();
     for top in tops {
-        if apart.len() < FINISHED && apart.iter().all(|other| (other.x / top.x).ln().abs() > 0.03) {
+        if apart.len() < FINISHED
+            && apart
+                .iter()
+                .all(|other| (other.x / top.x).ln().abs() > 0.03)
+        {
             apart.push(top);
         }
     }
@@ -151,7 +216,9 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
 fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
     let lowest = RATE_MULTIPLES.0 * rows.passed_bytes / rows.duration_s.max(1e-9);
     let steps = ((RATE_MULTIPLES.1 / RATE_MULTIPLES.0).ln() / RATE_RATIO.ln()) as i32;
-    (0..steps).map(|step| lowest * RATE_RATIO.powi(step)).collect()
+    (0..steps)
+        .map(|step| lowest * RATE_RATIO.powi(step))
+        .collect()
 }
 
 /// For each of the rates the best of a few limits: those that the queue has when packets are lost. Of these the points
@@ -161,13 +228,21 @@ fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f
     // far worse than chance is no start, whatever is near it
     let hopeless = 3.0 * independent - 100.0;
     let best_limit_at = |rate: f64| {
-        let mut top = Point { x: rate, y: 0.0, score: f64::MIN };
+        let mut top = Point {
+            x: rate,
+            y: 0.0,
+            score: f64::MIN,
+        };
         for limit in limits_at_losses(rows, rate) {
             let below = top.score.max(hopeless);
             if let Some(found) = score(rate, limit, below)
                 && found > top.score
             {
-                top = Point { x: rate, y: limit, score: found };
+                top = Point {
+                    x: rate,
+                    y: limit,
+                    score: found,
+                };
             }
         }
         top
@@ -175,7 +250,10 @@ fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f
     let ridge: Vec<Point> = rates.iter().map(|rate| best_limit_at(*rate)).collect();
     let at = |index: usize| ridge.get(index).map_or(f64::MIN, |point| point.score);
     let is_local_maximum = |i: &usize| at(*i) >= at(i.wrapping_sub(1)) && at(*i) >= at(i + 1);
-    let mut starts: Vec<Point> = (0..ridge.len()).filter(is_local_maximum).map(|i| ridge[i]).collect();
+    let mut starts: Vec<Point> = (0..ridge.len())
+        .filter(is_local_maximum)
+        .map(|i| ridge[i])
+        .collect();
     starts.extend(rates_between_losses(rows).into_iter().map(best_limit_at));
     starts.retain(|start| start.score > f64::MIN);
     starts.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -206,7 +284,8 @@ fn rates_between_losses(rows: &Rows) -> Vec<f64> {
             (last.1 - first.1, last.0 - first.0)
         };
         // over fewer packets, one more or less says nothing
-        let long_enough = |&(bytes, lasted_s): &(f64, f64)| bytes > 8.0 * rows.packet_bytes && lasted_s > 0.0;
+        let long_enough =
+            |&(bytes, lasted_s): &(f64, f64)| bytes > 8.0 * rows.packet_bytes && lasted_s > 0.0;
         let mut found: Vec<f64> = at_losses
             .windows(apart + 1)
             .map(between)
@@ -227,8 +306,9 @@ fn limits_at_losses(rows: &Rows, rate: f64) -> Vec<f64> {
     let mut found = uncorrected_at_losses(rows, rate);
     found.sort_by(f64::total_cmp);
     let last = found.len() - 1;
-    let mut limits: Vec<f64> =
-        [0.02, 0.2, 0.5, 0.9].map(|share| found[(share * last as f64).round() as usize].max(largest)).to_vec();
+    let mut limits: Vec<f64> = [0.02, 0.2, 0.5, 0.9]
+        .map(|share| found[(share * last as f64).round() as usize].max(largest))
+        .to_vec();
     // a small bucket leaves no trace in a queue without limit that has grown past it
     limits.extend([1.5, 3.0, 6.0, 12.0, 30.0, 100.0].map(|packets| packets * largest));
     limits.sort_by(f64::total_cmp);
@@ -237,16 +317,29 @@ fn limits_at_losses(rows: &Rows, rate: f64) -> Vec<f64> {
 }
 
 /// The best limit on a coarse grid at one rate, or the one that was best over a part of the trace.
-fn best_limit(rows: &Rows, Point { x: rate, y: known, .. }: Point) -> Option<Point> {
+fn best_limit(
+    rows: &Rows,
+    Point {
+        x: rate, y: known, ..
+    }: Point,
+) -> Option<Point> {
     let score = scorer(rows, Start::Empty);
-    let mut best = score(rate, known, f64::MIN).map(|score| Point { x: rate, y: known, score });
+    let mut best = score(rate, known, f64::MIN).map(|score| Point {
+        x: rate,
+        y: known,
+        score,
+    });
     let mut limit = rows.largest_bytes;
     while limit < rows.passed_bytes.max(2.0 * rows.largest_bytes) {
         let below = best.map_or(f64::MIN, |best| best.score);
         if let Some(found) = score(rate, limit, below)
             && found > below
         {
-            best = Some(Point { x: rate, y: limit, score: found });
+            best = Some(Point {
+                x: rate,
+                y: limit,
+                score: found,
+            });
         }
         limit *= LIMIT_RATIO;
     }
@@ -261,10 +354,17 @@ fn adjust(rows: &Rows, best: Point) -> Point {
         if !near(rate, best.x) || !near(limit, best.y) {
             return None;
         }
-        let candidate = Candidate { rate_bytes_per_s: rate, limit_bytes: limit, start: Start::Empty };
+        let candidate = Candidate {
+            rate_bytes_per_s: rate,
+            limit_bytes: limit,
+            start: Start::Empty,
+        };
         let agreement = follow(rows, candidate, -below)?;
         Some(-agreement.corrected_bytes())
     };
-    let start = Point { score: score(best.x, best.y, f64::MIN).unwrap_or(f64::MIN), ..best };
-    climb(start, (2e-3, 1e-2), FINEST_STEP, score)
+    let start = Point {
+        score: score(best.x, best.y, f64::MIN).unwrap_or(f64::MIN),
+        ..best
+    };
+    climb(start, (2e-3, 1e-2), FINEST_STEP, CLIMB_BUDGET.1, score)
 }

@@ -80,12 +80,19 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         .sum();
     let high = quantile(&at_loss, 0.8);
     let lowest_quarter = quantile(&sorted, 0.25);
-    let low_events = distinct.iter().filter(|delay| **delay < lowest_quarter).count();
+    let low_events = distinct
+        .iter()
+        .filter(|delay| **delay < lowest_quarter)
+        .count();
     Some(DelayAtLoss {
         losses: at_loss.len(),
         events: distinct.len(),
         samples,
-        log_chance_of_so_few_low: log_binomial_tail(distinct.len(), low_events, share_below(lowest_quarter)),
+        log_chance_of_so_few_low: log_binomial_tail(
+            distinct.len(),
+            low_events,
+            share_below(lowest_quarter),
+        ),
         mean_rank,
         log_chance: log_gamma_tail(distinct.len(), surprise),
         low_s: f64::from(quantile(&at_loss, 0.2)),

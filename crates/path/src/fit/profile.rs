@@ -35,26 +35,43 @@ pub(super) struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     pub fn new(rows: &'a Rows, best: Point) -> Self {
-        let whole = Candidate { rate_bytes_per_s: best.x, limit_bytes: best.y, start: Start::Empty };
+        let whole = Candidate {
+            rate_bytes_per_s: best.x,
+            limit_bytes: best.y,
+            start: Start::Empty,
+        };
         let corrected = follow(rows, whole, f64::MAX).expect("nothing bounds the corrections");
         let tolerated_bytes = corrected.corrected_bytes() * (1.0 + REFUTED_BY_SHARE)
             + REFUTED_BY_PACKETS * rows.packet_bytes;
-        Self { rows, best, corrected, tolerated_bytes }
+        Self {
+            rows,
+            best,
+            corrected,
+            tolerated_bytes,
+        }
     }
 
     fn tolerates(&self, rate_bytes_per_s: f64, limit_bytes: f64, start: Start) -> bool {
-        let candidate = Candidate { rate_bytes_per_s, limit_bytes, start };
+        let candidate = Candidate {
+            rate_bytes_per_s,
+            limit_bytes,
+            start,
+        };
         follow(self.rows, candidate, self.tolerated_bytes).is_some()
     }
 
     /// Intervals of the rate (bytes/s) and of the limit (bytes).
     pub fn intervals(&self) -> (Interval, Interval) {
         let rate_edge = |direction: f64| {
-            edge(direction, (self.best.x, self.best.y), |rate, limit| self.tolerates(rate, limit, Start::Empty))
+            edge(direction, (self.best.x, self.best.y), |rate, limit| {
+                self.tolerates(rate, limit, Start::Empty)
+            })
         };
         // a bucket that never fills again while it is watched may be larger than what it held at the start
         let limit_edge = |direction: f64, start: Start| {
-            edge(direction, (self.best.y, self.best.x), |limit, rate| self.tolerates(rate, limit, start))
+            edge(direction, (self.best.y, self.best.x), |limit, rate| {
+                self.tolerates(rate, limit, start)
+            })
         };
         let duration_s = self.rows.duration_s.max(1e-9);
         let per_loss = self.corrected.corrected_bytes() / self.rows.lost.max(1) as f64;
@@ -69,16 +86,29 @@ impl<'a> Profile<'a> {
             low: limit_edge(-1.0, Start::Empty).map(|low| (low - per_loss).max(0.0)),
             high: limit_edge(1.0, Start::Unknown).map(|high| high + per_loss),
         };
-        (Interval { low: rate.low.map(|low| low.max(0.0)), ..rate }, limit)
+        (
+            Interval {
+                low: rate.low.map(|low| low.max(0.0)),
+                ..rate
+            },
+            limit,
+        )
     }
 }
 
 /// Walks from the best value of one parameter until no near value of the other is tolerated with it.
 /// `None` where no end comes.
-fn edge(direction: f64, (start, other): (f64, f64), tolerated: impl Fn(f64, f64) -> bool) -> Option<f64> {
+fn edge(
+    direction: f64,
+    (start, other): (f64, f64),
+    tolerated: impl Fn(f64, f64) -> bool,
+) -> Option<f64> {
     const OFFSETS: [f64; 7] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2];
     let refit = |value: f64, around: f64| {
-        OFFSETS.iter().map(|offset| around * offset.exp()).find(|other| tolerated(value, *other))
+        OFFSETS
+            .iter()
+            .map(|offset| around * offset.exp())
+            .find(|other| tolerated(value, *other))
     };
     let (mut good, mut around, mut step, mut grows) = (start, other, 2.0 * EDGE_PRECISION, true);
     while (good / start).ln().abs() < OPEN_END {

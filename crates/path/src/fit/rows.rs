@@ -54,11 +54,20 @@ impl Rows {
         let near_loss = near_losses(trace, from, to);
         let mut mean_gap_s = 0.0;
         for index in from..to {
-            let gap_s = if index == from { 0.0 } else { trace.time_s[index] - trace.time_s[index - 1] };
+            let gap_s = if index == from {
+                0.0
+            } else {
+                trace.time_s[index] - trace.time_s[index - 1]
+            };
             let even = gap_s <= UNEVEN * mean_gap_s;
             let single = near_loss[index - from] || trace.outcome[index] != Seen::Passed;
             let joins = even && !single && (index == from || !near_loss[index - 1 - from]);
-            rows.take(trace, index, gap_s.max(0.0) as f32, if joins { most } else { 1 });
+            rows.take(
+                trace,
+                index,
+                gap_s.max(0.0) as f32,
+                if joins { most } else { 1 },
+            );
             mean_gap_s += (gap_s - mean_gap_s) * if mean_gap_s == 0.0 { 1.0 } else { NEWEST_GAP };
         }
         rows
@@ -101,18 +110,29 @@ impl Rows {
             last.packets += 1;
             return;
         }
-        self.rows.push(Row { gap_s, span_s: 0.0, bytes, last_bytes: bytes, packets: 1, outcome });
+        self.rows.push(Row {
+            gap_s,
+            span_s: 0.0,
+            bytes,
+            last_bytes: bytes,
+            packets: 1,
+            outcome,
+        });
     }
 
     /// The smallest stretch of a trace that holds this many runs of losses, with as much again before it.
     pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
         let lost = |index: usize| trace.outcome[index] == Seen::Lost;
-        let starts: Vec<usize> = (0..trace.len()).filter(|&i| lost(i) && (i == 0 || !lost(i - 1))).collect();
+        let starts: Vec<usize> = (0..trace.len())
+            .filter(|&i| lost(i) && (i == 0 || !lost(i - 1)))
+            .collect();
         if starts.len() <= runs {
             return (0, trace.len());
         }
         let length = |i: usize| starts[i + runs] - starts[i];
-        let shortest = (0..starts.len() - runs).min_by_key(|&i| length(i)).unwrap_or(0);
+        let shortest = (0..starts.len() - runs)
+            .min_by_key(|&i| length(i))
+            .unwrap_or(0);
         let (first, last) = (starts[shortest], starts[shortest + runs]);
         (first.saturating_sub((last - first) / 2), last)
     }
@@ -152,10 +172,19 @@ mod tests {
         packets[30].1 = Seen::Lost;
         let rows = Rows::condense(&trace(&packets), 0, 40, 16);
         assert!(rows.rows.len() < 25, "{}", rows.rows.len());
-        let loss = rows.rows.iter().position(|row| row.outcome == Seen::Lost).unwrap();
-        assert!(rows.rows[loss - 3..=loss + 3].iter().all(|row| row.packets == 1));
-        let (packets, bytes): (u32, f32) =
-            rows.rows.iter().fold((0, 0.0), |sum, row| (sum.0 + u32::from(row.packets), sum.1 + row.bytes));
+        let loss = rows
+            .rows
+            .iter()
+            .position(|row| row.outcome == Seen::Lost)
+            .unwrap();
+        assert!(
+            rows.rows[loss - 3..=loss + 3]
+                .iter()
+                .all(|row| row.packets == 1)
+        );
+        let (packets, bytes): (u32, f32) = rows.rows.iter().fold((0, 0.0), |sum, row| {
+            (sum.0 + u32::from(row.packets), sum.1 + row.bytes)
+        });
         assert_eq!((packets, bytes), (40, 40_000.0));
         let time: f32 = rows.rows.iter().map(|row| row.gap_s + row.span_s).sum();
         assert!((time - 0.0039).abs() < 1e-6);
@@ -163,16 +192,27 @@ mod tests {
 
     #[test]
     fn a_pause_ends_a_row() {
-        let packets: Vec<(i64, Seen)> =
-            (0..10).map(|i| (i * 100 + if i >= 5 { 10_000 } else { 0 }, Seen::Passed)).collect();
+        let packets: Vec<(i64, Seen)> = (0..10)
+            .map(|i| (i * 100 + if i >= 5 { 10_000 } else { 0 }, Seen::Passed))
+            .collect();
         let rows = Rows::condense(&trace(&packets), 0, 10, 16);
         assert!(rows.rows.iter().all(|row| f64::from(row.span_s) < 0.001));
     }
 
     #[test]
     fn a_window_holds_the_densest_losses() {
-        let packets: Vec<(i64, Seen)> =
-            (0..1000).map(|i| (i, if i % 200 == 0 || (600..640).contains(&i) && i % 4 == 0 { Seen::Lost } else { Seen::Passed })).collect();
+        let packets: Vec<(i64, Seen)> = (0..1000)
+            .map(|i| {
+                (
+                    i,
+                    if i % 200 == 0 || (600..640).contains(&i) && i % 4 == 0 {
+                        Seen::Lost
+                    } else {
+                        Seen::Passed
+                    },
+                )
+            })
+            .collect();
         let (from, to) = Rows::window(&trace(&packets), 5);
         assert!(from > 500 && to <= 640, "{from} {to}");
         assert_eq!(Rows::window(&trace(&packets), 500), (0, 1000));

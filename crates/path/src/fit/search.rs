@@ -11,11 +11,12 @@ pub(super) struct Point {
 /// Pattern search (Hooke and Jeeves 1961) in the logarithms of both parameters: tries both directions of each axis
 /// and of the diagonals, moves while it gains, and halves the steps when it does not.
 ///
-/// `score(x, y, below)` may return `None` when the score is certainly below `below`.
+/// Stops after `budget` evaluations. `score(x, y, below)` may return `None` when the score is certainly below `below`.
 pub(super) fn climb(
     start: Point,
     (mut step_x, mut step_y): (f64, f64),
     smallest_step_x: f64,
+    mut budget: i32,
     mut score: impl FnMut(f64, f64, f64) -> Option<f64>,
 ) -> Point {
     const DIRECTIONS: [(f64, f64); 6] = [
@@ -27,7 +28,6 @@ pub(super) fn climb(
         (-1.0, -1.0),
     ];
     let mut best = start;
-    let mut budget = 240;
     while step_x > smallest_step_x && budget > 0 {
         let mut moved = false;
         for (dx, dy) in DIRECTIONS {
@@ -70,7 +70,7 @@ mod tests {
             y: 900.0,
             score: score(5.0, 900.0, 0.0).unwrap(),
         };
-        let top = climb(start, (0.1, 0.2), 1e-6, score);
+        let top = climb(start, (0.1, 0.2), 1e-6, 240, score);
         assert!(
             (top.x / 7.0 - 1.0).abs() < 1e-3 && (top.y / 300.0 - 1.0).abs() < 1e-2,
             "{top:?}"

@@ -131,11 +131,28 @@ mod tests {
     #[test]
     fn packets_of_one_instant_leave_a_line_one_after_the_other() {
         // 1000 bytes at 8 Mbit/s take 1 ms each: they leave at 1, 2 and 3 ms
-        let packet = |delay_s| Observation { time_ns: 7, bytes: 1000, outcome: Seen::Passed, delay_s: Some(delay_s) };
+        let packet = |delay_s| Observation {
+            time_ns: 7,
+            bytes: 1000,
+            outcome: Seen::Passed,
+            delay_s: Some(delay_s),
+        };
         let trace = Trace::new(vec![packet(0.0), packet(0.001), packet(0.005)]);
         let through = trace.through_line(8e6);
-        assert!(through.time_s.iter().zip([0.001, 0.002, 0.003]).all(|(a, b)| (a - b).abs() < 1e-12));
+        assert!(
+            through
+                .time_s
+                .iter()
+                .zip([0.001, 0.002, 0.003])
+                .all(|(a, b)| (a - b).abs() < 1e-12)
+        );
         // the second waited 1 ms for the line, the third 2 ms: 3 ms of its 5 are left
-        assert!(through.delay_s.iter().zip([0.0, 0.0, 0.003]).all(|(a, b)| (a - b).abs() < 1e-6));
+        assert!(
+            through
+                .delay_s
+                .iter()
+                .zip([0.0, 0.0, 0.003])
+                .all(|(a, b)| (a - b).abs() < 1e-6)
+        );
     }
 }

@@ -65,12 +65,20 @@ pub struct Candidate {
 ///
 /// Returns `None` as soon as more than `most_corrected_bytes` have been corrected.
 pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> Option<Agreement> {
-    let Candidate { rate_bytes_per_s: rate, limit_bytes: limit, start } = candidate;
+    let Candidate {
+        rate_bytes_per_s: rate,
+        limit_bytes: limit,
+        start,
+    } = candidate;
     let mut lost = [0u32; CLASSES];
     let mut passed = [0u32; CLASSES];
     let mut queue = 0.0f64;
     let (mut added, mut removed) = (0.0f64, 0.0f64);
-    let mut start_drains_s = if start == Start::Unknown { limit / rate } else { 0.0 };
+    let mut start_drains_s = if start == Start::Unknown {
+        limit / rate
+    } else {
+        0.0
+    };
     let margins = MARGINS.map(|margin| limit + margin * trace.packet_bytes);
     for row in &trace.rows {
         let bytes = f64::from(row.bytes);
@@ -84,7 +92,10 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
             queue = with_packet;
             continue;
         }
-        let class = margins.iter().filter(|margin| with_packet >= **margin).count();
+        let class = margins
+            .iter()
+            .filter(|margin| with_packet >= **margin)
+            .count();
         match row.outcome {
             Seen::Lost => {
                 lost[class] += 1;
@@ -108,7 +119,13 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
         }
     }
     let log_likelihood = log_likelihood(&lost, &passed);
-    Some(Agreement { log_likelihood, added_bytes: added, removed_bytes: removed, lost, passed })
+    Some(Agreement {
+        log_likelihood,
+        added_bytes: added,
+        removed_bytes: removed,
+        lost,
+        passed,
+    })
 }
 
 /// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
@@ -171,8 +188,8 @@ pub fn uncorrected_at_losses(trace: &Rows, rate_bytes_per_s: f64) -> Vec<f64> {
     let mut found = Vec::with_capacity(trace.lost);
     for row in &trace.rows {
         queue = (queue - rate_bytes_per_s * f64::from(row.gap_s)).max(0.0);
-        let with_packet =
-            (queue + f64::from(row.bytes) - rate_bytes_per_s * f64::from(row.span_s)).max(f64::from(row.last_bytes));
+        let with_packet = (queue + f64::from(row.bytes) - rate_bytes_per_s * f64::from(row.span_s))
+            .max(f64::from(row.last_bytes));
         if row.outcome == Seen::Lost {
             found.push(with_packet);
         } else {
@@ -212,12 +229,21 @@ mod tests {
             outcome,
             delay_s: None,
         };
-        Rows::condense(&Trace::new(packets.iter().map(observe).collect()), 0, packets.len(), 1)
+        Rows::condense(
+            &Trace::new(packets.iter().map(observe).collect()),
+            0,
+            packets.len(),
+            1,
+        )
     }
 
     /// 1000 bytes/ms and a limit of 3000 bytes.
     fn candidate(start: Start) -> Candidate {
-        Candidate { rate_bytes_per_s: 1e6, limit_bytes: 3000.0, start }
+        Candidate {
+            rate_bytes_per_s: 1e6,
+            limit_bytes: 3000.0,
+            start,
+        }
     }
 
     use Seen::{Lost, Passed};
@@ -225,12 +251,21 @@ mod tests {
     #[test]
     fn a_queue_at_the_right_rate_and_limit_needs_no_correction() {
         // three pass at once, the fourth finds 3000 queued; after 1 ms one fits
-        let seen =
-            [(0, 1000, Passed), (0, 1000, Passed), (0, 1000, Passed), (0, 1200, Lost), (1, 1000, Passed), (1, 1200, Lost)];
+        let seen = [
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+            (0, 1200, Lost),
+            (1, 1000, Passed),
+            (1, 1200, Lost),
+        ];
         let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
         assert_eq!(agreement.corrected_bytes(), 0.0);
         // with the packet: 1000, 2000, 3000 (at the limit), 4200, 3000, 4200
-        assert_eq!((agreement.passed, agreement.lost), ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2]));
+        assert_eq!(
+            (agreement.passed, agreement.lost),
+            ([1, 1, 2, 0, 0], [0, 0, 0, 0, 2])
+        );
         // every class is pure: nothing is left to chance
         assert_eq!(agreement.log_likelihood, 0.0);
     }
@@ -238,10 +273,18 @@ mod tests {
     #[test]
     fn a_packet_lost_below_the_limit_costs_the_distance_to_it() {
         // the lost packet finds 1000 and would make 2000: 1000 short; the queue is then taken to be 2000
-        let seen = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Passed), (0, 1000, Passed)];
+        let seen = [
+            (0, 1000, Passed),
+            (0, 1000, Lost),
+            (0, 1000, Passed),
+            (0, 1000, Passed),
+        ];
         let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
         // the fourth would make 4000 where 3000 is the limit: another 1000
-        assert_eq!((agreement.added_bytes, agreement.removed_bytes), (1000.0, 1000.0));
+        assert_eq!(
+            (agreement.added_bytes, agreement.removed_bytes),
+            (1000.0, 1000.0)
+        );
         assert!(follow(&rows(&seen), candidate(Start::Empty), 1500.0).is_none());
     }
 
@@ -250,7 +293,11 @@ mod tests {
         // a loss at once may find what strangers left; one after 4 ms may not: 3000 bytes drain in 3 ms
         let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
         let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
-        let cost = |seen: &[_]| follow(&rows(seen), candidate(Start::Unknown), f64::MAX).unwrap().corrected_bytes();
+        let cost = |seen: &[_]| {
+            follow(&rows(seen), candidate(Start::Unknown), f64::MAX)
+                .unwrap()
+                .corrected_bytes()
+        };
         assert_eq!((cost(&early), cost(&late)), (0.0, 2000.0));
     }
 
