@@ -20,17 +20,17 @@ const LARGEST_WINDOW_SCALE: u8 = 14;
 #[inline(always)]
 pub(super) fn parse(bytes: &[u8]) -> TcpOptions {
     // The options of all but the first packets of most connections.
-    if let Some(&[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3]) = bytes.first_chunk::<12>() {
-        if bytes.len() == 12 {
-            let timestamps = (
-                u32::from_be_bytes([v0, v1, v2, v3]),
-                u32::from_be_bytes([e0, e1, e2, e3]),
-            );
-            return TcpOptions {
-                timestamps: Some(timestamps),
-                ..TcpOptions::default()
-            };
-        }
+    if let Some(&[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3]) = bytes.first_chunk::<12>()
+        && bytes.len() == 12
+    {
+        let timestamps = (
+            u32::from_be_bytes([v0, v1, v2, v3]),
+            u32::from_be_bytes([e0, e1, e2, e3]),
+        );
+        return TcpOptions {
+            timestamps: Some(timestamps),
+            ..TcpOptions::default()
+        };
     }
     if bytes.is_empty() {
         return TcpOptions::default();
