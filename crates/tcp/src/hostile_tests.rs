@@ -144,3 +144,77 @@ fn a_limit_of_no_connections_still_follows_the_one_at_hand() {
     talk.ack(41 * MS, MSS);
     assert_eq!(fates(&talk.finish()), [Delivered]);
 }
+
+#[test]
+fn a_late_packet_that_repeats_something_too_is_a_repeat() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.segments(22 * MS, 2, 3);
+    talk.data(22 * MS, MSS, MSS / 2);
+    talk.data(22 * MS, MSS + MSS / 2, MSS);
+    talk.sack(43 * MS, 3 * MSS, &[(2 * MSS, 2 * MSS + 500)]);
+    let flow = talk.finish();
+    assert!(flow.counters.spurious <= flow.counters.retransmitted);
+    assert_eq!(flow.counters.retransmitted, 1);
+}
+
+#[test]
+fn connections_without_data_are_not_forgotten_for_those_with_data() {
+    let options = TrackerOptions {
+        most_without_data: 10,
+        ..TrackerOptions::default()
+    };
+    let mut talk = Talk::with(1_000_000, options);
+    for port in 1..100 {
+        talk.handshake(0, port);
+        let request = segment(
+            500,
+            talk.server_isn,
+            TcpFlags::ACK,
+            100,
+            TcpOptions::default(),
+        );
+        talk.push(21 * MS, false, port, request, 3);
+    }
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.connections.len(), tracked.forgotten), (99, 0));
+}
+
+#[test]
+fn ended_connections_give_their_slots_to_later_ones() {
+    let mut talk = Talk::new();
+    let options = TcpOptions::default();
+    let isn = talk.server_isn;
+    for number in 0..1000u16 {
+        let (at, port) = (i64::from(number) * 1000 * MS, 5000 + number);
+        talk.handshake(at, port);
+        let flags = TcpFlags::ACK | TcpFlags::FIN;
+        talk.push(
+            at + 21 * MS,
+            false,
+            port,
+            segment(500, isn, flags, 100, options),
+            3,
+        );
+        talk.push(
+            at + 22 * MS,
+            true,
+            port,
+            segment(isn, 601, flags, 0, options),
+            3,
+        );
+        talk.push(
+            at + 42 * MS,
+            false,
+            port,
+            segment(601, isn.wrapping_add(1), TcpFlags::ACK, 0, options),
+            4,
+        );
+    }
+    assert!(talk.tracker.slots() < 70, "{}", talk.tracker.slots());
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.connections.len(), tracked.without_data), (1000, 0));
+    let lost = |connection: &Connection| connection.flows[0].segments[0].is_lost();
+    assert!(!tracked.connections.iter().any(lost));
+}

@@ -293,6 +293,9 @@ impl Half {
         };
         self.flow.window_scale = self.window_shift;
         self.flow.segments.shrink_to_fit();
+        self.flow.transfers.shrink_to_fit();
+        self.flow.acknowledgments.shrink_to_fit();
+        self.flow.sack_blocks.shrink_to_fit();
         self.flow
     }
 

@@ -39,6 +39,12 @@ const PLAUSIBLE_TIMES_NS: std::ops::RangeInclusive<i64> = 0..=1 << 62;
 /// must accept, with all options): a smaller one would let one captured packet stand for thousands.
 const SMALLEST_MSS: u16 = 88;
 
+/// Ended connections are kept open for packets that come late: for the time that a closed one keeps its ports
+/// (TIME-WAIT of Linux; RFC 9293 asks for twice the segment lifetime) ...
+const LINGER_NS: i64 = 60_000_000_000;
+/// ... but no more than this many, since an open one takes several times the memory.
+const MOST_LINGERING: usize = 1 << 14;
+
 /// What the tracker found.
 #[derive(Debug, Default)]
 pub struct Tracked {
@@ -82,6 +88,8 @@ struct State {
     halves: Option<Box<[Half; 2]>>,
     /// Direction of the latest new data.
     talking: Option<usize>,
+    /// Waits among the ended connections for late packets.
+    lingering: bool,
 }
 
 /// Follows every TCP connection of a capture.
@@ -94,7 +102,9 @@ pub struct Tracker {
     free: Vec<u32>,
     /// Connections without data, oldest first; some may have got data since.
     waiting: VecDeque<(u32, ConnectionKey)>,
-    finished: Vec<State>,
+    /// Ended connections with data, and when they ended, oldest first.
+    ended: VecDeque<(u32, ConnectionKey, i64)>,
+    complete: Vec<Connection>,
     last: Option<(ConnectionKey, u32)>,
     without_data: u64,
     forgotten: u64,
@@ -133,6 +143,14 @@ impl Tracker {
         let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
         let time_ns = packet.time_ns.clamp(first, last);
         state.take(direction, time_ns, network, tcp, &self.options);
+        if tcp.flags.has(TcpFlags::FIN | TcpFlags::RST) && state.begins_to_linger() {
+            self.ended.push_back((slot, key, time_ns));
+        }
+    }
+
+    /// Room for connections that are followed: those with data that have not ended, and the latest others.
+    pub fn slots(&self) -> usize {
+        self.states.len()
     }
 
     fn slot(
@@ -157,6 +175,7 @@ impl Tracker {
             self.last = Some((key, slot));
             return slot;
         }
+        self.complete_ended();
         let state = State::new(key, source_is_low, network, tcp);
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -170,9 +189,7 @@ impl Tracker {
         };
         self.index.insert(key, slot);
         self.waiting.push_back((slot, key));
-        if self.waiting.len() > self.options.most_without_data {
-            self.forget_oldest();
-        }
+        self.forget_oldest();
         self.last = Some((key, slot));
         slot
     }
@@ -187,9 +204,9 @@ impl Tracker {
         tcp: &TcpSegment,
     ) -> u32 {
         let fresh = State::new(key, source_is_low, network, tcp);
-        let old = std::mem::replace(&mut self.states[slot as usize], fresh);
-        if old.halves.is_some() {
-            self.finished.push(old);
+        let mut old = std::mem::replace(&mut self.states[slot as usize], fresh);
+        if let Some(connection) = old.finish() {
+            self.complete.push(connection);
             self.waiting.push_back((slot, key));
         } else {
             self.without_data += 1;
@@ -197,9 +214,31 @@ impl Tracker {
         slot
     }
 
+    /// Makes compact what has ended a while ago, and frees its slot.
+    fn complete_ended(&mut self) {
+        let Some(&(_, _, latest_ns)) = self.ended.back() else {
+            return;
+        };
+        while let Some(&(slot, key, ended_ns)) = self.ended.front() {
+            if self.ended.len() <= MOST_LINGERING && latest_ns - ended_ns < LINGER_NS {
+                return;
+            }
+            self.ended.pop_front();
+            let state = &mut self.states[slot as usize];
+            // the ports may have been used again since
+            if state.key == key && state.lingering && self.index.get(&key) == Some(&slot) {
+                self.index.remove(&key);
+                self.complete.extend(state.finish());
+                self.free.push(slot);
+            }
+        }
+    }
+
     /// Makes room: drops the oldest connections that carried no data.
     fn forget_oldest(&mut self) {
-        while let Some((slot, key)) = self.waiting.pop_front() {
+        while self.waiting.len() > self.options.most_without_data
+            && let Some((slot, key)) = self.waiting.pop_front()
+        {
             let state = &self.states[slot as usize];
             if state.key != key || state.halves.is_some() || self.index.get(&key) != Some(&slot) {
                 continue;
@@ -208,7 +247,6 @@ impl Tracker {
             self.free.push(slot);
             self.forgotten += 1;
             self.without_data += 1;
-            return;
         }
     }
 
@@ -221,20 +259,24 @@ impl Tracker {
             ..Tracked::default()
         };
         self.index.clear();
-        for slot in &self.free {
-            self.states[*slot as usize].halves = None;
-        }
         let free = self.free.len() as u64;
-        for state in self.finished.into_iter().chain(self.states) {
+        tracked.connections = self.complete;
+        for mut state in self.states {
             match state.finish() {
                 Some(connection) => tracked.connections.push(connection),
                 None => tracked.without_data += 1,
             }
         }
         tracked.without_data -= free;
-        tracked
-            .connections
-            .sort_by_key(|connection| connection.flows.iter().map(|flow| flow.first_ns).min());
+        // in place: a stable sort would copy half of all connections
+        tracked.connections.sort_unstable_by_key(|connection| {
+            let [one, other] = &connection.flows;
+            (
+                one.first_ns.min(other.first_ns),
+                one.source,
+                one.destination,
+            )
+        });
         tracked
     }
 }
@@ -265,7 +307,16 @@ impl State {
             reset: false,
             halves: None,
             talking: None,
+            lingering: false,
         }
+    }
+
+    /// True once, when a connection with data has ended in both directions.
+    fn begins_to_linger(&mut self) -> bool {
+        let over = self.reset || self.opening.iter().all(|opening| opening.finished);
+        let begins = over && self.halves.is_some() && !self.lingering;
+        self.lingering |= begins;
+        begins
     }
 
     /// A SYN with another sequence number than the connection's own opens a new connection on the same ports.
@@ -440,8 +491,9 @@ impl State {
         self.halves = Some(halves);
     }
 
-    fn finish(self) -> Option<Connection> {
-        let halves = self.halves?;
+    /// What became of the connection; nothing is left of it here.
+    fn finish(&mut self) -> Option<Connection> {
+        let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
         let mut connection = Connection {
             handshake: self.handshake,

@@ -124,7 +124,7 @@ impl Half {
                 let guess = ETHERNET_MTU_BYTES
                     .saturating_sub(u32::from(packet.header_bytes))
                     .max(1);
-                let whole = payload % guess == 0;
+                let whole = payload.is_multiple_of(guess);
                 if payload > guess && (whole || payload > LARGEST_JUMBO_PAYLOAD_BYTES) {
                     guess
                 } else {
@@ -265,11 +265,14 @@ impl Half {
         self.split_outstanding(start);
         let known_end = end.min(self.next);
         self.split_outstanding(known_end);
-        let late = is_late(
-            packet,
-            &gap,
-            self.flow.segments[gap.segment as usize].time_ns,
-        );
+        let from = self.outstanding_at(start);
+        let to = self
+            .outstanding
+            .partition_point(|range| range.start < known_end);
+        // what carries data that was seen before is a repeat, whatever else it carries
+        let only_gaps = self.outstanding.range(from..to).all(|range| range.gap);
+        let gap_ns = self.flow.segments[gap.segment as usize].time_ns;
+        let late = only_gaps && is_late(packet, &gap, gap_ns);
         let kind = if late {
             Kind::New
         } else {
@@ -282,10 +285,6 @@ impl Half {
         } else {
             self.count_repeat(kind);
         }
-        let from = self.outstanding_at(start);
-        let to = self
-            .outstanding
-            .partition_point(|range| range.start < known_end);
         for index in from..to {
             if self.outstanding[index].gap {
                 self.fill_range(packet, index, segment, late);

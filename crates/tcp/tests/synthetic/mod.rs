@@ -1,0 +1,110 @@
+//! TCP packets out of nothing, and what memory they cost.
+#![allow(dead_code)] // each test file uses its part
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use whydrop_capture::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
+use whydrop_tcp::Tracker;
+
+pub const ACK: u16 = TcpFlags::ACK;
+pub const SYN: u16 = TcpFlags::SYN;
+pub const FIN: u16 = TcpFlags::FIN;
+
+/// One of up to 2^32 clients of one server.
+#[derive(Clone, Copy)]
+pub struct Client(pub u32);
+
+/// The rest of a packet.
+#[derive(Clone, Copy, Default)]
+pub struct Fields<'a> {
+    pub time_ns: i64,
+    pub flags: u16,
+    pub sequence: u32,
+    pub acknowledgment: u32,
+    pub payload_bytes: u32,
+    pub mss: Option<u16>,
+    pub sack: &'a [(u32, u32)],
+}
+
+impl Client {
+    /// 2^16 addresses with 2^16 ports each, neighbouring numbers at different addresses.
+    fn endpoint(self) -> (IpAddr, u16) {
+        let address = Ipv4Addr::from(0x0a00_0000 | (self.0 & 0xffff));
+        (IpAddr::V4(address), (self.0 >> 16) as u16)
+    }
+
+    pub fn sends(self, tracker: &mut Tracker, fields: Fields) {
+        self.push(tracker, false, fields);
+    }
+
+    pub fn gets(self, tracker: &mut Tracker, fields: Fields) {
+        self.push(tracker, true, fields);
+    }
+
+    fn push(self, tracker: &mut Tracker, from_server: bool, fields: Fields) {
+        let client = self.endpoint();
+        let server = (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
+        let (from, to) = if from_server {
+            (server, client)
+        } else {
+            (client, server)
+        };
+        let mut options = TcpOptions {
+            mss: fields.mss,
+            ..TcpOptions::default()
+        };
+        for (slot, block) in options.sack.iter_mut().zip(fields.sack) {
+            *slot = *block;
+            options.sack_blocks += 1;
+        }
+        let ip_bytes = 40 + fields.payload_bytes;
+        tracker.push(&Packet {
+            index: 0,
+            time_ns: fields.time_ns,
+            interface: 0,
+            wire_bytes: ip_bytes + 14,
+            captured_bytes: 54,
+            network: Some(Network {
+                source: from.0,
+                destination: to.0,
+                ip_bytes,
+                identification: Some(0),
+                ttl: 64,
+                dscp: 0,
+                ecn: 0,
+                tunnel_depth: 0,
+            }),
+            transport: Transport::Tcp(TcpSegment {
+                source_port: from.1,
+                destination_port: to.1,
+                sequence: fields.sequence,
+                acknowledgment: fields.acknowledgment,
+                flags: TcpFlags(fields.flags),
+                window: 65_000,
+                payload_bytes: fields.payload_bytes,
+                payload: &[],
+                options,
+            }),
+        });
+    }
+}
+
+/// Numbers without a pattern (xorshift, Marsaglia 2003), the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (((self.0 >> 32) * u64::from(bound)) >> 32) as u32
+    }
+}
+
+/// The most memory that this process has held so far, bytes; `None` where the system does not tell.
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
