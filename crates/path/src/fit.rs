@@ -15,6 +15,15 @@ mod search;
 pub mod trace;
 pub mod virtual_queue;
 
+#[cfg(test)]
+mod bucket_tests;
+#[cfg(test)]
+mod delay_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod trace_tests;
+
 pub use bucket::{BucketFit, fit_bucket, refit_bucket, score_near};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,

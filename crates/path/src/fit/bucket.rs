@@ -4,7 +4,7 @@
 //! adjustment over the whole trace by what the virtual queue had to be corrected.
 
 use super::profile::{Interval, Profile};
-use super::rows::Rows;
+use super::rows::{Row, Rows};
 use super::search::{Point, climb};
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{
@@ -199,6 +199,10 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
         .map(|start| climb(start, steps, CLIMB_STEP, CLIMB_BUDGET.0, &score))
         .collect();
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
+    if let Some(best) = tops.first().copied() {
+        tops.retain(|top| top.score > best.score + WORSE_TOP * independent);
+    }
     let mut apart: Vec<Point> = Vec::new();
     for top in tops {
         if apart.len() < FINISHED
@@ -211,6 +215,9 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     }
     apart
 }
+
+/// A top this share of the uncertainty about the losses below the best is no rival over the whole trace.
+const WORSE_TOP: f64 = 0.4;
 
 /// From nothing, the rates to look at.
 fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
@@ -225,9 +232,7 @@ fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
 /// whose score is a local maximum along the rates, and the rates that passed between losses; best first.
 fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Point> {
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
-    // far worse than chance is no start, whatever is near it
-    let hopeless = 3.0 * independent - 100.0;
-    let best_limit_at = |rate: f64| {
+    let best_limit_at = |rate: f64, hopeless: f64| {
         let mut top = Point {
             x: rate,
             y: 0.0,
@@ -247,19 +252,49 @@ fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f
         }
         top
     };
-    let ridge: Vec<Point> = rates.iter().map(|rate| best_limit_at(*rate)).collect();
+    // far worse than chance is no start, whatever is near it
+    let hopeless = 3.0 * independent - 100.0;
+    let mut starts: Vec<Point> = rates_between_losses(rows)
+        .into_iter()
+        .map(|rate| best_limit_at(rate, hopeless))
+        .collect();
+    // with a good start in hand, others must be better than chance would let them be
+    let best = starts
+        .iter()
+        .map(|start| start.score)
+        .fold(f64::MIN, f64::max);
+    let hopeless = hopeless.max(best + HOPELESS_BELOW_BEST * independent);
+    let fastest = fastest_arrivals(rows);
+    let ridge: Vec<Point> = rates
+        .iter()
+        .filter(|rate| **rate < fastest)
+        .map(|rate| best_limit_at(*rate, hopeless))
+        .collect();
     let at = |index: usize| ridge.get(index).map_or(f64::MIN, |point| point.score);
     let is_local_maximum = |i: &usize| at(*i) >= at(i.wrapping_sub(1)) && at(*i) >= at(i + 1);
-    let mut starts: Vec<Point> = (0..ridge.len())
-        .filter(is_local_maximum)
-        .map(|i| ridge[i])
-        .collect();
-    starts.extend(rates_between_losses(rows).into_iter().map(best_limit_at));
+    starts.extend((0..ridge.len()).filter(is_local_maximum).map(|i| ridge[i]));
     starts.retain(|start| start.score > f64::MIN);
     starts.sort_by(|a, b| b.score.total_cmp(&a.score));
     starts.dedup_by(|a, b| (a.x / b.x - 1.0).abs() < 1e-3 && (a.y / b.y - 1.0).abs() < 1e-2);
     starts.truncate(STARTS);
     starts
+}
+
+/// A start this share of the uncertainty about the losses behind the best one is given up.
+const HOPELESS_BELOW_BEST: f64 = 1.5;
+
+/// The rate of the fastest few packets in a row: a bucket that fills faster is never spent.
+fn fastest_arrivals(rows: &Rows) -> f64 {
+    const IN_A_ROW: usize = 4;
+    let rate = |rows: &[Row]| {
+        let bytes: f32 = rows.iter().skip(1).map(|row| row.bytes).sum();
+        let time_s: f32 = rows.iter().skip(1).map(|row| row.gap_s + row.span_s).sum();
+        f64::from(bytes) / f64::from(time_s).max(1e-9)
+    };
+    rows.rows
+        .windows(IN_A_ROW + 1)
+        .map(rate)
+        .fold(0.0, f64::max)
 }
 
 /// What passed between two losses, over the time between them: the rate itself, to within a packet, wherever the

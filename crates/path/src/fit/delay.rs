@@ -108,7 +108,7 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
 
 /// Logarithm of the upper tail at `x` of a gamma distribution of integer shape `n`: the sum of `n` exponential
 /// variables, which is what `-ln` of uniform ranks are. It is `e^-x` times the first `n` terms of the series of `e^x`.
-fn log_gamma_tail(n: usize, x: f64) -> f64 {
+pub(super) fn log_gamma_tail(n: usize, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
@@ -129,7 +129,7 @@ fn log_gamma_tail(n: usize, x: f64) -> f64 {
 
 /// Logarithm of the probability of at most `k` successes in `n` trials of probability `p` (Chernoff's bound, exact in
 /// the exponent).
-fn log_binomial_tail(n: usize, k: usize, p: f64) -> f64 {
+pub(super) fn log_binomial_tail(n: usize, k: usize, p: f64) -> f64 {
     let (n, share) = (n as f64, k as f64 / n as f64);
     if share >= p || p <= 0.0 {
         return 0.0;
