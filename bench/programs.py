@@ -45,7 +45,8 @@ class Program:
             return ""
         shown = subprocess.run(self.version_command, capture_output=True, text=True, check=False)
         lines = (shown.stdout + shown.stderr).splitlines()
-        return next((line.strip() for line in lines if any(character.isdigit() for character in line)), "")
+        line = next((line.strip() for line in lines if any(character.isdigit() for character in line)), "")
+        return line.removeprefix("Version: ").partition(" (Git")[0]
 
     def shown(self) -> str:
         """The command line for people."""
