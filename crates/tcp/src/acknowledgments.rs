@@ -59,7 +59,10 @@ impl Half {
             self.on_progress(packet, acknowledged, highest_before);
         }
         self.acknowledgment_seen = true;
-        self.last_acknowledgment_ns = packet.time_ns;
+        // data of the other side that acknowledges nothing new makes nobody repeat anything
+        if progress || packet.pure {
+            self.last_acknowledgment_ns = packet.time_ns;
+        }
         if progress && let Some(transfer) = self.flow.transfers.last_mut() {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }

@@ -260,3 +260,42 @@ fn a_repeat_whose_capture_ends_before_any_answer_leaves_the_original_lost() {
     talk.segments(42 * MS, 0, 1);
     assert_eq!(fates(&talk.finish()), [Lost, Delivered, Delivered, Unknown]);
 }
+
+#[test]
+fn the_last_segment_repeated_after_a_fin_without_data_was_lost() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    let sequence = talk.server_isn.wrapping_add(2 * MSS);
+    let identification = talk.identification;
+    talk.identification += 1;
+    let flags = TcpFlags::ACK | TcpFlags::FIN;
+    talk.push(
+        22 * MS,
+        true,
+        5000,
+        segment(sequence, 600, flags, 0, TcpOptions::default()),
+        identification,
+    );
+    talk.ack(42 * MS, MSS);
+    talk.segments(62 * MS, 1, 2);
+    talk.ack(82 * MS, 2 * MSS + 1);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered, Lost, Delivered]);
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (1, 1));
+    assert_eq!(flow.counters.missed_by_capture_bytes, 0);
+}
+
+#[test]
+fn data_of_the_other_side_does_not_make_a_timeout_look_fast() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(50 * MS, 1, 3);
+    talk.request(349 * MS, MSS, 100);
+    talk.segments(350 * MS, 1, 2);
+    talk.ack(370 * MS, 3 * MSS);
+    let flow = talk.finish();
+    assert_eq!(kinds(&flow)[3..], [Kind::Timeout]);
+}

@@ -389,6 +389,9 @@ impl State {
             self.take_data(direction, time_ns, network, tcp, syn);
         } else {
             let half = &mut halves[direction];
+            if tcp.flags.has(TcpFlags::FIN) {
+                half.on_bare_fin(&data_packet(time_ns, network, tcp));
+            }
             half.flow.counters.packets += 1;
             half.flow.counters.ip_bytes += u64::from(network.ip_bytes);
         }
@@ -434,16 +437,8 @@ impl State {
             halves[direction].begin_transfer(time_ns);
         }
         halves[direction].on_data(&DataPacket {
-            time_ns,
             sequence,
-            payload_bytes: tcp.payload_bytes,
-            header_bytes: network
-                .ip_bytes
-                .saturating_sub(tcp.payload_bytes)
-                .min(u32::from(u16::MAX)) as u16,
-            timestamp: tcp.options.timestamps.map(|(value, _)| value),
-            identification: network.identification,
-            congestion_experienced: network.ecn == 3,
+            ..data_packet(time_ns, network, tcp)
         });
     }
 
@@ -506,6 +501,19 @@ impl State {
             connection.flows[direction] = flow;
         }
         Some(connection)
+    }
+}
+
+fn data_packet(time_ns: i64, network: &Network, tcp: &TcpSegment) -> DataPacket {
+    let header_bytes = network.ip_bytes.saturating_sub(tcp.payload_bytes);
+    DataPacket {
+        time_ns,
+        sequence: tcp.sequence,
+        payload_bytes: tcp.payload_bytes,
+        header_bytes: header_bytes.min(u32::from(u16::MAX)) as u16,
+        timestamp: tcp.options.timestamps.map(|(value, _)| value),
+        identification: network.identification,
+        congestion_experienced: network.ecn == 3,
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct DataPacket {
 
 /// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
 pub(crate) const LARGEST_INFERRED_GAP_BYTES: i64 = 16 << 20;
+/// Lost data right before a FIN is inferred up to this: ten full segments.
+const LARGEST_GAP_BEFORE_FIN_BYTES: i64 = 14_600;
 /// Packets of gaps inferred at most: some at the start, and more for each packet seen. A path that loses two packets
 /// of three carries no TCP; a sequence number that jumps is no proof that anything was sent.
 const INFERRED_AT_ONCE: usize = 64;
@@ -74,6 +76,21 @@ impl Half {
             unwrapper.advance(self.next);
         }
         self.last_sent_ns = packet.time_ns;
+    }
+
+    /// A FIN without data shows as data would that what was sent before it has not come by.
+    pub fn on_bare_fin(&mut self, packet: &DataPacket) {
+        let Some(start) = self.unwrapper.map(|u| u.relative(packet.sequence)) else {
+            return;
+        };
+        let gap_bytes = start - self.next;
+        // more than a window's end is a hole in the capture, which acknowledgments will tell of
+        if gap_bytes > 0
+            && gap_bytes <= LARGEST_GAP_BEFORE_FIN_BYTES
+            && !self.flow.segments.is_empty()
+        {
+            self.infer_gap(packet, start);
+        }
     }
 
     /// Whether such a packet can be part of the flow: damaged lengths and forged numbers must not move its edges.
