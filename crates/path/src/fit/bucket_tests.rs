@@ -9,14 +9,30 @@ use super::testing::{Pattern, arrivals, observed};
 use super::trace::{Observation, Seen, Trace};
 use super::virtual_queue::{Candidate, Start, corrected, follow};
 use super::{fit_bucket, refit_bucket};
-use crate::{Arrival, Fifo, InService, Limit, Policer, RandomLoss, replay};
+use crate::{Arrival, Fifo, InService, Limit, PathElement, Policer, RandomLoss};
 
 /// A bucket and what is sent through it.
 #[derive(Debug, Clone)]
 struct Case {
     rate_bps: u64,
     limit_bytes: u64,
-    arrivals: Vec<Arrival>,
+    pattern: Pattern,
+    load: f64,
+    full_bytes: u32,
+    seed: u64,
+}
+
+impl Case {
+    fn arrivals(&self) -> Vec<Arrival> {
+        let size = (3_000, self.full_bytes);
+        arrivals(
+            self.pattern,
+            self.rate_bps as f64,
+            self.load,
+            size,
+            self.seed,
+        )
+    }
 }
 
 /// Buckets from half a Mbit/s to half a Gbit/s and from 5 packets to 200 kB, offered 5 to 100 % more than their rate.
@@ -38,14 +54,17 @@ fn case() -> impl Strategy<Value = Case> {
         .prop_map(|(pattern, rate, limit, load, full_bytes, seed)| Case {
             rate_bps: rate as u64,
             limit_bytes: limit as u64,
-            arrivals: arrivals(pattern, rate, load, (3_000, full_bytes), seed),
+            pattern,
+            load,
+            full_bytes,
+            seed,
         })
 }
 
 fn policed(case: &Case) -> Trace {
     observed(
         &mut Policer::new(case.rate_bps, case.limit_bytes),
-        &case.arrivals,
+        &case.arrivals(),
     )
 }
 
@@ -73,7 +92,7 @@ fn reproducible(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(reproducible(60))]
+    #![proptest_config(reproducible(150))]
 
     #[test]
     fn a_policer_is_found_again_within_the_stated_intervals(case in case()) {
@@ -83,7 +102,8 @@ proptest! {
         let (rate, limit) = (case.rate_bps as f64, case.limit_bytes as f64);
         prop_assert!(holds(fit.rate_bps, rate), "{:?} holds no {rate}", fit.rate_bps);
         prop_assert!(holds(fit.limit_bytes, limit), "{:?} holds no {limit}", fit.limit_bytes);
-        prop_assert!(fit.certainty() > 0.9, "{}", fit.certainty());
+        prop_assert!(f64::from(fit.agreement.expected_losses()) > 0.95 * trace.lost as f64, "{:?}", fit.agreement);
+        prop_assert!(fit.certainty() > 0.5, "{}", fit.certainty());
     }
 }
 
@@ -94,8 +114,8 @@ proptest! {
     fn the_true_rate_and_limit_need_hardly_any_correction(case in case()) {
         let trace = policed(&case);
         let agreement = follow(&Rows::single(&trace), truth(&case), f64::MAX).unwrap();
-        // times and sizes are kept as 32-bit floats
-        prop_assert!(agreement.corrected_bytes() < 30.0, "{agreement:?}");
+        // what rounding of times leaves
+        prop_assert!(agreement.corrected_bytes() < 1.0, "{agreement:?}");
         prop_assert_eq!(agreement.expected_losses() as usize, trace.lost);
     }
 
@@ -109,22 +129,20 @@ proptest! {
     }
 
     #[test]
-    fn a_queue_of_the_same_rate_and_limit_passes_what_the_policer_passes(case in case()) {
-        let passed_bytes = |dropped: Vec<bool>| {
-            let mut sum = 0i64;
-            case.arrivals.iter().zip(dropped).map(|(arrival, dropped)| {
-                sum += if dropped { 0 } else { i64::from(arrival.bytes) };
-                sum
-            }).collect::<Vec<i64>>()
-        };
-        let by_policer = replay(&mut Policer::new(case.rate_bps, case.limit_bytes), &case.arrivals);
+    fn the_deficit_of_a_bucket_and_the_backlog_of_a_queue_are_one_number(case in case()) {
+        let mut policer = Policer::new(case.rate_bps, case.limit_bytes);
         let mut fifo = Fifo::new(case.rate_bps, Limit::bytes(case.limit_bytes))
             .with_in_service(InService::Counted);
-        let by_queue = replay(&mut fifo, &case.arrivals);
-        let dropped = |outcomes: Vec<crate::Outcome>| outcomes.iter().map(|o| o.is_dropped()).collect();
-        // the queue counts the whole packet in service, the bucket what is left of it: one packet each way
-        for (a, b) in passed_bytes(dropped(by_policer)).iter().zip(passed_bytes(dropped(by_queue))) {
-            prop_assert!((a - b).abs() <= 2 * 1500, "{a} and {b}");
+        for arrival in case.arrivals() {
+            policer.arrive(arrival);
+            fifo.arrive(arrival);
+            let deficit = case.limit_bytes as f64 - policer.level_bytes_at(arrival.time_ns);
+            let backlog = fifo.wait_ns_at(arrival.time_ns) as f64 * 1e-9 * case.rate_bps as f64 / 8.0;
+            // the queue counts the whole packet in service where the bucket counts what is left of it, so that it may
+            // refuse one that the bucket takes (up to two packets more in the bucket), and then the other way round
+            let (packet, rounding) = (f64::from(case.full_bytes), 100.0);
+            let more = deficit - backlog;
+            prop_assert!(-packet - rounding < more && more < 2.0 * packet + rounding, "{deficit} and {backlog}");
         }
     }
 
@@ -160,8 +178,10 @@ fn a_bucket_that_never_fills_again_has_no_upper_end() {
         .collect();
     let fit = fit_bucket(&observed(&mut Policer::new(1_000_000, 90_000), &arrivals)).unwrap();
     assert_eq!(fit.limit_bytes.high, None, "{:?}", fit.limit_bytes);
-    let low = fit.limit_bytes.low.unwrap();
-    assert!(low > 80_000.0 && low <= 90_000.0, "{low}");
+    assert!(holds(fit.limit_bytes, 90e3), "{:?}", fit.limit_bytes);
+    // ... and any rate that adds little in a tenth of a millisecond
+    assert_eq!(fit.rate_bps.low, None, "{:?}", fit.rate_bps);
+    assert!(holds(fit.rate_bps, 1e6), "{:?}", fit.rate_bps);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn arrivals(
     let mean_bytes = sizes.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() / packets as f64;
     let mean_gap_ns = mean_bytes * 8e9 / (rate_bps * load);
     let mut windows = Windows::new(pattern, mean_gap_ns);
-    let mut time_ns = 1_700_000_000e9;
+    let mut time_ns = 0.0;
     sizes
         .into_iter()
         .map(|bytes| {
@@ -46,7 +46,7 @@ pub fn arrivals(
                 Pattern::Windows { .. } => windows.next_gap_ns(),
             };
             Arrival {
-                time_ns: time_ns as i64,
+                time_ns: 1_700_000_000_000_000_000 + time_ns as i64,
                 bytes,
             }
         })

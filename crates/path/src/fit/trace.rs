@@ -56,8 +56,9 @@ impl Trace {
 
     fn push(&mut self, observation: &Observation) {
         let bytes = observation.bytes as f32;
-        self.time_s
-            .push((observation.time_ns - self.start_ns) as f64 * 1e-9);
+        // a damaged clock may claim more than the 292 years that fit
+        let since_start_ns = observation.time_ns.saturating_sub(self.start_ns);
+        self.time_s.push(since_start_ns as f64 * 1e-9);
         self.bytes.push(bytes);
         self.outcome.push(observation.outcome);
         self.delay_s.push(observation.delay_s.unwrap_or(f32::NAN));

@@ -31,8 +31,8 @@ proptest! {
         let trace = Trace::new(observations);
         let rows = Rows::condense(&trace, 0, trace.len(), most);
         let packets: usize = rows.rows.iter().map(|row| usize::from(row.packets)).sum();
-        let bytes: f64 = rows.rows.iter().map(|row| f64::from(row.bytes)).sum();
-        let time_s: f64 = rows.rows.iter().map(|row| f64::from(row.gap_s) + f64::from(row.span_s)).sum();
+        let bytes: f64 = rows.rows.iter().map(|row| row.bytes).sum();
+        let time_s: f64 = rows.rows.iter().map(|row| row.gap_s + row.span_s).sum();
         prop_assert_eq!(packets, trace.len());
         prop_assert_eq!(bytes, trace.bytes.iter().map(|bytes| f64::from(*bytes)).sum::<f64>());
         prop_assert!((time_s - trace.duration_s()).abs() < 1e-6 * trace.duration_s().max(1e-3));
