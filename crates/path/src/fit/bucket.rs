@@ -287,9 +287,9 @@ const HOPELESS_BELOW_BEST: f64 = 1.5;
 fn fastest_arrivals(rows: &Rows) -> f64 {
     const IN_A_ROW: usize = 4;
     let rate = |rows: &[Row]| {
-        let bytes: f32 = rows.iter().skip(1).map(|row| row.bytes).sum();
-        let time_s: f32 = rows.iter().skip(1).map(|row| row.gap_s + row.span_s).sum();
-        f64::from(bytes) / f64::from(time_s).max(1e-9)
+        let bytes: f64 = rows.iter().skip(1).map(|row| row.bytes).sum();
+        let time_s: f64 = rows.iter().skip(1).map(|row| row.gap_s + row.span_s).sum();
+        bytes / time_s.max(1e-9)
     };
     rows.rows
         .windows(IN_A_ROW + 1)
@@ -305,11 +305,11 @@ fn rates_between_losses(rows: &Rows) -> Vec<f64> {
     let (mut time_s, mut passed) = (0.0f64, 0.0f64);
     let mut at_losses: Vec<(f64, f64)> = Vec::with_capacity(rows.lost);
     for row in &rows.rows {
-        time_s += f64::from(row.gap_s) + f64::from(row.span_s);
+        time_s += row.gap_s + row.span_s;
         if row.outcome == Seen::Lost {
             at_losses.push((time_s, passed));
         } else {
-            passed += f64::from(row.bytes);
+            passed += row.bytes;
         }
     }
     let mut rates = Vec::new();

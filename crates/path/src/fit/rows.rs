@@ -9,13 +9,13 @@ use super::trace::{Seen, Trace};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// Time from the end of the row before to the first packet of this one, seconds.
-    pub gap_s: f32,
+    pub gap_s: f64,
     /// Time from the first to the last packet, seconds.
-    pub span_s: f32,
+    pub span_s: f64,
     /// Bytes of all its packets.
-    pub bytes: f32,
+    pub bytes: f64,
     /// Bytes of the last packet.
-    pub last_bytes: f32,
+    pub last_bytes: f64,
     pub packets: u16,
     pub outcome: Seen,
 }
@@ -62,12 +62,7 @@ impl Rows {
             let even = gap_s <= UNEVEN * mean_gap_s;
             let single = near_loss[index - from] || trace.outcome[index] != Seen::Passed;
             let joins = even && !single && (index == from || !near_loss[index - 1 - from]);
-            rows.take(
-                trace,
-                index,
-                gap_s.max(0.0) as f32,
-                if joins { most } else { 1 },
-            );
+            rows.take(trace, index, gap_s.max(0.0), if joins { most } else { 1 });
             mean_gap_s += (gap_s - mean_gap_s) * if mean_gap_s == 0.0 { 1.0 } else { NEWEST_GAP };
         }
         rows
@@ -84,21 +79,21 @@ impl Rows {
         };
         let mut last_s = 0.0;
         for (index, &time_s) in trace.time_s.iter().enumerate() {
-            rows.take(trace, index, (time_s - last_s).max(0.0) as f32, 1);
+            rows.take(trace, index, (time_s - last_s).max(0.0), 1);
             last_s = time_s;
         }
         rows
     }
 
-    fn take(&mut self, trace: &Trace, index: usize, gap_s: f32, most: u16) {
-        let (bytes, outcome) = (trace.bytes[index], trace.outcome[index]);
+    fn take(&mut self, trace: &Trace, index: usize, gap_s: f64, most: u16) {
+        let (bytes, outcome) = (f64::from(trace.bytes[index]), trace.outcome[index]);
         match outcome {
             Seen::Lost => self.lost += 1,
             Seen::Passed => self.passed += 1,
             Seen::Unknown => {}
         }
         if outcome != Seen::Lost {
-            self.passed_bytes += f64::from(bytes);
+            self.passed_bytes += bytes;
         }
         if let Some(last) = self.rows.last_mut()
             && last.outcome == outcome
@@ -182,11 +177,11 @@ mod tests {
                 .iter()
                 .all(|row| row.packets == 1)
         );
-        let (packets, bytes): (u32, f32) = rows.rows.iter().fold((0, 0.0), |sum, row| {
+        let (packets, bytes): (u32, f64) = rows.rows.iter().fold((0, 0.0), |sum, row| {
             (sum.0 + u32::from(row.packets), sum.1 + row.bytes)
         });
         assert_eq!((packets, bytes), (40, 40_000.0));
-        let time: f32 = rows.rows.iter().map(|row| row.gap_s + row.span_s).sum();
+        let time: f64 = rows.rows.iter().map(|row| row.gap_s + row.span_s).sum();
         assert!((time - 0.0039).abs() < 1e-6);
     }
 
@@ -196,7 +191,7 @@ mod tests {
             .map(|i| (i * 100 + if i >= 5 { 10_000 } else { 0 }, Seen::Passed))
             .collect();
         let rows = Rows::condense(&trace(&packets), 0, 10, 16);
-        assert!(rows.rows.iter().all(|row| f64::from(row.span_s) < 0.001));
+        assert!(rows.rows.iter().all(|row| row.span_s < 0.001));
     }
 
     #[test]

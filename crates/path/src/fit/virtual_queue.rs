@@ -81,11 +81,11 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
     };
     let margins = MARGINS.map(|margin| limit + margin * trace.packet_bytes);
     for row in &trace.rows {
-        let bytes = f64::from(row.bytes);
-        let span_s = f64::from(row.span_s);
-        queue = (queue - rate * f64::from(row.gap_s)).max(0.0);
-        let with_packet = (queue + bytes - rate * span_s).max(f64::from(row.last_bytes));
-        start_drains_s -= f64::from(row.gap_s) + span_s;
+        let bytes = row.bytes;
+        let span_s = row.span_s;
+        queue = (queue - rate * row.gap_s).max(0.0);
+        let with_packet = (queue + bytes - rate * span_s).max(row.last_bytes);
+        start_drains_s -= row.gap_s + span_s;
         if row.outcome == Seen::Passed && with_packet < margins[0] {
             // far from the limit: the common case
             passed[0] += u32::from(row.packets);
@@ -187,9 +187,8 @@ pub fn uncorrected_at_losses(trace: &Rows, rate_bytes_per_s: f64) -> Vec<f64> {
     let mut queue = 0.0f64;
     let mut found = Vec::with_capacity(trace.lost);
     for row in &trace.rows {
-        queue = (queue - rate_bytes_per_s * f64::from(row.gap_s)).max(0.0);
-        let with_packet = (queue + f64::from(row.bytes) - rate_bytes_per_s * f64::from(row.span_s))
-            .max(f64::from(row.last_bytes));
+        queue = (queue - rate_bytes_per_s * row.gap_s).max(0.0);
+        let with_packet = (queue + row.bytes - rate_bytes_per_s * row.span_s).max(row.last_bytes);
         if row.outcome == Seen::Lost {
             found.push(with_packet);
         } else {
