@@ -1,6 +1,6 @@
 //! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
 
-use crate::flow::{Acknowledgment, Fate, SackBlock, SegmentFlags};
+use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
 use crate::scoreboard::{Half, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
 use crate::transmissions::LARGEST_INFERRED_GAP_BYTES;
@@ -265,8 +265,10 @@ impl Half {
         true
     }
 
-    /// What was presumed lost when it was repeated had arrived.
+    /// What was presumed lost when it was repeated had arrived: after later data, if it was those that had the sender
+    /// repeat it, else merely later than the sender's timer.
     fn un_lose(&mut self, repeat: &Repeat, now_ns: i64) {
+        let fast = self.segment_mut(repeat.segment).kind == Kind::Fast;
         let original = self.segment_mut(repeat.previous);
         if original.fate != Fate::Lost {
             return;
@@ -275,8 +277,10 @@ impl Half {
         if original.rtt_ns < 0 {
             original.rtt_ns = (now_ns - original.time_ns).max(-1);
         }
-        if repeat.previous != repeat.segment {
+        let overtaken = fast && !original.flags.has(SegmentFlags::REORDERED);
+        if overtaken {
             original.flags.set(SegmentFlags::REORDERED);
+            self.flow.counters.reordered += 1;
         }
     }
 

@@ -299,3 +299,45 @@ fn data_of_the_other_side_does_not_make_a_timeout_look_fast() {
     let flow = talk.finish();
     assert_eq!(kinds(&flow)[3..], [Kind::Timeout]);
 }
+
+#[test]
+fn packets_stored_out_of_order_but_stamped_in_order_were_not_reordered() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.segments(23 * MS, 2, 4);
+    talk.segments(22 * MS, 1, 2);
+    talk.ack(43 * MS, 4 * MSS);
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered; 4]);
+    assert_eq!(
+        (flow.counters.reordered, flow.counters.retransmitted),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_timeout_that_fires_too_early_is_no_reordering() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(50 * MS, 1, 3);
+    talk.segments(300 * MS, 1, 2);
+    talk.ack(305 * MS, 3 * MSS);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.spurious, flow.counters.reordered), (1, 0));
+    assert!(!flow.segments[1].flags.has(SegmentFlags::REORDERED));
+}
+
+#[test]
+fn a_fast_retransmission_of_what_was_only_late_is_reordering() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 4);
+    talk.sack(41 * MS, 0, &[(MSS, 4 * MSS)]);
+    talk.segments(42 * MS, 0, 1);
+    talk.ack(44 * MS, 4 * MSS);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.spurious, flow.counters.reordered), (1, 1));
+}

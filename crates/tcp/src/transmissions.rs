@@ -296,11 +296,12 @@ impl Half {
             self.repeat_kind(packet.time_ns, start, end)
         };
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
-        if late {
+        if !late {
+            self.count_repeat(kind);
+        } else if packet.time_ns >= gap_ns {
+            // stamped earlier it is only the file that is out of order: captures of several queues are
             self.flow.counters.reordered += 1;
             self.segment_mut(segment).flags.set(SegmentFlags::REORDERED);
-        } else {
-            self.count_repeat(kind);
         }
         for index in from..to {
             if self.outstanding[index].gap {
