@@ -201,7 +201,9 @@ impl Half {
         if rtt_ns >= 0 && segment.rtt_ns < 0 {
             segment.rtt_ns = rtt_ns;
         }
-        if overtaken && range.transmissions == 1 && !segment.flags.has(SegmentFlags::REORDERED) {
+        // what repairs a loss before this point crosses it once, and is no more than that
+        let late = overtaken && range.transmissions == 1 && segment.kind == Kind::New;
+        if late && !segment.flags.has(SegmentFlags::REORDERED) {
             segment.flags.set(SegmentFlags::REORDERED);
             self.flow.counters.reordered += 1;
         }

@@ -187,6 +187,7 @@ fn a_gap_filled_a_round_trip_later_was_a_loss_before_the_capture_point() {
     talk.open(0);
     talk.segments(21 * MS, 0, 1);
     talk.segments(22 * MS, 2, 4);
+    talk.sack(23 * MS, MSS, &[(2 * MSS, 4 * MSS)]);
     talk.segments(60 * MS, 1, 2);
     talk.ack(61 * MS, 4 * MSS);
     let flow = talk.finish();
