@@ -81,7 +81,10 @@ fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
     ))
 }
 
-/// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains.
+/// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains. That is
+/// what the last packet found whose delay was measured. Up to four more fit: it, one that was let in after it but
+/// acknowledged together with another, most of the one that did not fit, and what has left of the one in service,
+/// which some queues count until all of it has.
 fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
     let at_loss = evidence.at_loss.as_ref()?;
     let bytes_per_s = evidence.queue_rate_bps().value / 8.0;
@@ -90,7 +93,7 @@ fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
     Some(Parameter {
         value: held(at_loss.median_s),
         low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
-        high: Some(held(at_loss.high_s) + packet_bytes),
+        high: Some(held(at_loss.high_s) + 4.0 * packet_bytes),
     })
 }
 
@@ -110,7 +113,8 @@ fn shaper_burst(evidence: &Evidence) -> Option<Parameter> {
     Some(Parameter {
         value: drain.burst_bytes,
         low: Some((drain.burst_bytes - error).max(0.0)),
-        high: Some(drain.burst_bytes + error),
+        // the fit counts what a packet finds; a shaper takes tokens for the packet as well
+        high: Some(drain.burst_bytes + error + packet_bytes),
     })
 }
 

@@ -16,7 +16,10 @@ pub fn bytes(bytes: f64) -> String {
 
 /// `18.5 ms`: three significant digits.
 pub fn duration(seconds: f64) -> String {
-    scaled(seconds, &[(1.0, "s"), (1e-3, "ms")], "µs").replace("0 µs", "0 ms")
+    match scaled(seconds, &[(1.0, "s"), (1e-3, "ms")], "µs") {
+        nothing if nothing == "0 µs" => "0 ms".to_owned(),
+        text => text,
+    }
 }
 
 fn scaled(value: f64, units: &[(f64, &str)], smallest: &str) -> String {
@@ -45,7 +48,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             grouped.push('\u{a0}');
         }
         grouped.push(digit);
@@ -87,6 +90,7 @@ mod tests {
         assert_eq!(bytes(800.0), "800 bytes");
         assert_eq!(duration(0.01854), "18.5 ms");
         assert_eq!(duration(0.000_004), "4 µs");
+        assert_eq!(duration(0.000_020), "20 µs");
         assert_eq!(duration(2.5), "2.50 s");
         assert_eq!(duration(0.0), "0 ms");
     }
