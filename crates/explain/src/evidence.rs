@@ -2,7 +2,7 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, delay_at_loss,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, Trace, delay_at_loss,
     delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket, score_near,
 };
 use whydrop_path::{Arrival, Policer, replay};
@@ -204,28 +204,31 @@ fn behind_line_of_super_segments(
     slowest_bps: f64,
     base_rtt_s: Option<f64>,
 ) -> Placed {
-    let fitted = [1.0, 1.6].map(|factor| {
+    let fitted = [1.0, 1.6, FAST_LINE].map(|factor| {
         let line_bps = slowest_bps * factor;
         let trace = plain.trace.through_line(line_bps);
         let bucket = fit_bucket(&trace);
         (line_bps, trace, bucket)
     });
     let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-    let [slow, fast] = fitted;
-    let (line_bps, trace, mut bucket) = if score(&fast.2) > score(&slow.2) + LINE_GAIN {
-        fast
-    } else {
-        slow
+    let [slow, faster, fastest] = fitted;
+    let better = |a: (f64, Trace, Option<BucketFit>), b: (f64, Trace, Option<BucketFit>)| {
+        if score(&b.2) > score(&a.2) + LINE_GAIN {
+            b
+        } else {
+            a
+        }
     };
+    let (line_bps, trace, mut bucket) = better(better(slow, faster), fastest);
     let mut best = (line_bps, trace, f64::MIN);
     if let Some(known) = bucket {
         let first = score_near(&best.1, &known);
         best.2 = first;
-        for factor in [0.8, 1.25, 2.0] {
-            let through = plain.trace.through_line(line_bps * factor);
+        for factor in [1.25, 2.5, 5.0] {
+            let through = plain.trace.through_line(slowest_bps * factor);
             let score = score_near(&through, &known);
             if score > best.2.max(first + LINE_GAIN) {
-                best = (line_bps * factor, through, score);
+                best = (slowest_bps * factor, through, score);
             }
         }
         if best.0 != line_bps {
@@ -245,6 +248,8 @@ fn behind_line_of_super_segments(
     }
 }
 
+/// So much faster than the slowest possible line that it might as well not be there.
+const FAST_LINE: f64 = 30.0;
 /// A line is looked for when a queue explains this share of the spread of the delays ...
 const LINE_EXPLAINED: f64 = 0.3;
 /// ... and drains this much faster than the bucket fills.
@@ -290,7 +295,12 @@ fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool 
     if delays.len() < 20 {
         return false;
     }
-    let at = delays.len() * 3 / 4;
+    // losses may come with delays that few packets see
+    let at = if group_trace.trace.lost > 0 {
+        delays.len() * 19 / 20
+    } else {
+        delays.len() * 3 / 4
+    };
     let upper = f64::from(*delays.select_nth_unstable_by(at, f32::total_cmp).1);
     upper > 0.001 && upper > 0.02 * base_rtt_s.unwrap_or(0.0)
 }

@@ -75,11 +75,18 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
         within_reach(fit, evidence)
             && large_enough(fit, evidence)
             && below_the_bottleneck(fit, evidence)
+            && !delays_contradict(fit, evidence)
     };
     let judged = if fits && queue == Some(false) && bucket.is_some_and(policed) {
         against.push((Cause::ShallowQueue, no_queue_reason(evidence)));
         let bucket = bucket.expect("it fits");
         (Cause::Policer, confidence_of_bucket(bucket))
+    } else if fits
+        && queue == Some(false)
+        && bucket.is_some_and(|fit| below_the_bottleneck(fit, evidence))
+    {
+        // the losses say bucket, something else says no: two causes, or one that is not among these
+        (Cause::Unknown, 0.5)
     } else if queue == Some(true) && (fits || bucket_fits_a_queue(evidence)) {
         against.push((Cause::Policer, queue_reason(evidence)));
         (
@@ -122,6 +129,14 @@ fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
         } else {
             SEEN_BUCKET_PACKETS
         }
+}
+
+/// Losses that come with delays as long as a queue of the bucket's size would make are that queue's.
+fn delays_contradict(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let held_s = fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
+    let at_loss = evidence.at_loss.as_ref();
+    at_loss
+        .is_some_and(|at_loss| related_to_delay(at_loss) && at_loss.shorter_median_s > held_s / 2.0)
 }
 
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.

@@ -26,6 +26,9 @@ pub struct DelayAtLoss {
     pub high_s: f64,
     /// Share of all delays above the upper fifth of those at losses.
     pub share_above: f64,
+    /// Median of the shorter of the last two delays before each loss, seconds. The packet just before a loss may wait
+    /// for its acknowledgment until a second packet comes (RFC 1122), which is the lost one.
+    pub shorter_median_s: f64,
     /// Share of the losses with at least half the upper fifth's delay before them.
     pub share_delayed: f64,
     /// 99.5 % quantile of all delays, seconds.
@@ -50,22 +53,25 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
     }
     sorted.sort_by(f32::total_cmp);
     let samples = sorted.len();
-    let mut last = None;
+    let mut last: Option<(f32, f32)> = None;
     let mut at_loss = Vec::with_capacity(trace.lost);
+    let mut shorter = Vec::with_capacity(trace.lost);
     for (&outcome, &delay) in trace.outcome.iter().zip(&trace.delay_s) {
         if !delay.is_nan() {
-            last = Some(delay);
+            last = Some((delay, last.map_or(delay, |(newest, _)| newest)));
         }
         if outcome == Seen::Lost
-            && let Some(delay) = last
+            && let Some((newest, before)) = last
         {
-            at_loss.push(delay);
+            at_loss.push(newest);
+            shorter.push(newest.min(before));
         }
     }
     if at_loss.is_empty() {
         return None;
     }
     at_loss.sort_by(f32::total_cmp);
+    shorter.sort_by(f32::total_cmp);
     let share_below =
         |delay: f32| sorted.partition_point(|sample| *sample < delay) as f64 / samples as f64;
     // losses that follow the same sample are one event: count each measured delay once
@@ -97,6 +103,7 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         log_chance: log_gamma_tail(distinct.len(), surprise),
         low_s: f64::from(quantile(&at_loss, 0.2)),
         median_s: f64::from(quantile(&at_loss, 0.5)),
+        shorter_median_s: f64::from(quantile(&shorter, 0.5)),
         high_s: f64::from(high),
         share_above: 1.0 - sorted.partition_point(|sample| *sample <= high) as f64 / samples as f64,
         share_delayed: 1.0
