@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use whydrop_capture::{Capture, OpenOptions, Packet, Transport};
-use whydrop_fuzz::packets::{TcpPacket, encode, normalised};
 use whydrop_fuzz::capture_file;
+use whydrop_fuzz::packets::{TcpPacket, encode, normalised};
 
 /// Enough for a loss, its duplicate acknowledgments and its repair, few enough for a fast fuzzer.
 const WINDOW_PACKETS: usize = 200;
@@ -23,14 +23,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fs::create_dir_all(corpus.join(target))?;
     }
     for path in std::env::args_os().skip(1).map(PathBuf::from) {
-        let name = path.file_name().ok_or("not a file")?.to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .ok_or("not a file")?
+            .to_string_lossy()
+            .into_owned();
         let (compact, all) = read(&path)?;
         let step = (all.len() / WINDOWS_PER_CAPTURE).max(1);
         for start in (0..all.len()).step_by(step) {
             let window = start..(start + WINDOW_PACKETS).min(all.len());
             let seed = format!("{name}-{start}");
-            fs::write(corpus.join("track_tcp").join(&seed), encode(ISN, &compact[window.clone()]))?;
-            let of_file = |extension: &str| corpus.join("explain_capture").join(format!("{seed}.{extension}"));
+            fs::write(
+                corpus.join("track_tcp").join(&seed),
+                encode(ISN, &compact[window.clone()]),
+            )?;
+            let of_file = |extension: &str| {
+                corpus
+                    .join("explain_capture")
+                    .join(format!("{seed}.{extension}"))
+            };
             fs::write(of_file("pcap"), capture_file::pcap(&all[window.clone()]))?;
             fs::write(of_file("pcapng"), capture_file::pcapng(&all[window]))?;
         }
@@ -45,7 +56,9 @@ fn read(path: &Path) -> Result<(Vec<TcpPacket>, Vec<Packet<'static>>), Box<dyn s
     let mut connections: HashMap<(u16, u16), (u8, [u32; 3])> = HashMap::new();
     let (mut compact, mut all) = (Vec::new(), Vec::new());
     while let Some(packet) = capture.next_packet() {
-        let Transport::Tcp(tcp) = packet.transport else { continue };
+        let Transport::Tcp(tcp) = packet.transport else {
+            continue;
+        };
         let from_server = tcp.source_port < tcp.destination_port;
         let ports = match from_server {
             true => (tcp.source_port, tcp.destination_port),
@@ -57,8 +70,17 @@ fn read(path: &Path) -> Result<(Vec<TcpPacket>, Vec<Packet<'static>>), Box<dyn s
             false => [ISN, tcp.acknowledgment, tcp.sequence],
         };
         let (connection, origins) = *connections.entry(ports).or_insert((number, origins));
-        compact.push(normalised(&tcp, connection, from_server, packet.time_ns, origins));
-        let tcp = whydrop_capture::TcpSegment { payload: &[], ..tcp };
+        compact.push(normalised(
+            &tcp,
+            connection,
+            from_server,
+            packet.time_ns,
+            origins,
+        ));
+        let tcp = whydrop_capture::TcpSegment {
+            payload: &[],
+            ..tcp
+        };
         all.push(Packet {
             index: packet.index,
             time_ns: packet.time_ns,

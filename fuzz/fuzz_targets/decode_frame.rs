@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use whydrop_capture::{LinkType, Transport, decode_frame};
 
 fuzz_target!(|bytes: &[u8]| {
-    let [link_0, link_1, levels, wire_0, wire_1, frame @ ..] = bytes else { return };
+    let [link_0, link_1, levels, wire_0, wire_1, frame @ ..] = bytes else {
+        return;
+    };
     let link = LinkType(u16::from_le_bytes([*link_0, *link_1]));
     let wire_bytes = frame.len() as u32 + u32::from(u16::from_le_bytes([*wire_0, *wire_1]));
     let packet = decode_frame(link, frame, wire_bytes, *levels);
@@ -16,7 +18,11 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(segment.payload.len() <= segment.payload_bytes as usize);
             assert!(packet.network.is_some());
         }
-        Transport::Udp { payload_bytes, payload, .. } => {
+        Transport::Udp {
+            payload_bytes,
+            payload,
+            ..
+        } => {
             assert!(payload.len() <= payload_bytes as usize);
         }
         _ => {}

@@ -17,7 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(capture) => capture,
         Err(error) => return assert!(!error.to_string().contains('\n')),
     };
-    let options = Options { keep_tables: true, ..Options::default() };
+    let options = Options {
+        keep_tables: true,
+        ..Options::default()
+    };
     match explain(capture, options) {
         Ok(explanation) => {
             check_document(&explanation.document);
@@ -30,8 +33,20 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Fields that may be null; any other null is a number that JSON cannot hold.
 const NULLABLE: &[&str] = &[
-    "pair", "first", "last", "snaplen", "rtt_min_s", "rtt_median_s", "mss", "window_limited_share", "window_scale",
-    "goodput_bps", "low", "high", "byte_basis", "throughput_lost",
+    "pair",
+    "first",
+    "last",
+    "snaplen",
+    "rtt_min_s",
+    "rtt_median_s",
+    "mss",
+    "window_limited_share",
+    "window_scale",
+    "goodput_bps",
+    "low",
+    "high",
+    "byte_basis",
+    "throughput_lost",
 ];
 
 fn check_document(document: &Document) {
@@ -43,19 +58,40 @@ fn check_document(document: &Document) {
         }
         assert!(!verdict.sentence.is_empty());
         for (name, parameter) in &verdict.parameters {
-            let (low, high) = (parameter.low.unwrap_or(parameter.value), parameter.high.unwrap_or(parameter.value));
-            assert!(parameter.value >= 0.0 && low <= high, "{name}: {parameter:?}");
+            let (low, high) = (
+                parameter.low.unwrap_or(parameter.value),
+                parameter.high.unwrap_or(parameter.value),
+            );
+            assert!(
+                parameter.value >= 0.0 && low <= high,
+                "{name}: {parameter:?}"
+            );
         }
     }
     for transfer in &document.transfers {
         assert!((0.0..=1.0).contains(&transfer.confidence), "{transfer:?}");
-        assert!(transfer.goodput_bps.is_none_or(|bps| bps.is_finite() && bps >= 0.0), "{transfer:?}");
+        assert!(
+            transfer
+                .goodput_bps
+                .is_none_or(|bps| bps.is_finite() && bps >= 0.0),
+            "{transfer:?}"
+        );
     }
     for flow in &document.flows {
         let shares = [flow.window_limited_share, flow.rtt_min_s, flow.rtt_median_s];
-        assert!(shares.into_iter().flatten().all(|number| number.is_finite() && number >= 0.0), "{flow:?}");
+        assert!(
+            shares
+                .into_iter()
+                .flatten()
+                .all(|number| number.is_finite() && number >= 0.0),
+            "{flow:?}"
+        );
     }
-    for number in document.verdicts.iter().flat_map(|verdict| verdict.parameters.values()) {
+    for number in document
+        .verdicts
+        .iter()
+        .flat_map(|verdict| verdict.parameters.values())
+    {
         let ends = [Some(number.value), number.low, number.high];
         assert!(ends.into_iter().flatten().all(f64::is_finite), "{number:?}");
     }
@@ -65,7 +101,9 @@ fn check_nulls(name: &str, value: &Value) {
     match value {
         Value::Null => assert!(NULLABLE.contains(&name), "{name} is null"),
         Value::Array(values) => values.iter().for_each(|value| check_nulls(name, value)),
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| check_nulls(name, value)),
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(name, value)| check_nulls(name, value)),
         Value::String(text) => {
             for word in ["NaN", "inf "] {
                 assert!(!text.contains(word), "{name}: {text}");
@@ -80,29 +118,70 @@ fn check_tables(tables: &Tables, document: &Document) {
     let segments = &tables.segments;
     let rows = segments.flow.len();
     let columns = [
-        segments.transfer.len(), segments.time_ns.len(), segments.sequence.len(), segments.payload_bytes.len(),
-        segments.ip_bytes.len(), segments.kind.len(), segments.fate.len(), segments.spurious.len(),
-        segments.rtt_ns.len(), segments.in_flight_bytes.len(),
+        segments.transfer.len(),
+        segments.time_ns.len(),
+        segments.sequence.len(),
+        segments.payload_bytes.len(),
+        segments.ip_bytes.len(),
+        segments.kind.len(),
+        segments.fate.len(),
+        segments.spurious.len(),
+        segments.rtt_ns.len(),
+        segments.in_flight_bytes.len(),
     ];
     assert_eq!(columns, [rows; 10]);
     let acks = &tables.acks;
     let rows = acks.flow.len();
-    assert_eq!([acks.time_ns.len(), acks.acknowledged.len(), acks.window_bytes.len()], [rows; 3]);
+    assert_eq!(
+        [
+            acks.time_ns.len(),
+            acks.acknowledged.len(),
+            acks.window_bytes.len()
+        ],
+        [rows; 3]
+    );
     let sacks = &tables.sacks;
     let rows = sacks.flow.len();
-    assert_eq!([sacks.time_ns.len(), sacks.start.len(), sacks.end.len(), sacks.duplicate.len()], [rows; 4]);
+    assert_eq!(
+        [
+            sacks.time_ns.len(),
+            sacks.start.len(),
+            sacks.end.len(),
+            sacks.duplicate.len()
+        ],
+        [rows; 4]
+    );
     let model = &tables.model;
     let rows = model.flow.len();
     let columns = [
-        model.verdict.len(), model.time_ns.len(), model.level_bytes.len(), model.ip_bytes.len(),
-        model.predicted_drop.len(), model.seen_lost.len(),
+        model.verdict.len(),
+        model.time_ns.len(),
+        model.level_bytes.len(),
+        model.ip_bytes.len(),
+        model.predicted_drop.len(),
+        model.seen_lost.len(),
     ];
     assert_eq!(columns, [rows; 6]);
-    assert!(model.level_bytes.iter().all(|level| level.is_finite() && *level >= 0.0));
-    assert!(model.verdict.iter().all(|verdict| (*verdict as usize) < document.verdicts.len()));
+    assert!(
+        model
+            .level_bytes
+            .iter()
+            .all(|level| level.is_finite() && *level >= 0.0)
+    );
+    assert!(
+        model
+            .verdict
+            .iter()
+            .all(|verdict| (*verdict as usize) < document.verdicts.len())
+    );
     for flow in [&segments.flow, &acks.flow, &sacks.flow, &model.flow] {
         assert!(flow.iter().all(|flow| *flow < flows));
     }
     let transfers = document.transfers.len() as u32;
-    assert!(segments.transfer.iter().all(|transfer| *transfer < transfers || *transfer == u32::MAX));
+    assert!(
+        segments
+            .transfer
+            .iter()
+            .all(|transfer| *transfer < transfers || *transfer == u32::MAX)
+    );
 }

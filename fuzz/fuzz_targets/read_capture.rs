@@ -8,7 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use whydrop_capture::{Capture, OpenOptions, Transport};
 
 fuzz_target!(|bytes: &[u8]| {
-    let options = OpenOptions { tunnel_levels: 2, ..OpenOptions::default() };
+    let options = OpenOptions {
+        tunnel_levels: 2,
+        ..OpenOptions::default()
+    };
     let mut capture = match Capture::from_reader("fuzz", Cursor::new(bytes.to_vec()), options) {
         Ok(capture) => capture,
         Err(error) => return assert!(!error.to_string().contains('\n')),

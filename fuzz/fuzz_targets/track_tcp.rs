@@ -32,13 +32,27 @@ fn check(flow: &Flow) {
     let flagged = |flag: u8| count(&|segment| segment.flags.has(flag));
     assert_eq!(count(&|segment| segment.is_lost()), counters.lost);
     assert_eq!(flagged(SegmentFlags::SPURIOUS), counters.spurious);
-    assert_eq!(count(&|segment| segment.kind != Kind::New), counters.retransmitted);
-    assert_eq!(counters.retransmitted_by_kind.iter().sum::<u64>(), counters.retransmitted);
+    assert_eq!(
+        count(&|segment| segment.kind != Kind::New),
+        counters.retransmitted
+    );
+    assert_eq!(
+        counters.retransmitted_by_kind.iter().sum::<u64>(),
+        counters.retransmitted
+    );
     assert!(counters.spurious <= counters.retransmitted);
     let inferred = flagged(SegmentFlags::INFERRED);
     assert!(count(&|_| true) - inferred <= counters.packets);
-    let sent: u64 = flow.segments.iter().map(|segment| u64::from(segment.payload_bytes)).sum();
-    assert!(sent >= counters.payload_bytes, "{sent} of {}", counters.payload_bytes);
+    let sent: u64 = flow
+        .segments
+        .iter()
+        .map(|segment| u64::from(segment.payload_bytes))
+        .sum();
+    assert!(
+        sent >= counters.payload_bytes,
+        "{sent} of {}",
+        counters.payload_bytes
+    );
     let mut before = 0;
     for transfer in &flow.transfers {
         assert!(before <= transfer.first && transfer.first <= transfer.end);
@@ -49,8 +63,14 @@ fn check(flow: &Flow) {
     for segment in &flow.segments {
         assert!(segment.rtt_ns >= -1, "{segment:?}");
         assert!(segment.payload_bytes > 0, "{segment:?}");
-        assert!(!segment.flags.has(SegmentFlags::RTT_EXACT) || segment.rtt_ns >= 0, "{segment:?}");
-        assert!(segment.kind != Kind::New || !segment.flags.has(SegmentFlags::SPURIOUS), "{segment:?}");
+        assert!(
+            !segment.flags.has(SegmentFlags::RTT_EXACT) || segment.rtt_ns >= 0,
+            "{segment:?}"
+        );
+        assert!(
+            segment.kind != Kind::New || !segment.flags.has(SegmentFlags::SPURIOUS),
+            "{segment:?}"
+        );
     }
     let limited = &flow.limited;
     assert!(limited.window_ns <= limited.busy_ns && limited.window_ns >= 0 && limited.idle_ns >= 0);

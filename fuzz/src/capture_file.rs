@@ -11,8 +11,13 @@ pub fn pcap(packets: &[Packet]) -> Vec<u8> {
         file.extend(word.to_le_bytes());
     }
     for packet in packets {
-        let Some(headers) = headers(packet) else { continue };
-        let (seconds, rest) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
+        let Some(headers) = headers(packet) else {
+            continue;
+        };
+        let (seconds, rest) = (
+            packet.time_ns / 1_000_000_000,
+            packet.time_ns % 1_000_000_000,
+        );
         let ip_bytes = packet.network.map_or(0, |network| network.ip_bytes);
         for word in [seconds as u32, rest as u32, headers.len() as u32, ip_bytes] {
             file.extend(word.to_le_bytes());
@@ -40,11 +45,19 @@ pub fn pcapng(packets: &[Packet]) -> Vec<u8> {
     block(0x0a0d_0d0a, &section, &mut file);
     block(1, &[101, 0, 0, 0, 96, 0, 0, 0], &mut file);
     for packet in packets {
-        let Some(headers) = headers(packet) else { continue };
+        let Some(headers) = headers(packet) else {
+            continue;
+        };
         let microseconds = packet.time_ns as u64 / 1000;
         let ip_bytes = packet.network.map_or(0, |network| network.ip_bytes);
         let mut body = Vec::new();
-        for word in [0, (microseconds >> 32) as u32, microseconds as u32, headers.len() as u32, ip_bytes] {
+        for word in [
+            0,
+            (microseconds >> 32) as u32,
+            microseconds as u32,
+            headers.len() as u32,
+            ip_bytes,
+        ] {
             body.extend(word.to_le_bytes());
         }
         body.extend(headers);
@@ -55,10 +68,13 @@ pub fn pcapng(packets: &[Packet]) -> Vec<u8> {
 
 fn headers(packet: &Packet) -> Option<Vec<u8>> {
     let network = packet.network?;
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (network.source, network.destination) else {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (network.source, network.destination)
+    else {
         return None;
     };
-    let Transport::Tcp(tcp) = packet.transport else { return None };
+    let Transport::Tcp(tcp) = packet.transport else {
+        return None;
+    };
     let options = options(&tcp.options);
     let mut bytes = vec![0x45, network.ecn & 3];
     bytes.extend((network.ip_bytes.min(65_535) as u16).to_be_bytes());

@@ -44,7 +44,11 @@ const CLIENT_INITIAL_SEQUENCE: u32 = 7;
 impl TcpPacket {
     /// As the capture reader would give it.
     pub fn packet(&self, index: u64) -> Packet<'static> {
-        let (source, destination) = if self.from_server { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
+        let (source, destination) = if self.from_server {
+            (SERVER, CLIENT)
+        } else {
+            (CLIENT, SERVER)
+        };
         let ip_bytes = 40 + self.tcp.payload_bytes;
         let network = Network {
             source,
@@ -122,7 +126,8 @@ fn decode_one(
     let origins = [isn, CLIENT_INITIAL_SEQUENCE];
     let base = |relative: bool, side: usize| if relative { sent[side] } else { origins[side] };
     let sequence = base(shape & RELATIVE_SEQUENCE != 0, side).wrapping_add(sequence);
-    let acknowledgment = base(shape & RELATIVE_ACKNOWLEDGMENT != 0, 1 - side).wrapping_add(acknowledgment);
+    let acknowledgment =
+        base(shape & RELATIVE_ACKNOWLEDGMENT != 0, 1 - side).wrapping_add(acknowledgment);
     sent[side] = sequence.wrapping_add(payload_bytes);
     let mut options = TcpOptions::default();
     if flags.has(TcpFlags::SYN) {
@@ -155,7 +160,12 @@ fn decode_one(
         payload: &[],
         options,
     };
-    Some(TcpPacket { connection, from_server, time_ns: *time_ns, tcp })
+    Some(TcpPacket {
+        connection,
+        from_server,
+        time_ns: *time_ns,
+        tcp,
+    })
 }
 
 /// From -2048 to 2047 times 1 µs, 10 µs ... 1 s; beyond that, years.
@@ -179,7 +189,11 @@ pub fn encode(isn: u32, packets: &[TcpPacket]) -> Vec<u8> {
         let blocks = options.sack_blocks().len().min(3) as u8;
         let mut shape = packet.connection & CONNECTION | blocks << SACK_SHIFT;
         shape |= if packet.from_server { FROM_SERVER } else { 0 };
-        shape |= if options.timestamps.is_some() { TIMESTAMPS } else { 0 };
+        shape |= if options.timestamps.is_some() {
+            TIMESTAMPS
+        } else {
+            0
+        };
         let (own, peer) = match packet.from_server {
             true => (isn, CLIENT_INITIAL_SEQUENCE),
             false => (CLIENT_INITIAL_SEQUENCE, isn),
@@ -192,7 +206,11 @@ pub fn encode(isn: u32, packets: &[TcpPacket]) -> Vec<u8> {
         bytes.extend(tcp.sequence.wrapping_sub(own).to_le_bytes());
         bytes.extend(tcp.acknowledgment.wrapping_sub(peer).to_le_bytes());
         let syn = tcp.flags.has(TcpFlags::SYN);
-        let window = if syn { options.mss.unwrap_or(1460) & 0x0fff } else { tcp.window };
+        let window = if syn {
+            options.mss.unwrap_or(1460) & 0x0fff
+        } else {
+            tcp.window
+        };
         bytes.extend(window.to_le_bytes());
         if let Some((value, echo)) = options.timestamps {
             bytes.extend(value.to_le_bytes());
@@ -225,7 +243,11 @@ pub fn normalised(
     [isn, origins_server, origins_client]: [u32; 3],
 ) -> TcpPacket {
     let server = |number: u32| number.wrapping_sub(origins_server).wrapping_add(isn);
-    let client = |number: u32| number.wrapping_sub(origins_client).wrapping_add(CLIENT_INITIAL_SEQUENCE);
+    let client = |number: u32| {
+        number
+            .wrapping_sub(origins_client)
+            .wrapping_add(CLIENT_INITIAL_SEQUENCE)
+    };
     let mut options = tcp.options;
     for block in &mut options.sack {
         *block = match from_server {
@@ -238,7 +260,11 @@ pub fn normalised(
         false => (client(tcp.sequence), server(tcp.acknowledgment)),
     };
     let ports = (SERVER_PORT, FIRST_CLIENT_PORT + u16::from(connection));
-    let (source_port, destination_port) = if from_server { ports } else { (ports.1, ports.0) };
+    let (source_port, destination_port) = if from_server {
+        ports
+    } else {
+        (ports.1, ports.0)
+    };
     TcpPacket {
         connection,
         from_server,
