@@ -1,0 +1,85 @@
+//! Paths drawn at random over a wide range of physics, of a seed that no threshold was tuned with.
+
+mod common;
+
+use whydrop_explain::document::Document;
+use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig};
+
+/// The day on which the paper on policers that this work stands on was presented: 22 August 2016.
+const SEED: u64 = 20_160_822;
+
+/// Some cases of each kind, one after the other: a suite in memory would be large.
+fn each(kinds: &[Kind], count: usize, mut look: impl FnMut(&str, &Played, &Document)) -> usize {
+    let mut played = 0;
+    for (position, &kind) in kinds.iter().enumerate() {
+        let config = SuiteConfig {
+            split: Split::Validation,
+            seed: SEED,
+            count,
+            only: Some(kind),
+        };
+        // the same index would draw the same hosts and distances for every kind
+        for index in position * count..(position + 1) * count {
+            let Some(case) = suite::play(&config, index) else {
+                continue;
+            };
+            played += 1;
+            let pcap = common::pcap(&case.history, &case.flows, &case.capture, case.seed);
+            let name = format!("{} {index} {:?}", kind.name(), case.facts.parameters);
+            look(&name, &case, &common::document_of(pcap));
+        }
+    }
+    played
+}
+
+/// The worst mistake: a user would call the wrong people for days.
+#[test]
+fn no_policer_is_named_on_sixty_paths_without_one() {
+    let kinds: Vec<Kind> = Kind::ALL
+        .iter()
+        .copied()
+        .filter(|kind| !kind.has_policer())
+        .collect();
+    let mut accused = Vec::new();
+    let played = each(&kinds, 4, |name, _, document| {
+        for verdict in document.verdicts.iter().filter(|v| v.cause == "policer") {
+            accused.push(format!("{name}: {}", verdict.sentence));
+        }
+        for transfer in document.transfers.iter().filter(|t| t.cause == "policer") {
+            accused.push(format!("{name}: transfer {transfer:?}"));
+        }
+    });
+    assert!(played >= 60, "{played}");
+    assert!(accused.is_empty(), "{accused:#?}");
+}
+
+#[test]
+fn most_policers_are_named_and_their_rates_lie_in_the_intervals() {
+    // behind the hop there is little to go by
+    let kinds = [Kind::Policer, Kind::PolicerShared];
+    let (mut named, mut inside, mut missed) = (0, 0, Vec::new());
+    let mut before_the_hop = 0;
+    each(&kinds, 8, |name, case, document| {
+        if case.oracle.is_none() {
+            return;
+        }
+        before_the_hop += 1;
+        let verdict = common::headline(document);
+        if verdict.cause != "policer" {
+            missed.push(format!("{name}: {}", verdict.sentence));
+            return;
+        }
+        named += 1;
+        let rate_bps = case.facts.policer_rate_bps.expect("a policer has a rate");
+        if common::holds(verdict, "rate_bps", rate_bps as f64) {
+            inside += 1;
+        } else {
+            missed.push(format!("{name}: {:?}", verdict.parameters));
+        }
+    });
+    assert!(
+        3 * named >= 2 * before_the_hop,
+        "{named} of {before_the_hop}: {missed:#?}"
+    );
+    assert!(10 * inside >= 9 * named, "{inside} of {named}: {missed:#?}");
+}
