@@ -28,6 +28,8 @@ pub struct Totals {
     pub lost: u64,
     /// Of those, lost before the capture point: seen only as gaps.
     pub lost_before_capture: u64,
+    /// Flows that lost packets.
+    pub lossy_flows: u64,
     pub retransmitted: u64,
     pub spurious: u64,
     pub reordered: u64,
@@ -224,7 +226,7 @@ fn behind_line_of_super_segments(
     if let Some(known) = bucket {
         let first = score_near(&best.1, &known);
         best.2 = first;
-        for factor in [1.25, 2.5, 5.0] {
+        for factor in [1.25, 1.6, 1.8, 2.2, 3.0, 5.0] {
             let through = plain.trace.through_line(slowest_bps * factor);
             let score = score_near(&through, &known);
             if score > best.2.max(first + LINE_GAIN) {
@@ -332,6 +334,7 @@ fn totals(group: &Group) -> Totals {
         totals.data_packets += flow.segments.len() as u64;
         totals.payload_bytes += counters.payload_bytes;
         totals.lost += counters.lost;
+        totals.lossy_flows += u64::from(counters.lost > 0);
         totals.lost_before_capture += lost_before_capture(flow);
         totals.retransmitted += counters.retransmitted;
         totals.spurious += counters.spurious;

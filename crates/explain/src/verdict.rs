@@ -36,7 +36,7 @@ pub fn verdict(
         lost: totals.lost,
         explained,
         limited_share: limited_share(cause, evidence),
-        sentence: sentence(cause, evidence, &parameters, explained, flows.len()),
+        sentence: sentence(cause, evidence, &parameters, explained),
         evidence: describe(cause, evidence),
         against: against(judgement, evidence),
         flows,
@@ -85,9 +85,8 @@ fn sentence(
     evidence: &Evidence,
     parameters: &std::collections::BTreeMap<String, Parameter>,
     explained: f64,
-    flows: usize,
 ) -> String {
-    let lost = evidence.totals.lost;
+    let (lost, flows) = (evidence.totals.lost, evidence.totals.lossy_flows);
     let of_lost = |explained: f64| match lost {
         1 => "the one lost packet".to_owned(),
         _ if explained >= 0.9995 => format!("all {} lost packets", count(lost)),
