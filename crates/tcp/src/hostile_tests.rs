@@ -218,3 +218,23 @@ fn ended_connections_give_their_slots_to_later_ones() {
     let lost = |connection: &Connection| connection.flows[0].segments[0].is_lost();
     assert!(!tracked.connections.iter().any(lost));
 }
+
+#[test]
+fn a_connection_that_goes_on_after_a_forged_reset_stays_one() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    let options = TcpOptions::default();
+    let reset = segment(500, 0, TcpFlags::RST, 0, options);
+    talk.push(42 * MS, false, 5000, reset, 3);
+    for number in 1..100u32 {
+        let at = i64::from(number) * 10_000 * MS;
+        talk.segments(at, number, number + 1);
+        talk.ack(at + 20 * MS, (number + 1) * MSS);
+        let syn = segment(number, 0, TcpFlags::SYN, 0, options);
+        talk.push(at + 30 * MS, false, 6000 + number as u16, syn, 1);
+    }
+    let flow = talk.finish();
+    assert_eq!(fates(&flow), [Delivered; 100]);
+}

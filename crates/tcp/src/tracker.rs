@@ -137,11 +137,11 @@ impl Tracker {
             network.destination,
             tcp.destination_port,
         );
-        let slot = self.slot(key, source_is_low, network, tcp);
-        let state = &mut self.states[slot as usize];
-        let direction = usize::from(source_is_low != state.initiator_is_low);
         let (&first, &last) = (PLAUSIBLE_TIMES_NS.start(), PLAUSIBLE_TIMES_NS.end());
         let time_ns = packet.time_ns.clamp(first, last);
+        let slot = self.slot(time_ns, key, source_is_low, network, tcp);
+        let state = &mut self.states[slot as usize];
+        let direction = usize::from(source_is_low != state.initiator_is_low);
         state.take(direction, time_ns, network, tcp, &self.options);
         if tcp.flags.has(TcpFlags::FIN | TcpFlags::RST) && state.begins_to_linger() {
             self.ended.push_back((slot, key, time_ns));
@@ -155,6 +155,7 @@ impl Tracker {
 
     fn slot(
         &mut self,
+        time_ns: i64,
         key: ConnectionKey,
         source_is_low: bool,
         network: &Network,
@@ -175,7 +176,7 @@ impl Tracker {
             self.last = Some((key, slot));
             return slot;
         }
-        self.complete_ended();
+        self.complete_ended(time_ns);
         let state = State::new(key, source_is_low, network, tcp);
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -215,22 +216,26 @@ impl Tracker {
     }
 
     /// Makes compact what has ended a while ago, and frees its slot.
-    fn complete_ended(&mut self) {
-        let Some(&(_, _, latest_ns)) = self.ended.back() else {
-            return;
-        };
+    fn complete_ended(&mut self, now_ns: i64) {
         while let Some(&(slot, key, ended_ns)) = self.ended.front() {
-            if self.ended.len() <= MOST_LINGERING && latest_ns - ended_ns < LINGER_NS {
+            let crowded = self.ended.len() > MOST_LINGERING;
+            if !crowded && now_ns - ended_ns < LINGER_NS {
                 return;
             }
             self.ended.pop_front();
             let state = &mut self.states[slot as usize];
-            // the ports may have been used again since
-            if state.key == key && state.lingering && self.index.get(&key) == Some(&slot) {
-                self.index.remove(&key);
-                self.complete.extend(state.finish());
-                self.free.push(slot);
+            if state.key != key || !state.lingering || self.index.get(&key) != Some(&slot) {
+                continue; // the ports were used again since
             }
+            let last_ns = state.opening[0].last_ns.max(state.opening[1].last_ns);
+            if !crowded && last_ns - ended_ns > LINGER_NS / 2 {
+                // a reset that was forged, or not believed: it goes on
+                self.ended.push_back((slot, key, last_ns));
+                continue;
+            }
+            self.index.remove(&key);
+            self.complete.extend(state.finish());
+            self.free.push(slot);
         }
     }
 
@@ -536,7 +541,8 @@ fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment) {
         syn: tcp.flags.has(TcpFlags::SYN),
         sack_blocks: tcp.options.sack_blocks(),
         echo: tcp.options.timestamps.map(|(_, echo)| echo),
-        ecn_echo: tcp.flags.has(TcpFlags::ECE),
+        // on a SYN the flag only offers ECN (RFC 3168, section 6.1.1)
+        ecn_echo: tcp.flags.has(TcpFlags::ECE) && !tcp.flags.has(TcpFlags::SYN),
         pure: tcp.payload_bytes == 0 && plain,
     });
 }
