@@ -9,6 +9,7 @@
 
 pub mod bucket;
 pub mod delay;
+mod lanes;
 mod profile;
 mod rows;
 mod search;

@@ -3,9 +3,10 @@
 //! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a fine
 //! adjustment over the whole trace by what the virtual queue had to be corrected.
 
+use super::lanes::{RateAndLimit, follow_many};
 use super::profile::{Interval, Profile};
 use super::rows::{Row, Rows};
-use super::search::{Point, climb};
+use super::search::{Point, Scores, best_of, climb};
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{
     Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
@@ -60,8 +61,8 @@ const MOST_IN_A_ROW: (u16, u16) = (16, 4);
 const STARTS: usize = 8;
 /// Tops of the climbs that are tried over the whole trace.
 const FINISHED: usize = 3;
-/// Evaluations that a climb may take: from a start of the coarse search, and over the whole trace.
-const CLIMB_BUDGET: (i32, i32) = (160, 200);
+/// Times that a climb may look around: from a start of the coarse search, and over the whole trace.
+const LOOKS: (u32, u32) = (30, 40);
 /// Finest steps of the rate, relative: of the climb, and of the adjustment.
 const CLIMB_STEP: f64 = 5e-4;
 const FINEST_STEP: f64 = 2e-5;
@@ -110,13 +111,13 @@ pub fn score_near(trace: &Trace, known: &BucketFit) -> f64 {
     let start = Point {
         x,
         y,
-        score: score(x, y, f64::MIN).unwrap_or(f64::MIN),
+        score: score(&[(x, y)], f64::MIN)[0].unwrap_or(f64::MIN),
     };
     climb(
         start,
         (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
         CLIMB_STEP,
-        CLIMB_BUDGET.0,
+        LOOKS.0,
         score,
     )
     .score
@@ -138,7 +139,7 @@ fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
                 point,
                 steps,
                 CLIMB_STEP,
-                CLIMB_BUDGET.1,
+                LOOKS.1,
                 scorer(&all, Start::Empty),
             )
         });
@@ -178,15 +179,10 @@ fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
 }
 
 /// The score of a rate and a limit, or `None` when it is certainly below a bound.
-fn scorer(rows: &Rows, start: Start) -> impl Fn(f64, f64, f64) -> Option<f64> {
-    move |rate_bytes_per_s, limit_bytes, below| {
-        let candidate = Candidate {
-            rate_bytes_per_s,
-            limit_bytes,
-            start,
-        };
-        follow(rows, candidate, -below * rows.packet_bytes)
-            .map(|agreement| agreement.score(rows.packet_bytes))
+fn scorer(rows: &Rows, start: Start) -> impl Fn(&[RateAndLimit], f64) -> Scores {
+    move |candidates, below| {
+        follow_many(rows, candidates, start, -below * rows.packet_bytes)
+            .map(|agreement| agreement.map(|agreement| agreement.score(rows.packet_bytes)))
     }
 }
 
@@ -196,7 +192,7 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
     let mut tops: Vec<Point> = starts(rows, rates, &score)
         .into_iter()
-        .map(|start| climb(start, steps, CLIMB_STEP, CLIMB_BUDGET.0, &score))
+        .map(|start| climb(start, steps, CLIMB_STEP, LOOKS.0, &score))
         .collect();
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
@@ -230,27 +226,31 @@ fn rates_on_a_grid(rows: &Rows) -> Vec<f64> {
 
 /// For each of the rates the best of a few limits: those that the queue has when packets are lost. Of these the points
 /// whose score is a local maximum along the rates, and the rates that passed between losses; best first.
-fn starts(rows: &Rows, rates: &[f64], score: &impl Fn(f64, f64, f64) -> Option<f64>) -> Vec<Point> {
+fn starts(
+    rows: &Rows,
+    rates: &[f64],
+    score: &impl Fn(&[RateAndLimit], f64) -> Scores,
+) -> Vec<Point> {
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
     let best_limit_at = |rate: f64, hopeless: f64| {
-        let mut top = Point {
+        let candidates: Vec<RateAndLimit> = limits_at_losses(rows, rate)
+            .into_iter()
+            .map(|limit| (rate, limit))
+            .collect();
+        let nothing = Point {
             x: rate,
             y: 0.0,
-            score: f64::MIN,
+            score: hopeless,
         };
-        for limit in limits_at_losses(rows, rate) {
-            let below = top.score.max(hopeless);
-            if let Some(found) = score(rate, limit, below)
-                && found > top.score
-            {
-                top = Point {
-                    x: rate,
-                    y: limit,
-                    score: found,
-                };
-            }
-        }
-        top
+        best_of(
+            &candidates,
+            nothing,
+            &mut |candidates: &[RateAndLimit], below| score(candidates, below),
+        )
+        .unwrap_or(Point {
+            score: f64::MIN,
+            ..nothing
+        })
     };
     // far worse than chance is no start, whatever is near it
     let hopeless = 3.0 * independent - 100.0;
@@ -352,54 +352,40 @@ fn limits_at_losses(rows: &Rows, rate: f64) -> Vec<f64> {
 }
 
 /// The best limit on a coarse grid at one rate, or the one that was best over a part of the trace.
-fn best_limit(
-    rows: &Rows,
-    Point {
-        x: rate, y: known, ..
-    }: Point,
-) -> Option<Point> {
-    let score = scorer(rows, Start::Empty);
-    let mut best = score(rate, known, f64::MIN).map(|score| Point {
-        x: rate,
-        y: known,
-        score,
-    });
+fn best_limit(rows: &Rows, known: Point) -> Option<Point> {
+    let largest = rows.passed_bytes.max(2.0 * rows.largest_bytes);
+    let mut limits = vec![known.y];
     let mut limit = rows.largest_bytes;
-    while limit < rows.passed_bytes.max(2.0 * rows.largest_bytes) {
-        let below = best.map_or(f64::MIN, |best| best.score);
-        if let Some(found) = score(rate, limit, below)
-            && found > below
-        {
-            best = Some(Point {
-                x: rate,
-                y: limit,
-                score: found,
-            });
-        }
+    while limit < largest {
+        limits.push(limit);
         limit *= LIMIT_RATIO;
     }
-    best
+    let candidates: Vec<RateAndLimit> = limits.into_iter().map(|limit| (known.x, limit)).collect();
+    let unknown = Point {
+        score: f64::MIN,
+        ..known
+    };
+    best_of(&candidates, unknown, &mut scorer(rows, Start::Empty))
 }
 
 /// The last adjustment: near the best score, the rate and limit that need the least correction. Classes of margins
 /// have steps; corrections are smooth.
 fn adjust(rows: &Rows, best: Point) -> Point {
-    let near = |value: f64, center: f64| (value / center).ln().abs() < 0.05;
-    let score = |rate: f64, limit: f64, below: f64| {
-        if !near(rate, best.x) || !near(limit, best.y) {
-            return None;
+    let far = |value: f64, center: f64| (value / center).ln().abs() > 0.05;
+    let score = |candidates: &[RateAndLimit], below: f64| {
+        let mut scores = follow_many(rows, candidates, Start::Empty, -below)
+            .map(|agreement| agreement.map(|agreement| -agreement.corrected_bytes()));
+        for (score, &(rate, limit)) in scores.iter_mut().zip(candidates) {
+            if far(rate, best.x) || far(limit, best.y) {
+                *score = None;
+            }
         }
-        let candidate = Candidate {
-            rate_bytes_per_s: rate,
-            limit_bytes: limit,
-            start: Start::Empty,
-        };
-        let agreement = follow(rows, candidate, -below)?;
-        Some(-agreement.corrected_bytes())
+        scores
     };
+    let corrected = score(&[(best.x, best.y)], f64::MIN)[0];
     let start = Point {
-        score: score(best.x, best.y, f64::MIN).unwrap_or(f64::MIN),
+        score: corrected.unwrap_or(f64::MIN),
         ..best
     };
-    climb(start, (2e-3, 1e-2), FINEST_STEP, CLIMB_BUDGET.1, score)
+    climb(start, (2e-3, 1e-2), FINEST_STEP, LOOKS.1, score)
 }

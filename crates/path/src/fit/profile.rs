@@ -1,5 +1,6 @@
 //! Intervals of a fitted rate and limit.
 
+use super::lanes::{LANES, RateAndLimit, follow_many};
 use super::rows::Rows;
 use super::search::Point;
 use super::virtual_queue::{Agreement, Candidate, Start, follow};
@@ -51,26 +52,24 @@ impl<'a> Profile<'a> {
         }
     }
 
-    fn tolerates(&self, rate_bytes_per_s: f64, limit_bytes: f64, start: Start) -> bool {
-        let candidate = Candidate {
-            rate_bytes_per_s,
-            limit_bytes,
-            start,
-        };
-        follow(self.rows, candidate, self.tolerated_bytes).is_some()
+    /// The first of the candidates that needs no more correction than is tolerated.
+    fn tolerated(&self, candidates: &[RateAndLimit], start: Start) -> Option<usize> {
+        follow_many(self.rows, candidates, start, self.tolerated_bytes)
+            .iter()
+            .position(Option::is_some)
     }
 
     /// Intervals of the rate (bytes/s) and of the limit (bytes).
     pub fn intervals(&self) -> (Interval, Interval) {
         let rate_edge = |direction: f64| {
-            edge(direction, (self.best.x, self.best.y), |rate, limit| {
-                self.tolerates(rate, limit, Start::Empty)
+            edge(direction, (self.best.x, self.best.y), |rate, limits| {
+                self.tolerated(&limits.map(|limit| (rate, limit)), Start::Empty)
             })
         };
         // a bucket that never fills again while it is watched may be larger than what it held at the start
         let limit_edge = |direction: f64, start: Start| {
-            edge(direction, (self.best.y, self.best.x), |limit, rate| {
-                self.tolerates(rate, limit, start)
+            edge(direction, (self.best.y, self.best.x), |limit, rates| {
+                self.tolerated(&rates.map(|rate| (rate, limit)), start)
             })
         };
         let duration_s = self.rows.duration_s.max(1e-9);
@@ -96,19 +95,17 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// Walks from the best value of one parameter until no near value of the other is tolerated with it.
-/// `None` where no end comes.
+/// Walks from the best value of one parameter until no near value of the other is tolerated with it: `tolerated` gets
+/// the value and a few of the other's, and tells the first that is. `None` where no end comes.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),
-    tolerated: impl Fn(f64, f64) -> bool,
+    tolerated: impl Fn(f64, [f64; LANES]) -> Option<usize>,
 ) -> Option<f64> {
-    const OFFSETS: [f64; 7] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2];
+    const OFFSETS: [f64; LANES] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2, 0.2];
     let refit = |value: f64, around: f64| {
-        OFFSETS
-            .iter()
-            .map(|offset| around * offset.exp())
-            .find(|other| tolerated(value, *other))
+        let others = OFFSETS.map(|offset| around * offset.exp());
+        tolerated(value, others).map(|index| others[index])
     };
     let (mut good, mut around, mut step, mut grows) = (start, other, 2.0 * EDGE_PRECISION, true);
     while (good / start).ln().abs() < OPEN_END {

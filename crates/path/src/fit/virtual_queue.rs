@@ -4,7 +4,7 @@ use super::rows::Rows;
 use super::trace::{Seen, Trace};
 
 /// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
-const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
+pub(super) const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
 /// Number of classes that [`MARGINS`] makes.
 pub const CLASSES: usize = MARGINS.len() + 1;
 
@@ -130,7 +130,7 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
 
 /// Log-likelihood of the outcomes when each class has a loss probability of its own that does not fall with the
 /// margin (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
-fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
+pub(super) fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
     let mut pools: [(f64, f64); CLASSES] = [(0.0, 0.0); CLASSES];
     let mut count = 0;
     for class in 0..CLASSES {

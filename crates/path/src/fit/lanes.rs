@@ -1,0 +1,280 @@
+//! The virtual queue of several candidates at once.
+//!
+//! Following one queue is a chain in which every step waits for the one before. Several candidates have chains of their
+//! own, so a processor works on all of them in the time of one: each lane of its vector registers follows another.
+
+use super::rows::{Row, Rows};
+use super::trace::Seen;
+use super::virtual_queue::{Agreement, CLASSES, MARGINS, Start, log_likelihood};
+
+/// Candidates that are followed together.
+pub const LANES: usize = 8;
+
+/// A rate (bytes/s) and a limit (bytes).
+pub type RateAndLimit = (f64, f64);
+
+/// Follows the virtual queue of up to [`LANES`] candidates as [`follow`](super::virtual_queue::follow) does that of
+/// one. A candidate gets `None` when more than `most_corrected_bytes` would have to be corrected.
+///
+/// # Panics
+///
+/// With more candidates than lanes.
+pub fn follow_many(
+    rows: &Rows,
+    candidates: &[RateAndLimit],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> [Option<Agreement>; LANES] {
+    assert!(
+        candidates.len() <= LANES,
+        "{} candidates for {LANES} lanes",
+        candidates.len()
+    );
+    if candidates.len() <= LANES / 2 {
+        spread::<{ LANES / 2 }>(rows, candidates, start, most_corrected_bytes)
+    } else {
+        spread::<LANES>(rows, candidates, start, most_corrected_bytes)
+    }
+}
+
+fn spread<const L: usize>(
+    rows: &Rows,
+    candidates: &[RateAndLimit],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> [Option<Agreement>; LANES] {
+    let mut found = [None; LANES];
+    let Some(last) = candidates.last() else {
+        return found;
+    };
+    // lanes to spare repeat the last candidate
+    let lane = |index: usize| *candidates.get(index).unwrap_or(last);
+    let rate = std::array::from_fn(|index| lane(index).0);
+    let limit = std::array::from_fn(|index| lane(index).1);
+    let queues = follow_on_this_processor::<L>(rows, rate, limit, start, most_corrected_bytes);
+    for (index, place) in found.iter_mut().enumerate().take(candidates.len()) {
+        *place = queues.agreement(index, most_corrected_bytes);
+    }
+    found
+}
+
+/// Counts of packets above each margin and in all, and corrections, by lane.
+struct Queues<const L: usize> {
+    lost_above: [[f64; L]; CLASSES - 1],
+    passed_above: [[f64; L]; CLASSES - 1],
+    lost: f64,
+    passed: f64,
+    added: [f64; L],
+    removed: [f64; L],
+}
+
+impl<const L: usize> Queues<L> {
+    fn agreement(&self, lane: usize, most_corrected_bytes: f64) -> Option<Agreement> {
+        let (added_bytes, removed_bytes) = (self.added[lane], self.removed[lane]);
+        if added_bytes + removed_bytes > most_corrected_bytes {
+            return None;
+        }
+        let classes = |above: &[[f64; L]; CLASSES - 1], total: f64| -> [u32; CLASSES] {
+            std::array::from_fn(|class| {
+                let from = if class == 0 {
+                    total
+                } else {
+                    above[class - 1][lane]
+                };
+                let to = above.get(class).map_or(0.0, |above| above[lane]);
+                (from - to) as u32
+            })
+        };
+        let (lost, passed) = (
+            classes(&self.lost_above, self.lost),
+            classes(&self.passed_above, self.passed),
+        );
+        Some(Agreement {
+            log_likelihood: log_likelihood(&lost, &passed),
+            added_bytes,
+            removed_bytes,
+            lost,
+            passed,
+        })
+    }
+}
+
+/// Picks the widest registers that this processor has.
+fn follow_on_this_processor<const L: usize>(
+    rows: &Rows,
+    rate: [f64; L],
+    limit: [f64; L],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> Queues<L> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2, which is all that the function asks for beyond the baseline
+            return unsafe {
+                follow_with_avx2::<L>(rows, rate, limit, start, most_corrected_bytes)
+            };
+        }
+    }
+    follow_lanes::<L>(rows, rate, limit, start, most_corrected_bytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn follow_with_avx2<const L: usize>(
+    rows: &Rows,
+    rate: [f64; L],
+    limit: [f64; L],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> Queues<L> {
+    follow_lanes::<L>(rows, rate, limit, start, most_corrected_bytes)
+}
+
+/// Rows between two looks at whether every candidate is beyond hope.
+const ROWS_BETWEEN_LOOKS: usize = 64;
+
+#[inline(always)]
+fn follow_lanes<const L: usize>(
+    rows: &Rows,
+    rate: [f64; L],
+    limit: [f64; L],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> Queues<L> {
+    let margins: [[f64; L]; CLASSES - 1] = std::array::from_fn(|margin| {
+        limit.map(|limit| limit + MARGINS[margin] * rows.packet_bytes)
+    });
+    let mut queues = Queues {
+        lost_above: [[0.0; L]; CLASSES - 1],
+        passed_above: [[0.0; L]; CLASSES - 1],
+        lost: 0.0,
+        passed: 0.0,
+        added: [0.0; L],
+        removed: [0.0; L],
+    };
+    let mut queue = [0.0f64; L];
+    let mut elapsed_s = 0.0;
+    let mut start_is_unknown = start == Start::Unknown;
+    for part in rows.rows.chunks(ROWS_BETWEEN_LOOKS) {
+        for row in part {
+            let with_packet = drain_and_add(&mut queue, &rate, row);
+            elapsed_s += row.gap_s + row.span_s;
+            let packets = f64::from(row.packets);
+            match row.outcome {
+                Seen::Passed => {
+                    queues.passed += packets;
+                    count_above(&mut queues.passed_above, &margins, &with_packet, packets);
+                    for lane in 0..L {
+                        queues.removed[lane] += larger(with_packet[lane] - limit[lane], 0.0);
+                        queue[lane] = smaller(with_packet[lane], limit[lane]);
+                    }
+                }
+                Seen::Lost => {
+                    queues.lost += packets;
+                    count_above(&mut queues.lost_above, &margins, &with_packet, packets);
+                    for lane in 0..L {
+                        let missing = larger(limit[lane] - with_packet[lane], 0.0);
+                        // what was there at the start has drained when a whole limit's worth of time has passed
+                        let excused = start_is_unknown && elapsed_s * rate[lane] < limit[lane];
+                        queues.added[lane] += if excused { 0.0 } else { missing };
+                        queue[lane] = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
+                    }
+                    start_is_unknown = false;
+                }
+                Seen::Unknown => {
+                    for lane in 0..L {
+                        queue[lane] = smaller(with_packet[lane], limit[lane]);
+                    }
+                }
+            }
+        }
+        if (0..L).all(|lane| queues.added[lane] + queues.removed[lane] > most_corrected_bytes) {
+            break;
+        }
+    }
+    queues
+}
+
+/// The queues when the row's last packet has come, before its outcome is known.
+#[inline(always)]
+fn drain_and_add<const L: usize>(queue: &mut [f64; L], rate: &[f64; L], row: &Row) -> [f64; L] {
+    let mut with_packet = [0.0; L];
+    for lane in 0..L {
+        queue[lane] = larger(queue[lane] - rate[lane] * row.gap_s, 0.0);
+        with_packet[lane] = larger(
+            queue[lane] + row.bytes - rate[lane] * row.span_s,
+            row.last_bytes,
+        );
+    }
+    with_packet
+}
+
+#[inline(always)]
+fn count_above<const L: usize>(
+    above: &mut [[f64; L]; CLASSES - 1],
+    margins: &[[f64; L]; CLASSES - 1],
+    with_packet: &[f64; L],
+    packets: f64,
+) {
+    for (above, margin) in above.iter_mut().zip(margins) {
+        for lane in 0..L {
+            above[lane] += if with_packet[lane] >= margin[lane] {
+                packets
+            } else {
+                0.0
+            };
+        }
+    }
+}
+
+/// `f64::max` for numbers that are never NaN: one instruction, where `max` needs four.
+#[inline(always)]
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+#[inline(always)]
+fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fit::trace::{Observation, Trace};
+    use crate::fit::virtual_queue::{Candidate, follow};
+
+    proptest! {
+        /// Lanes are only a faster way to the same numbers.
+        #[test]
+        fn every_lane_agrees_with_following_its_candidate_alone(
+            packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..8), 2..300),
+            candidates in proptest::collection::vec((1e4f64..1e7, 500.0f64..30_000.0), 1..=LANES),
+            unknown in any::<bool>(),
+            condensed in 1u16..8,
+        ) {
+            let mut time_us = 0;
+            let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
+                time_us += step_us;
+                let outcome = match outcome { 0 => Seen::Lost, 1 => Seen::Unknown, _ => Seen::Passed };
+                Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
+            });
+            let trace = Trace::new(observations.collect());
+            let rows = Rows::condense(&trace, 0, trace.len(), condensed);
+            let start = if unknown { Start::Unknown } else { Start::Empty };
+            let together = follow_many(&rows, &candidates, start, f64::MAX);
+            for (&(rate_bytes_per_s, limit_bytes), found) in candidates.iter().zip(together) {
+                let alone = follow(&rows, Candidate { rate_bytes_per_s, limit_bytes, start }, f64::MAX).unwrap();
+                let found = found.unwrap();
+                prop_assert_eq!((found.lost, found.passed), (alone.lost, alone.passed));
+                let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + b.abs());
+                prop_assert!(near(found.added_bytes, alone.added_bytes), "{found:?} {alone:?}");
+                prop_assert!(near(found.removed_bytes, alone.removed_bytes));
+                prop_assert!(near(found.log_likelihood, alone.log_likelihood));
+            }
+        }
+    }
+}
