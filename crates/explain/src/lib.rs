@@ -33,6 +33,13 @@ mod transfers;
 mod verdict;
 mod words;
 
+#[cfg(test)]
+mod group_tests;
+#[cfg(test)]
+mod measures_tests;
+#[cfg(test)]
+mod testing;
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,0 +1,202 @@
+//! Evidence, parameters and transfers of flows written by hand.
+
+use whydrop_path::fit::Interval;
+use whydrop_path::{Arrival, PathElement, Policer};
+use whydrop_tcp::{Flow, Segment, SegmentFlags, Transfer};
+
+use crate::cause::Cause;
+use crate::evidence::{Evidence, measure};
+use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::parameters::parameters;
+use crate::testing::{MS, delivered, flow, group, lost};
+use crate::transfers::{ExpectedLosses, judge_transfer};
+
+/// Bursts of ten packets, 100 us apart, one each 20 ms: 6 Mbit/s through 4 Mbit/s with room for 12 packets. Now and
+/// then a pause in which the bucket fills up.
+fn policed() -> Flow {
+    let mut policer = Policer::new(4_000_000, 18_000);
+    let segments: Vec<Segment> = (0..2_000i64)
+        .map(|number| {
+            let time_ns =
+                (number / 10) * 20 * MS + (number % 10) * 100_000 + (number / 300) * 170 * MS;
+            let packet = Arrival {
+                time_ns,
+                bytes: 1_500,
+            };
+            if policer.arrive(packet).is_dropped() {
+                lost(time_ns)
+            } else {
+                delivered(time_ns, 30)
+            }
+        })
+        .collect();
+    flow(1, segments)
+}
+
+fn evidence_of(flows: &[Flow]) -> Evidence {
+    measure(&group(flows))
+}
+
+#[test]
+fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
+    let evidence = evidence_of(&[policed()]);
+    let judgement = judge_losses(&evidence);
+    assert_eq!(judgement.cause, Cause::Policer);
+    assert_eq!(judgement.against[0].0, Cause::ShallowQueue);
+    let replay = evidence.replay.unwrap();
+    let lost = evidence.totals.lost as usize;
+    assert!(
+        replay.hits * 10 >= lost * 9 && replay.dropped * 9 <= lost * 10,
+        "{replay:?}"
+    );
+    let parameters = parameters(Cause::Policer, &evidence);
+    let (rate, burst) = (parameters["rate_bps"], parameters["burst_bytes"]);
+    assert!(
+        rate.low.unwrap() <= 4e6 && 4e6 <= rate.high.unwrap(),
+        "{rate:?}"
+    );
+    assert!(
+        burst.low.unwrap() <= 18e3 && 18e3 <= burst.high.unwrap(),
+        "{burst:?}"
+    );
+    // whatever the device counts: 4 Mbit/s of Ethernet packets with preamble and gap are less of IP
+    assert!(
+        rate.high.unwrap() >= rate.value * 1538.0 / 1500.0,
+        "{rate:?}"
+    );
+    assert!(
+        burst.high.unwrap() - burst.low.unwrap() >= 2.0 * 1500.0,
+        "{burst:?}"
+    );
+}
+
+#[test]
+fn an_open_end_stays_open_on_every_byte_basis() {
+    let mut evidence = evidence_of(&[policed()]);
+    let bucket = evidence.bucket.as_mut().unwrap();
+    bucket.rate_bps = Interval {
+        high: None,
+        ..bucket.rate_bps
+    };
+    bucket.limit_bytes = Interval {
+        low: None,
+        high: None,
+        ..bucket.limit_bytes
+    };
+    let parameters = parameters(Cause::Policer, &evidence);
+    assert!(parameters["rate_bps"].low.is_some() && parameters["rate_bps"].high.is_none());
+    let burst = parameters["burst_bytes"];
+    assert_eq!((burst.low, burst.high), (None, None));
+}
+
+#[test]
+fn a_loss_probability_has_wilsons_interval() {
+    // 10 of 100: center (0.1 + 1.9208 / 100) / 1.038416 = 0.11480, half width 0.05956
+    let segments: Vec<Segment> = (0..100)
+        .map(|i| {
+            if i % 10 == 3 {
+                lost(i * MS)
+            } else {
+                delivered(i * MS, 10)
+            }
+        })
+        .collect();
+    let evidence = evidence_of(&[flow(1, segments)]);
+    let share = parameters(Cause::RandomLoss, &evidence)["loss_probability"];
+    assert_eq!(share.value, 0.1);
+    assert!((share.low.unwrap() - 0.05523).abs() < 1e-4, "{share:?}");
+    assert!((share.high.unwrap() - 0.17437).abs() < 1e-4, "{share:?}");
+}
+
+#[test]
+fn a_cause_without_parameters_has_none() {
+    let evidence = evidence_of(&[policed()]);
+    for cause in [
+        Cause::Unknown,
+        Cause::None,
+        Cause::Sender,
+        Cause::Reordering,
+    ] {
+        assert!(parameters(cause, &evidence).is_empty(), "{cause}");
+    }
+}
+
+#[test]
+fn time_of_transfers_at_the_same_time_counts_once() {
+    let span = |from_ms: i64, to_ms: i64| {
+        flow(
+            1,
+            vec![delivered(from_ms * MS, 5), delivered(to_ms * MS, 5)],
+        )
+    };
+    let evidence = evidence_of(&[span(0, 100), span(50, 150), span(400, 500)]);
+    assert!((evidence.totals.union_busy_s - 0.25).abs() < 1e-9);
+    assert!((evidence.totals.busy_s - 0.3).abs() < 1e-9);
+}
+
+#[test]
+fn hardly_any_packets_have_no_cause() {
+    for segments in [
+        vec![],
+        vec![lost(0)],
+        vec![delivered(0, 1)],
+        vec![lost(0); 2],
+        vec![lost(0), delivered(0, 1)],
+    ] {
+        let evidence = evidence_of(&[flow(1, segments)]);
+        assert_eq!(judge_losses(&evidence).cause, Cause::Unknown);
+        assert_eq!(judge_lossless(&evidence).cause, Cause::None);
+        for cause in [
+            Cause::Policer,
+            Cause::DeepQueue,
+            Cause::Shaper,
+            Cause::Aqm,
+            Cause::RandomLoss,
+        ] {
+            let finite = parameters(cause, &evidence)
+                .values()
+                .all(|p| p.value.is_finite());
+            assert!(finite, "{cause}");
+        }
+    }
+}
+
+/// Cause of a transfer of the segments `first..end` of a flow of a policed connection.
+fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
+    let flows = [flow.clone()];
+    let group = group(&flows);
+    let evidence = measure(&group);
+    let judgement = Judgement {
+        cause: Cause::Policer,
+        confidence: 0.9,
+        against: Vec::new(),
+    };
+    let transfer = Transfer {
+        first,
+        end,
+        ..flow.transfers[0]
+    };
+    let expected = ExpectedLosses::of(&group, &evidence);
+    judge_transfer(&judgement, &expected, (0, &flows[0]), &transfer).0
+}
+
+#[test]
+fn losses_of_a_transfer_are_the_policers_only_if_they_find_its_bucket_spent() {
+    let mut flow = policed();
+    let first_lost = flow.segments.iter().position(Segment::is_lost).unwrap();
+    let expected = (first_lost, first_lost + 5);
+    assert_eq!(cause_of(&flow, expected), Cause::Policer);
+    assert_eq!(cause_of(&flow, (0, first_lost)), Cause::None);
+    // the third packet finds a bucket of twelve nearly full
+    flow.segments[2] = lost(flow.segments[2].time_ns);
+    assert_eq!(cause_of(&flow, (0, 10)), Cause::Unknown);
+}
+
+#[test]
+fn a_transfer_without_loss_may_wait_for_the_window_in_a_policed_connection() {
+    let mut flow = policed();
+    for segment in &mut flow.segments[..8] {
+        segment.flags.set(SegmentFlags::WINDOW_LIMITED);
+    }
+    assert_eq!(cause_of(&flow, (0, 9)), Cause::ReceiverWindow);
+}

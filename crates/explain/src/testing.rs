@@ -1,0 +1,87 @@
+//! Flows written by hand, for the tests of single modules.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use whydrop_tcp::{Endpoint, Fate, Flow, Kind, LimitedTime, Segment, SegmentFlags, Transfer};
+
+use crate::group::{FlowRef, Group};
+
+pub const MS: i64 = 1_000_000;
+/// Payload and headers of a full packet: 1500 bytes.
+pub const PAYLOAD_BYTES: u32 = 1_448;
+const HEADER_BYTES: u16 = 52;
+
+/// A full packet that was sent for the first time and arrived; its acknowledgment came after `rtt_ms`.
+pub fn delivered(time_ns: i64, rtt_ms: i64) -> Segment {
+    let mut flags = SegmentFlags::default();
+    flags.set(SegmentFlags::RTT_EXACT);
+    Segment {
+        time_ns,
+        sequence: 0,
+        rtt_ns: rtt_ms * MS,
+        in_flight_bytes: 0,
+        payload_bytes: PAYLOAD_BYTES,
+        header_bytes: HEADER_BYTES,
+        kind: Kind::New,
+        fate: Fate::Delivered,
+        flags,
+    }
+}
+
+pub fn lost(time_ns: i64) -> Segment {
+    Segment {
+        rtt_ns: -1,
+        fate: Fate::Lost,
+        flags: SegmentFlags::default(),
+        ..delivered(time_ns, 0)
+    }
+}
+
+/// A flow of one transfer to `192.0.2.host`, with the counters that go with its segments.
+pub fn flow(host: u8, segments: Vec<Segment>) -> Flow {
+    let (first_ns, last_ns) = segments
+        .first()
+        .zip(segments.last())
+        .map_or((0, 0), |(first, last)| (first.time_ns, last.time_ns));
+    let payload = u64::from(PAYLOAD_BYTES) * segments.len() as u64;
+    let mut flow = Flow {
+        source: Endpoint {
+            address: IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+            port: 443,
+        },
+        destination: Endpoint {
+            address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)),
+            port: 50_000,
+        },
+        transfers: vec![Transfer {
+            first: 0,
+            end: segments.len(),
+            start_ns: first_ns,
+            end_ns: last_ns,
+            payload_bytes: payload,
+        }],
+        limited: LimitedTime {
+            busy_ns: last_ns - first_ns,
+            ..LimitedTime::default()
+        },
+        first_ns,
+        last_ns,
+        ..Flow::default()
+    };
+    flow.counters.packets = segments.len() as u64;
+    flow.counters.payload_bytes = payload;
+    flow.counters.lost = segments.iter().filter(|segment| segment.is_lost()).count() as u64;
+    flow.segments = segments;
+    flow
+}
+
+/// One group of all flows, wherever they go.
+pub fn group(flows: &[Flow]) -> Group<'_> {
+    Group {
+        flows: flows
+            .iter()
+            .enumerate()
+            .map(|(index, flow)| FlowRef { index, flow })
+            .collect(),
+    }
+}
