@@ -2,8 +2,8 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, Trace, delay_at_loss,
-    delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket, score_near,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, delay_at_loss,
+    delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
@@ -206,36 +206,41 @@ fn behind_line_of_super_segments(
     slowest_bps: f64,
     base_rtt_s: Option<f64>,
 ) -> Placed {
-    let fitted = [1.0, 1.6, FAST_LINE].map(|factor| {
-        let line_bps = slowest_bps * factor;
-        let trace = plain.trace.through_line(line_bps);
-        let bucket = fit_bucket(&trace);
-        (line_bps, trace, bucket)
+    let searched = [1.0, 1.6, FAST_LINE].map(|factor| {
+        let trace = plain.trace.through_line(slowest_bps * factor);
+        let found = search_bucket(&trace);
+        (slowest_bps * factor, trace, found)
     });
-    let score = |bucket: &Option<BucketFit>| bucket.as_ref().map_or(f64::MIN, BucketFit::score);
-    let [slow, faster, fastest] = fitted;
-    let better = |a: (f64, Trace, Option<BucketFit>), b: (f64, Trace, Option<BucketFit>)| {
-        if score(&b.2) > score(&a.2) + LINE_GAIN {
-            b
-        } else {
-            a
-        }
-    };
-    let (line_bps, trace, mut bucket) = better(better(slow, faster), fastest);
-    let mut best = (line_bps, trace, f64::MIN);
-    if let Some(known) = bucket {
-        let first = score_near(&best.1, &known);
-        best.2 = first;
+    let score = |found: &Option<Found>| found.as_ref().map_or(f64::MIN, Found::score);
+    let (line_bps, trace, found) = searched
+        .into_iter()
+        .reduce(|best, next| {
+            if score(&next.2) > score(&best.2) + LINE_GAIN {
+                next
+            } else {
+                best
+            }
+        })
+        .expect("three lines were tried");
+    let mut best = (line_bps, trace);
+    let mut bucket = None;
+    if let Some(found) = found {
+        let first = score_near(&best.1, &found);
+        let mut highest = first;
         for factor in [1.25, 1.6, 1.8, 2.2, 3.0, 5.0] {
             let through = plain.trace.through_line(slowest_bps * factor);
-            let score = score_near(&through, &known);
-            if score > best.2.max(first + LINE_GAIN) {
-                best = (slowest_bps * factor, through, score);
+            let score = score_near(&through, &found);
+            if score > highest.max(first + LINE_GAIN) {
+                best = (slowest_bps * factor, through);
+                highest = score;
             }
         }
-        if best.0 != line_bps {
-            bucket = refit_bucket(&best.1, &known);
-        }
+        let fit = found.complete(&best.1);
+        bucket = if best.0 == line_bps {
+            Some(fit)
+        } else {
+            refit_bucket(&best.1, &fit)
+        };
     }
     let group_trace = GroupTrace {
         trace: best.1,
@@ -255,7 +260,7 @@ const FAST_LINE: f64 = 30.0;
 /// A line is looked for when a queue explains this share of the spread of the delays ...
 const LINE_EXPLAINED: f64 = 0.3;
 /// ... and drains this much faster than the bucket fills.
-const LINE_TO_BUCKET: f64 = 1.3;
+const LINE_TO_BUCKET: f64 = 1.05;
 /// A line is believed in when it makes the losses this much more likely: a factor of 150, for one parameter.
 const LINE_GAIN: f64 = 5.0;
 

@@ -102,7 +102,7 @@ pub fn judge_losses(evidence: &Evidence) -> Judgement {
     } else if early_drop_shows(evidence) {
         against.push((Cause::DeepQueue, early_drop_reason(evidence)));
         (Cause::Aqm, 0.7)
-    } else if independent_losses(evidence) {
+    } else if not_an_outage(evidence) && independent_losses(evidence) {
         if let Some(bucket) = bucket {
             against.push((
                 Cause::Policer,
@@ -304,6 +304,12 @@ fn losses_come_singly(evidence: &Evidence) -> bool {
 
 /// Runs this much longer than chance makes them are no chance.
 const LONGER_RUNS: f64 = 1.2;
+
+/// One run of losses, or more losses than deliveries, is a path that was down: nothing random.
+fn not_an_outage(evidence: &Evidence) -> bool {
+    let trace = &evidence.group_trace.trace;
+    trace.loss_runs() >= 2 && trace.lost < trace.passed
+}
 
 fn independent_losses(evidence: &Evidence) -> bool {
     let weak = evidence

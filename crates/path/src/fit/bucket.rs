@@ -70,6 +70,29 @@ const FINEST_STEP: f64 = 2e-5;
 /// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed, or when no bucket makes the
 /// losses more likely than chance does.
 pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
+    search_bucket(trace).map(|found| found.complete(trace))
+}
+
+/// What a search over a trace found, before its intervals are worked out.
+pub struct Found {
+    rows: Rows,
+    best: Point,
+}
+
+impl Found {
+    /// See [`BucketFit::score`]; to compare variants of one trace by.
+    pub fn score(&self) -> f64 {
+        self.best.score
+    }
+
+    /// The fit, with intervals.
+    pub fn complete(&self, trace: &Trace) -> BucketFit {
+        complete(trace, &self.rows, self.best)
+    }
+}
+
+/// The search of [`fit_bucket`] alone.
+pub fn search_bucket(trace: &Trace) -> Option<Found> {
     if !can_be_fitted(trace) {
         return None;
     }
@@ -81,7 +104,7 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
     let grid = rates_on_a_grid(&dense);
-    finish(trace, tops_of_climbs(&dense, start, &grid))
+    best_over_all(trace, tops_of_climbs(&dense, start, &grid))
 }
 
 /// Fits a token bucket to a trace of which a variant was fitted before: near that fit, and near the rates that the
@@ -98,16 +121,16 @@ pub fn refit_bucket(trace: &Trace, known: &BucketFit) -> Option<BucketFit> {
     };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
     let around = [0.9, 1.0, 1.1].map(|factor| known.rate_bps.value / 8.0 * factor);
-    finish(trace, tops_of_climbs(&dense, start, &around))
+    best_over_all(trace, tops_of_climbs(&dense, start, &around)).map(|found| found.complete(trace))
 }
 
 /// How well a bucket near a known one suits a variant of its trace, by the densest losses: a score to compare
 /// variants by, cheaper than fitting each.
-pub fn score_near(trace: &Trace, known: &BucketFit) -> f64 {
+pub fn score_near(trace: &Trace, known: &Found) -> f64 {
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
     let score = scorer(&dense, Start::Unknown);
-    let (x, y) = (known.rate_bps.value / 8.0, known.limit_bytes.value);
+    let (x, y) = (known.best.x, known.best.y);
     let start = Point {
         x,
         y,
@@ -127,45 +150,46 @@ fn can_be_fitted(trace: &Trace) -> bool {
     trace.lost > 0 && trace.passed > 1 && trace.duration_s() > 0.0
 }
 
-/// From the best points over a part of the trace to the fit of the whole.
-fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
-    let all = Rows::condense(trace, 0, trace.len(), MOST_IN_A_ROW.1);
+/// From the best points over a part of the trace to the best over the whole. `None` where chance does as well.
+fn best_over_all(trace: &Trace, tops: Vec<Point>) -> Option<Found> {
+    let rows = Rows::condense(trace, 0, trace.len(), MOST_IN_A_ROW.1);
     let steps = (RATE_RATIO.ln() / 4.0, LIMIT_RATIO.ln() / 2.0);
     let finished = tops
         .into_iter()
-        .filter_map(|top| best_limit(&all, top))
+        .filter_map(|top| best_limit(&rows, top))
         .map(|point| {
             climb(
                 point,
                 steps,
                 CLIMB_STEP,
                 LOOKS.1,
-                scorer(&all, Start::Empty),
+                scorer(&rows, Start::Empty),
             )
         });
     let best = finished.max_by(|a, b| a.score.total_cmp(&b.score))?;
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
-    if best.score <= independent + 1.0 {
-        return None;
-    }
+    (best.score > independent + 1.0).then_some(Found { rows, best })
+}
+
+fn complete(trace: &Trace, all: &Rows, best: Point) -> BucketFit {
     let single = Rows::single(trace);
     let whole = |point: Point| Candidate {
         rate_bytes_per_s: point.x,
         limit_bytes: point.y,
         start: Start::Empty,
     };
-    let pattern = follow(&single, whole(best), f64::MAX)?;
-    let best = adjust(&all, best);
-    let adjusted = follow(&single, whole(best), f64::MAX)?;
+    let pattern = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
+    let best = adjust(all, best);
+    let adjusted = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
     // how well a bucket tells lost packets from others is a question to the point that does it best
     let agreement = if adjusted.log_likelihood > pattern.log_likelihood {
         adjusted
     } else {
         pattern
     };
-    let (rate, limit_bytes) = Profile::new(&all, best).intervals();
+    let (rate, limit_bytes) = Profile::new(all, best).intervals();
     let bits = |rate: f64| rate * 8.0;
-    Some(BucketFit {
+    BucketFit {
         rate_bps: Interval {
             value: bits(rate.value),
             low: rate.low.map(bits),
@@ -174,8 +198,8 @@ fn finish(trace: &Trace, tops: Vec<Point>) -> Option<BucketFit> {
         limit_bytes,
         agreement,
         packet_bytes: all.packet_bytes,
-        independent_log_likelihood: independent,
-    })
+        independent_log_likelihood: binomial_log_likelihood(trace.lost as f64, trace.passed as f64),
+    }
 }
 
 /// The score of a rate and a limit, or `None` when it is certainly below a bound.

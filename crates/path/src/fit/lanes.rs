@@ -164,6 +164,11 @@ fn follow_lanes<const L: usize>(
             match row.outcome {
                 Seen::Passed => {
                     queues.passed += packets;
+                    if !any_above(&margins[0], &with_packet) {
+                        // far from every limit: the common case
+                        queue = with_packet;
+                        continue;
+                    }
                     count_above(&mut queues.passed_above, &margins, &with_packet, packets);
                     for lane in 0..L {
                         queues.removed[lane] += larger(with_packet[lane] - limit[lane], 0.0);
@@ -226,6 +231,15 @@ fn count_above<const L: usize>(
             };
         }
     }
+}
+
+#[inline(always)]
+fn any_above<const L: usize>(margin: &[f64; L], with_packet: &[f64; L]) -> bool {
+    let mut above = false;
+    for lane in 0..L {
+        above |= with_packet[lane] >= margin[lane];
+    }
+    above
 }
 
 /// `f64::max` for numbers that are never NaN: one instruction, where `max` needs four.
