@@ -15,7 +15,7 @@ use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
 use crate::transfers::{ExpectedLosses, judge_transfer, lost};
 use crate::verdict::verdict;
-use crate::words::count;
+use crate::words::plural;
 
 /// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
 /// counts of losses are off by as much.
@@ -200,8 +200,8 @@ fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
     let mut notes = summary.notes.clone();
     if tracked.without_data > 0 {
         notes.push(format!(
-            "{} TCP connections carried no data and are not listed",
-            count(tracked.without_data)
+            "without data, and so not listed: {}",
+            plural(tracked.without_data, "TCP connection")
         ));
     }
     CaptureInfo {

@@ -262,8 +262,6 @@ pub struct Flow {
     pub mss_bytes: Option<u32>,
     /// Scale of the windows that this flow's receiver advertises; `None` when unknown.
     pub window_scale: Option<u8>,
-    /// The scale was inferred from the bytes in flight, not read from the handshake.
-    pub window_scale_inferred: bool,
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
