@@ -3,7 +3,7 @@
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
     BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, delay_at_loss,
-    delay_by_occupancy, fit_bucket, fit_drain_rate, refit_bucket, score_near, search_bucket,
+    delay_by_occupancy, fit_drain_rate, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
@@ -93,7 +93,7 @@ impl Evidence {
 
     /// Time that a full packet takes at that rate, seconds.
     pub fn packet_time_s(&self) -> f64 {
-        self.group_trace.trace.typical_bytes() * 8.0 / self.queue_rate_bps().value.max(1.0)
+        self.group_trace.trace.typical_bytes * 8.0 / self.queue_rate_bps().value.max(1.0)
     }
 }
 
@@ -157,32 +157,31 @@ fn place_behind_line(group: &Group, base_rtt_s: Option<f64>) -> Placed {
         return behind_line_of_super_segments(plain, estimate, base_rtt_s);
     }
     let drain = drain_fit(&plain, base_rtt_s);
-    let bucket = fit_bucket(&plain.trace);
+    let found = search_bucket(&plain.trace, None);
     // a queue much faster than the fitted bucket is a line before it
-    if let (Some(line), Some(fit)) = (&drain, &bucket)
+    if let (Some(line), Some(known)) = (&drain, &found)
         && line.explained > LINE_EXPLAINED
-        && line.rate_bps > LINE_TO_BUCKET * fit.rate_bps.value
+        && line.rate_bps > LINE_TO_BUCKET * known.rate_bps()
     {
         let through = plain.trace.through_line(line.rate_bps);
-        if let Some(refit) =
-            refit_bucket(&through, fit).filter(|refit| refit.score() > fit.score() + LINE_GAIN)
-        {
-            let (line_rate_bps, group_trace) = (
-                line.rate_bps,
-                GroupTrace {
-                    trace: through,
-                    origins: plain.origins,
-                },
-            );
+        let behind = search_bucket(&through, Some(known));
+        if let Some(behind) = behind.filter(|behind| behind.score() > known.score() + LINE_GAIN) {
+            let line_rate_bps = Some(line.rate_bps);
+            let bucket = Some(behind.complete(&through));
+            let group_trace = GroupTrace {
+                trace: through,
+                origins: plain.origins,
+            };
             let drain = drain_fit(&group_trace, base_rtt_s);
             return Placed {
                 group_trace,
-                bucket: Some(refit),
+                bucket,
                 drain,
-                line_rate_bps: Some(line_rate_bps),
+                line_rate_bps,
             };
         }
     }
+    let bucket = found.map(|found| found.complete(&plain.trace));
     Placed {
         group_trace: plain,
         bucket,
@@ -206,28 +205,22 @@ fn behind_line_of_super_segments(
     slowest_bps: f64,
     base_rtt_s: Option<f64>,
 ) -> Placed {
-    let searched = [1.0, 1.6, FAST_LINE].map(|factor| {
-        let trace = plain.trace.through_line(slowest_bps * factor);
-        let found = search_bucket(&trace);
-        (slowest_bps * factor, trace, found)
-    });
     let score = |found: &Option<Found>| found.as_ref().map_or(f64::MIN, Found::score);
-    let (line_bps, trace, found) = searched
-        .into_iter()
-        .reduce(|best, next| {
-            if score(&next.2) > score(&best.2) + LINE_GAIN {
-                next
-            } else {
-                best
-            }
-        })
-        .expect("three lines were tried");
+    let (mut line_bps, mut trace) = (slowest_bps, plain.trace.through_line(slowest_bps));
+    let mut found = search_bucket(&trace, None);
+    for factor in [1.6, FAST_LINE] {
+        let through = plain.trace.through_line(slowest_bps * factor);
+        let next = search_bucket(&through, found.as_ref());
+        if score(&next) > score(&found) + LINE_GAIN {
+            (line_bps, trace, found) = (slowest_bps * factor, through, next);
+        }
+    }
     let mut best = (line_bps, trace);
     let mut bucket = None;
     if let Some(found) = found {
         let first = score_near(&best.1, &found);
         let mut highest = first;
-        for factor in [1.25, 1.6, 1.8, 2.2, 3.0, 5.0] {
+        for factor in [1.25, 1.8, 2.4, 3.5] {
             let through = plain.trace.through_line(slowest_bps * factor);
             let score = score_near(&through, &found);
             if score > highest.max(first + LINE_GAIN) {
@@ -235,12 +228,12 @@ fn behind_line_of_super_segments(
                 highest = score;
             }
         }
-        let fit = found.complete(&best.1);
-        bucket = if best.0 == line_bps {
-            Some(fit)
+        let moved = if best.0 == line_bps {
+            None
         } else {
-            refit_bucket(&best.1, &fit)
+            search_bucket(&best.1, Some(&found))
         };
+        bucket = Some(moved.unwrap_or(found).complete(&best.1));
     }
     let group_trace = GroupTrace {
         trace: best.1,

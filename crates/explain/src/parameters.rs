@@ -77,7 +77,7 @@ fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
 fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
     Some(any_byte_basis(
         evidence.queue_rate_bps(),
-        evidence.group_trace.trace.typical_bytes(),
+        evidence.group_trace.trace.typical_bytes,
     ))
 }
 
@@ -88,7 +88,7 @@ fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
 fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
     let at_loss = evidence.at_loss.as_ref()?;
     let bytes_per_s = evidence.queue_rate_bps().value / 8.0;
-    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let packet_bytes = evidence.group_trace.trace.typical_bytes;
     let held = |delay_s: f64| delay_s * bytes_per_s;
     Some(Parameter {
         value: held(at_loss.median_s),
@@ -98,7 +98,7 @@ fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
 }
 
 fn in_packets(limit: Parameter, evidence: &Evidence) -> Parameter {
-    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let packet_bytes = evidence.group_trace.trace.typical_bytes;
     Parameter {
         value: (limit.value / packet_bytes).round(),
         low: limit.low.map(|low| (low / packet_bytes).floor()),
@@ -108,7 +108,7 @@ fn in_packets(limit: Parameter, evidence: &Evidence) -> Parameter {
 
 fn shaper_burst(evidence: &Evidence) -> Option<Parameter> {
     let drain = evidence.drain.as_ref()?;
-    let packet_bytes = evidence.group_trace.trace.typical_bytes();
+    let packet_bytes = evidence.group_trace.trace.typical_bytes;
     let error = drain.residual_s * drain.rate_bps / 8.0 + packet_bytes;
     Some(Parameter {
         value: drain.burst_bytes,

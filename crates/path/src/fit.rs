@@ -25,7 +25,7 @@ mod testing;
 #[cfg(test)]
 mod trace_tests;
 
-pub use bucket::{BucketFit, Found, fit_bucket, refit_bucket, score_near, search_bucket};
+pub use bucket::{BucketFit, Found, fit_bucket, score_near, search_bucket};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
 };

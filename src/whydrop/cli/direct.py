@@ -7,7 +7,11 @@ a small capture takes, so exactly this shape goes straight to the core; every ot
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+
+# As type checkers know it: importing typing or collections.abc would take a tenth of the whole start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def capture_of(arguments: Sequence[str]) -> str | None:

@@ -62,7 +62,7 @@ const STARTS: usize = 8;
 /// Tops of the climbs that are tried over the whole trace.
 const FINISHED: usize = 3;
 /// Times that a climb may look around: from a start of the coarse search, and over the whole trace.
-const LOOKS: (u32, u32) = (30, 40);
+const LOOKS: (u32, u32) = (20, 30);
 /// Finest steps of the rate, relative: of the climb, and of the adjustment.
 const CLIMB_STEP: f64 = 5e-4;
 const FINEST_STEP: f64 = 2e-5;
@@ -70,7 +70,7 @@ const FINEST_STEP: f64 = 2e-5;
 /// Fits a token bucket to the losses. `None` when nothing was lost or nothing passed, or when no bucket makes the
 /// losses more likely than chance does.
 pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
-    search_bucket(trace).map(|found| found.complete(trace))
+    search_bucket(trace, None).map(|found| found.complete(trace))
 }
 
 /// What a search over a trace found, before its intervals are worked out.
@@ -85,14 +85,20 @@ impl Found {
         self.best.score
     }
 
+    /// Rate of the bucket, bit/s.
+    pub fn rate_bps(&self) -> f64 {
+        self.best.x * 8.0
+    }
+
     /// The fit, with intervals.
     pub fn complete(&self, trace: &Trace) -> BucketFit {
         complete(trace, &self.rows, self.best)
     }
 }
 
-/// The search of [`fit_bucket`] alone.
-pub fn search_bucket(trace: &Trace) -> Option<Found> {
+/// The search of [`fit_bucket`] alone. Near what is `known` of a variant of the trace, if that was a good fit; from
+/// nothing otherwise.
+pub fn search_bucket(trace: &Trace, known: Option<&Found>) -> Option<Found> {
     if !can_be_fitted(trace) {
         return None;
     }
@@ -103,26 +109,16 @@ pub fn search_bucket(trace: &Trace) -> Option<Found> {
         Start::Unknown
     };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
-    let grid = rates_on_a_grid(&dense);
-    best_over_all(trace, tops_of_climbs(&dense, start, &grid))
+    let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+    let rates = match known.filter(|known| known.best.score > GOOD_ENOUGH * independent) {
+        Some(known) => [0.9, 1.0, 1.1].map(|factor| known.best.x * factor).to_vec(),
+        None => rates_on_a_grid(&dense),
+    };
+    best_over_all(trace, tops_of_climbs(&dense, start, &rates))
 }
 
-/// Fits a token bucket to a trace of which a variant was fitted before: near that fit, and near the rates that the
-/// losses show, but without the search from nothing.
-pub fn refit_bucket(trace: &Trace, known: &BucketFit) -> Option<BucketFit> {
-    if !can_be_fitted(trace) {
-        return None;
-    }
-    let (from, to) = Rows::window(trace, RUNS_SEARCHED);
-    let start = if (from, to) == (0, trace.len()) {
-        Start::Empty
-    } else {
-        Start::Unknown
-    };
-    let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
-    let around = [0.9, 1.0, 1.1].map(|factor| known.rate_bps.value / 8.0 * factor);
-    best_over_all(trace, tops_of_climbs(&dense, start, &around)).map(|found| found.complete(trace))
-}
+/// A fit is good when it leaves less than this share of the uncertainty about the losses.
+const GOOD_ENOUGH: f64 = 0.15;
 
 /// How well a bucket near a known one suits a variant of its trace, by the densest losses: a score to compare
 /// variants by, cheaper than fitting each.

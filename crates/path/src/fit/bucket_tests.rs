@@ -8,7 +8,7 @@ use super::rows::Rows;
 use super::testing::{Pattern, arrivals, observed};
 use super::trace::{Observation, Seen, Trace};
 use super::virtual_queue::{Candidate, Start, corrected, follow};
-use super::{fit_bucket, refit_bucket};
+use super::{fit_bucket, search_bucket};
 use crate::{Arrival, Fifo, InService, Limit, PathElement, Policer, RandomLoss};
 
 /// A bucket and what is sent through it.
@@ -199,8 +199,11 @@ fn losses_by_chance_leave_most_of_the_uncertainty() {
 fn a_fit_that_is_known_is_found_again_from_nearby() {
     let arrivals = arrivals(Pattern::Poisson, 5e6, 1.3, (4_000, 1500), 9);
     let trace = observed(&mut Policer::new(5_000_000, 30_000), &arrivals);
-    let known = fit_bucket(&trace).unwrap();
-    let again = refit_bucket(&trace, &known).unwrap();
+    let found = search_bucket(&trace, None).unwrap();
+    let known = found.complete(&trace);
+    let again = search_bucket(&trace, Some(&found))
+        .unwrap()
+        .complete(&trace);
     assert!((again.rate_bps.value / known.rate_bps.value - 1.0).abs() < 1e-3);
     assert!((again.limit_bytes.value / known.limit_bytes.value - 1.0).abs() < 2e-2);
 }

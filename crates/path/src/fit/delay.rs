@@ -181,7 +181,7 @@ pub fn delay_by_occupancy(
     limit_bytes: f64,
 ) -> Option<DelayByOccupancy> {
     let rate = rate_bps / 8.0;
-    let packet = trace.typical_bytes();
+    let packet = trace.typical_bytes;
     let queue = corrected(trace, rate, limit_bytes);
     let mut samples: Vec<(f32, f32)> = Vec::new();
     for ((&found, &bytes), &delay) in queue.iter().zip(&trace.bytes).zip(&trace.delay_s) {

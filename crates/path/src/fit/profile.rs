@@ -23,7 +23,7 @@ const REFUTED_BY_SHARE: f64 = 0.1;
 /// An interval that reaches this far (a factor of e^2.5 = 12) has an open end.
 const OPEN_END: f64 = 2.5;
 /// Relative precision of an interval's end.
-const EDGE_PRECISION: f64 = 1e-3;
+const EDGE_PRECISION: f64 = 2e-3;
 
 /// The corrections around the best point. Profile likelihood: how far one parameter can move, the other following as
 /// it likes best, before more has to be corrected than is tolerated.

@@ -44,7 +44,7 @@ impl Rows {
     pub fn condense(trace: &Trace, from: usize, to: usize, most: u16) -> Self {
         let mut rows = Self {
             largest_bytes: f64::from(trace.largest_bytes),
-            packet_bytes: trace.typical_bytes().max(1.0),
+            packet_bytes: trace.typical_bytes.max(1.0),
             ..Self::default()
         };
         if from >= to {
@@ -74,7 +74,7 @@ impl Rows {
             rows: Vec::with_capacity(trace.len()),
             duration_s: trace.duration_s(),
             largest_bytes: f64::from(trace.largest_bytes),
-            packet_bytes: trace.typical_bytes().max(1.0),
+            packet_bytes: trace.typical_bytes.max(1.0),
             ..Self::default()
         };
         let mut last_s = 0.0;

@@ -20,6 +20,14 @@ pub struct Observation {
     pub delay_s: Option<f32>,
 }
 
+/// A full packet on Ethernet, where no packet tells.
+const ETHERNET_BYTES: f64 = 1500.0;
+
+fn median(mut sizes: Vec<f32>) -> Option<f64> {
+    let middle = sizes.len() / 2;
+    (!sizes.is_empty()).then(|| f64::from(*sizes.select_nth_unstable_by(middle, f32::total_cmp).1))
+}
+
 /// Observations as columns, in order of time.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
@@ -35,6 +43,8 @@ pub struct Trace {
     /// Bytes of packets that were not lost.
     pub passed_bytes: f64,
     pub largest_bytes: f32,
+    /// Size of a full packet: the median, since most data packets are full.
+    pub typical_bytes: f64,
 }
 
 impl Trace {
@@ -51,6 +61,7 @@ impl Trace {
         for observation in &observations {
             trace.push(observation);
         }
+        trace.typical_bytes = median(trace.bytes.clone()).unwrap_or(ETHERNET_BYTES);
         trace
     }
 
@@ -112,16 +123,6 @@ impl Trace {
         let starts = |pair: &&[Seen]| pair[0] != Seen::Lost && pair[1] == Seen::Lost;
         let first = usize::from(self.outcome.first() == Some(&Seen::Lost));
         first + self.outcome.windows(2).filter(starts).count()
-    }
-
-    /// Size of a full packet: the median, since most data packets are full.
-    pub fn typical_bytes(&self) -> f64 {
-        let mut sizes = self.bytes.clone();
-        if sizes.is_empty() {
-            return 1500.0;
-        }
-        let middle = sizes.len() / 2;
-        f64::from(*sizes.select_nth_unstable_by(middle, f32::total_cmp).1)
     }
 }
 
