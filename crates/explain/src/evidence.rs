@@ -40,6 +40,8 @@ pub struct Totals {
     pub timeouts: u64,
     pub busy_s: f64,
     pub window_s: f64,
+    /// The windows' scale is known for at least one of the flows that matter; else `window_s` says nothing.
+    pub window_known: bool,
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
@@ -346,6 +348,7 @@ fn totals(group: &Group) -> Totals {
             continue;
         }
         totals.busy_s += flow.limited.busy_ns as f64 * 1e-9;
+        totals.window_known |= flow.window_scale.is_some();
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
     }

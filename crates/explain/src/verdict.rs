@@ -141,7 +141,10 @@ fn sentence(
             "The receiver's window held the sender back for {} of the time; the path dropped nothing.",
             percent(evidence.totals.window_s / evidence.totals.busy_s.max(1e-9))
         ),
-        Cause::Sender => "The sender held the flow back, not the path: nothing was lost, no queue grew, the receiver's window was open.".to_owned(),
+        Cause::Sender if evidence.totals.window_known => {
+            "The sender held the flow back, not the path: nothing was lost, no queue grew, the receiver's window was open.".to_owned()
+        }
+        Cause::Sender => "The sender held the flow back, not the path: nothing was lost, no queue grew.".to_owned(),
         Cause::CaptureLoss => format!(
             "The capture missed {} that the receiver acknowledged.",
             plural(evidence.totals.missed_by_capture_packets, "packet")
@@ -157,21 +160,30 @@ fn describe(cause: Cause, evidence: &Evidence) -> Vec<String> {
     let totals = &evidence.totals;
     match cause {
         Cause::Policer => describe_policer(evidence, &mut lines),
-        Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => describe_queue(evidence, &mut lines),
+        Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => {
+            describe_queue(evidence, &mut lines)
+        }
         Cause::RandomLoss => describe_random(evidence, &mut lines),
         Cause::Shaper => describe_drain(evidence, &mut lines),
-        Cause::ReceiverWindow => lines.push(format!(
-            "for {} of the {} that data was in flight, less than one segment of the receive window was left; it was zero {}",
-            percent(totals.window_s / totals.busy_s.max(1e-9)), duration(totals.busy_s), plural(totals.zero_windows, "time")
-        )),
+        Cause::ReceiverWindow => {
+            lines.push(format!(
+                "for {} of the {} that data was in flight, less than one segment of the receive window was left",
+                percent(totals.window_s / totals.busy_s.max(1e-9)),
+                duration(totals.busy_s)
+            ));
+            if totals.zero_windows > 0 {
+                lines.push(format!(
+                    "the receiver closed its window altogether {}",
+                    plural(totals.zero_windows, "time")
+                ));
+            }
+        }
         Cause::Reordering => lines.push(format!(
             "{} of {} were acknowledged after later ones without having been sent again",
-            count(totals.reordered), plural(totals.data_packets, "data packet")
+            count(totals.reordered),
+            plural(totals.data_packets, "data packet")
         )),
-        Cause::Sender => lines.push(format!(
-            "nothing was in flight for {} of the time between first and last data",
-            percent(totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9))
-        )),
+        Cause::Sender => describe_sender(evidence, &mut lines),
         _ => {}
     }
     if let Some(line_rate) = evidence.line_rate_bps {
@@ -181,6 +193,34 @@ fn describe(cause: Cause, evidence: &Evidence) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn describe_sender(evidence: &Evidence, lines: &mut Vec<String>) {
+    let totals = &evidence.totals;
+    let round_trips = totals.busy_s / evidence.base_rtt_s.unwrap_or(f64::INFINITY);
+    let window = match (
+        totals.window_known,
+        totals.window_s / totals.busy_s.max(1e-9),
+    ) {
+        (false, _) => "the scale of the receive window is unknown".to_owned(),
+        (true, 0.0) => "the receive window was never full".to_owned(),
+        (true, share) => format!(
+            "the receive window was full for {} of the time",
+            percent(share)
+        ),
+    };
+    lines.push(format!(
+        "in {} of data in flight, {} round trips, nothing was lost; {window}",
+        duration(totals.busy_s),
+        count(round_trips as u64),
+    ));
+    let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
+    if idle_share > 0.01 {
+        lines.push(format!(
+            "nothing was in flight for {} of the time between first and last data",
+            percent(idle_share)
+        ));
+    }
 }
 
 fn describe_policer(evidence: &Evidence, lines: &mut Vec<String>) {
@@ -300,23 +340,48 @@ fn against(judgement: &Judgement, evidence: &Evidence) -> Vec<Against> {
             );
         }
     }
+    if cause == Cause::RandomLoss {
+        add(
+            Cause::Policer,
+            "no rate and burst make these losses more likely than chance does".to_owned(),
+        );
+        if let Some(at_loss) = &evidence.at_loss {
+            add(
+                Cause::DeepQueue,
+                format!(
+                    "a full queue drops when packets wait longest; before these losses they waited longer than only {} of all",
+                    percent(at_loss.mean_rank)
+                ),
+            );
+        }
+    }
     if totals.lost > 0 {
         add(
             Cause::Reordering,
-            format!(
-                "{} had to be sent again and only {} needlessly",
-                plural(totals.retransmitted, "packet"),
-                count(totals.spurious)
-            ),
+            match totals.spurious {
+                0 => format!(
+                    "{} had to be sent again, none of them needlessly",
+                    plural(totals.retransmitted, "packet")
+                ),
+                needless => format!(
+                    "{} had to be sent again and only {} needlessly",
+                    plural(totals.retransmitted, "packet"),
+                    count(needless)
+                ),
+            },
         );
         let window_share = totals.window_s / totals.busy_s.max(1e-9);
-        if window_share < 0.5 {
+        if totals.window_known && window_share < 0.5 {
             add(
                 Cause::ReceiverWindow,
-                format!(
-                    "the receiver's window was full for only {} of the time",
-                    percent(window_share)
-                ),
+                if window_share == 0.0 {
+                    "the receiver's window was never full".to_owned()
+                } else {
+                    format!(
+                        "the receiver's window was full for only {} of the time",
+                        percent(window_share)
+                    )
+                },
             );
         }
     }
