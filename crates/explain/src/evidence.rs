@@ -2,7 +2,7 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, delay_at_loss,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, Trace, delay_at_loss,
     delay_by_occupancy, fit_drain_rate, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
@@ -210,35 +210,31 @@ fn behind_line_of_super_segments(
     let score = |found: &Option<Found>| found.as_ref().map_or(f64::MIN, Found::score);
     let (mut line_bps, mut trace) = (slowest_bps, plain.trace.through_line(slowest_bps));
     let mut found = search_bucket(&trace, None);
+    let settled = |found: &Option<Found>| {
+        found
+            .as_ref()
+            .is_some_and(|found| found.left_open() < SETTLED)
+    };
     for factor in [1.6, FAST_LINE] {
+        if settled(&found) {
+            break;
+        }
         let through = plain.trace.through_line(slowest_bps * factor);
         let next = search_bucket(&through, found.as_ref());
         if score(&next) > score(&found) + LINE_GAIN {
             (line_bps, trace, found) = (slowest_bps * factor, through, next);
         }
     }
-    let mut best = (line_bps, trace);
-    let mut bucket = None;
-    if let Some(found) = found {
-        let first = score_near(&best.1, &found);
-        let mut highest = first;
-        for factor in [1.25, 1.8, 2.4, 3.5] {
-            let through = plain.trace.through_line(slowest_bps * factor);
-            let score = score_near(&through, &found);
-            if score > highest.max(first + LINE_GAIN) {
-                best = (slowest_bps * factor, through);
-                highest = score;
-            }
+    if let (false, Some(known)) = (settled(&found), &found) {
+        let nearby = best_line_near(&plain, slowest_bps, (&trace, known));
+        if let Some((nearby_bps, through)) = nearby {
+            found = search_bucket(&through, Some(known)).or(found);
+            (line_bps, trace) = (nearby_bps, through);
         }
-        let moved = if best.0 == line_bps {
-            None
-        } else {
-            search_bucket(&best.1, Some(&found))
-        };
-        bucket = Some(moved.unwrap_or(found).complete(&best.1));
     }
+    let bucket = found.map(|found| found.complete(&trace));
     let group_trace = GroupTrace {
-        trace: best.1,
+        trace,
         origins: plain.origins,
     };
     let drain = drain_fit(&group_trace, base_rtt_s);
@@ -246,9 +242,31 @@ fn behind_line_of_super_segments(
         group_trace,
         bucket,
         drain,
-        line_rate_bps: Some(best.0),
+        line_rate_bps: Some(line_bps),
     }
 }
+
+/// The line that suits a known bucket better than the trace that it was found in, if one of a few does.
+fn best_line_near(
+    plain: &GroupTrace,
+    slowest_bps: f64,
+    (trace, known): (&Trace, &Found),
+) -> Option<(f64, Trace)> {
+    let mut highest = score_near(trace, known) + LINE_GAIN;
+    let mut best = None;
+    for factor in [1.25, 1.8, 2.4, 3.5] {
+        let through = plain.trace.through_line(slowest_bps * factor);
+        let score = score_near(&through, known);
+        if score > highest {
+            best = Some((slowest_bps * factor, through));
+            highest = score;
+        }
+    }
+    best
+}
+
+/// A fit that leaves less than this open leaves no room for another line.
+const SETTLED: f64 = 0.12;
 
 /// So much faster than the slowest possible line that it might as well not be there.
 const FAST_LINE: f64 = 30.0;

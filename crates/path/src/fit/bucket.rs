@@ -77,12 +77,18 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
 pub struct Found {
     rows: Rows,
     best: Point,
+    independent_log_likelihood: f64,
 }
 
 impl Found {
     /// See [`BucketFit::score`]; to compare variants of one trace by.
     pub fn score(&self) -> f64 {
         self.best.score
+    }
+
+    /// Share of the uncertainty about the losses that is left, corrections counted with it: 0 for a perfect fit.
+    pub fn left_open(&self) -> f64 {
+        self.best.score / self.independent_log_likelihood
     }
 
     /// Rate of the bucket, bit/s.
@@ -109,8 +115,7 @@ pub fn search_bucket(trace: &Trace, known: Option<&Found>) -> Option<Found> {
         Start::Unknown
     };
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
-    let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
-    let rates = match known.filter(|known| known.best.score > GOOD_ENOUGH * independent) {
+    let rates = match known.filter(|known| known.left_open() < GOOD_ENOUGH) {
         Some(known) => [0.9, 1.0, 1.1].map(|factor| known.best.x * factor).to_vec(),
         None => rates_on_a_grid(&dense),
     };
@@ -164,7 +169,11 @@ fn best_over_all(trace: &Trace, tops: Vec<Point>) -> Option<Found> {
         });
     let best = finished.max_by(|a, b| a.score.total_cmp(&b.score))?;
     let independent = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
-    (best.score > independent + 1.0).then_some(Found { rows, best })
+    (best.score > independent + 1.0).then_some(Found {
+        rows,
+        best,
+        independent_log_likelihood: independent,
+    })
 }
 
 fn complete(trace: &Trace, all: &Rows, best: Point) -> BucketFit {
