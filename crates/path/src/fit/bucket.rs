@@ -294,6 +294,12 @@ fn starts(
         .fold(f64::MIN, f64::max);
     let hopeless = hopeless.max(best + HOPELESS_BELOW_BEST * independent);
     let fastest = fastest_arrivals(rows);
+    // with an excellent one, they need not be looked for
+    let rates = if best > GOOD_ENOUGH * independent {
+        &[]
+    } else {
+        rates
+    };
     let ridge: Vec<Point> = rates
         .iter()
         .filter(|rate| **rate < fastest)
