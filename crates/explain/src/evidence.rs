@@ -104,16 +104,34 @@ const DELAYS_TELL: f64 = 0.3;
 /// ... and share of the uncertainty about losses that a bucket must remove.
 const LOSSES_TELL: f64 = 0.45;
 
-/// Measures a group.
+/// Measures a group by what one capture shows of it.
 pub fn measure(group: &Group) -> Evidence {
-    let totals = totals(group);
-    let base_rtt_s = base_rtt_s(group);
+    let slowest_line_bps = group
+        .has_offloaded_segments()
+        .then(|| slowest_line_bps(group))
+        .flatten();
+    measure_trace(
+        group.trace(),
+        slowest_line_bps,
+        totals(group),
+        base_rtt_s(group),
+    )
+}
+
+/// Measures packets whose fates and delays are known. `slowest_line_bps` is the least rate of the line that
+/// super-segments leave the first point through, where there are any.
+pub fn measure_trace(
+    plain: GroupTrace,
+    slowest_line_bps: Option<f64>,
+    totals: Totals,
+    base_rtt_s: Option<f64>,
+) -> Evidence {
     let Placed {
         group_trace,
         bucket,
         drain,
         line_rate_bps,
-    } = place_behind_line(group, base_rtt_s);
+    } = place_behind_line(plain, slowest_line_bps, base_rtt_s);
     let trace = &group_trace.trace;
     let occupancy = bucket
         .as_ref()
@@ -149,14 +167,13 @@ fn drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> Option<DrainF
 
 /// Packets reach what is behind the capture point as the sender's own line lets them out, one after the other. That
 /// matters where the capture shows super-segments, or several packets at one time.
-fn place_behind_line(group: &Group, base_rtt_s: Option<f64>) -> Placed {
-    let plain = group.trace();
-    let estimate = group
-        .has_offloaded_segments()
-        .then(|| slowest_line_bps(group))
-        .flatten();
-    if let Some(estimate) = estimate {
-        return behind_line_of_super_segments(plain, estimate, base_rtt_s);
+fn place_behind_line(
+    plain: GroupTrace,
+    slowest_line_bps: Option<f64>,
+    base_rtt_s: Option<f64>,
+) -> Placed {
+    if let Some(slowest_bps) = slowest_line_bps {
+        return behind_line_of_super_segments(plain, slowest_bps, base_rtt_s);
     }
     let drain = drain_fit(&plain, base_rtt_s);
     let found = search_bucket(&plain.trace, None);
@@ -325,7 +342,7 @@ fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool 
     upper > 0.001 && upper > 0.02 * base_rtt_s.unwrap_or(0.0)
 }
 
-fn base_rtt_s(group: &Group) -> Option<f64> {
+pub fn base_rtt_s(group: &Group) -> Option<f64> {
     let smallest = group
         .flows
         .iter()
@@ -339,7 +356,7 @@ fn base_rtt_s(group: &Group) -> Option<f64> {
 /// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
 const MINOR_SHARE: f64 = 0.05;
 
-fn totals(group: &Group) -> Totals {
+pub fn totals(group: &Group) -> Totals {
     let mut totals = Totals::default();
     let payload: u64 = group
         .flows

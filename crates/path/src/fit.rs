@@ -10,6 +10,7 @@
 pub mod bucket;
 pub mod delay;
 mod lanes;
+pub mod passage;
 mod profile;
 mod rows;
 mod search;

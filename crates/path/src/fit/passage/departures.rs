@@ -1,0 +1,260 @@
+//! The rate of a hop from the times between departures while packets wait.
+
+use super::Passages;
+use crate::fit::Interval;
+
+/// What the departures of packets that had to wait tell of the hop that they waited for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Departures {
+    /// Rate of service, bit/s, each packet counted with `overhead_bytes`.
+    pub rate_bps: Interval,
+    /// What the hop counts on top of each IP packet, bytes, with the bounds of its 95 % interval; `None` where no
+    /// small packets were served among large ones.
+    pub overhead_bytes: Option<Interval>,
+    /// Departures that followed another one while packets waited.
+    pub served: usize,
+    /// Share of the service that went to packets that were not seen: traffic that joins and leaves between the points.
+    pub unseen_share: f64,
+    /// Wait of a packet that found nothing before it, seconds: timestamps and lines vary by so much.
+    pub idle_wait_s: f64,
+    /// Spread of those waits (from the 10 % to the 90 % quantile), seconds.
+    pub idle_spread_s: f64,
+    /// 99 % quantile of all waits, seconds.
+    pub long_wait_s: f64,
+}
+
+/// Fewer gaps between departures than this say nothing.
+const FEWEST_GAPS: usize = 20;
+/// A queue shows where packets wait for longer than this, or several times the scatter of idle waits.
+const SHORTEST_QUEUE_S: f64 = 10e-6;
+/// Service times are known when a quarter of them lies within this share of each other ...
+const CONCENTRATED: f64 = 0.03;
+/// ... and gaps that are this much longer on average hold packets that were not seen.
+const UNSEEN: f64 = 0.04;
+/// A packet of less than this share of a full one is small.
+const SMALL: f64 = 0.6;
+
+/// A departure that followed another one while both packets were inside.
+#[derive(Clone, Copy)]
+struct Gap {
+    seconds: f64,
+    bytes: f64,
+}
+
+/// Measures the hop that packets wait for. `None` where too few had to wait.
+pub fn measure_departures(passages: &Passages) -> Option<Departures> {
+    let order = passages.in_departure_order();
+    let mut waits: Vec<f64> = order.iter().map(|index| passages.wait_s[*index as usize]).collect();
+    if waits.len() < FEWEST_GAPS {
+        return None;
+    }
+    waits.sort_by(f64::total_cmp);
+    let long_wait_s = quantile(&waits, 0.99);
+    if long_wait_s < SHORTEST_QUEUE_S {
+        return None;
+    }
+    // packets deep in the queue first: there the scatter of idle waits matters least
+    let deep = gaps(passages, &order, 0.3 * long_wait_s);
+    let rough = mean_rate(&deep)?;
+    let (idle_wait_s, idle_spread_s) = idle_waits(passages, rough).unwrap_or((0.0, 0.0));
+    let surely_queued_s = idle_wait_s + (3.0 * idle_spread_s).max(SHORTEST_QUEUE_S / 10.0);
+    let gaps = if surely_queued_s < 0.3 * long_wait_s {
+        gaps(passages, &order, surely_queued_s)
+    } else {
+        deep
+    };
+    if gaps.len() < FEWEST_GAPS {
+        return None;
+    }
+    let overhead_bytes = overhead(&gaps);
+    let (rate_bps, unseen_share) = service_rate(&gaps, 0.0);
+    Some(Departures {
+        rate_bps,
+        overhead_bytes,
+        served: gaps.len(),
+        unseen_share,
+        idle_wait_s,
+        idle_spread_s,
+        long_wait_s,
+    })
+}
+
+impl Departures {
+    /// The rate when each packet counts with `overhead_bytes` more, bit/s, `packet_bytes` being the size of the
+    /// packets that it was measured with.
+    pub fn rate_with_overhead(&self, overhead_bytes: f64, packet_bytes: f64) -> Interval {
+        let raise = (packet_bytes + overhead_bytes) / packet_bytes;
+        Interval {
+            value: self.rate_bps.value * raise,
+            low: self.rate_bps.low.map(|low| low * raise),
+            high: self.rate_bps.high.map(|high| high * raise),
+        }
+    }
+}
+
+/// Gaps between departures during which the later packet was inside and still had to wait for `least_s` or longer.
+fn gaps(passages: &Passages, order: &[u32], least_s: f64) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    for pair in order.windows(2) {
+        let (before, after) = (pair[0] as usize, pair[1] as usize);
+        let left_s = passages.departure_s(before);
+        let waited_behind = passages.arrival_s[after] + least_s < left_s;
+        if !waited_behind || passages.wait_s[before] < least_s {
+            continue;
+        }
+        gaps.push(Gap {
+            seconds: passages.departure_s(after) - left_s,
+            bytes: f64::from(passages.bytes[after]),
+        });
+    }
+    gaps
+}
+
+/// Bytes over time in all gaps together, bit/s.
+fn mean_rate(gaps: &[Gap]) -> Option<f64> {
+    let bytes: f64 = gaps.iter().map(|gap| gap.bytes).sum();
+    let seconds: f64 = gaps.iter().map(|gap| gap.seconds).sum();
+    (gaps.len() >= FEWEST_GAPS && seconds > 0.0).then(|| bytes * 8.0 / seconds)
+}
+
+/// Median and spread of the waits of packets that find the hop idle, if it drains at `rate_bps`.
+fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
+    let mut free_s = f64::MIN;
+    let mut idle = Vec::new();
+    for index in 0..passages.len() {
+        let (arrival_s, wait_s) = (passages.arrival_s[index], passages.wait_s[index]);
+        if wait_s.is_nan() {
+            continue;
+        }
+        let service_s = f64::from(passages.bytes[index]) * 8.0 / rate_bps;
+        // a little more than the service time: the rate is not known exactly
+        if arrival_s > free_s + 2.0 * service_s {
+            idle.push(wait_s);
+        }
+        free_s = free_s.max(arrival_s) + service_s;
+    }
+    idle.sort_by(f64::total_cmp);
+    (idle.len() >= 5).then(|| {
+        (quantile(&idle, 0.5), quantile(&idle, 0.9) - quantile(&idle, 0.1))
+    })
+}
+
+/// Rate and its interval, and the share of the service that unseen packets took.
+///
+/// Where service times of full packets agree with each other, their mode is the service time; longer gaps then hold
+/// packets of others. Where they do not (timestamps that jitter, interrupts that coalesce), only whole runs tell.
+fn service_rate(gaps: &[Gap], overhead_bytes: f64) -> (Interval, f64) {
+    let mean = {
+        let bytes: f64 = gaps.iter().map(|gap| gap.bytes + overhead_bytes).sum();
+        let seconds: f64 = gaps.iter().map(|gap| gap.seconds).sum();
+        bytes * 8.0 / seconds.max(1e-12)
+    };
+    let mut per_byte: Vec<f64> = full_gaps(gaps)
+        .map(|gap| gap.seconds / (gap.bytes + overhead_bytes))
+        .collect();
+    per_byte.sort_by(f64::total_cmp);
+    if let Some(mode) = mode(&per_byte).filter(|mode| mode.width < CONCENTRATED * mode.center) {
+        let rate = 8.0 / mode.center;
+        let longer = 1.0 - mean / rate;
+        let earlier = per_byte.partition_point(|gap| *gap < 0.9 * mode.center);
+        let unseen = longer > UNSEEN && earlier * 20 < per_byte.len();
+        if longer.abs() <= UNSEEN || unseen {
+            let error = (mode.width / mode.center).max(if unseen { 0.005 } else { longer.abs() });
+            let interval = Interval {
+                value: rate,
+                low: Some(rate * (1.0 - error)),
+                high: Some(rate * (1.0 + error)),
+            };
+            return (interval, if unseen { longer } else { 0.0 });
+        }
+    }
+    (rate_over_runs(gaps, overhead_bytes, mean), 0.0)
+}
+
+fn full_gaps(gaps: &[Gap]) -> impl Iterator<Item = &Gap> {
+    let largest = gaps.iter().map(|gap| gap.bytes).fold(0.0, f64::max);
+    gaps.iter().filter(move |gap| gap.bytes > 0.9 * largest)
+}
+
+/// Bytes over time of all runs, with an interval from how the runs differ: twenty blocks of them, taken in turns.
+fn rate_over_runs(gaps: &[Gap], overhead_bytes: f64, mean_bps: f64) -> Interval {
+    const BLOCKS: usize = 20;
+    let mut blocks = [(0.0f64, 0.0f64); BLOCKS];
+    // a long run is cut, so that one run alone gives an interval too
+    let per_block = gaps.len().div_ceil(BLOCKS).min(50);
+    for (index, gap) in gaps.iter().enumerate() {
+        let block = &mut blocks[(index / per_block.max(1)) % BLOCKS];
+        block.0 += gap.bytes + overhead_bytes;
+        block.1 += gap.seconds;
+    }
+    let rates: Vec<f64> = blocks
+        .iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(bytes, seconds)| bytes * 8.0 / seconds)
+        .collect();
+    let variance = rates.iter().map(|rate| (rate - mean_bps).powi(2)).sum::<f64>()
+        / rates.len().saturating_sub(1).max(1) as f64;
+    // student's t for 19 degrees of freedom
+    let half = 2.09 * (variance / rates.len().max(1) as f64).sqrt();
+    Interval {
+        value: mean_bps,
+        low: Some((mean_bps - half).max(0.0)),
+        high: Some(mean_bps + half),
+    }
+}
+
+struct Mode {
+    center: f64,
+    width: f64,
+}
+
+/// Where sorted values lie most densely: the shortest interval that holds a quarter of them (Grübel 1988, "the length
+/// of the shorth", there with one half).
+fn mode(sorted: &[f64]) -> Option<Mode> {
+    if sorted.len() < FEWEST_GAPS {
+        return None;
+    }
+    let held = (sorted.len() / 4).max(5);
+    (0..=sorted.len() - held)
+        .map(|from| (from, sorted[from + held - 1] - sorted[from]))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(from, width)| Mode {
+            center: sorted[from + held / 2],
+            width,
+        })
+}
+
+/// What the hop counts on top of each packet: small packets take longer than their share of the bytes.
+///
+/// With `s` and `S` the service times of a small packet of `b` bytes and of a full one of `B`, the overhead `o`
+/// satisfies `s / (b + o) = S / (B + o)`.
+fn overhead(gaps: &[Gap]) -> Option<Interval> {
+    let largest = gaps.iter().map(|gap| gap.bytes).fold(0.0, f64::max);
+    let mut full: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
+    full.sort_by(f64::total_cmp);
+    let full = mode(&full).filter(|mode| mode.width < CONCENTRATED * mode.center)?;
+    let full_s = full.center * largest;
+    let mut found: Vec<f64> = gaps
+        .iter()
+        .filter(|gap| gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest)
+        .map(|gap| (gap.seconds * largest - full_s * gap.bytes) / (full_s - gap.seconds))
+        .filter(|overhead| overhead.is_finite() && overhead.abs() < 200.0)
+        .collect();
+    if found.len() < 3 {
+        return None;
+    }
+    found.sort_by(f64::total_cmp);
+    // the median's interval by order statistics: half the count, less or more than a standard deviation's worth
+    let half = (found.len() as f64 / 2.0 - 0.98 * (found.len() as f64).sqrt()).max(0.0) as usize;
+    Some(Interval {
+        value: quantile(&found, 0.5),
+        low: Some(found[half]),
+        high: Some(found[found.len() - 1 - half]),
+    })
+}
+
+/// Quantile of sorted values by the nearest rank.
+pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
+}

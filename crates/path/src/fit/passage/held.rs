@@ -1,0 +1,139 @@
+//! What lost packets found inside: counted from arrivals and departures.
+
+use super::Passages;
+use super::departures::quantile;
+use crate::fit::{Interval, Seen};
+
+/// What is inside when a packet comes, the packet not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Held {
+    pub packets: f64,
+    /// IP bytes.
+    pub bytes: f64,
+}
+
+/// What lost packets found inside, against what others found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeldAtLosses {
+    /// Packets inside: the median over the losses, and their lowest and highest tenth.
+    pub packets: Interval,
+    /// IP bytes inside together with the packet that did not get in: likewise.
+    pub with_packet_bytes: Interval,
+    /// Most packets inside that a packet found which passed.
+    pub most_passed_packets: f64,
+    /// Packets (lost with less inside, passed with more or as much) that a limit in packets does not explain.
+    pub misfits_packets: usize,
+    /// The same for a limit in bytes.
+    pub misfits_bytes: usize,
+    /// The limit in bytes that suits best, IP bytes, and the range of those that suit as well.
+    pub limit_bytes: Interval,
+    pub losses: usize,
+    /// Mean share of all arrivals that found less inside than a lost one did: 0.5 by chance.
+    pub mean_rank: f64,
+    /// Share of the losses that found no more than one packet inside.
+    pub found_empty: f64,
+}
+
+/// What every packet finds inside, packets being inside from their arrival until `later_s` after their departure.
+///
+/// Packets of unknown fate are never inside.
+pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
+    let order = passages.in_departure_order();
+    let mut next = 0;
+    let (mut inside, mut found) = (Held::default(), Vec::with_capacity(passages.len()));
+    // a packet may leave before it comes when timestamps jitter: it was never inside
+    let mut gone = vec![false; passages.len()];
+    for index in 0..passages.len() {
+        let now_s = passages.arrival_s[index];
+        while let Some(&leaving) = order.get(next) {
+            let leaving = leaving as usize;
+            if passages.departure_s(leaving) - idle_wait_s > now_s {
+                break;
+            }
+            gone[leaving] = true;
+            if leaving < index {
+                inside.packets -= 1.0;
+                inside.bytes -= f64::from(passages.bytes[leaving]);
+            }
+            next += 1;
+        }
+        found.push(inside);
+        if !passages.wait_s[index].is_nan() && !gone[index] {
+            inside.packets += 1.0;
+            inside.bytes += f64::from(passages.bytes[index]);
+        }
+    }
+    found
+}
+
+/// Compares what lost packets found inside with what the others found. `None` where nothing was lost.
+pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLosses> {
+    let held = held(passages, idle_wait_s);
+    let of = |wanted: Seen| {
+        let held = &held;
+        (0..passages.len()).filter(move |index| passages.outcome[*index] == wanted).map(move |index| (index, held[index]))
+    };
+    let with_packet = |(index, held): (usize, Held)| held.bytes + f64::from(passages.bytes[index]);
+    let sorted = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let lost_packets = sorted(of(Seen::Lost).map(|(_, held)| held.packets).collect());
+    let lost_bytes = sorted(of(Seen::Lost).map(with_packet).collect());
+    if lost_packets.is_empty() {
+        return None;
+    }
+    let passed_packets = sorted(of(Seen::Passed).map(|(_, held)| held.packets).collect());
+    let passed_bytes = sorted(of(Seen::Passed).map(with_packet).collect());
+    let packets = spread(&lost_packets);
+    let (_, misfits_packets) = best_limit(&lost_packets, &passed_packets);
+    let (limit_bytes, misfits_bytes) = best_limit(&lost_bytes, &passed_bytes);
+    let rank = |value: f64| {
+        let below = passed_packets.partition_point(|other| *other < value);
+        let upto = passed_packets.partition_point(|other| *other <= value);
+        (below + upto) as f64 / 2.0 / passed_packets.len().max(1) as f64
+    };
+    Some(HeldAtLosses {
+        packets,
+        with_packet_bytes: spread(&lost_bytes),
+        most_passed_packets: passed_packets.last().copied().unwrap_or(0.0),
+        misfits_packets,
+        misfits_bytes,
+        limit_bytes,
+        losses: lost_packets.len(),
+        mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>() / lost_packets.len() as f64,
+        found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64 / lost_packets.len() as f64,
+    })
+}
+
+fn spread(sorted: &[f64]) -> Interval {
+    Interval {
+        value: quantile(sorted, 0.5),
+        low: Some(quantile(sorted, 0.1)),
+        high: Some(quantile(sorted, 0.9)),
+    }
+}
+
+/// The limit between what passed and what was lost that leaves the fewest on the wrong side: the middle of the range
+/// of such limits, the range, and how many it leaves. A lost packet belongs above the limit, a passed one not.
+fn best_limit(lost: &[f64], passed: &[f64]) -> (Interval, usize) {
+    let mut best: Option<(usize, f64, f64)> = None;
+    for &limit in lost {
+        // just below this lost packet
+        let lost_below = lost.partition_point(|value| *value < limit);
+        let passed_from = passed.partition_point(|value| *value < limit);
+        let wrong = lost_below + (passed.len() - passed_from);
+        if best.is_none_or(|(fewest, ..)| wrong < fewest) {
+            let under = passed_from.checked_sub(1).map_or(0.0, |index| passed[index]);
+            let before = lost_below.checked_sub(1).map_or(0.0, |index| lost[index]);
+            best = Some((wrong, under.max(before), limit));
+        }
+    }
+    let (wrong, low, high) = best.unwrap_or((0, 0.0, 0.0));
+    let interval = Interval {
+        value: (low + high) / 2.0,
+        low: Some(low),
+        high: Some(high),
+    };
+    (interval, wrong)
+}

@@ -1,0 +1,147 @@
+//! What two points show of the path between them: when each packet went in, and when it came out or that it did not.
+//!
+//! From one point a queue has to be inferred from acknowledgments. Between two it is seen: a packet is inside from its
+//! arrival to its departure, so what a lost packet found inside is counted, not fitted, and the times between
+//! departures while packets wait are the service times of the hop.
+
+mod departures;
+mod held;
+mod overtaking;
+
+#[cfg(test)]
+mod testing;
+
+pub use departures::{Departures, measure_departures};
+pub use held::{Held, HeldAtLosses, held_at_losses};
+pub use overtaking::{FlowOvertaking, flow_overtaking};
+
+use super::trace::{Observation, Seen, Trace};
+
+/// One packet's way between two points.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passage {
+    /// When it passed the first point, nanoseconds.
+    pub arrival_ns: i64,
+    /// IP bytes.
+    pub bytes: u32,
+    pub outcome: Seen,
+    /// Time to the second point; `None` where it never came there, or was not seen.
+    pub transit_ns: Option<i64>,
+    /// Number of its flow.
+    pub flow: u32,
+    /// Congestion Experienced was set on the way.
+    pub marked: bool,
+}
+
+/// Passages as columns, in order of arrival.
+#[derive(Debug, Clone, Default)]
+pub struct Passages {
+    /// Arrival of the first packet; the times count from here.
+    pub start_ns: i64,
+    pub arrival_s: Vec<f64>,
+    pub bytes: Vec<f32>,
+    pub outcome: Vec<Seen>,
+    /// Transit above the smallest one; NaN where none was seen.
+    pub wait_s: Vec<f64>,
+    pub flow: Vec<u32>,
+    pub marked: Vec<bool>,
+    /// The smallest transit, which the waits are counted from.
+    pub shortest_transit_s: f64,
+    pub lost: usize,
+    pub passed: usize,
+}
+
+impl Passages {
+    /// Sorts by arrival; packets of one time keep their order.
+    pub fn new(mut passages: Vec<Passage>) -> Self {
+        if !passages.is_sorted_by_key(|passage| passage.arrival_ns) {
+            passages.sort_by_key(|passage| passage.arrival_ns);
+        }
+        let start_ns = passages.first().map_or(0, |first| first.arrival_ns);
+        let shortest_ns = passages.iter().filter_map(|passage| passage.transit_ns).min();
+        let shortest_ns = shortest_ns.unwrap_or(0);
+        let mut columns = Self {
+            start_ns,
+            shortest_transit_s: shortest_ns as f64 * 1e-9,
+            ..Self::default()
+        };
+        for passage in &passages {
+            let since_start_ns = passage.arrival_ns.saturating_sub(start_ns);
+            let wait_s = passage.transit_ns.map_or(f64::NAN, |transit_ns| {
+                transit_ns.saturating_sub(shortest_ns) as f64 * 1e-9
+            });
+            columns.arrival_s.push(since_start_ns as f64 * 1e-9);
+            columns.bytes.push(passage.bytes as f32);
+            columns.outcome.push(passage.outcome);
+            columns.wait_s.push(wait_s);
+            columns.flow.push(passage.flow);
+            columns.marked.push(passage.marked);
+            columns.lost += usize::from(passage.outcome == Seen::Lost);
+            columns.passed += usize::from(passage.outcome == Seen::Passed);
+        }
+        columns
+    }
+
+    pub fn len(&self) -> usize {
+        self.arrival_s.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.arrival_s.is_empty()
+    }
+
+    pub fn duration_s(&self) -> f64 {
+        self.arrival_s.last().copied().unwrap_or(0.0)
+    }
+
+    /// When packet `index` left, seconds; NaN where that was not seen.
+    #[inline]
+    pub fn departure_s(&self, index: usize) -> f64 {
+        self.arrival_s[index] + self.wait_s[index]
+    }
+
+    /// The same packets as they leave a line of `rate_bps` behind the first point, one after the other: see
+    /// [`Trace::through_line`]. What they waited for the line is no wait of what follows it.
+    pub fn through_line(&self, rate_bps: f64) -> Self {
+        let mut through = self.clone();
+        let mut free_s = f64::MIN;
+        let mut shortest_s = f64::INFINITY;
+        for index in 0..self.len() {
+            let leaves_s = self.arrival_s[index].max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
+            free_s = leaves_s;
+            through.wait_s[index] = self.departure_s(index) - leaves_s;
+            through.arrival_s[index] = leaves_s;
+            shortest_s = shortest_s.min(through.wait_s[index]);
+        }
+        if shortest_s.is_finite() {
+            for wait_s in &mut through.wait_s {
+                *wait_s -= shortest_s;
+            }
+            through.shortest_transit_s += shortest_s;
+        }
+        through
+    }
+
+    /// What fits of losses and delays look at, every packet with `overhead_bytes` on top of its IP bytes.
+    pub fn trace(&self, overhead_bytes: u32) -> Trace {
+        let observation = |index: usize| Observation {
+            time_ns: self.start_ns.saturating_add((self.arrival_s[index] * 1e9).round() as i64),
+            bytes: self.bytes[index] as u32 + overhead_bytes,
+            outcome: self.outcome[index],
+            delay_s: (!self.wait_s[index].is_nan()).then_some(self.wait_s[index] as f32),
+        };
+        Trace::new((0..self.len()).map(observation).collect())
+    }
+
+    /// Positions of the packets whose departure was seen, in the order of their departures.
+    pub(super) fn in_departure_order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.len() as u32)
+            .filter(|index| !self.wait_s[*index as usize].is_nan())
+            .collect();
+        let departure = |index: u32| self.departure_s(index as usize);
+        if !order.is_sorted_by(|a, b| departure(*a) <= departure(*b)) {
+            order.sort_by(|a, b| departure(*a).total_cmp(&departure(*b)));
+        }
+        order
+    }
+}
