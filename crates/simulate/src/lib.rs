@@ -20,6 +20,7 @@ mod capture;
 mod congestion;
 mod connection;
 mod network;
+pub mod pair;
 mod pcap;
 mod receiver;
 mod scenario;

@@ -1,5 +1,7 @@
 //! `whydrop-simulate`: captures with known truth, for development.
 
+mod pair_commands;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ Make captures with known truth, by simulating TCP over models of paths.
 usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [--count N] [--only KIND]
        whydrop-simulate score DIR [--jobs N] [-- COMMAND ...]
        whydrop-simulate kinds
+       whydrop-simulate published --out DIR [--seed N] [--one-way]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
                  labels.csv and others.csv
@@ -22,6 +25,9 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
 
 score runs a command (default: whydrop explain --json) on every capture of a suite and compares its JSON with the
 truths: causes, accusations, losses, parameters.
+
+published writes a pair of captures (b.pcap before, y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB) and
+truth.json: bursts that a published analysis describes. --one-way leaves out what goes back.
 
 example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
          whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
@@ -36,6 +42,10 @@ fn main() -> ExitCode {
         },
         Some("score") => match parse_score(&arguments[1..]) {
             Ok((folder, jobs, command)) => finish(score::score(&folder, &command, jobs)),
+            Err(problem) => misused(&problem),
+        },
+        Some("published") => match pair_commands::published(&arguments[1..]) {
+            Ok(result) => finish(result),
             Err(problem) => misused(&problem),
         },
         Some("kinds") => {

@@ -29,6 +29,33 @@ pub struct Endpoints {
     pub server_ttl: u8,
 }
 
+impl Endpoints {
+    /// Two hosts as Linux sets them up; addresses and times to live are left to whoever writes the IP header.
+    pub fn for_ports(
+        client_port: u16,
+        server_port: u16,
+        client_isn: u32,
+        server_isn: u32,
+        mss: u16,
+    ) -> Self {
+        let scale = crate::connection::WINDOW_SCALE;
+        Self {
+            client: [0; 4],
+            server: [0; 4],
+            client_port,
+            server_port,
+            client_isn,
+            server_isn,
+            mss,
+            client_window_scale: scale,
+            server_window_scale: scale,
+            sack: true,
+            client_ttl: 64,
+            server_ttl: 64,
+        }
+    }
+}
+
 const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 /// The type of an Ethernet capture (LINKTYPE_ETHERNET).
@@ -65,28 +92,48 @@ impl<W: Write> Writer<W> {
     /// leaves segmentation to its network card.
     pub fn write(&mut self, time_ns: i64, segment: &Segment, ends: &Endpoints) -> io::Result<()> {
         build_frame(&mut self.frame, segment, ends);
-        let payload_bytes = segment.payload_bytes as usize;
-        let wire_bytes = self.frame.len() + payload_bytes;
+        let wire_bytes = self.frame.len() + segment.payload_bytes as usize;
         let captured_bytes = wire_bytes.min(self.snaplen);
-        let (seconds, fraction) = (
-            time_ns.div_euclid(1_000_000_000),
-            time_ns.rem_euclid(1_000_000_000),
-        );
+        self.write_header(time_ns, captured_bytes, wire_bytes)?;
+        // The payload is all zeros.
+        self.frame.resize(captured_bytes, 0);
+        self.out.write_all(&self.frame)
+    }
+
+    /// Write one frame that is there as a whole.
+    pub fn write_frame(&mut self, time_ns: i64, frame: &[u8]) -> io::Result<()> {
+        let captured_bytes = frame.len().min(self.snaplen);
+        self.write_header(time_ns, captured_bytes, frame.len())?;
+        self.out.write_all(&frame[..captured_bytes])
+    }
+
+    /// Write the record of a frame without its last bytes: the file ends here.
+    pub fn write_cut_frame(&mut self, time_ns: i64, frame: &[u8]) -> io::Result<()> {
+        let captured_bytes = frame.len().min(self.snaplen);
+        self.write_header(time_ns, captured_bytes, frame.len())?;
+        self.out.write_all(&frame[..captured_bytes / 2])
+    }
+
+    fn write_header(
+        &mut self,
+        time_ns: i64,
+        captured_bytes: usize,
+        wire_bytes: usize,
+    ) -> io::Result<()> {
+        let fraction = time_ns.rem_euclid(1_000_000_000);
         let fraction = match self.resolution {
             Resolution::Nanoseconds => fraction,
             Resolution::Microseconds => fraction / 1_000,
         };
         for field in [
-            seconds as u32,
+            time_ns.div_euclid(1_000_000_000) as u32,
             fraction as u32,
             captured_bytes as u32,
             wire_bytes as u32,
         ] {
             self.out.write_all(&field.to_le_bytes())?;
         }
-        // The payload is all zeros.
-        self.frame.resize(captured_bytes, 0);
-        self.out.write_all(&self.frame)
+        Ok(())
     }
 
     pub fn finish(mut self) -> io::Result<W> {
@@ -142,7 +189,7 @@ fn push_ipv4(
     frame[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-fn push_tcp(frame: &mut Vec<u8>, segment: &Segment, ends: &Endpoints) {
+pub(crate) fn push_tcp(frame: &mut Vec<u8>, segment: &Segment, ends: &Endpoints) {
     let from_server = segment.toward == Toward::Client;
     let (own_isn, other_isn) = if from_server {
         (ends.server_isn, ends.client_isn)
@@ -231,14 +278,14 @@ fn set_tcp_checksum(frame: &mut [u8], payload_bytes: u32) {
     frame[tcp + 16..tcp + 18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-fn sum_words(bytes: &[u8]) -> u32 {
+pub(crate) fn sum_words(bytes: &[u8]) -> u32 {
     bytes
         .chunks(2)
         .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
         .sum()
 }
 
-fn fold(mut sum: u32) -> u16 {
+pub(crate) fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -1,0 +1,19 @@
+//! Pairs of captures with known truth: the same packets before a path element (point B) and behind it (point Y).
+//!
+//! [`published`] rebuilds one well-documented case; [`suite`] draws pairs at random over every mechanism that the
+//! models know; [`score`] compares a diagnosis with the truths.
+
+mod crossing;
+mod frame;
+mod output;
+pub mod published;
+mod sniffer;
+mod truth;
+mod world;
+
+pub use crossing::{Body, Crossing, Datagram};
+pub use frame::{Ends, Link};
+pub use output::{PairError, write};
+pub use sniffer::{Clock, Offload, OffloadStamp, Point, Sighting, Sniffer};
+pub use truth::{Counts, count, covered};
+pub use world::{Flow, Pair, Realism, Translation};

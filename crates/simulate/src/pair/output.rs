@@ -1,0 +1,118 @@
+//! A pair on disk: a folder with `b.pcap`, `y.pcap` and `truth.json`.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use super::crossing::Body;
+use super::frame::{self, Ends, IpMarks};
+use super::sniffer::{Sighting, Sniffer};
+use super::truth;
+use super::world::Pair;
+use crate::pcap::Writer;
+use crate::segment::Toward;
+
+/// A file of a pair could not be written or read.
+#[derive(Debug)]
+pub struct PairError {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl fmt::Display for PairError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.cause)
+    }
+}
+
+impl std::error::Error for PairError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> PairError + '_ {
+    |cause| PairError {
+        path: path.to_path_buf(),
+        cause,
+    }
+}
+
+/// Write a pair into `folder`, which is made if it is not there. Returns its truth.
+pub fn write(pair: &mut Pair, folder: &Path) -> Result<serde_json::Value, PairError> {
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    let (b, y) = pair.watch();
+    let ends = |flows: &[super::world::Flow]| flows.iter().map(|flow| flow.ends).collect();
+    let at_b = (ends(&pair.tcp_flows), ends(&pair.udp_flows));
+    write_capture(&folder.join("b.pcap"), &pair.b, &b, &at_b)?;
+    write_capture(&folder.join("y.pcap"), &pair.y, &y, &pair.ends_at_y())?;
+    let truth = truth::to_json(pair, &b, &y);
+    let path = folder.join("truth.json");
+    fs::write(&path, format!("{truth:#}\n")).map_err(at(&path))?;
+    Ok(truth)
+}
+
+/// `ends` holds the TCP flows and the UDP flows as they look at this point.
+fn write_capture(
+    path: &Path,
+    sniffer: &Sniffer,
+    sighting: &Sighting,
+    ends: &(Vec<Ends>, Vec<Ends>),
+) -> Result<(), PairError> {
+    let file = BufWriter::new(File::create(path).map_err(at(path))?);
+    write_records(file, sniffer, sighting, ends).map_err(at(path))
+}
+
+fn write_records(
+    out: impl io::Write,
+    sniffer: &Sniffer,
+    sighting: &Sighting,
+    ends: &(Vec<Ends>, Vec<Ends>),
+) -> io::Result<()> {
+    let mut writer = Writer::new(out, sniffer.snaplen, sniffer.resolution)?;
+    let mut bytes = Vec::new();
+    for (place, record) in sighting.records.iter().enumerate() {
+        let ends = match record.body {
+            Body::Tcp(segment) => &ends.0[segment.flow],
+            Body::Udp(datagram) => &ends.1[datagram.flow],
+        };
+        frame::build(
+            &mut bytes,
+            sniffer.link,
+            ends,
+            marks(sniffer, &record.body),
+            &record.body,
+        );
+        if sighting.last_is_cut && place + 1 == sighting.records.len() {
+            writer.write_cut_frame(record.stamp_ns, &bytes)?;
+        } else {
+            writer.write_frame(record.stamp_ns, &bytes)?;
+        }
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn marks(sniffer: &Sniffer, body: &Body) -> IpMarks {
+    let forward = body.toward() == Toward::Client;
+    let identification = match body {
+        _ if sniffer.identification_zero => 0,
+        Body::Tcp(segment) if forward && segment.identification != 0 => segment
+            .identification
+            .wrapping_add(sniffer.identification_shift),
+        Body::Tcp(segment) => segment.identification,
+        Body::Udp(datagram) => datagram
+            .identification
+            .wrapping_add(sniffer.identification_shift),
+    };
+    IpMarks {
+        ttl: if forward {
+            sniffer.ttl_forward
+        } else {
+            sniffer.ttl_reverse
+        },
+        dscp: sniffer.dscp,
+        identification,
+    }
+}

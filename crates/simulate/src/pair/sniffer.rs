@@ -1,0 +1,311 @@
+//! A point of capture: which packets its sniffer writes, as what, and with which stamps.
+
+use whydrop_path::Random;
+
+use super::crossing::{Body, Crossing};
+use super::frame::Link;
+use crate::capture::EPOCH_NS;
+use crate::pcap::Resolution;
+use crate::segment::Toward;
+
+/// B lies before the path element as data goes, Y behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    B,
+    Y,
+}
+
+/// How a sniffer sees and writes what passes it. The default misses nothing and changes nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sniffer {
+    pub point: Point,
+    pub resolution: Resolution,
+    pub snaplen: u32,
+    pub link: Link,
+    pub clock: Clock,
+    /// It writes what passes from then until then, in true time.
+    pub begins_ns: i64,
+    pub ends_ns: i64,
+    /// Packets that go back are not captured.
+    pub forward_only: bool,
+    /// Probability that a packet is missed, and how many are missed together on average.
+    pub missed: f64,
+    pub missed_together: f64,
+    /// Mean of the exponential delay of each stamp.
+    pub jitter_ns: i64,
+    /// Packets that come within this time after the first are stamped together when it is over.
+    pub coalesce_ns: i64,
+    pub offload: Option<Offload>,
+    /// After this share of its records the file ends in the middle of one.
+    pub cut_after: Option<f64>,
+    pub ttl_forward: u8,
+    pub ttl_reverse: u8,
+    pub dscp: u8,
+    /// Added to the identification of each IPv4 packet of data, as where a translator numbers anew.
+    pub identification_shift: u16,
+    pub identification_zero: bool,
+}
+
+/// Consecutive segments of data that are one record in the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offload {
+    /// Further apart than this they stay apart.
+    pub gap_ns: i64,
+    pub most_payload_bytes: u32,
+    pub stamp: OffloadStamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffloadStamp {
+    /// A sender's stack hands a super-segment to the card (TSO): stamped before it is cut.
+    First,
+    /// A receiver's card or driver joins what came (GRO): stamped when the last has come.
+    Last,
+}
+
+/// What is wrong with the clock of a sniffer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Clock {
+    pub offset_ns: i64,
+    pub drift_ppm: f64,
+    /// Where the drift begins to count.
+    pub t0_ns: i64,
+    /// (true time, by how much the clock jumps ahead then), in order.
+    pub steps: Vec<(i64, i64)>,
+}
+
+impl Clock {
+    /// The time that the clock shows.
+    pub fn shows_ns(&self, true_ns: i64) -> i64 {
+        let drift_ns = (self.drift_ppm * 1e-6 * (true_ns - self.t0_ns) as f64).round() as i64;
+        let stepped = self.steps.iter().filter(|step| true_ns >= step.0);
+        true_ns + self.offset_ns + drift_ns + stepped.map(|step| step.1).sum::<i64>()
+    }
+}
+
+/// A record of a capture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// True time.
+    pub time_ns: i64,
+    /// As the sniffer's clock has it, since the Unix epoch.
+    pub stamp_ns: i64,
+    pub body: Body,
+    /// Wire packets in it.
+    pub packets: u32,
+}
+
+/// What a sniffer wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sighting {
+    /// In the order of the file.
+    pub records: Vec<Seen>,
+    /// Of `records`, the last one is written without its end.
+    pub last_is_cut: bool,
+    /// The true time that is covered: up to the last whole record where the file is cut.
+    pub begins_ns: i64,
+    pub ends_ns: i64,
+    /// Records that are missing although the time is covered, and the wire packets in them.
+    pub missed_records: u64,
+    pub missed_packets: u64,
+}
+
+/// Packets that a stack hands over at the same instant have stamps this far apart.
+const HANDOVER_NS: i64 = 700;
+
+impl Sniffer {
+    pub fn new(point: Point) -> Self {
+        Self {
+            point,
+            resolution: Resolution::Nanoseconds,
+            snaplen: 128,
+            link: Link::Ethernet,
+            clock: Clock::default(),
+            begins_ns: i64::MIN,
+            ends_ns: i64::MAX,
+            forward_only: false,
+            missed: 0.0,
+            missed_together: 1.0,
+            jitter_ns: 0,
+            coalesce_ns: 0,
+            offload: None,
+            cut_after: None,
+            ttl_forward: 64,
+            ttl_reverse: 64,
+            dscp: 0,
+            identification_shift: 0,
+            identification_zero: false,
+        }
+    }
+
+    /// When a packet passes this point.
+    pub fn time_ns(&self, crossing: &Crossing) -> Option<i64> {
+        match self.point {
+            Point::B => crossing.at_b_ns,
+            Point::Y => crossing.at_y_ns,
+        }
+    }
+
+    /// Write what passes.
+    pub fn watch(&self, crossings: &[Crossing], random: &mut Random) -> Sighting {
+        let mut records = self.passing(crossings);
+        if let Some(offload) = self.offload {
+            records = join(records, offload);
+        }
+        spread(&mut records);
+        let mut sighting = self.miss(records, random);
+        self.cut(&mut sighting);
+        self.stamp(&mut sighting.records, random);
+        sighting
+    }
+
+    fn passing(&self, crossings: &[Crossing]) -> Vec<Seen> {
+        let mut records: Vec<Seen> = crossings
+            .iter()
+            .filter(|crossing| crossing.is_forward() || !self.forward_only)
+            .filter_map(|crossing| {
+                let time_ns = self.time_ns(crossing)?;
+                let covered = (self.begins_ns..=self.ends_ns).contains(&time_ns);
+                covered.then_some(Seen {
+                    time_ns,
+                    stamp_ns: time_ns,
+                    body: crossing.body,
+                    packets: 1,
+                })
+            })
+            .collect();
+        // Stable: what passes at the same time was sent in this order.
+        records.sort_by_key(|record| record.time_ns);
+        records
+    }
+
+    fn miss(&self, records: Vec<Seen>, random: &mut Random) -> Sighting {
+        let mut sighting = Sighting {
+            records: Vec::with_capacity(records.len()),
+            last_is_cut: false,
+            begins_ns: self.begins_ns,
+            ends_ns: self.ends_ns,
+            missed_records: 0,
+            missed_packets: 0,
+        };
+        let goes_on = 1.0 - 1.0 / self.missed_together.max(1.0);
+        let begins = self.missed / self.missed_together.max(1.0);
+        let mut missing = false;
+        for record in records {
+            missing = random.chance(if missing { goes_on } else { begins });
+            if missing {
+                sighting.missed_records += 1;
+                sighting.missed_packets += u64::from(record.packets);
+            } else {
+                sighting.records.push(record);
+            }
+        }
+        sighting
+    }
+
+    fn cut(&self, sighting: &mut Sighting) {
+        let Some(share) = self.cut_after else {
+            return;
+        };
+        let whole = (sighting.records.len() as f64 * share) as usize;
+        if whole == 0 || whole >= sighting.records.len() {
+            return;
+        }
+        sighting.ends_ns = sighting.records[whole - 1].time_ns;
+        sighting.records.truncate(whole + 1);
+        sighting.last_is_cut = true;
+    }
+
+    /// Delays of stamps first, in the order of the packets, then what the clock makes of them.
+    fn stamp(&self, records: &mut [Seen], random: &mut Random) {
+        let mut interrupt_ns = i64::MIN;
+        let mut last_ns = i64::MIN;
+        for record in records {
+            let mut time_ns = record.time_ns;
+            if self.coalesce_ns > 0 {
+                if time_ns > interrupt_ns {
+                    interrupt_ns = time_ns + self.coalesce_ns;
+                }
+                time_ns = interrupt_ns;
+            }
+            if self.jitter_ns > 0 {
+                time_ns += random.exponential(self.jitter_ns as f64) as i64;
+            }
+            // One after the other through the sniffer's own processing.
+            if self.coalesce_ns > 0 || self.jitter_ns > 0 {
+                time_ns = time_ns.max(last_ns.saturating_add(HANDOVER_NS / 2));
+            }
+            last_ns = time_ns;
+            record.stamp_ns = EPOCH_NS + self.clock.shows_ns(time_ns);
+        }
+    }
+}
+
+/// Packets handed over together pass one after the other.
+fn spread(records: &mut [Seen]) {
+    let mut last_ns = i64::MIN;
+    for record in records {
+        if record.time_ns <= last_ns {
+            record.time_ns = last_ns + HANDOVER_NS;
+        }
+        last_ns = record.time_ns;
+    }
+}
+
+/// Join consecutive full segments of one connection, as long as nothing else of it comes between.
+fn join(records: Vec<Seen>, offload: Offload) -> Vec<Seen> {
+    let mut joined: Vec<Seen> = Vec::with_capacity(records.len());
+    // The open super-segment of each flow: place, and when its last segment came.
+    let mut open: std::collections::HashMap<usize, (usize, i64)> = Default::default();
+    for record in records {
+        let Body::Tcp(segment) = record.body else {
+            joined.push(record);
+            continue;
+        };
+        if segment.toward == Toward::Server {
+            joined.push(record);
+            continue;
+        }
+        let place = open
+            .get(&segment.flow)
+            .copied()
+            .filter(|&(place, last_ns)| {
+                record.time_ns - last_ns <= offload.gap_ns
+                    && continues(&joined[place], &record, offload)
+            });
+        if let Some((place, _)) = place {
+            let Body::Tcp(head) = &mut joined[place].body else {
+                continue;
+            };
+            head.payload_bytes += segment.payload_bytes;
+            head.flags |= segment.flags;
+            joined[place].packets += 1;
+            if offload.stamp == OffloadStamp::Last {
+                joined[place].time_ns = record.time_ns;
+            }
+            open.insert(segment.flow, (place, record.time_ns));
+        } else {
+            open.insert(segment.flow, (joined.len(), record.time_ns));
+            joined.push(record);
+        }
+    }
+    joined.sort_by_key(|record| record.time_ns);
+    joined
+}
+
+/// Linux joins segments whose headers say the same and whose data follow on; a shorter one ends the super-segment.
+fn continues(head: &Seen, next: &Seen, offload: Offload) -> bool {
+    let (Body::Tcp(a), Body::Tcp(b)) = (&head.body, &next.body) else {
+        return false;
+    };
+    a.payload_bytes > 0
+        && b.payload_bytes > 0
+        && a.end() == b.sequence
+        && a.payload_bytes / head.packets >= b.payload_bytes
+        && a.payload_bytes % head.packets == 0
+        && a.acknowledgment == b.acknowledgment
+        && a.timestamps == b.timestamps
+        && a.flags & crate::segment::flags::PSH == 0
+        && a.reason.is_retransmission() == b.reason.is_retransmission()
+        && a.payload_bytes + b.payload_bytes <= offload.most_payload_bytes
+}

@@ -1,0 +1,175 @@
+//! A pair before it is written: what crossed the path, who watched it, and all there is to know about both.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde_json::{Map, Value, json};
+use whydrop_path::Random;
+
+use super::crossing::Crossing;
+use super::frame::Ends;
+use super::sniffer::{Sighting, Sniffer};
+use crate::pcap::Endpoints;
+
+/// Everything about a pair of captures.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    pub name: String,
+    pub split: &'static str,
+    /// What the scoring scripts know the mechanism by.
+    pub kind: &'static str,
+    /// A narrower name.
+    pub variant: &'static str,
+    pub note: String,
+    pub seed: u64,
+    pub parameters: Map<String, Value>,
+    /// Beside the parameters: round trip, rates of lines.
+    pub circumstances: Map<String, Value>,
+    pub tcp_flows: Vec<Flow>,
+    pub udp_flows: Vec<Flow>,
+    pub crossings: Vec<Crossing>,
+    pub b: Sniffer,
+    pub y: Sniffer,
+    pub translation: Option<Translation>,
+    pub realism: Realism,
+}
+
+/// A flow of data, as it looks at B.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    pub ends: Ends,
+    pub role: &'static str,
+}
+
+/// A network address translator between the points: at Y one of the hosts has another address and other ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Translation {
+    pub of_server: bool,
+    pub address: IpAddr,
+    pub first_port: u16,
+}
+
+/// What makes the captures untidy.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Realism {
+    pub treatments: Vec<&'static str>,
+    /// The share of the lost packets (of 30, if they are fewer) by which a count may be wrong.
+    pub lost_tolerance: f64,
+    /// The numbers of the treatments.
+    pub details: Map<String, Value>,
+}
+
+impl Realism {
+    pub fn add(&mut self, treatment: &'static str) {
+        self.treatments.push(treatment);
+    }
+
+    pub fn note(&mut self, name: &str, value: impl Into<Value>) {
+        self.details.insert(name.into(), value.into());
+    }
+
+    pub fn tolerate(&mut self, share: f64) {
+        self.lost_tolerance = f64::max(self.lost_tolerance, share);
+    }
+}
+
+impl Flow {
+    /// A flow between hosts with numbers of their own in documentation networks (RFC 5737, RFC 3849).
+    pub fn new(
+        role: &'static str,
+        ipv6: bool,
+        hosts: (u8, u8),
+        ports: (u16, u16),
+        mss: u16,
+        random: &mut Random,
+    ) -> Self {
+        let address = |network: u8, host: u8| match (ipv6, network) {
+            (true, _) => IpAddr::V6(Ipv6Addr::new(
+                0x2001,
+                0xdb8,
+                network.into(),
+                0,
+                0,
+                0,
+                0,
+                host.into(),
+            )),
+            (false, 0) => IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)),
+            (false, _) => IpAddr::V4(Ipv4Addr::new(10, 0, 1, host)),
+        };
+        let isn = |random: &mut Random| random.next_u64() as u32;
+        let tcp = Endpoints::for_ports(ports.0, ports.1, isn(random), isn(random), mss);
+        Self {
+            ends: Ends {
+                client: address(0, hosts.0),
+                server: address(1, hosts.1),
+                tcp,
+                payload_seed: random.next_u64(),
+            },
+            role,
+        }
+    }
+
+    /// As it looks behind a translator.
+    pub fn translated(&self, translation: Option<Translation>, number: u16) -> Ends {
+        let mut ends = self.ends;
+        if let Some(translation) = translation {
+            let port = translation.first_port.wrapping_add(number);
+            if translation.of_server {
+                (ends.server, ends.tcp.server_port) = (translation.address, port);
+            } else {
+                (ends.client, ends.tcp.client_port) = (translation.address, port);
+            }
+        }
+        ends
+    }
+}
+
+impl Pair {
+    /// What the two sniffers wrote: first B, whose clock is right, then Y, whose drift counts from B's first packet.
+    pub fn watch(&mut self) -> (Sighting, Sighting) {
+        let mut random = Random::new(self.seed ^ 0x736e_6966_6665_7273);
+        let at_b = self.b.watch(&self.crossings, &mut random);
+        self.y.clock.t0_ns = at_b.records.first().map_or(0, |record| record.time_ns);
+        let at_y = self.y.watch(&self.crossings, &mut random);
+        (at_b, at_y)
+    }
+
+    /// The flows as Y sees them: TCP, then UDP.
+    pub fn ends_at_y(&self) -> (Vec<Ends>, Vec<Ends>) {
+        let translated = |flows: &[Flow], first: usize| -> Vec<Ends> {
+            let of = |(number, flow): (usize, &Flow)| {
+                flow.translated(self.translation, (first + number) as u16)
+            };
+            flows.iter().enumerate().map(of).collect()
+        };
+        (
+            translated(&self.tcp_flows, 0),
+            translated(&self.udp_flows, self.tcp_flows.len()),
+        )
+    }
+
+    /// Note a parameter of the path element for the truth.
+    pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
+        self.parameters.insert(name.into(), value.into());
+    }
+
+    /// The distortion of Y's clock, or null.
+    pub fn distortion(&self) -> Value {
+        let clock = &self.y.clock;
+        if clock.offset_ns == 0 && clock.drift_ppm == 0.0 && clock.steps.is_empty() {
+            return Value::Null;
+        }
+        let epoch_ns = crate::capture::EPOCH_NS;
+        let steps: Vec<Value> = (clock.steps.iter())
+            .map(|&(at_ns, step_ns)| json!({"at_true_ns": epoch_ns + at_ns, "step_ns": step_ns}))
+            .collect();
+        json!({
+            "capture": "y",
+            "offset_ns": clock.offset_ns,
+            "drift_ppm": clock.drift_ppm,
+            "t0_ns": epoch_ns + clock.t0_ns,
+            "steps": steps,
+            "formula": "t_written = t_true + offset_ns + drift_ppm*1e-6*(t_true - t0_ns) + step_ns of each step past",
+        })
+    }
+}
