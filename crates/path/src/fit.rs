@@ -9,6 +9,7 @@
 
 pub mod bucket;
 pub mod delay;
+pub mod exact;
 mod lanes;
 pub mod passage;
 mod profile;
@@ -30,6 +31,7 @@ pub use bucket::{BucketFit, Found, fit_bucket, score_near, search_bucket};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
 };
+pub use exact::refine_exact;
 pub use profile::Interval;
 pub use rows::{Row, Rows};
 pub use trace::{Observation, Seen, Trace};

@@ -44,7 +44,10 @@ struct Gap {
 /// Measures the hop that packets wait for. `None` where too few had to wait.
 pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     let order = passages.in_departure_order();
-    let mut waits: Vec<f64> = order.iter().map(|index| passages.wait_s[*index as usize]).collect();
+    let mut waits: Vec<f64> = order
+        .iter()
+        .map(|index| passages.wait_s[*index as usize])
+        .collect();
     if waits.len() < FEWEST_GAPS {
         return None;
     }
@@ -135,7 +138,10 @@ fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
     }
     idle.sort_by(f64::total_cmp);
     (idle.len() >= 5).then(|| {
-        (quantile(&idle, 0.5), quantile(&idle, 0.9) - quantile(&idle, 0.1))
+        (
+            quantile(&idle, 0.5),
+            quantile(&idle, 0.9) - quantile(&idle, 0.1),
+        )
     })
 }
 
@@ -192,7 +198,10 @@ fn rate_over_runs(gaps: &[Gap], overhead_bytes: f64, mean_bps: f64) -> Interval 
         .filter(|(_, seconds)| *seconds > 0.0)
         .map(|(bytes, seconds)| bytes * 8.0 / seconds)
         .collect();
-    let variance = rates.iter().map(|rate| (rate - mean_bps).powi(2)).sum::<f64>()
+    let variance = rates
+        .iter()
+        .map(|rate| (rate - mean_bps).powi(2))
+        .sum::<f64>()
         / rates.len().saturating_sub(1).max(1) as f64;
     // student's t for 19 degrees of freedom
     let half = 2.09 * (variance / rates.len().max(1) as f64).sqrt();
@@ -236,7 +245,9 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
     let full_s = full.center * largest;
     let mut found: Vec<f64> = gaps
         .iter()
-        .filter(|gap| gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest)
+        .filter(|gap| {
+            gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest
+        })
         .map(|gap| (gap.seconds * largest - full_s * gap.bytes) / (full_s - gap.seconds))
         .filter(|overhead| overhead.is_finite() && overhead.abs() < 200.0)
         .collect();
@@ -256,5 +267,8 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
 /// Quantile of sorted values by the nearest rank.
 pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
-    sorted.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
+    sorted
+        .get((share * last as f64).round() as usize)
+        .copied()
+        .unwrap_or(0.0)
 }

@@ -71,7 +71,9 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
     let held = held(passages, idle_wait_s);
     let of = |wanted: Seen| {
         let held = &held;
-        (0..passages.len()).filter(move |index| passages.outcome[*index] == wanted).map(move |index| (index, held[index]))
+        (0..passages.len())
+            .filter(move |index| passages.outcome[*index] == wanted)
+            .map(move |index| (index, held[index]))
     };
     let with_packet = |(index, held): (usize, Held)| held.bytes + f64::from(passages.bytes[index]);
     let sorted = |mut values: Vec<f64>| {
@@ -101,8 +103,10 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         misfits_bytes,
         limit_bytes,
         losses: lost_packets.len(),
-        mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>() / lost_packets.len() as f64,
-        found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64 / lost_packets.len() as f64,
+        mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>()
+            / lost_packets.len() as f64,
+        found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64
+            / lost_packets.len() as f64,
     })
 }
 
@@ -124,7 +128,9 @@ fn best_limit(lost: &[f64], passed: &[f64]) -> (Interval, usize) {
         let passed_from = passed.partition_point(|value| *value < limit);
         let wrong = lost_below + (passed.len() - passed_from);
         if best.is_none_or(|(fewest, ..)| wrong < fewest) {
-            let under = passed_from.checked_sub(1).map_or(0.0, |index| passed[index]);
+            let under = passed_from
+                .checked_sub(1)
+                .map_or(0.0, |index| passed[index]);
             let before = lost_below.checked_sub(1).map_or(0.0, |index| lost[index]);
             best = Some((wrong, under.max(before), limit));
         }

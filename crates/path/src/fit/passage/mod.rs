@@ -58,7 +58,10 @@ impl Passages {
             passages.sort_by_key(|passage| passage.arrival_ns);
         }
         let start_ns = passages.first().map_or(0, |first| first.arrival_ns);
-        let shortest_ns = passages.iter().filter_map(|passage| passage.transit_ns).min();
+        let shortest_ns = passages
+            .iter()
+            .filter_map(|passage| passage.transit_ns)
+            .min();
         let shortest_ns = shortest_ns.unwrap_or(0);
         let mut columns = Self {
             start_ns,
@@ -107,7 +110,8 @@ impl Passages {
         let mut free_s = f64::MIN;
         let mut shortest_s = f64::INFINITY;
         for index in 0..self.len() {
-            let leaves_s = self.arrival_s[index].max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
+            let leaves_s =
+                self.arrival_s[index].max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
             free_s = leaves_s;
             through.wait_s[index] = self.departure_s(index) - leaves_s;
             through.arrival_s[index] = leaves_s;
@@ -125,7 +129,9 @@ impl Passages {
     /// What fits of losses and delays look at, every packet with `overhead_bytes` on top of its IP bytes.
     pub fn trace(&self, overhead_bytes: u32) -> Trace {
         let observation = |index: usize| Observation {
-            time_ns: self.start_ns.saturating_add((self.arrival_s[index] * 1e9).round() as i64),
+            time_ns: self
+                .start_ns
+                .saturating_add((self.arrival_s[index] * 1e9).round() as i64),
             bytes: self.bytes[index] as u32 + overhead_bytes,
             outcome: self.outcome[index],
             delay_s: (!self.wait_s[index].is_nan()).then_some(self.wait_s[index] as f32),

@@ -1,0 +1,217 @@
+//! A bucket fitted to fates that are known exactly, as two captures know them.
+//!
+//! From one capture a fate is a conclusion, and a correction of the virtual queue of less than a packet proves
+//! nothing. Between two captures it is a fact: what passed had room and what was lost had none, at times known to
+//! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
+
+use super::bucket::BucketFit;
+use super::lanes::{LANES, RateAndLimit, follow_many};
+use super::profile::Interval;
+use super::rows::Rows;
+use super::search::{Point, Scores, best_of, climb};
+use super::trace::Trace;
+use super::virtual_queue::{Agreement, Candidate, Start, follow};
+
+/// Half the 95 % quantile of chi-squared with two degrees of freedom: how much more, in blurs, may have to be
+/// corrected inside the joint interval of rate and limit.
+const REFUTED_BY: f64 = 3.0;
+/// First relative steps of rate and limit, and the smallest of the rate.
+const CLIMB: (f64, f64) = (4e-3, 1.6e-2);
+const FINEST: f64 = 1e-5;
+/// Times that a climb may look around.
+const LOOKS: u32 = 60;
+/// An interval that reaches further than this factor has an open end.
+const OPEN_END: f64 = 3.0;
+
+/// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
+/// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
+pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
+    let rows = Rows::single(trace);
+    let score = |agreement: &Agreement| agreement.score(blur_bytes);
+    let many = |candidates: &[RateAndLimit], below: f64| -> Scores {
+        follow_many(&rows, candidates, Start::Empty, -below * blur_bytes)
+            .map(|agreement| agreement.as_ref().map(score))
+    };
+    let (rate, limit) = (known.rate_bps.value / 8.0, known.limit_bytes.value);
+    let start = Point {
+        x: rate,
+        y: limit,
+        score: many(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
+    };
+    let best = best_along_ridge(climb(start, CLIMB, FINEST, LOOKS, &many), &many);
+    let whole = Candidate {
+        rate_bytes_per_s: best.x,
+        limit_bytes: best.y,
+        start: Start::Empty,
+    };
+    let agreement = follow(&rows, whole, f64::MAX).expect("nothing bounds the corrections");
+    // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
+    let tolerated_bytes = agreement.corrected_bytes() + REFUTED_BY * blur_bytes;
+    let fits = |candidates: &[RateAndLimit; LANES]| {
+        follow_many(&rows, candidates, Start::Empty, tolerated_bytes)
+            .iter()
+            .position(Option::is_some)
+    };
+    let rate_edge = |direction| {
+        edge(direction, (best.x, best.y), |rate, limits| {
+            fits(&limits.map(|limit| (rate, limit)))
+        })
+    };
+    let limit_edge = |direction| {
+        edge(direction, (best.y, best.x), |limit, rates| {
+            fits(&rates.map(|rate| (rate, limit)))
+        })
+    };
+    BucketFit {
+        rate_bps: Interval {
+            value: best.x * 8.0,
+            low: rate_edge(-1.0).map(|low| low * 8.0),
+            high: rate_edge(1.0).map(|high| high * 8.0),
+        },
+        limit_bytes: Interval {
+            value: best.y,
+            low: limit_edge(-1.0),
+            high: limit_edge(1.0),
+        },
+        agreement,
+        ..*known
+    }
+}
+
+/// Rate and limit compensate for each other: the best points lie along a ridge, too narrow to climb along. So other
+/// places of it are looked up, each the best limit for a rate nearby, and climbed from.
+fn best_along_ridge(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
+    const RATES: [f64; 8] = [-0.02, -0.01, -0.006, -0.003, 0.003, 0.006, 0.01, 0.02];
+    const LIMITS: [f64; LANES] = [-0.03, -0.016, -0.008, -0.003, 0.003, 0.008, 0.016, 0.03];
+    RATES
+        .iter()
+        .filter_map(|offset| {
+            let rate = best.x * offset.exp();
+            let limits = LIMITS.map(|offset| (rate, best.y * offset.exp()));
+            let nothing = Point {
+                score: 4.0 * best.score - 100.0,
+                ..best
+            };
+            let start = best_of(&limits, nothing, &mut |points: &[RateAndLimit], below| {
+                score(points, below)
+            })?;
+            Some(climb(
+                start,
+                (CLIMB.0 / 4.0, CLIMB.1 / 4.0),
+                FINEST,
+                LOOKS / 3,
+                score,
+            ))
+        })
+        .fold(best, |best, found| {
+            if found.score > best.score {
+                found
+            } else {
+                best
+            }
+        })
+}
+
+/// Walks from the best value of one parameter in growing steps until no near value of the other suits it, and back in
+/// shrinking ones. `suits` tells which of a few values of the other does.
+fn edge(
+    direction: f64,
+    (start, other): (f64, f64),
+    suits: impl Fn(f64, [f64; LANES]) -> Option<usize>,
+) -> Option<f64> {
+    const OFFSETS: [f64; LANES] = [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2];
+    const PRECISION: f64 = 5e-5;
+    let (mut good, mut around, mut step, mut grows) = (start, other, 4.0 * PRECISION, true);
+    while (good / start).ln().abs() < OPEN_END.ln() {
+        let next = good * (direction * step).exp();
+        let others = OFFSETS.map(|offset| around * f64::exp(offset));
+        match suits(next, others) {
+            Some(found) => {
+                (good, around) = (next, others[found]);
+                if grows {
+                    step *= 2.0;
+                }
+            }
+            None if step > PRECISION => {
+                grows = false;
+                step /= 2.0;
+            }
+            None => return Some(next),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::{Observation, Seen, fit_bucket};
+    use crate::{Arrival, Policer, replay};
+
+    /// Bursts of full packets at a gigabit with a few small ones, through a policer.
+    fn policed(rate_bps: u64, burst_bytes: u64) -> Trace {
+        let mut arrivals = Vec::new();
+        for burst in 0..60i64 {
+            for packet in 0..(60 + burst % 17) {
+                let bytes = if packet % 13 == 5 { 400 } else { 1500 };
+                arrivals.push(Arrival {
+                    time_ns: burst * 20_000_000 + burst * burst * 1_000 + packet * 12_000,
+                    bytes,
+                });
+            }
+        }
+        let outcomes = replay(&mut Policer::new(rate_bps, burst_bytes), &arrivals);
+        Trace::new(
+            arrivals
+                .iter()
+                .zip(outcomes)
+                .map(|(arrival, outcome)| Observation {
+                    time_ns: arrival.time_ns,
+                    bytes: arrival.bytes,
+                    outcome: if outcome.is_dropped() {
+                        Seen::Lost
+                    } else {
+                        Seen::Passed
+                    },
+                    delay_s: Some(0.0),
+                })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn exact_fates_give_rate_and_burst_to_a_few_per_mille() {
+        for (rate, burst) in [
+            (20_000_000, 51_200),
+            (200_000_000, 40_000),
+            (12_000_000, 30_000),
+        ] {
+            let trace = policed(rate, burst);
+            let fit = refine_exact(&trace, &fit_bucket(&trace).expect("there are losses"), 30.0);
+            let (rate_off, burst_off) = (
+                fit.rate_bps.value / rate as f64 - 1.0,
+                fit.limit_bytes.value / burst as f64 - 1.0,
+            );
+            assert!(
+                rate_off.abs() < 0.005,
+                "rate {rate_off:+.4} {:?}",
+                fit.rate_bps
+            );
+            assert!(
+                burst_off.abs() < 0.02,
+                "burst {burst_off:+.4} {:?}",
+                fit.limit_bytes
+            );
+            let holds = |interval: Interval, truth: f64| {
+                interval.low.is_none_or(|low| low <= truth)
+                    && interval.high.is_none_or(|high| high >= truth)
+            };
+            assert!(holds(fit.rate_bps, rate as f64), "{:?}", fit.rate_bps);
+            assert!(
+                holds(fit.limit_bytes, burst as f64),
+                "{:?}",
+                fit.limit_bytes
+            );
+        }
+    }
+}
