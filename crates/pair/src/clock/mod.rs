@@ -1,4 +1,39 @@
 //! How far apart two clocks are, and how they drift, from the packets that both captures hold.
+//!
+//! A packet that went from point 1 to point 2 was stamped there `offset + transit` later, one that came back
+//! `offset - transit`; transit is never negative and, now and then, as small as the path allows. So the line of the
+//! clocks runs below every forward difference and above every backward one, and the *minimum envelopes* of both
+//! directions show its slope: V. Paxson, "On Calibrating Measurements of Packet Transit Times", SIGMETRICS 1998;
+//! S. Moon, P. Skelly and D. Towsley, "Estimation and Removal of Clock Skew from Network Delay Measurements",
+//! INFOCOM 1999.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `track` | the samples of one direction, as transit that still contains the offset |
+//! | `steps` | where a clock was set |
+//! | `level` | the level of a direction before and after a place, with its tolerance |
+//! | `envelope` | a direction's lower envelope, window by window, and the hull's slope |
+//! | `slope` | one drift for both directions, each weighted by how sharp its envelope is, and its error |
+//! | `anchor` | the offset, between the floors of both directions |
+//!
+//! What packets cannot tell: how the smallest transit is shared between the directions. The offset assumes equal
+//! shares; [`ClockFit::offset_bounds_ns`] says how wrong that can be.
+
+mod anchor;
+mod envelope;
+mod level;
+mod slope;
+mod steps;
+mod track;
+
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use track::Tracks;
 
 /// A packet that both captures hold, as the clocks see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,4 +70,104 @@ pub struct ClockFit {
     pub drift_error_ppm: f64,
     /// Samples by direction: from point 1 to 2, and back.
     pub samples: [usize; 2],
+}
+
+/// Fits offset, drift and steps to the packets that both captures hold, given in capture 1's packet order.
+///
+/// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a clock that
+/// nobody measured ([`slope::UNMEASURED_PPM`]).
+pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
+    let tracks = Tracks::of(samples)?;
+    // A step can only be told from drift by drift's known bounds; the drift is known better after the first look.
+    let unknown = slope::Drift::unmeasured();
+    let mut breaks = steps::find(&tracks, &unknown);
+    let mut groups = envelope::groups(&tracks, &breaks);
+    let mut drift = slope::fit(&groups, tracks.resolution_ns);
+    let again = steps::find(&tracks, &drift);
+    if again != breaks {
+        breaks = again;
+        groups = envelope::groups(&tracks, &breaks);
+        drift = slope::fit(&groups, tracks.resolution_ns);
+    }
+    Some(anchor::fit(samples, &tracks, &breaks, &groups, &drift))
+}
+
+impl ClockStretch {
+    /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
+    pub fn offset_at(&self, first_ns: i64) -> f64 {
+        self.offset_ns
+            + self.drift_ppm * 1e-6 * (i128::from(first_ns) - i128::from(self.start_ns)) as f64
+    }
+
+    /// What capture 1's clock shows when capture 2's shows `second_ns`, nanoseconds.
+    pub fn first_at(&self, second_ns: i64) -> i64 {
+        let since_start = i128::from(second_ns) - i128::from(self.start_ns);
+        // the whole part of a large offset is taken off as an integer, or the float would eat the nanoseconds
+        let whole = self.offset_ns.trunc();
+        let rest = (since_start - whole as i128) as f64 - (self.offset_ns - whole);
+        let elapsed = rest / (1.0 + self.drift_ppm * 1e-6);
+        clamp(i128::from(self.start_ns) + elapsed.round() as i128)
+    }
+
+    /// How far `first_ns` lies outside of the stretch, nanoseconds.
+    fn distance(&self, first_ns: i64) -> u64 {
+        if first_ns < self.start_ns {
+            self.start_ns.abs_diff(first_ns)
+        } else if first_ns > self.end_ns {
+            first_ns.abs_diff(self.end_ns)
+        } else {
+            0
+        }
+    }
+}
+
+impl ClockFit {
+    /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
+    ///
+    /// Between stretches the nearest one counts. Where capture 1's clock was set back, a time occurs twice and the
+    /// later stretch counts; [`ClockFit::offset_of`] tells the two apart.
+    pub fn offset_at(&self, first_ns: i64) -> f64 {
+        self.nearest(|stretch| stretch.distance(first_ns))
+            .map_or(0.0, |stretch| stretch.offset_at(first_ns))
+    }
+
+    /// How far capture 2's clock was ahead when this packet passed, nanoseconds.
+    ///
+    /// Like [`ClockFit::offset_at`]; where a time occurs twice, the stretch counts whose transit is the likelier:
+    /// positive, and small.
+    pub fn offset_of(&self, sample: &ClockSample) -> f64 {
+        let difference = (i128::from(sample.second_ns) - i128::from(sample.first_ns)) as f64;
+        let unlikeliness = |stretch: &ClockStretch| {
+            let apart = difference - stretch.offset_at(sample.first_ns);
+            let transit = if sample.forward { apart } else { -apart };
+            // nothing is slower by half of what would be faster than light
+            let cost = if transit < 0.0 {
+                -4.0 * transit
+            } else {
+                transit
+            };
+            (stretch.distance(sample.first_ns), cost as u64)
+        };
+        self.nearest(unlikeliness)
+            .map_or(0.0, |stretch| stretch.offset_at(sample.first_ns))
+    }
+
+    /// What capture 1's clock showed when capture 2's showed `second_ns`, nanoseconds: the inverse of
+    /// [`ClockFit::offset_at`]. Where capture 2's clock was set back, the later of both times.
+    pub fn first_at(&self, second_ns: i64) -> i64 {
+        self.nearest(|stretch| stretch.distance(stretch.first_at(second_ns)))
+            .map_or(second_ns, |stretch| stretch.first_at(second_ns))
+    }
+
+    /// The last of the stretches with the least cost.
+    fn nearest<T: Ord>(&self, cost: impl Fn(&ClockStretch) -> T) -> Option<&ClockStretch> {
+        self.stretches
+            .iter()
+            .rev()
+            .min_by_key(|stretch| cost(stretch))
+    }
+}
+
+fn clamp(time_ns: i128) -> i64 {
+    time_ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

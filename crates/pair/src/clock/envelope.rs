@@ -1,0 +1,202 @@
+//! A direction's lower envelope, window by window.
+//!
+//! Each window keeps the lower convex hull of its points: whatever the slope turns out to be, the window's lowest
+//! point above a line of that slope is a corner of the hull, so that the samples themselves are read once only.
+
+use super::track::{Point, Track, Tracks, sign};
+
+/// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are likelier to
+/// hold a packet that met no queue; the band of `slope` leaves out those that do not.
+const WINDOWS: usize = 512;
+/// Packets that a window should hold at least, where there are enough for [`FEW_WINDOWS`].
+const PACKETS_PER_WINDOW: usize = 8;
+const FEW_WINDOWS: usize = 16;
+
+/// The envelope of one direction over one stretch.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub stretch: usize,
+    pub direction: usize,
+    /// The hulls of all windows, one after the other.
+    corners: Vec<Point>,
+    /// Where each window's corners end.
+    ends: Vec<usize>,
+}
+
+impl Group {
+    fn of(track: &Track, from: usize, to: usize, stretch: usize, direction: usize) -> Group {
+        let points = &track.points[from..to];
+        let few = points.len().min(FEW_WINDOWS);
+        let windows = (points.len() / PACKETS_PER_WINDOW)
+            .clamp(few, WINDOWS)
+            .max(1);
+        let mut group = Group {
+            stretch,
+            direction,
+            corners: Vec::new(),
+            ends: Vec::with_capacity(windows),
+        };
+        for window in 0..windows {
+            let span = points.len() * window / windows..points.len() * (window + 1) / windows;
+            append_hull(&mut group.corners, &points[span]);
+            group.ends.push(group.corners.len());
+        }
+        group
+    }
+
+    /// The lowest point of each window above a line of this drift (of the clocks' difference), as time and height.
+    pub fn floors(&self, drift: f64) -> impl Iterator<Item = Point> + '_ {
+        let slope = sign(self.direction) * drift;
+        let mut start = 0;
+        self.ends.iter().filter_map(move |&end| {
+            let corners = &self.corners[start..end];
+            start = end;
+            corners
+                .iter()
+                .map(|point| Point {
+                    x: point.x,
+                    z: point.z - slope * point.x,
+                })
+                .min_by(|a, b| a.z.total_cmp(&b.z))
+        })
+    }
+
+    /// The drift of the line below all points that is nearest to them: the edge of the convex hull below their
+    /// mean time (Moon, Skelly, Towsley 1999, by linear programming; the hull gives the same edge).
+    pub fn hull_drift(&self) -> Option<f64> {
+        let mut hull = Vec::new();
+        append_hull(&mut hull, &self.corners);
+        let mean =
+            self.corners.iter().map(|point| point.x).sum::<f64>() / self.corners.len() as f64;
+        let right = hull.partition_point(|point| point.x < mean).max(1);
+        let (a, b) = (hull.get(right - 1)?, hull.get(right)?);
+        let drift = sign(self.direction) * (b.z - a.z) / (b.x - a.x);
+        drift.is_finite().then_some(drift)
+    }
+}
+
+/// The envelopes of every stretch and direction that has samples. `breaks` are the samples that begin a stretch,
+/// the first one left out.
+pub(super) fn groups(tracks: &Tracks, breaks: &[usize]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for stretch in 0..=breaks.len() {
+        let from = if stretch == 0 { 0 } else { breaks[stretch - 1] };
+        let to = breaks.get(stretch).copied().unwrap_or(tracks.samples);
+        for (direction, track) in tracks.by_direction.iter().enumerate() {
+            let (from, to) = (track.position(from), track.position(to));
+            if from < to {
+                groups.push(Group::of(track, from, to, stretch, direction));
+            }
+        }
+    }
+    groups
+}
+
+/// Appends the lower convex hull of `points` to `corners` (Andrew's monotone chain).
+fn append_hull(corners: &mut Vec<Point>, points: &[Point]) {
+    let sorted = points.is_sorted_by(|a, b| a.x <= b.x);
+    let mut copy = Vec::new();
+    let points = if sorted {
+        points
+    } else {
+        // a capture's own packets may be out of order by a little, and hostile ones by anything
+        copy.extend_from_slice(points);
+        copy.sort_by(|a: &Point, b| a.x.total_cmp(&b.x));
+        &copy
+    };
+    let start = corners.len();
+    for &point in points {
+        if let Some(last) = corners[start..].last()
+            && last.x == point.x
+        {
+            if last.z <= point.z {
+                continue;
+            }
+            corners.pop();
+        }
+        while let [.., a, b] = corners[start..]
+            && (b.z - a.z) * (point.x - b.x) >= (point.z - b.z) * (b.x - a.x)
+        {
+            corners.pop();
+        }
+        corners.push(point);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(x: f64, z: f64) -> Point {
+        Point { x, z }
+    }
+
+    #[test]
+    fn hull_keeps_the_lower_corners_only() {
+        let mut hull = Vec::new();
+        append_hull(
+            &mut hull,
+            &[
+                point(0.0, 0.0),
+                point(1.0, 5.0),
+                point(2.0, 1.0),
+                point(3.0, 9.0),
+                point(4.0, 3.0),
+            ],
+        );
+        assert_eq!(
+            hull,
+            vec![point(0.0, 0.0), point(2.0, 1.0), point(4.0, 3.0)]
+        );
+    }
+
+    #[test]
+    fn hull_sorts_points_out_of_order_and_keeps_the_lower_of_two_at_one_time() {
+        let mut hull = Vec::new();
+        append_hull(
+            &mut hull,
+            &[
+                point(2.0, 0.0),
+                point(0.0, 3.0),
+                point(0.0, 1.0),
+                point(2.0, 4.0),
+            ],
+        );
+        assert_eq!(hull, vec![point(0.0, 1.0), point(2.0, 0.0)]);
+    }
+
+    #[test]
+    fn floor_of_a_window_is_lowest_above_the_line_not_above_the_axis() {
+        let points = vec![point(0.0, 0.0), point(10.0, 4.0), point(20.0, 10.0)];
+        let track = Track {
+            points,
+            index: vec![0, 1, 2],
+        };
+        let group = Group {
+            ends: vec![3],
+            ..Group::of(&track, 0, 3, 0, 0)
+        };
+        // three windows of one point each were merged into one: its corners are all of them
+        assert_eq!(
+            group.floors(0.5).collect::<Vec<_>>(),
+            vec![point(10.0, -1.0)]
+        );
+        assert_eq!(group.floors(0.0).collect::<Vec<_>>(), vec![point(0.0, 0.0)]);
+    }
+
+    #[test]
+    fn hull_drift_is_that_of_the_line_below_all_points() {
+        let points: Vec<Point> = (0..100)
+            .map(|i| point(f64::from(i), 0.25 * f64::from(i) + f64::from(i * 37 % 10)))
+            .collect();
+        let track = Track {
+            index: (0..100).collect(),
+            points,
+        };
+        let drift = Group::of(&track, 0, 100, 0, 0).hull_drift().unwrap();
+        assert!((drift - 0.25).abs() < 1e-9, "{drift}");
+        // in the other direction transit falls while the clocks' difference grows
+        let drift = Group::of(&track, 0, 100, 0, 1).hull_drift().unwrap();
+        assert!((drift + 0.25).abs() < 1e-9, "{drift}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The level of one direction just before and just after a place in the capture.
+
+use super::track::{Point, Track, sign};
+
+/// Packets on each side that are compared: few where queues move fast, many where single packets jitter.
+const SIDES: [usize; 4] = [8, 32, 128, 1024];
+/// Medians of normal scatter vary by this much more than means.
+const MEDIAN_FACTOR: f64 = 1.2533;
+const MAD_TO_DEVIATION: f64 = 1.4826;
+
+/// How far the clocks' difference moved in one direction's packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shift {
+    /// Of the difference of the clocks, whatever the direction, nanoseconds.
+    pub by_ns: f64,
+    /// How far that may be off: scatter, and how fast the level was moving anyway.
+    pub tolerance_ns: f64,
+    /// From the middle of the one side to that of the other, by capture 1's clock, nanoseconds.
+    pub apart_ns: f64,
+}
+
+/// The shift of a direction between sample `at - 1` and sample `at`, within the samples `from..to`, with the number
+/// of packets on each side that tells it best.
+pub(super) fn shift(
+    track: &Track,
+    direction: usize,
+    at: usize,
+    from: usize,
+    to: usize,
+    drift: f64,
+) -> Option<Shift> {
+    let [from, at, to] = [from, at, to].map(|sample| track.position(sample));
+    let (before, after) = (&track.points[from..at], &track.points[at..to]);
+    let mut best: Option<Shift> = None;
+    for side in SIDES {
+        if before.len().min(after.len()) < side {
+            break;
+        }
+        let left = Side::of(&before[before.len() - side..], sign(direction) * drift);
+        let right = Side::of(&after[..side], sign(direction) * drift);
+        let tolerance_ns = left.tolerance_ns + right.tolerance_ns;
+        if best.is_none_or(|shift| tolerance_ns < shift.tolerance_ns) {
+            let by_ns = sign(direction) * (right.level_ns - left.level_ns);
+            best = Some(Shift {
+                by_ns,
+                tolerance_ns,
+                apart_ns: (right.time_ns - left.time_ns).abs(),
+            });
+        }
+    }
+    best
+}
+
+struct Side {
+    level_ns: f64,
+    tolerance_ns: f64,
+    time_ns: f64,
+}
+
+impl Side {
+    fn of(points: &[Point], slope: f64) -> Side {
+        let mut heights: Vec<f64> = points.iter().map(|p| p.z - slope * p.x).collect();
+        let half = heights.len() / 2;
+        let trend =
+            (median(&mut heights[..half].to_vec()) - median(&mut heights[half..].to_vec())).abs();
+        let level_ns = median(&mut heights);
+        let mut away: Vec<f64> = heights
+            .iter()
+            .map(|height| (height - level_ns).abs())
+            .collect();
+        let deviation = MAD_TO_DEVIATION * median(&mut away);
+        let scatter = 3.0 * MEDIAN_FACTOR * deviation / (points.len() as f64).sqrt();
+        Side {
+            level_ns,
+            tolerance_ns: scatter + trend,
+            time_ns: points[half].x,
+        }
+    }
+}
+
+/// The median (the upper one of two).
+pub(super) fn median(values: &mut [f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}

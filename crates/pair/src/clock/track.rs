@@ -1,0 +1,93 @@
+//! The samples of one direction, as transit that still contains the clocks' offset.
+
+use super::ClockSample;
+
+/// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a minimum in
+/// both directions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// Time since the first sample by capture 1's clock, nanoseconds.
+    pub x: f64,
+    /// Transit with the offset in it, relative to the first sample's, nanoseconds.
+    pub z: f64,
+}
+
+/// All samples of one direction, in capture 1's packet order.
+#[derive(Debug, Default)]
+pub(super) struct Track {
+    pub points: Vec<Point>,
+    /// Where each point stands among all samples.
+    pub index: Vec<u32>,
+}
+
+impl Track {
+    /// How many points come before sample `sample`.
+    pub fn position(&self, sample: usize) -> usize {
+        self.index
+            .partition_point(|&index| (index as usize) < sample)
+    }
+}
+
+/// Both directions.
+#[derive(Debug)]
+pub(super) struct Tracks {
+    /// From point 1 to 2, and back.
+    pub by_direction: [Track; 2],
+    /// The time that `x` = 0 stands for, by capture 1's clock.
+    pub origin_ns: i64,
+    /// The clocks' difference that `z` = 0 stands for.
+    pub base_ns: i128,
+    /// The coarser of both captures' timestamp steps, nanoseconds.
+    pub resolution_ns: f64,
+    pub samples: usize,
+}
+
+/// What a direction's transit counts for in the difference of the clocks.
+pub(super) fn sign(direction: usize) -> f64 {
+    if direction == 0 { 1.0 } else { -1.0 }
+}
+
+impl Tracks {
+    /// `None` without samples.
+    pub fn of(samples: &[ClockSample]) -> Option<Tracks> {
+        let first = samples.first()?;
+        let base_ns = difference(first);
+        let mut by_direction: [Track; 2] = Default::default();
+        for (index, sample) in samples.iter().enumerate().take(u32::MAX as usize) {
+            let direction = usize::from(!sample.forward);
+            // wide integers first: times near the ends of i64 must not overflow, nor lose their nanoseconds
+            let z = sign(direction) * (difference(sample) - base_ns) as f64;
+            let x = (i128::from(sample.first_ns) - i128::from(first.first_ns)) as f64;
+            by_direction[direction].points.push(Point { x, z });
+            by_direction[direction].index.push(index as u32);
+        }
+        let resolution_ns =
+            resolution(samples, |s| s.first_ns).max(resolution(samples, |s| s.second_ns));
+        Some(Tracks {
+            by_direction,
+            origin_ns: first.first_ns,
+            base_ns,
+            resolution_ns,
+            samples: samples.len(),
+        })
+    }
+}
+
+fn difference(sample: &ClockSample) -> i128 {
+    i128::from(sample.second_ns) - i128::from(sample.first_ns)
+}
+
+/// The largest power of ten that divides every timestamp, nanoseconds: 1 to 10 000 000.
+fn resolution(samples: &[ClockSample], time: impl Fn(&ClockSample) -> i64) -> f64 {
+    let mut step: i64 = 10_000_000;
+    for sample in samples {
+        while step > 1 && time(sample) % step != 0 {
+            step /= 10;
+        }
+        if step == 1 {
+            break;
+        }
+    }
+    // few samples may be round by chance: ten at one step are proof enough
+    if samples.len() < 10 { 1.0 } else { step as f64 }
+}
