@@ -42,6 +42,10 @@ pub enum Event {
     Cross {
         source: usize,
     },
+    /// A source of UDP packets sends its next packet.
+    Datagram {
+        source: usize,
+    },
 }
 
 #[derive(Debug, Default)]

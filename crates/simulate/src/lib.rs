@@ -32,10 +32,10 @@ mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
-pub use network::{Fate, History, Packet, Record, Simulation};
+pub use network::{DatagramSource, Fate, History, Packet, Record, Simulation, WatchConfig};
 pub use pcap::Resolution;
 pub use receiver::ReceiverConfig;
 pub use scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
-pub use segment::{Reason, Segment, Toward};
+pub use segment::{Datagram, Reason, Segment, Toward};
 pub use sender::{Pacing, SenderConfig};
 pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};

@@ -15,6 +15,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate score DIR [--jobs N] [-- COMMAND ...]
        whydrop-simulate kinds
        whydrop-simulate published --out DIR [--seed N] [--one-way]
+       whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
                  labels.csv and others.csv
@@ -28,6 +29,8 @@ truths: causes, accusations, losses, parameters.
 
 published writes a pair of captures (b.pcap before, y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB) and
 truth.json: bursts that a published analysis describes. --one-way leaves out what goes back.
+pairs writes pairs of captures of simulated TCP through every mechanism (default: two of each), as untidy as real ones;
+each has a folder with b.pcap, y.pcap and truth.json.
 
 example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
          whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
@@ -45,6 +48,10 @@ fn main() -> ExitCode {
             Err(problem) => misused(&problem),
         },
         Some("published") => match pair_commands::published(&arguments[1..]) {
+            Ok(result) => finish(result),
+            Err(problem) => misused(&problem),
+        },
+        Some("pairs") => match pair_commands::pairs(&arguments[1..]) {
             Ok(result) => finish(result),
             Err(problem) => misused(&problem),
         },

@@ -1,5 +1,7 @@
 //! The discrete-event simulation of a scenario.
 
+mod watch;
+
 use std::collections::HashMap;
 
 use whydrop_path::{Arrival, Decision, Outcome, Random};
@@ -7,16 +9,26 @@ use whydrop_path::{Arrival, Decision, Outcome, Random};
 use crate::calendar::{Calendar, Event};
 use crate::connection::Connection;
 use crate::scenario::{Application, CaptureConfig, CrossTraffic, Scenario, Stage};
-use crate::segment::{Segment, Toward};
+use crate::segment::{Datagram, Segment, Toward};
+pub use watch::{DatagramSource, WatchConfig};
 
 /// A packet that was sent, and what became of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet {
-    /// `None` for cross traffic.
+    /// `None` for cross traffic and UDP.
     pub segment: Option<Segment>,
+    /// A UDP packet of a watched simulation.
+    pub datagram: Option<Datagram>,
     pub ip_bytes: u32,
     pub sent_ns: i64,
     pub fate: Fate,
+}
+
+impl Packet {
+    /// Whether it is in no capture: it belongs neither to a connection nor to a UDP flow.
+    pub fn is_cross_traffic(&self) -> bool {
+        self.segment.is_none() && self.datagram.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +58,9 @@ pub struct History {
     pub packets: Vec<Packet>,
     /// In order of time.
     pub records: Vec<Record>,
+    /// When each packet passed B and Y, by its index in `packets`; empty unless the simulation was
+    /// [watching](Simulation::watching) two points.
+    pub passed: Vec<[Option<i64>; 2]>,
     pub end_ns: i64,
     pub capture_begins_ns: i64,
     pub stage_names: Vec<&'static str>,
@@ -88,6 +103,7 @@ pub struct Simulation {
     last_handover_ns: i64,
     packets: Vec<Packet>,
     records: Vec<Record>,
+    watch: Option<watch::Watch>,
 }
 
 impl Simulation {
@@ -118,6 +134,7 @@ impl Simulation {
             last_handover_ns: i64::MIN,
             packets: Vec::new(),
             records: Vec::new(),
+            watch: None,
         };
         for (flow, config) in scenario.flows.iter().enumerate() {
             simulation
@@ -162,9 +179,19 @@ impl Simulation {
                 .iter()
                 .map(Connection::is_complete)
                 .collect(),
+            passed: self.passed(),
             packets: self.packets,
             records: self.records,
         }
+    }
+
+    fn passed(&mut self) -> Vec<[Option<i64>; 2]> {
+        let Some(watch) = self.watch.take() else {
+            return Vec::new();
+        };
+        let mut passed = watch.passed;
+        passed.resize(self.packets.len(), [None; 2]);
+        passed
     }
 
     fn handle(&mut self, event: Event) {
@@ -188,6 +215,7 @@ impl Simulation {
             Event::Poll { stage } => self.poll(stage),
             Event::Return { packet } => self.reach_server(packet),
             Event::Cross { source } => self.cross(source),
+            Event::Datagram { source } => self.send_datagram(source),
         }
     }
 
@@ -253,6 +281,7 @@ impl Simulation {
     fn new_packet(&mut self, segment: Option<Segment>, ip_bytes: u32) -> usize {
         self.packets.push(Packet {
             segment,
+            datagram: None,
             ip_bytes,
             sent_ns: self.now_ns,
             fate: Fate::Underway,
@@ -270,7 +299,8 @@ impl Simulation {
     /// The server sends towards the client.
     fn send_all(&mut self, segments: Vec<Segment>) {
         for segment in segments {
-            let packet = self.new_packet(Some(segment), segment.ip_bytes());
+            let ip_bytes = segment.ip_bytes() + self.longer_ip_header_bytes();
+            let packet = self.new_packet(Some(segment), ip_bytes);
             self.reach_stage(0, packet);
         }
     }
@@ -278,6 +308,9 @@ impl Simulation {
     fn reach_stage(&mut self, stage: usize, packet: usize) {
         if self.capture.tap == stage {
             self.record_passing(stage, packet);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.pass(stage, packet, self.now_ns);
         }
         let bytes = self.packets[packet].ip_bytes;
         let state = &mut self.stages[stage];
@@ -309,7 +342,7 @@ impl Simulation {
     fn leave_stage(&mut self, stage: usize, packet: usize, outcome: Outcome) {
         match outcome.departure_ns() {
             // Cross traffic leaves the path here.
-            Some(time_ns) if self.packets[packet].segment.is_none() => {
+            Some(time_ns) if self.packets[packet].is_cross_traffic() => {
                 self.packets[packet].fate = Fate::Delivered { time_ns };
             }
             Some(time_ns) => self.calendar.at(
@@ -354,6 +387,9 @@ impl Simulation {
         if self.capture.tap == self.stages.len() {
             self.record(self.now_ns, packet);
         }
+        if let Some(watch) = &mut self.watch {
+            watch.pass(self.stages.len(), packet, self.now_ns);
+        }
         self.packets[packet].fate = Fate::Delivered {
             time_ns: self.now_ns,
         };
@@ -388,12 +424,16 @@ impl Simulation {
 
     /// The client sends towards the server. Only pure acknowledgments are ever lost on this way.
     fn send_back(&mut self, segment: Segment) {
-        let packet = self.new_packet(Some(segment), segment.ip_bytes());
+        let ip_bytes = segment.ip_bytes() + self.longer_ip_header_bytes();
+        let packet = self.new_packet(Some(segment), ip_bytes);
         let flow = segment.flow;
         let spread_ns = self.reverse_jitter_ns.max(0) as u64 + 1;
         let leaves_ns =
             (self.now_ns + self.random.below(spread_ns) as i64).max(self.returned_ns[flow]);
         self.returned_ns[flow] = leaves_ns;
+        if self.watch.is_some() {
+            return self.send_back_past_points(segment, packet, leaves_ns);
+        }
         let pure = segment.payload_bytes == 0 && segment.flags == crate::segment::flags::ACK;
         let lost = pure && self.random.chance(self.acknowledgment_loss);
         let tap = self.capture.tap.min(self.stages.len());

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use whydrop_simulate::pair::published::{self, PublishedConfig};
+use whydrop_simulate::pair::suite::{self, Mechanism, PairsConfig};
 use whydrop_simulate::pair::{self, PairError};
+use whydrop_simulate::suite::Split;
 
 /// `published --out DIR [--seed N] [--one-way]`
 pub fn published(arguments: &[String]) -> Result<Result<(), PairError>, String> {
@@ -27,6 +29,53 @@ pub fn published(arguments: &[String]) -> Result<Result<(), PairError>, String> 
             truth["forward_packets_lost_between"]
         );
     }))
+}
+
+/// `pairs --out DIR [--seed N] [--count N] [--split NAME] [--only NAME]`
+pub fn pairs(arguments: &[String]) -> Result<Result<(), PairError>, String> {
+    let mut config = PairsConfig {
+        split: Split::Train,
+        seed: 1,
+        count: 2 * Mechanism::ALL.len(),
+        only: None,
+    };
+    let mut folder = None;
+    let mut rest = arguments.iter();
+    while let Some(option) = rest.next() {
+        match option.as_str() {
+            "--out" => folder = Some(PathBuf::from(value(option, rest.next())?)),
+            "--seed" => config.seed = number(option, rest.next())?,
+            "--count" => config.count = number(option, rest.next())?,
+            "--split" => {
+                let name = value(option, rest.next())?;
+                config.split = Split::parse(name)
+                    .ok_or_else(|| format!("--split {name}: expected train or validation"))?;
+            }
+            "--only" => {
+                let name = value(option, rest.next())?;
+                let known = Mechanism::parse(name);
+                config.only = Some(known.ok_or_else(|| {
+                    format!(
+                        "--only {name}: no such mechanism; expected one of {}",
+                        mechanisms()
+                    )
+                })?);
+            }
+            _ => return Err(format!("{option}: no such option")),
+        }
+    }
+    let folder = folder.ok_or("--out DIR is missing")?;
+    Ok(suite::write(&config, &folder, |index, line| {
+        eprintln!("{:4}/{} {line}", index + 1, config.count);
+    }))
+}
+
+fn mechanisms() -> String {
+    let names: Vec<&str> = Mechanism::ALL
+        .iter()
+        .map(|mechanism| mechanism.name())
+        .collect();
+    names.join(", ")
 }
 
 fn value<'a>(option: &str, value: Option<&'a String>) -> Result<&'a str, String> {

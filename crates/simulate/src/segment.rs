@@ -96,6 +96,17 @@ pub struct Segment {
     pub identification: u16,
 }
 
+/// A UDP packet that captures show. All of them go the way of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram {
+    /// Index among the UDP flows.
+    pub flow: usize,
+    /// Position in its flow, from 0.
+    pub number: u32,
+    pub payload_bytes: u32,
+    pub identification: u16,
+}
+
 impl Segment {
     /// Length of the TCP options, padded to whole words (RFC 9293, 7323, 2018).
     pub fn option_bytes(&self) -> u32 {

@@ -164,7 +164,7 @@ pub fn cross_traffic(history: &History) -> (u64, u64) {
     let hidden = history
         .packets
         .iter()
-        .filter(|packet| packet.segment.is_none());
+        .filter(|packet| packet.is_cross_traffic());
     hidden.fold((0, 0), |(sent, dropped), packet| {
         (
             sent + 1,

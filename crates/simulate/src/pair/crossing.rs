@@ -1,6 +1,6 @@
 //! What passes the two points: every packet with the true times at which it did.
 
-use crate::segment::{Segment, Toward};
+use crate::segment::{Datagram, Segment, Toward};
 
 /// A packet on its way between the hosts, as it is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,17 +17,6 @@ pub struct Crossing {
 pub enum Body {
     Tcp(Segment),
     Udp(Datagram),
-}
-
-/// A UDP packet that is in the captures. All of them go the way of the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Datagram {
-    /// Index among the UDP flows.
-    pub flow: usize,
-    /// Position in its flow, from 0.
-    pub number: u32,
-    pub payload_bytes: u32,
-    pub identification: u16,
 }
 
 impl Body {

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::crossing::{Body, Datagram};
+use super::crossing::Body;
 use crate::pcap::{self, Endpoints};
-use crate::segment::Toward;
+use crate::segment::{Datagram, Toward};
 
 /// What lies around the IP packets at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,11 @@ mod frame;
 mod output;
 pub mod published;
 mod sniffer;
+pub mod suite;
 mod truth;
 mod world;
 
-pub use crossing::{Body, Crossing, Datagram};
+pub use crossing::{Body, Crossing};
 pub use frame::{Ends, Link};
 pub use output::{PairError, write};
 pub use sniffer::{Clock, Offload, OffloadStamp, Point, Sighting, Sniffer};

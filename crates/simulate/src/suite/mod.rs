@@ -37,6 +37,19 @@ impl Split {
         }
     }
 
+    /// As the command line and truths have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+        }
+    }
+
+    /// Makes the draws of pairs independent of those of single captures.
+    pub(crate) fn pair_salt(self) -> u64 {
+        self.salt() ^ 0x7061_6972
+    }
+
     fn salt(self) -> u64 {
         match self {
             Self::Train => 0x7472_6169_6e00_0000,

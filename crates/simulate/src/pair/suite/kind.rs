@@ -1,0 +1,182 @@
+//! The mechanisms between (or around) two points, and what a diagnosis may rightly call each.
+
+/// What impairs the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mechanism {
+    Policer,
+    PolicerDualRate,
+    PolicerThenShaper,
+    ShaperThenPolicer,
+    ShallowFifoPackets,
+    ShallowFifoBytes,
+    DeepFifoPackets,
+    DeepFifoBytes,
+    Shaper,
+    CoDel,
+    Pie,
+    Red,
+    RandomLoss,
+    BurstLoss,
+    LossBeyondY,
+    LossBeforeB,
+    AckLoss,
+    Reorder,
+    Jitter,
+    None,
+    AppLimited,
+    RwndLimited,
+    SlowReader,
+    CrossTraffic,
+}
+
+impl Mechanism {
+    /// In an order that mixes families, so that a small suite has some of all.
+    pub const ALL: &'static [Self] = &[
+        Self::Policer,
+        Self::ShallowFifoPackets,
+        Self::RandomLoss,
+        Self::DeepFifoBytes,
+        Self::Shaper,
+        Self::None,
+        Self::PolicerDualRate,
+        Self::ShallowFifoBytes,
+        Self::CoDel,
+        Self::LossBeyondY,
+        Self::PolicerThenShaper,
+        Self::DeepFifoPackets,
+        Self::Reorder,
+        Self::CrossTraffic,
+        Self::RwndLimited,
+        Self::BurstLoss,
+        Self::ShaperThenPolicer,
+        Self::Pie,
+        Self::AckLoss,
+        Self::AppLimited,
+        Self::Red,
+        Self::LossBeforeB,
+        Self::Jitter,
+        Self::SlowReader,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Policer => "policer",
+            Self::PolicerDualRate => "policer-dual-rate",
+            Self::PolicerThenShaper => "policer-then-shaper",
+            Self::ShaperThenPolicer => "shaper-then-policer",
+            Self::ShallowFifoPackets => "shallow-fifo-packets",
+            Self::ShallowFifoBytes => "shallow-fifo-bytes",
+            Self::DeepFifoPackets => "deep-fifo-packets",
+            Self::DeepFifoBytes => "deep-fifo-bytes",
+            Self::Shaper => "shaper",
+            Self::CoDel => "codel",
+            Self::Pie => "pie",
+            Self::Red => "red",
+            Self::RandomLoss => "random-loss",
+            Self::BurstLoss => "burst-loss",
+            Self::LossBeyondY => "loss-beyond-y",
+            Self::LossBeforeB => "loss-before-b",
+            Self::AckLoss => "ack-loss",
+            Self::Reorder => "reorder",
+            Self::Jitter => "jitter",
+            Self::None => "none",
+            Self::AppLimited => "app-limited",
+            Self::RwndLimited => "rwnd-limited",
+            Self::SlowReader => "slow-reader",
+            Self::CrossTraffic => "cross-traffic",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The kind as truths and scoring scripts have it.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Policer
+            | Self::PolicerDualRate
+            | Self::PolicerThenShaper
+            | Self::ShaperThenPolicer => "policer",
+            Self::ShallowFifoPackets | Self::ShallowFifoBytes => "shallow_fifo",
+            Self::DeepFifoPackets | Self::DeepFifoBytes => "deep_fifo",
+            Self::Shaper => "shaper",
+            Self::CoDel => "aqm_codel",
+            Self::Pie => "aqm_pie",
+            Self::Red => "aqm_red",
+            Self::RandomLoss => "random_loss",
+            Self::BurstLoss => "burst_loss",
+            Self::LossBeyondY => "loss_beyond_Y",
+            Self::LossBeforeB => "loss_before_B",
+            Self::AckLoss => "ack_loss",
+            Self::Reorder => "reorder",
+            Self::Jitter => "jitter",
+            Self::None => "none",
+            Self::AppLimited => "app_limited",
+            Self::RwndLimited => "rwnd_limited",
+            Self::SlowReader => "slow_reader",
+            Self::CrossTraffic => "cross_traffic",
+        }
+    }
+
+    /// Losses between the points that a pair must have to show its mechanism, within what both captures cover.
+    pub fn least_lost(self) -> u64 {
+        match self {
+            Self::Policer
+            | Self::PolicerDualRate
+            | Self::PolicerThenShaper
+            | Self::ShaperThenPolicer => 12,
+            Self::ShallowFifoPackets
+            | Self::ShallowFifoBytes
+            | Self::DeepFifoPackets
+            | Self::DeepFifoBytes
+            | Self::CrossTraffic => 8,
+            Self::RandomLoss | Self::BurstLoss => 6,
+            Self::CoDel | Self::Pie | Self::Red => 3,
+            _ => 0,
+        }
+    }
+
+    /// Whether nothing may be lost between the points.
+    pub fn is_lossless(self) -> bool {
+        self.least_lost() == 0
+    }
+}
+
+/// What is right for a kind of the truths, for two captures; empty for a kind that is not known.
+pub fn right_causes(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "none" => &["none", "sender"],
+        "policer" => &["policer"],
+        "shallow_fifo" => &["shallow-queue"],
+        "deep_fifo" => &["deep-queue"],
+        "shaper" => &["shaper"],
+        "aqm_fq_codel" | "aqm_codel" | "aqm_pie" | "aqm_red" | "aqm_cake" | "ecn_mark" => &["aqm"],
+        "random_loss" | "burst_loss" | "loss_beyond_Y" | "loss_before_B" => &["random-loss"],
+        "ack_loss" => &["none", "sender", "random-loss"],
+        "reorder" => &["reordering"],
+        "jitter" => &["none", "sender", "jitter"],
+        "rwnd_limited" | "slow_reader" => &["receiver-window"],
+        "app_limited" => &["sender"],
+        "cross_traffic" => &["shallow-queue", "deep-queue"],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mechanism_has_a_name_of_its_own_and_a_kind_that_can_be_scored() {
+        for &mechanism in Mechanism::ALL {
+            assert_eq!(Mechanism::parse(mechanism.name()), Some(mechanism));
+            assert!(
+                !right_causes(mechanism.kind()).is_empty(),
+                "{}",
+                mechanism.name()
+            );
+        }
+        assert_eq!(Mechanism::ALL.len(), 24);
+    }
+}

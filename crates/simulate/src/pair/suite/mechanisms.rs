@@ -1,0 +1,406 @@
+//! What is put on the path, with parameters over wide ranges.
+
+use whydrop_path::{
+    Chain, CoDel, Delay, Fifo, InService, Jitter, Limit, LinuxPolice, Pie, Policer, Random,
+    RandomLoss, Red, Shaper, overhead,
+};
+
+use super::detour::Detour;
+use super::draw::{
+    BEFORE_STAGE, BEYOND_STAGE, ELEMENT_STAGE, Element, MS, World, logarithmic_ns, pick,
+};
+use super::kind::Mechanism;
+use crate::scenario::{Application, CrossTraffic};
+
+const MBIT: f64 = 1e6;
+const FULL_PACKET_BYTES: u64 = 1_500;
+
+pub fn apply(world: &mut World, random: &mut Random) {
+    match world.mechanism {
+        Mechanism::Policer
+        | Mechanism::PolicerDualRate
+        | Mechanism::PolicerThenShaper
+        | Mechanism::ShaperThenPolicer => policer(world, random),
+        Mechanism::ShallowFifoPackets
+        | Mechanism::ShallowFifoBytes
+        | Mechanism::DeepFifoPackets
+        | Mechanism::DeepFifoBytes
+        | Mechanism::CrossTraffic => fifo(world, random),
+        Mechanism::Shaper => shaper(world, random),
+        Mechanism::CoDel | Mechanism::Pie | Mechanism::Red => managed_queue(world, random),
+        Mechanism::RandomLoss
+        | Mechanism::BurstLoss
+        | Mechanism::LossBeyondY
+        | Mechanism::LossBeforeB => chance(world, random),
+        Mechanism::AckLoss => ack_loss(world, random),
+        Mechanism::Reorder | Mechanism::Jitter => uneven_delay(world, random),
+        Mechanism::None => {
+            let rate_bps = fast_link(world, random);
+            world.transfer(rate_bps / 4, 400_000, random);
+        }
+        Mechanism::AppLimited => application(world, random),
+        Mechanism::RwndLimited | Mechanism::SlowReader => receiver(world, random),
+    }
+}
+
+/// What the element counts: name in the truth and bytes on top of the IP packet.
+fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
+    let (name, prose, bytes) = match random.unit() {
+        u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
+        u if u < 0.85 => (
+            "ethernet",
+            "Ethernet frame without FCS (L2)",
+            overhead::ETHERNET,
+        ),
+        _ => (
+            "wire",
+            "wire: Ethernet frame with FCS, preamble and gap (L1)",
+            overhead::WIRE,
+        ),
+    };
+    world.parameter("byte_basis", prose);
+    world.parameter("byte_basis_name", name);
+    world.parameter("overhead_bytes", bytes);
+    bytes
+}
+
+/// The sender's card is faster than what it is to fill.
+fn outrun(world: &mut World, rate_bps: u64) {
+    if rate_bps as f64 * 1.5 > world.line_bps as f64 {
+        world.set_line(10_000_000_000);
+    }
+}
+
+/// One to four connections of data.
+fn companions(world: &mut World, random: &mut Random) {
+    let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
+    let port = world.scenario.flows[0].client_port;
+    for _ in 0..more {
+        world.add_connection("data", port, random);
+    }
+}
+
+fn policer(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(2.0, 1_000.0) * MBIT) as u64;
+    // A bucket for more than two seconds is not emptied in a short capture.
+    let most = (rate_bps as f64 / 8.0 * 2.0).clamp(20_000.0, 2_000_000.0);
+    let burst_bytes = random.log_uniform(5_000.0, most) as u64;
+    world.parameter("rate_bps", rate_bps);
+    world.parameter("burst_bytes", burst_bytes);
+    let overhead_bytes = byte_basis(world, random);
+    outrun(world, rate_bps);
+    let plain = Policer::new(rate_bps, burst_bytes).with_overhead(overhead_bytes);
+    let shaper_bps = (rate_bps as f64 * random.uniform(1.3, 5.0)) as u64;
+    let shaper_burst_bytes = 2 * FULL_PACKET_BYTES;
+    let shaper =
+        || Shaper::new(shaper_bps, shaper_burst_bytes, Limit::NONE).with_overhead(overhead_bytes);
+    if matches!(
+        world.mechanism,
+        Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer
+    ) {
+        world.parameter("shaper_rate_bps", shaper_bps);
+        world.parameter("shaper_burst_bytes", shaper_burst_bytes);
+    }
+    let element: Element = match world.mechanism {
+        Mechanism::PolicerThenShaper => {
+            Box::new(Chain::new(vec![Box::new(plain), Box::new(shaper())]))
+        }
+        Mechanism::ShaperThenPolicer => {
+            Box::new(Chain::new(vec![Box::new(shaper()), Box::new(plain)]))
+        }
+        Mechanism::PolicerDualRate => {
+            let peak_rate_bps = (rate_bps as f64 * random.uniform(1.5, 6.0)) as u64;
+            let peak_burst_bytes = FULL_PACKET_BYTES * (3 + random.below(20));
+            world.parameter("peak_rate_bps", peak_rate_bps);
+            world.parameter("peak_burst_bytes", peak_burst_bytes);
+            Box::new(plain.with_peak(peak_rate_bps, peak_burst_bytes))
+        }
+        _ if random.chance(0.3) => {
+            world.parameter("implementation", "Linux act_police");
+            Box::new(LinuxPolice::new(rate_bps, burst_bytes).with_overhead(overhead_bytes))
+        }
+        _ => Box::new(plain),
+    };
+    world.parameter("queue", false);
+    world.set_element(element);
+    companions(world, random);
+    world.transfer(rate_bps, 4 * burst_bytes, random);
+}
+
+/// Packets that the queue holds and the rate that drains it: shallow, it overflows before it delays much; deep, it
+/// adds at least as much as the path's own round trip first.
+fn queue(world: &World, random: &mut Random) -> (u64, u64) {
+    let rtt_s = world.rtt_ns as f64 / 1e9;
+    let deep = match world.mechanism {
+        Mechanism::DeepFifoPackets | Mechanism::DeepFifoBytes => true,
+        Mechanism::CrossTraffic => random.chance(0.5),
+        _ => false,
+    };
+    let bits = |packets: f64| packets * FULL_PACKET_BYTES as f64 * 8.0;
+    if deep {
+        let packets = random.log_uniform(100.0, 2_000.0);
+        let least_s = rtt_s.max(0.02);
+        let full_s = random.log_uniform(least_s, (8.0 * least_s).clamp(0.1, 1.5));
+        let rate = (bits(packets) / full_s).clamp(2.0 * MBIT, 1_000.0 * MBIT);
+        return (packets as u64, rate as u64);
+    }
+    let packets = random.log_uniform(5.0, 40.0);
+    // A full queue adds a third of the round trip at most.
+    let least_bps = (bits(packets) / (rtt_s / 3.0)).max(2.0 * MBIT);
+    let rate = random.log_uniform(least_bps.min(500.0 * MBIT), 1_000.0 * MBIT);
+    (packets as u64, rate as u64)
+}
+
+fn fifo(world: &mut World, random: &mut Random) {
+    let (packets, rate_bps) = queue(world, random);
+    let in_bytes = match world.mechanism {
+        Mechanism::ShallowFifoBytes | Mechanism::DeepFifoBytes => true,
+        Mechanism::CrossTraffic => random.chance(0.3),
+        _ => false,
+    };
+    let in_service = match random.chance(0.3) {
+        true => InService::Counted,
+        false => InService::NotCounted,
+    };
+    world.parameter("drain_rate_bps", rate_bps);
+    world.parameter("in_service", format!("{in_service:?}"));
+    world.parameter("queue", true);
+    let overhead_bytes = byte_basis(world, random);
+    outrun(world, rate_bps);
+    let limit = if in_bytes {
+        let bytes = packets * FULL_PACKET_BYTES + random.below(FULL_PACKET_BYTES);
+        world.parameter("queue_limit_bytes", bytes);
+        Limit::bytes(bytes)
+    } else {
+        world.parameter("queue_limit_packets", packets);
+        Limit::packets(packets)
+    };
+    let element = Fifo::new(rate_bps, limit)
+        .with_in_service(in_service)
+        .with_overhead(overhead_bytes);
+    world.set_element(Box::new(element));
+    companions(world, random);
+    let product_bytes = (rate_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9) as u64;
+    world.transfer(
+        rate_bps,
+        5 * (product_bytes + packets * FULL_PACKET_BYTES),
+        random,
+    );
+    if world.mechanism == Mechanism::CrossTraffic {
+        hidden_traffic(world, rate_bps, random);
+    }
+}
+
+/// Packets that are in neither capture use the same queue.
+fn hidden_traffic(world: &mut World, rate_bps: u64, random: &mut Random) {
+    let load = random.uniform(0.25, 0.65);
+    let on_off = random.chance(0.4);
+    let packet_bytes = *pick(&[1_500, 1_428, 1_428, 1_000, 576], random);
+    world.parameter("cross_traffic_load", load);
+    world.parameter("cross_traffic_packet_bytes", packet_bytes);
+    world.scenario.cross_traffic.push(CrossTraffic {
+        stage: ELEMENT_STAGE,
+        rate_bps: (rate_bps as f64 * load * if on_off { 1.8 } else { 1.0 }) as u64,
+        packet_bytes,
+        poisson: random.chance(0.5),
+        mean_on_ns: logarithmic_ns(50.0, 1_000.0, random),
+        mean_off_ns: if on_off {
+            logarithmic_ns(50.0, 1_000.0, random)
+        } else {
+            0
+        },
+        start_ns: 0,
+    });
+}
+
+fn shaper(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(2.0, 300.0) * MBIT) as u64;
+    let burst_bytes = random.log_uniform(1_600.0, 100_000.0) as u64;
+    world.parameter("drain_rate_bps", rate_bps);
+    world.parameter("shaper_burst_bytes", burst_bytes);
+    world.parameter("queue", true);
+    world.parameter("drops", false);
+    let overhead_bytes = byte_basis(world, random);
+    // A bucket smaller than a packet with its overhead would let none pass.
+    let burst_bytes = burst_bytes.max(FULL_PACKET_BYTES + u64::from(overhead_bytes));
+    outrun(world, rate_bps);
+    world.set_element(Box::new(
+        Shaper::new(rate_bps, burst_bytes, Limit::NONE).with_overhead(overhead_bytes),
+    ));
+    companions(world, random);
+    world.transfer(rate_bps, 4 * burst_bytes, random);
+}
+
+fn managed_queue(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(2.0, 200.0) * MBIT) as u64;
+    let seed = random.next_u64();
+    let packets_per_s = rate_bps as f64 / (8.0 * FULL_PACKET_BYTES as f64);
+    // A limit that early drops keep the queue away from.
+    let limit_packets = (packets_per_s as u64).max(300);
+    let limit = Limit::packets(limit_packets);
+    world.parameter("drain_rate_bps", rate_bps);
+    world.parameter("limit_packets", limit_packets);
+    world.parameter("queue", true);
+    let overhead_bytes = byte_basis(world, random);
+    let element: Element = match world.mechanism {
+        Mechanism::CoDel => {
+            let target_ms = *pick(&[5, 5, 5, 10, 15], random);
+            world.parameter("target_ms", target_ms);
+            let codel = CoDel::new(rate_bps, limit).with_target(target_ms * MS, 100 * MS);
+            Box::new(codel.with_overhead(overhead_bytes))
+        }
+        Mechanism::Pie => {
+            let target_ms = *pick(&[15, 15, 20], random);
+            world.parameter("target_ms", target_ms);
+            let pie = Pie::new(rate_bps, limit, seed).with_target(target_ms * MS);
+            Box::new(pie.with_overhead(overhead_bytes))
+        }
+        _ => {
+            // Thresholds at 10 and 30 ms of packets, at least 5 and 15 of them.
+            let min_packets = (packets_per_s * 0.01).max(5.0);
+            let max_probability = random.uniform(0.02, 0.15);
+            world.parameter("min_packets", min_packets);
+            world.parameter("max_packets", 3.0 * min_packets);
+            world.parameter("max_probability", max_probability);
+            let red = Red::new(
+                rate_bps,
+                limit,
+                min_packets,
+                3.0 * min_packets,
+                max_probability,
+                seed,
+            );
+            Box::new(red.gentle().with_overhead(overhead_bytes))
+        }
+    };
+    world.set_element(element);
+    companions(world, random);
+    world.transfer(rate_bps, 2_000_000, random);
+}
+
+/// A link that is never full for long: what limits is elsewhere.
+fn fast_link(world: &mut World, random: &mut Random) -> u64 {
+    let rate_bps = (random.log_uniform(200.0, 1_000.0) * MBIT) as u64;
+    world.circumstance("link_rate_bps", rate_bps);
+    world.set_element(Box::new(Fifo::new(rate_bps, Limit::NONE)));
+    rate_bps
+}
+
+fn chance(world: &mut World, random: &mut Random) {
+    let loss = random.log_uniform(0.0008, 0.03);
+    let seed = random.next_u64();
+    world.parameter("loss_probability", loss);
+    let in_bursts = match world.mechanism {
+        Mechanism::BurstLoss => true,
+        Mechanism::LossBeyondY | Mechanism::LossBeforeB => random.chance(0.3),
+        _ => false,
+    };
+    let lossy: Element = if in_bursts && random.chance(0.7) {
+        let mean_burst_packets = random.uniform(1.5, 4.0);
+        world.parameter("mean_burst_packets", mean_burst_packets);
+        Box::new(RandomLoss::bursts(loss, mean_burst_packets, seed))
+    } else if in_bursts {
+        let mean_outage_ns = logarithmic_ns(1.0, 30.0, random);
+        world.parameter("mean_outage_ms", mean_outage_ns as f64 / 1e6);
+        Box::new(RandomLoss::outages(loss, mean_outage_ns, seed))
+    } else {
+        Box::new(RandomLoss::independent(loss, seed))
+    };
+    match world.mechanism {
+        Mechanism::LossBeyondY => put_behind(world, BEYOND_STAGE, lossy),
+        Mechanism::LossBeforeB => put_behind(world, BEFORE_STAGE, lossy),
+        _ => {
+            let mut elements: Vec<Element> = Vec::new();
+            if random.chance(0.5) {
+                let link_bps = (random.log_uniform(20.0, 900.0) * MBIT) as u64;
+                world.circumstance("link_rate_bps", link_bps);
+                elements.push(Box::new(Fifo::new(link_bps, Limit::NONE)));
+            }
+            elements.push(lossy);
+            world.set_element(Box::new(Chain::new(elements)));
+        }
+    }
+    companions(world, random);
+    world.transfer(60_000_000, (40.0 / loss * 1_500.0) as u64, random);
+}
+
+/// Add an element behind what a stage holds.
+fn put_behind(world: &mut World, stage: usize, element: Element) {
+    let stage = &mut world.scenario.stages[stage];
+    let there = std::mem::replace(&mut stage.element, Box::new(Delay::new(0)));
+    stage.element = Box::new(Chain::new(vec![there, element]));
+}
+
+fn ack_loss(world: &mut World, random: &mut Random) {
+    let loss = random.log_uniform(0.003, 0.1);
+    world.parameter("reverse_loss_probability", loss);
+    world.watch.return_loss[1] = loss;
+    let rate_bps = fast_link(world, random);
+    world.transfer(rate_bps / 4, 2_000_000, random);
+}
+
+fn uneven_delay(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(10.0, 500.0) * MBIT) as u64;
+    world.circumstance("link_rate_bps", rate_bps);
+    let link: Element = Box::new(Fifo::new(rate_bps, Limit::NONE));
+    let seed = random.next_u64();
+    let uneven: Element = if world.mechanism == Mechanism::Jitter {
+        let spread_ns = logarithmic_ns(1.0, 8.0, random);
+        world.parameter("jitter_ms", spread_ns as f64 / 1e6);
+        world.parameter("reordering", false);
+        Box::new(Jitter::new(0, spread_ns, seed))
+    } else if random.chance(0.6) {
+        let probability = random.log_uniform(0.003, 0.1);
+        let extra_ns = logarithmic_ns(0.5, 10.0, random);
+        world.parameter("detour_probability", probability);
+        world.parameter("delay_ms", extra_ns as f64 / 1e6);
+        Box::new(Detour::new(probability, extra_ns, seed))
+    } else {
+        let spread_ns = logarithmic_ns(0.3, 8.0, random);
+        world.parameter("reordering_ms", spread_ns as f64 / 1e6);
+        Box::new(Jitter::new(0, spread_ns, seed).reordering())
+    };
+    world.parameter("drops", false);
+    world.set_element(Box::new(Chain::new(vec![link, uneven])));
+    world.transfer(rate_bps / 2, 2_000_000, random);
+}
+
+/// The application delivers a little at a time.
+fn application(world: &mut World, random: &mut Random) {
+    fast_link(world, random);
+    let rate_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
+    let interval_ns = logarithmic_ns(10.0, 500.0, random);
+    let bytes = ((rate_bps as f64 / 8.0 * interval_ns as f64 / 1e9) as u64).max(1_000);
+    world.parameter("app_rate_bps", rate_bps);
+    world.parameter("drops", false);
+    let count = (world.scenario.end_ns * 4 / 5 / interval_ns).max(10) as u32;
+    world.scenario.flows[0].application = Application::Stream {
+        bytes,
+        count,
+        interval_ns,
+    };
+}
+
+/// The receiver's window limits: a small buffer, or an application that reads slowly.
+fn receiver(world: &mut World, random: &mut Random) {
+    let rate_bps = fast_link(world, random);
+    world.parameter("drops", false);
+    if world.mechanism == Mechanism::SlowReader {
+        let read_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
+        let buffer_bytes = random.log_uniform(64_000.0, 500_000.0) as u64;
+        world.parameter("read_rate_bps", read_bps);
+        world.parameter("rcvbuf_bytes", buffer_bytes);
+        let receiver = &mut world.scenario.flows[0].receiver;
+        (receiver.read_rate_bps, receiver.buffer_bytes) = (Some(read_bps), buffer_bytes);
+        return world.transfer(read_bps, 1_000_000, random);
+    }
+    let product_bytes = rate_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9;
+    let share = random.uniform(0.05, 0.5);
+    let window_bytes = (product_bytes * share).clamp(16_000.0, 1_000_000.0) as u64;
+    world.parameter("receiver_buffer_bytes", window_bytes);
+    let receiver = &mut world.scenario.flows[0].receiver;
+    receiver.buffer_bytes = window_bytes;
+    receiver.initial_window_bytes = window_bytes.min(64_000);
+    let limit_bps = window_bytes as f64 * 8e9 / world.rtt_ns as f64;
+    world.transfer(limit_bps as u64, 20 * window_bytes, random);
+}

@@ -1,0 +1,228 @@
+//! Suites of pairs: worlds drawn at random, simulated, and kept where they show their mechanism.
+
+mod detour;
+mod draw;
+mod kind;
+mod mechanisms;
+#[cfg(test)]
+mod tests;
+mod treatments;
+
+use std::path::Path;
+
+use whydrop_path::Random;
+
+use super::crossing::{Body, Crossing};
+use super::output::{self, PairError};
+use super::truth;
+use super::world::Pair;
+use crate::network::{Fate, History, Simulation};
+use crate::suite::Split;
+use draw::{ELEMENT_STAGE, World};
+pub use kind::{Mechanism, right_causes};
+
+/// What is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairsConfig {
+    pub split: Split,
+    pub seed: u64,
+    pub count: usize,
+    /// Only pairs of this mechanism.
+    pub only: Option<Mechanism>,
+}
+
+/// Draws that turn out not to show their mechanism are drawn again, up to this often.
+const MOST_DRAWS: u64 = 60;
+/// Records in a capture; what comes later is left out of both.
+const MOST_RECORDS: usize = 58_000;
+/// Packets of data that a pair must have.
+const LEAST_DATA_PACKETS: u64 = 250;
+
+/// Draw and simulate the pair with this index: the same for the same split, seed and index, whatever the count.
+pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+    let mechanism = config
+        .only
+        .unwrap_or(Mechanism::ALL[index % Mechanism::ALL.len()]);
+    (0..MOST_DRAWS).find_map(|attempt| {
+        let base = Random::new(config.seed ^ config.split.pair_salt()).next_u64();
+        let base = base.wrapping_add((index as u64) << 16);
+        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+        let mut pair = simulate(World::draw(mechanism, &mut Random::new(seed)), seed)?;
+        pair.name = format!("p{index:04}-{}", mechanism.name());
+        pair.split = config.split.name();
+        Some(pair)
+    })
+}
+
+/// Make a suite in a folder, one folder for each pair. `progress` is told of each.
+pub fn write(
+    config: &PairsConfig,
+    folder: &Path,
+    mut progress: impl FnMut(usize, &str),
+) -> Result<(), PairError> {
+    for index in 0..config.count {
+        let Some(mut pair) = play(config, index) else {
+            progress(index, "no draw showed its mechanism: left out");
+            continue;
+        };
+        let own_folder = folder.join(&pair.name);
+        let truth = output::write(&mut pair, &own_folder)?;
+        let line = format!(
+            "{}: {} and {} records, {} lost between the points; {}",
+            pair.name,
+            truth["realism"]["records_b"],
+            truth["realism"]["records_y"],
+            truth["forward_packets_lost_between"],
+            pair.realism.treatments.join(" "),
+        );
+        progress(index, &line);
+    }
+    Ok(())
+}
+
+/// Play a world; nothing if it does not show its mechanism.
+fn simulate(world: World, seed: u64) -> Option<Pair> {
+    let points = world.watch.points;
+    let history = Simulation::new(world.scenario).watching(world.watch).run();
+    let crossings = crossings(&history, points);
+    let mut pair = Pair {
+        name: String::new(),
+        split: "",
+        kind: world.mechanism.kind(),
+        variant: world.mechanism.name(),
+        note: String::new(),
+        seed,
+        parameters: world.parameters,
+        circumstances: world.circumstances,
+        tcp_flows: world.flows,
+        udp_flows: world.udp_flows,
+        crossings,
+        b: world.b,
+        y: world.y,
+        translation: world.translation,
+        realism: world.realism,
+    };
+    limit_records(&mut pair);
+    shows_itself(&mut pair, world.mechanism, &history).then_some(pair)
+}
+
+/// The packets that passed a point, in the order in which they were sent.
+fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
+    let between = points[0]..points[1];
+    let of = |(packet, passed): (&crate::network::Packet, &[Option<i64>; 2])| {
+        let body = match (packet.segment, packet.datagram) {
+            (Some(segment), _) => Body::Tcp(segment),
+            (None, Some(datagram)) => Body::Udp(datagram),
+            (None, None) => return None,
+        };
+        let [at_b_ns, at_y_ns] = *passed;
+        let lost_between = match packet.fate {
+            Fate::Dropped { stage } => between.contains(&stage),
+            Fate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
+            Fate::Underway | Fate::Delivered { .. } => false,
+        };
+        (at_b_ns.is_some() || at_y_ns.is_some()).then_some(Crossing {
+            body,
+            at_b_ns,
+            at_y_ns,
+            lost_between,
+        })
+    };
+    history
+        .packets
+        .iter()
+        .zip(&history.passed)
+        .filter_map(of)
+        .collect()
+}
+
+/// End both captures where the fuller one would get too long.
+fn limit_records(pair: &mut Pair) {
+    for times in [
+        pair.crossings
+            .iter()
+            .filter_map(|c| c.at_b_ns)
+            .collect::<Vec<i64>>(),
+        pair.crossings.iter().filter_map(|c| c.at_y_ns).collect(),
+    ] {
+        let mut times = times;
+        times.sort_unstable();
+        if let Some(&last_ns) = times.get(MOST_RECORDS) {
+            pair.b.ends_ns = pair.b.ends_ns.min(last_ns);
+            pair.y.ends_ns = pair.y.ends_ns.min(last_ns);
+        }
+    }
+}
+
+/// Whether what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
+/// delay or overtaking where only that shows.
+fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> bool {
+    let (b, y) = pair.watch();
+    let covered = truth::covered(&pair.crossings, &b, &y);
+    let counts = truth::count(&pair.crossings, &covered);
+    let of = |stage: usize| {
+        let dropped = history
+            .packets
+            .iter()
+            .filter(|p| p.fate == Fate::Dropped { stage });
+        dropped.filter(|p| !p.is_cross_traffic()).count() as u64
+    };
+    let own: Vec<&Crossing> = (pair.crossings.iter().zip(&covered))
+        .filter(|(crossing, covered)| **covered && crossing.is_forward())
+        .map(|(crossing, _)| crossing)
+        .collect();
+    let lossless = counts.forward_lost == 0;
+    let reverse_lost = counts.reverse_y - counts.reverse_b;
+    counts.data_b >= LEAST_DATA_PACKETS
+        && counts.forward_lost >= mechanism.least_lost()
+        && (!mechanism.is_lossless() || lossless)
+        && step_is_inside(pair, &y)
+        && match mechanism {
+            Mechanism::Shaper => median_more_ns(&own) >= 5_000_000,
+            Mechanism::Reorder => overtaken(&own) >= 20,
+            Mechanism::Jitter => median_more_ns(&own) >= 300_000,
+            Mechanism::AckLoss => reverse_lost >= 5,
+            Mechanism::LossBeyondY => of(draw::BEYOND_STAGE) >= 5,
+            Mechanism::LossBeforeB => of(draw::BEFORE_STAGE) >= 5,
+            Mechanism::RwndLimited
+            | Mechanism::SlowReader
+            | Mechanism::None
+            | Mechanism::AppLimited => (0..=draw::BEYOND_STAGE).all(|stage| of(stage) == 0),
+            _ => of(ELEMENT_STAGE) >= counts.forward_lost,
+        }
+}
+
+/// A clock that is set anew must be so while something is captured, with enough on either side.
+fn step_is_inside(pair: &Pair, y: &super::sniffer::Sighting) -> bool {
+    const LEAST_ON_A_SIDE: usize = 200;
+    pair.y.clock.steps.iter().all(|&(at_ns, _)| {
+        let before = y.records.partition_point(|record| record.time_ns < at_ns);
+        before >= LEAST_ON_A_SIDE && y.records.len() - before >= LEAST_ON_A_SIDE
+    })
+}
+
+/// How much longer than the least transit the median one is.
+fn median_more_ns(own: &[&Crossing]) -> i64 {
+    let mut transits: Vec<i64> = own.iter().filter_map(|c| c.transit_ns()).collect();
+    transits.sort_unstable();
+    let least_ns = transits.first().copied().unwrap_or(0);
+    transits
+        .get(transits.len() / 2)
+        .map_or(0, |&median_ns| median_ns - least_ns)
+}
+
+/// Packets that a later one overtook between the points.
+fn overtaken(own: &[&Crossing]) -> usize {
+    let mut by_departure: Vec<(i64, i64)> = own
+        .iter()
+        .filter_map(|c| c.at_b_ns.zip(c.at_y_ns))
+        .collect();
+    by_departure.sort_unstable();
+    let mut earliest_later_ns = i64::MAX;
+    let mut overtaken = 0;
+    for &(_, at_y_ns) in by_departure.iter().rev() {
+        overtaken += usize::from(at_y_ns > earliest_later_ns);
+        earliest_later_ns = earliest_later_ns.min(at_y_ns);
+    }
+    overtaken
+}

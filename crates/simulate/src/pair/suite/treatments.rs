@@ -1,0 +1,267 @@
+//! What makes captures untidy, drawn at random: clocks, rewriting on the way, offload, stamps, sniffers that miss.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use whydrop_path::{Delay, Random};
+
+use super::draw::{BEFORE_STAGE, BEYOND_STAGE, CARD_STAGE, MS, World, logarithmic_ns, pick};
+use super::kind::Mechanism;
+use crate::pair::frame::Link;
+use crate::pair::sniffer::{Offload, OffloadStamp, Sniffer};
+use crate::pair::world::Translation;
+use crate::pcap::Resolution;
+
+/// A share of the pairs is left tidy but for the clock.
+const TIDY: f64 = 0.2;
+
+pub fn apply(world: &mut World, random: &mut Random) {
+    if world.ipv6 {
+        world.realism.add("ipv6");
+    }
+    clock(world, random);
+    if random.chance(TIDY) {
+        return;
+    }
+    rewriting(world, random);
+    offload(world, random);
+    wrapping(world, random);
+    stamps(world, random);
+    missing(world, random);
+    coverage(world, random);
+}
+
+/// The second clock: microseconds to an hour away, up to 300 ppm fast or slow, now and then set anew in the middle.
+fn clock(world: &mut World, random: &mut Random) {
+    let sign = |random: &mut Random| if random.chance(0.5) { 1 } else { -1 };
+    if random.chance(0.7) {
+        let offset_ns = logarithmic_ns(0.001, 3_600_000.0, random);
+        world.y.clock.offset_ns = sign(random) * offset_ns;
+        world.realism.add("clock-offset");
+    }
+    if random.chance(0.6) {
+        // Thousandths of a ppm.
+        world.y.clock.drift_ppm = (random.uniform(-300.0, 300.0) * 1e3).round() / 1e3;
+        world.realism.add("clock-drift");
+    }
+    if random.chance(0.08) {
+        let at_ns = (world.scenario.end_ns as f64 * random.uniform(0.15, 0.45)) as i64;
+        let step_ns = sign(random) * logarithmic_ns(1.0, 2_000.0, random);
+        world.y.clock.steps.push((at_ns, step_ns));
+        world.realism.add("clock-step");
+        world.realism.note("clock_step_ns", step_ns);
+    }
+}
+
+/// What devices between the points change in the headers.
+fn rewriting(world: &mut World, random: &mut Random) {
+    if random.chance(0.15) {
+        translate(world, random);
+    }
+    if random.chance(0.4) {
+        let hops = 1 + random.below(14) as u8;
+        world.y.ttl_forward -= hops;
+        world.b.ttl_reverse -= hops;
+        world.realism.add("ttl");
+        world.realism.note("ttl_hops", hops);
+    }
+    if random.chance(0.15) {
+        world.b.dscp = *pick(&[8, 10, 18, 26, 34, 46], random);
+        world.realism.add("dscp-bleached");
+        world.realism.note("dscp_b", world.b.dscp);
+    }
+    if !world.ipv6 && random.chance(0.12) {
+        world.y.identification_zero = true;
+        world.b.identification_zero = random.chance(0.7);
+        world.realism.add("ip-id-zero");
+        world
+            .realism
+            .note("ip_id_zero_at_b", world.b.identification_zero);
+    }
+}
+
+fn translate(world: &mut World, random: &mut Random) {
+    let translation = Translation {
+        of_server: random.chance(0.6),
+        address: match world.ipv6 {
+            true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 7)),
+            false => IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)),
+        },
+        first_port: 20_000 + random.below(20_000) as u16,
+    };
+    world.realism.add("nat");
+    let end = if translation.of_server {
+        "sender"
+    } else {
+        "receiver"
+    };
+    let said = format!(
+        "the {end} became {}, ports from {}",
+        translation.address, translation.first_port
+    );
+    world.realism.note("nat", said);
+    if !world.ipv6 && random.chance(0.4) {
+        world.y.identification_shift = 1 + random.below(65_000) as u16;
+        world.realism.add("ip-id-rewritten");
+    }
+    world.translation = Some(translation);
+}
+
+fn offload(world: &mut World, random: &mut Random) {
+    if world.mechanism != Mechanism::LossBeforeB && random.chance(0.15) {
+        capture_at_sender(world);
+        world.b.offload = Some(Offload {
+            gap_ns: 1_000,
+            most_payload_bytes: 64_000,
+            stamp: OffloadStamp::First,
+        });
+        world.realism.add("tso");
+    }
+    if random.chance(0.15) {
+        let gap_ns = logarithmic_ns(0.01, 0.06, random);
+        let most_payload_bytes = if random.chance(0.7) { 64_000 } else { 24_616 };
+        world.y.offload = Some(Offload {
+            gap_ns,
+            most_payload_bytes,
+            stamp: OffloadStamp::Last,
+        });
+        world.realism.add("gro");
+        world.realism.note("gro_gap_us", gap_ns as f64 / 1e3);
+        world
+            .realism
+            .note("gro_most_payload_bytes", most_payload_bytes);
+    }
+}
+
+/// Point B is in the sender itself, where super-segments are seen, and next to the element: the distance moves behind.
+fn capture_at_sender(world: &mut World) {
+    let stages = &mut world.scenario.stages;
+    let before_ns = stages[BEFORE_STAGE].reverse_delay_ns;
+    stages[BEFORE_STAGE].element = Box::new(Delay::new(1_000));
+    stages[BEFORE_STAGE].reverse_delay_ns = 1_000;
+    let beyond = &mut stages[BEYOND_STAGE];
+    beyond.reverse_delay_ns += before_ns;
+    let there = std::mem::replace(&mut beyond.element, Box::new(Delay::new(0)));
+    let distance = Box::new(Delay::new(before_ns));
+    beyond.element = Box::new(whydrop_path::Chain::new(vec![there, distance]));
+    world.watch.points[0] = CARD_STAGE;
+}
+
+/// Link layers and tunnels at Y only; snapshot lengths.
+fn wrapping(world: &mut World, random: &mut Random) {
+    if random.chance(0.15) {
+        // Super-segments are too long for the outer header's length.
+        let choices = if world.y.offload.is_some() { 1 } else { 3 };
+        let (name, link) = match random.below(choices) {
+            0 => ("vlan", Link::Vlan(2 + random.below(4_000) as u16)),
+            1 => ("gre", Link::Gre),
+            _ => ("vxlan", Link::Vxlan(1 + random.below(1 << 20) as u32)),
+        };
+        world.y.link = link;
+        if !matches!(link, Link::Vlan(_)) {
+            world.y.snaplen = 256;
+        }
+        world.realism.add(name);
+    }
+    if random.chance(0.2) {
+        let at_b = matches!(world.y.link, Link::Gre | Link::Vxlan(_)) || random.chance(0.5);
+        let sniffer = if at_b { &mut world.b } else { &mut world.y };
+        sniffer.snaplen = 96;
+        world
+            .realism
+            .add(if at_b { "snaplen-96-b" } else { "snaplen-96-y" });
+    }
+}
+
+fn stamps(world: &mut World, random: &mut Random) {
+    let microseconds = random.chance(0.2);
+    let (jitter, coalesce) = (random.chance(0.25), random.chance(0.12));
+    for (name, sniffer) in [("b", &mut world.b), ("y", &mut world.y)] {
+        if microseconds {
+            sniffer.resolution = Resolution::Microseconds;
+        }
+        if jitter {
+            sniffer.jitter_ns = logarithmic_ns(0.001, 0.03, random);
+            world
+                .realism
+                .note(&format!("jitter_{name}_us"), sniffer.jitter_ns as f64 / 1e3);
+        }
+        if coalesce && random.chance(0.7) {
+            sniffer.coalesce_ns = logarithmic_ns(0.02, 0.1, random);
+            world.realism.note(
+                &format!("coalesce_{name}_us"),
+                sniffer.coalesce_ns as f64 / 1e3,
+            );
+        }
+    }
+    if microseconds {
+        world.realism.add("us");
+    }
+    if jitter {
+        world.realism.add("jitter");
+    }
+    if world.b.coalesce_ns + world.y.coalesce_ns > 0 {
+        world.realism.add("coalesce");
+    }
+}
+
+/// Sniffers that miss packets. Of the packets that were lost, those that B missed as well are in neither capture, and
+/// of those that Y missed nobody can say what became of them unless an acknowledgment or a later packet tells: a
+/// count may be wrong by both shares, and half as much again by chance, besides 1 % of clashes.
+fn missing(world: &mut World, random: &mut Random) {
+    if !random.chance(0.18) {
+        return;
+    }
+    let (at_b, at_y) = *pick(
+        &[(true, true), (true, false), (false, true), (false, true)],
+        random,
+    );
+    let mut shares = 0.0;
+    for (name, hit, sniffer) in [("b", at_b, &mut world.b), ("y", at_y, &mut world.y)] {
+        if hit {
+            sniffer.missed = random.log_uniform(0.005, 0.3);
+            sniffer.missed_together = *pick(&[1.0, 1.0, 1.5, 4.0], random);
+            shares += sniffer.missed;
+            world
+                .realism
+                .note(&format!("missed_share_{name}"), sniffer.missed);
+            world
+                .realism
+                .note(&format!("missed_together_{name}"), sniffer.missed_together);
+        }
+    }
+    world.realism.add("missed");
+    world.realism.tolerate((0.01 + 1.5 * shares).max(0.03));
+}
+
+/// What the captures cover: start, end, directions, a file that ends in the middle of a record.
+fn coverage(world: &mut World, random: &mut Random) {
+    // A packet at the edge may be counted or not.
+    const EDGE: f64 = 0.04;
+    if random.chance(0.2) {
+        for sniffer in [&mut world.b, &mut world.y] {
+            shift(sniffer, world.scenario.end_ns, random);
+        }
+        world.realism.add("other-times");
+        world.realism.tolerate(EDGE);
+    }
+    if random.chance(0.1) {
+        (world.b.forward_only, world.y.forward_only) = (true, true);
+        world.realism.add("one-way");
+    }
+    if random.chance(0.08) {
+        let share = random.uniform(0.5, 0.97);
+        world.y.cut_after = Some(share);
+        world.realism.add("truncated");
+        world.realism.note("y_cut_after_share", share);
+        world.realism.tolerate(EDGE);
+    }
+}
+
+fn shift(sniffer: &mut Sniffer, end_ns: i64, random: &mut Random) {
+    if random.chance(0.6) {
+        sniffer.begins_ns = logarithmic_ns(10.0, 2_500.0, random);
+    }
+    if random.chance(0.6) {
+        sniffer.ends_ns = end_ns - random.below((end_ns / 3) as u64) as i64 - 10 * MS;
+    }
+}
