@@ -2,19 +2,32 @@
 //!
 //! Above the line of the drift, forward transit bottoms out at `offset + smallest transit`, backward transit at
 //! `smallest transit - offset`. Their sum is the smallest round trip, half of it the smallest transit of each
-//! direction if both are equal.
+//! direction if both are equal. Two things are better than that assumption, where they are seen:
+//!
+//! * *A direction without a sharp lower end.* Where jitter is bell-shaped the smallest transit seen is no floor but
+//!   the luckiest packet, and the path's own transit is less. What exceeds the other direction's sharp floor then
+//!   counts for jitter (see `tail`).
+//! * *One clock.* Two captures of one machine share its clock: no drift, and an offset of zero that leaves one
+//!   direction a transit of next to nothing. Independent clocks do that only by a rare chance.
 
 use super::envelope::Group;
 use super::level::median;
 use super::slope::Drift;
+use super::tail;
 use super::track::Tracks;
 use super::{ClockFit, ClockSample, ClockStretch, clamp};
 
+/// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each nanosecond:
+/// NTP holds independent clocks within 0.1 ppm at best.
+const ONE_CLOCK_ERROR: f64 = 0.1e-6;
+/// With one clock, one direction's smallest transit is at most this: from one interface of a machine to another.
+const ONE_MACHINE_NS: f64 = 100e3;
+
 /// The floor of one direction in one stretch.
 #[derive(Debug, Clone, Copy)]
-struct Floor {
+pub(super) struct Floor {
     /// The smallest transit with the offset in it, at x = 0, nanoseconds.
-    lowest: f64,
+    pub lowest: f64,
     /// The typical smallest transit of a window above that, nanoseconds: how blurred the floor is.
     blur: f64,
 }
@@ -30,6 +43,31 @@ pub(super) fn fit(
     for group in groups {
         floors[group.stretch][group.direction] = floor(group, drift.of_stretch(group.stretch));
     }
+    if is_one_clock(tracks, &floors, drift) {
+        let line = stretch(samples, tracks, -(tracks.base_ns as f64), 0.0);
+        let bounds = bounds(&floors, &[-(tracks.base_ns as f64)]);
+        return whole(tracks, drift, vec![line], bounds);
+    }
+    // a luckiest packet that is no floor is taken down to where the floor may be
+    let mut likely = floors.clone();
+    if let Some(stretch) = tightest(&floors) {
+        let from = if stretch == 0 { 0 } else { breaks[stretch - 1] };
+        let to = breaks.get(stretch).copied().unwrap_or(samples.len());
+        let excess = tail::excess(
+            tracks,
+            from,
+            to,
+            drift.of_stretch(stretch),
+            &floors[stretch],
+        );
+        for floors in &mut likely {
+            for (floor, excess) in floors.iter_mut().zip(excess) {
+                floor.iter_mut().for_each(|floor| floor.lowest -= excess);
+            }
+        }
+    }
+    let floors_seen = floors;
+    let floors = likely;
     let transit = smallest_transit(&floors);
     // the offset of each stretch's line at x = 0
     let anchors: Vec<f64> = floors
@@ -45,12 +83,44 @@ pub(super) fn fit(
             stretch(&samples[from..to], tracks, anchor, drift.of_stretch(number))
         })
         .collect();
+    whole(tracks, drift, stretches, bounds(&floors_seen, &anchors))
+}
+
+fn whole(
+    tracks: &Tracks,
+    drift: &Drift,
+    stretches: Vec<ClockStretch>,
+    offset_bounds_ns: Option<(f64, f64)>,
+) -> ClockFit {
     ClockFit {
         stretches,
-        offset_bounds_ns: bounds(&floors, &anchors),
+        offset_bounds_ns,
         drift_error_ppm: drift.error * 1e6,
         samples: [0, 1].map(|direction| tracks.by_direction[direction].points.len()),
     }
+}
+
+/// Both captures may have been stamped by one clock, and two would agree so by chance only.
+fn is_one_clock(tracks: &Tracks, floors: &[[Option<Floor>; 2]], drift: &Drift) -> bool {
+    let &[[Some(forward), Some(backward)]] = floors else {
+        return false;
+    };
+    let base = tracks.base_ns as f64;
+    let (forward, backward) = (forward.lowest + base, backward.lowest - base);
+    drift.error <= ONE_CLOCK_ERROR
+        && drift.rate.abs() <= drift.error
+        && forward >= 0.0
+        && backward >= 0.0
+        && forward.min(backward) <= ONE_MACHINE_NS
+}
+
+/// The stretch whose floors leave the offset the least room.
+fn tightest(floors: &[[Option<Floor>; 2]]) -> Option<usize> {
+    let room = |floors: &[Option<Floor>; 2]| Some(floors[0]?.lowest + floors[1]?.lowest);
+    (0..floors.len())
+        .filter_map(|stretch| Some((stretch, room(&floors[stretch])?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(stretch, _)| stretch)
 }
 
 fn floor(group: &Group, rate: f64) -> Option<Floor> {

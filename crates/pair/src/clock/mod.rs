@@ -15,6 +15,7 @@
 //! | `envelope` | a direction's lower envelope, window by window, and the hull's slope |
 //! | `slope` | one drift for both directions, each weighted by how sharp its envelope is, and its error |
 //! | `anchor` | the offset, between the floors of both directions |
+//! | `tail` | whether the smallest transit seen is a floor, or the luckiest packet |
 //!
 //! What packets cannot tell: how the smallest transit is shared between the directions. The offset assumes equal
 //! shares; [`ClockFit::offset_bounds_ns`] says how wrong that can be.
@@ -24,6 +25,7 @@ mod envelope;
 mod level;
 mod slope;
 mod steps;
+mod tail;
 mod track;
 
 #[cfg(test)]

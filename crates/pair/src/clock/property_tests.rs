@@ -1,1 +1,97 @@
+use super::testing::{Path, Queue};
+use super::*;
+use proptest::prelude::*;
 
+fn queue() -> impl Strategy<Value = Queue> {
+    prop_oneof![
+        Just(Queue::Empty),
+        (1e5..400e6).prop_map(Queue::Sawtooth),
+        (1e5..400e6).prop_map(Queue::Standing),
+        (1e4..3e6).prop_map(Queue::Jitter),
+    ]
+}
+
+prop_compose! {
+    fn path()(
+        queue in queue(),
+        offset_ns in -1e12..1e12,
+        drift_ppm in -500.0..500.0,
+        packets_per_second in 300.0..3000.0,
+        noise_ns in 100.0..3000.0,
+        resolution_ns in prop_oneof![Just(1i64), Just(1000)],
+        backward_share in 0.1..0.5,
+        seed in 0u64..1 << 40,
+    ) -> Path {
+        Path {
+            queue, offset_ns, drift_ppm, packets_per_second, noise_ns, resolution_ns, backward_share, seed,
+            ..Path::default()
+        }
+    }
+}
+
+fn any_sample() -> impl Strategy<Value = ClockSample> {
+    (any::<i64>(), any::<i64>(), any::<bool>()).prop_map(|(first_ns, second_ns, forward)| {
+        ClockSample {
+            first_ns,
+            second_ns,
+            forward,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn clean_acknowledgments_tell_drift_and_offset_whatever_the_queue_forward(path in path()) {
+        let fit = fit(&path.samples()).unwrap();
+        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
+        let error = fit.stretches[0].drift_ppm - path.drift_ppm;
+        prop_assert!(error.abs() < 0.5, "{} {:?}", error, fit);
+        prop_assert!(error.abs() <= 1.5 * fit.drift_error_ppm, "{} {:?}", error, fit);
+        if !matches!(path.queue, Queue::Jitter(deviation) if deviation > 25e3) {
+            prop_assert!(path.offset_error(&fit, 0.0).abs() < 100e3, "{:?}", fit);
+        }
+    }
+
+    #[test]
+    fn lost_packets_change_nothing_of_substance(path in path(), keep in 2usize..20) {
+        let samples: Vec<ClockSample> = path.samples().into_iter().step_by(keep).collect();
+        let fit = fit(&samples).unwrap();
+        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
+        let error = fit.stretches[0].drift_ppm - path.drift_ppm;
+        prop_assert!(error.abs() <= 2.0 && error.abs() <= 1.5 * fit.drift_error_ppm, "{} {:?}", error, fit);
+    }
+
+    #[test]
+    fn one_clean_direction_tells_the_drift(path in path(), forward in any::<bool>()) {
+        let path = Path { queue: Queue::Empty, backward_share: if forward { 0.0 } else { 1.0 }, ..path };
+        let fit = fit(&path.samples()).unwrap();
+        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
+        prop_assert!((fit.stretches[0].drift_ppm - path.drift_ppm).abs() < 0.5, "{:?}", fit);
+    }
+
+    #[test]
+    fn a_step_is_found_once_and_drift_survives_it(
+        path in path(), at in 1.0f64..7.0, size in 20e6f64..1e12, up in any::<bool>(), of_first in any::<bool>(),
+    ) {
+        let steps = vec![(at, if up { size } else { -size })];
+        let path = if of_first { Path { steps_1: steps, ..path } } else { Path { steps_2: steps, ..path } };
+        let fit = fit(&path.samples()).unwrap();
+        prop_assert_eq!(fit.stretches.len(), 2, "{:?}", fit);
+        for stretch in &fit.stretches {
+            prop_assert!((stretch.drift_ppm - path.drift_ppm).abs() < 2.0, "{:?}", fit);
+        }
+    }
+
+    #[test]
+    fn anything_at_all_is_answered_with_finite_numbers(
+        samples in proptest::collection::vec(any_sample(), 1..300), time in any::<i64>(),
+    ) {
+        let fit = fit(&samples).unwrap();
+        prop_assert!(fit.offset_at(time).is_finite() && fit.drift_error_ppm.is_finite());
+        prop_assert!(fit.stretches.iter().all(|stretch| stretch.start_ns <= stretch.end_ns));
+        fit.first_at(time);
+        fit.offset_of(&samples[0]);
+    }
+}

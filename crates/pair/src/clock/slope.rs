@@ -13,11 +13,26 @@ use super::track::{Point, sign};
 pub(super) const UNMEASURED_PPM: f64 = 500.0;
 /// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a slow reader.
 const BELOW_BAND: f64 = 0.03;
+/// Each of them makes a band this much less credible: what holds the line down from below is a floor, too.
+const DOUBT_BELOW: f64 = 0.25;
+/// How far below the band such stamps may lie, nanoseconds: interrupts and readers are held back for less than this.
+/// What lies deeper is where the queue was empty, and then the band is not the floor.
+const BELOW_BAND_NS: f64 = 2e6;
+/// So many neighbouring windows may be taken as one: in busier queues fewer, longer windows reach the floor.
+const MERGED_WINDOWS: [usize; 3] = [1, 4, 16];
+/// The clocks of one path run at the same rate within this, or the line is no clock's: four times what NTP can steer.
+const MOST_DRIFT: f64 = 4.0 * UNMEASURED_PPM * 1e-6;
 /// The smallest band: this many floors, or this share of them.
 const SMALLEST_BAND: usize = 8;
 const SMALLEST_BAND_SHARE: f64 = 0.05;
 /// Timestamps do not repeat better than this even where they are given in nanoseconds.
 const LEAST_SCATTER_NS: f64 = 50.0;
+/// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to the other.
+const ALONE_TILT: f64 = 4.0;
+/// A band that says less than this share of what the best one says is left out: it would add nothing but its ramps.
+const LEAST_WEIGHT: f64 = 0.01;
+/// Bands contradict each other when their slopes are this many times apart of what either leaves open.
+const CONTRADICTION: f64 = 4.0;
 const ROUNDS: usize = 12;
 
 /// How fast the clocks part.
@@ -92,7 +107,7 @@ fn fit_one(groups: &[&Group], resolution_ns: f64) -> Drift {
         .collect();
     starts.extend(groups.iter().filter_map(|group| median_slope(group)));
     starts.push(0.0);
-    starts.retain(|rate| rate.abs() < 0.1);
+    starts.retain(|rate| rate.abs() < MOST_DRIFT);
     // with many stretches every one proposes: the middle and the quarters of the proposals are enough
     starts.sort_by(f64::total_cmp);
     if starts.len() > 9 {
@@ -133,6 +148,9 @@ fn median_slope(group: &Group) -> Option<f64> {
 /// Bands, line through the bands, bands along that line, and so on.
 fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     let least = LEAST_SCATTER_NS.max(resolution_ns / 12f64.sqrt());
+    let alone = groups
+        .iter()
+        .all(|group| group.direction == groups[0].direction);
     let mut rate = start;
     let mut drift = Drift::unmeasured();
     drift.error = f64::INFINITY;
@@ -141,6 +159,7 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
             .iter()
             .filter_map(|group| Band::of(group, rate, least))
             .collect();
+        let bands = credible(bands, resolution_ns);
         let weight: f64 = bands.iter().map(Band::weight).sum();
         if weight <= 0.0 || !weight.is_finite() {
             break;
@@ -153,14 +172,14 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
         rate += change;
         drift = Drift {
             rate,
-            error: error(&bands, change, weight, resolution_ns),
+            error: error(&bands, change, weight, resolution_ns, alone),
             own_rate: Vec::new(),
         };
         if change.abs() < 1e-10 {
             break;
         }
     }
-    if !drift.rate.is_finite() || !drift.error.is_finite() {
+    if !drift.error.is_finite() || drift.rate.is_nan() || drift.rate.abs() > MOST_DRIFT {
         return Drift {
             error: f64::INFINITY,
             ..Drift::unmeasured()
@@ -169,10 +188,35 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     drift
 }
 
+/// The best band, and those that do not contradict it: the floor of a queue that never empties has a slope of its own.
+fn credible(mut bands: Vec<Band>, resolution_ns: f64) -> Vec<Band> {
+    let Some(best) = bands
+        .iter()
+        .max_by(|a, b| a.weight().total_cmp(&b.weight()))
+    else {
+        return bands;
+    };
+    let open = |band: &Band| band.weight().recip().sqrt() + band.tilt(resolution_ns);
+    let (slope, best_open, least) = (best.slope(), open(best), LEAST_WEIGHT * best.weight());
+    bands.retain(|band| {
+        band.weight() >= least
+            && (band.slope() - slope).abs() <= CONTRADICTION * (open(band) + best_open)
+    });
+    bands
+}
+
 impl Band {
     fn of(group: &Group, rate: f64, least: f64) -> Option<Band> {
-        let mut floors: Vec<Point> = group.floors(rate).collect();
-        let (low, high) = narrowest(&floors, least)?;
+        let finest: Vec<Point> = group.floors(rate).collect();
+        let views = MERGED_WINDOWS.iter().filter_map(|&windows| {
+            let floors = merge(&finest, windows);
+            if windows > 1 && floors.len() < 2 * SMALLEST_BAND {
+                return None;
+            }
+            Some((narrowest(&floors, least)?, floors))
+        });
+        let (Narrowest { low, high, .. }, mut floors) =
+            views.min_by(|(a, _), (b, _)| a.promised.total_cmp(&b.promised))?;
         floors.retain(|point| point.z >= low && point.z <= high);
         let count = floors.len() as f64;
         let mean = Point {
@@ -210,6 +254,21 @@ impl Band {
         self.xx / self.scatter.powi(2)
     }
 
+    /// The slope of a floor that is higher at one end by its scatter and half of a timestamp's step together.
+    fn tilt(&self, resolution_ns: f64) -> f64 {
+        let first = self
+            .floors
+            .iter()
+            .map(|point| point.x)
+            .fold(f64::INFINITY, f64::min);
+        let last = self
+            .floors
+            .iter()
+            .map(|point| point.x)
+            .fold(f64::NEG_INFINITY, f64::max);
+        (self.scatter + resolution_ns / (2.0 * (self.floors.len() as f64).sqrt())) / (last - first)
+    }
+
     /// How much more the floors scatter from one tenth of the time to the next than within: a floor that wanders
     /// (a queue that never empties) says less of the slope than its count of floors promises.
     fn wander(&self, slope: f64) -> f64 {
@@ -235,8 +294,8 @@ impl Band {
     }
 }
 
-/// Half the width of the 95 % interval of a slope that still changes by `change`.
-fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64) -> f64 {
+/// Half the width of the 95 % interval of a slope that still changes by `change`. `alone`: only one direction was seen.
+fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bool) -> f64 {
     let wander: f64 = bands
         .iter()
         .map(|band| band.weight() * band.wander(change))
@@ -261,20 +320,20 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64) -> f64 {
     if freedom < 0.5 {
         return f64::INFINITY;
     }
-    let span = bands
+    // What no count of floors averages out: a floor may be a little higher at the one end than at the other, by as
+    // much as it scatters, and all roundings may point one way at one end.
+    let systematic: f64 = bands
         .iter()
-        .map(|band| {
-            band.floors.last().map_or(0.0, |p| p.x) - band.floors.first().map_or(0.0, |p| p.x)
-        })
-        .fold(0.0, f64::max)
-        .abs();
-    // all rounding errors may point one way at one end; they average over the windows, not to nothing
-    let rounding = if span > 0.0 {
-        resolution_ns / count.sqrt() / span
+        .map(|band| band.weight() * band.tilt(resolution_ns))
+        .sum::<f64>()
+        / weight;
+    // with one direction only, nothing tells a queue that grows from a clock that runs ahead
+    let directions = if bands.iter().all(|band| band.sign == bands[0].sign) {
+        ALONE_TILT
     } else {
-        f64::INFINITY
+        1.0
     };
-    student(freedom) * (wander * disagreement / weight).sqrt() + rounding
+    student(freedom) * (wander * disagreement / weight).sqrt() + directions * systematic
 }
 
 /// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on.
@@ -282,8 +341,22 @@ fn student(freedom: f64) -> f64 {
     1.96 + 2.4 / freedom + 8.3 / freedom.powi(3)
 }
 
+/// The lowest floor of every so many neighbouring windows.
+fn merge(floors: &[Point], windows: usize) -> Vec<Point> {
+    let lowest = |part: &[Point]| part.iter().copied().min_by(|a, b| a.z.total_cmp(&b.z));
+    floors.chunks(windows).filter_map(lowest).collect()
+}
+
+/// A band of heights, and the error of the slope that it promises.
+#[derive(Debug, Clone, Copy)]
+struct Narrowest {
+    promised: f64,
+    low: f64,
+    high: f64,
+}
+
 /// The heights between which the floors promise the smallest error of the slope.
-fn narrowest(floors: &[Point], least: f64) -> Option<(f64, f64)> {
+fn narrowest(floors: &[Point], least: f64) -> Option<Narrowest> {
     let mut sorted = floors.to_vec();
     sorted.sort_by(|a, b| a.z.total_cmp(&b.z));
     let count = sorted.len();
@@ -294,8 +367,13 @@ fn narrowest(floors: &[Point], least: f64) -> Option<(f64, f64)> {
     let smallest = SMALLEST_BAND
         .max((count as f64 * SMALLEST_BAND_SHARE) as usize)
         .min(count);
-    let mut best: Option<(f64, f64, f64)> = None;
-    for from in 0..=(count as f64 * BELOW_BAND) as usize {
+    let mut best: Option<Narrowest> = None;
+    for from in 0..=((count as f64 * BELOW_BAND) as usize).max(1) {
+        let low = sorted[from].z;
+        if low - sorted[0].z > BELOW_BAND_NS {
+            break;
+        }
+        let doubt = 1.0 + DOUBT_BELOW * from as f64;
         let (mut sum, mut squares) = (0.0, 0.0);
         for (to, point) in sorted.iter().enumerate().skip(from) {
             let x = point.x - middle;
@@ -306,13 +384,18 @@ fn narrowest(floors: &[Point], least: f64) -> Option<(f64, f64)> {
                 continue;
             }
             let spread = squares - sum * sum / inside as f64;
-            // a band of uniform height scatters by its width over the root of twelve; a few floors are close by chance
-            let width = point.z - sorted[from].z + least;
-            let promised = width / spread.sqrt() * (1.0 + SMALLEST_BAND as f64 / inside as f64);
-            if spread > 0.0 && best.is_none_or(|(least, ..)| promised < least) {
-                best = Some((promised, sorted[from].z, point.z));
+            let width = point.z - low + least;
+            // a few floors lie close together by chance
+            let promised =
+                width / spread.sqrt() * (1.0 + SMALLEST_BAND as f64 / inside as f64) * doubt;
+            if spread > 0.0 && best.is_none_or(|best| promised < best.promised) {
+                best = Some(Narrowest {
+                    promised,
+                    low,
+                    high: point.z,
+                });
             }
         }
     }
-    best.map(|(_, low, high)| (low, high))
+    best
 }

@@ -12,6 +12,8 @@
 //! before, from one packet to the next, is taken for a step: queues cannot do that. A jump to more is what queues do,
 //! and a step only from [`ALONE_UPWARD_NS`] on, if transit never comes back.
 
+use std::ops::Range;
+
 use super::level::{Shift, median, shift};
 use super::slope::Drift;
 use super::track::{Point, Track, Tracks, sign};
@@ -30,6 +32,10 @@ const BLOCK: usize = 8;
 const SCALES: usize = 3;
 /// Jumps that are looked at; a capture with more of them is not a clock that was set a few times.
 const MOST_JUMPS: usize = 256;
+/// Samples on each side of a place that are looked at to find it exactly.
+const NEAR: usize = 24;
+/// A packet of a sharp direction counts for at most so many of a blurred one where they differ on the place.
+const MOST_WEIGHT: f64 = 1000.0;
 /// So many packets may contradict what is possible by stamps too early before it counts.
 const ODD_PACKETS: usize = 2;
 
@@ -71,7 +77,10 @@ pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<usize> {
         if steps.iter().any(|&step| step > jump.from && step < jump.to) {
             continue;
         }
-        let at = place(tracks, &jump, left, right, drift.rate);
+        let coarse = place(tracks, jump.from..jump.to, left..right, drift.rate);
+        // over a long region queues move on: once more, with the levels right beside the place
+        let near = coarse.saturating_sub(NEAR)..coarse + NEAR;
+        let at = place(tracks, near, left..right, drift.rate);
         if at > left && at < right && is_step(tracks, at, left, right, drift) {
             steps.push(at);
         }
@@ -130,8 +139,9 @@ fn clearness(levels: &[f64], middle: usize) -> f64 {
 }
 
 /// The sample at which the jump happened: where both directions' packets split best between both levels.
-fn place(tracks: &Tracks, jump: &Jump, left: usize, right: usize, rate: f64) -> usize {
-    let (from, to) = (jump.from.max(left), jump.to.min(right));
+fn place(tracks: &Tracks, region: Range<usize>, within: Range<usize>, rate: f64) -> usize {
+    let (left, right) = (within.start, within.end);
+    let (from, to) = (region.start.max(left), region.end.min(right));
     // how much nearer each packet is to the level before than to the one after, in scatters
     let mut votes: Vec<(usize, f64)> = Vec::new();
     for (direction, track) in tracks.by_direction.iter().enumerate() {
@@ -160,8 +170,8 @@ fn place(tracks: &Tracks, jump: &Jump, left: usize, right: usize, rate: f64) -> 
         for position in first..last {
             let point = track.points[position];
             let z = point.z - slope * point.x;
-            let vote =
-                ((z - a).abs().min(most) - (z - b).abs().min(most)) / most * (most / scatter).ln();
+            let vote = ((z - a).abs().min(most) - (z - b).abs().min(most)) / most
+                * (most / scatter).min(MOST_WEIGHT);
             votes.push((track.index[position] as usize, vote));
         }
     }
@@ -204,10 +214,20 @@ fn is_step(tracks: &Tracks, at: usize, left: usize, right: usize, drift: &Drift)
             let clear = agree && size >= STEP_OVER_TOLERANCE * open;
             size >= least && (clear || contradicts(tracks, at, left, right, drift))
         }
-        (Some(shift), None) => is_step_alone(tracks, 0, at, left, right, drift, &shift),
-        (None, Some(shift)) => is_step_alone(tracks, 1, at, left, right, drift, &shift),
-        (None, None) => false,
+        (Some(shift), None) if is_silent(tracks, 1) => {
+            is_step_alone(tracks, 0, at, left, right, drift, &shift)
+        }
+        (None, Some(shift)) if is_silent(tracks, 0) => {
+            is_step_alone(tracks, 1, at, left, right, drift, &shift)
+        }
+        // the other direction is there, with too few packets here to tell its level
+        _ => contradicts(tracks, at, left, right, drift),
     }
+}
+
+/// The direction has too few packets in all to bear witness against a step.
+fn is_silent(tracks: &Tracks, direction: usize) -> bool {
+    tracks.by_direction[direction].points.len() < 2 * BLOCK
 }
 
 /// No offset is possible both before and after.

@@ -1,0 +1,246 @@
+//! Which point each flow passes first, decided for hosts and not for single flows, without trusting the clocks.
+//!
+//! In the order of how much they prove: the TTL, which routers decrease; the sum of both directions' transit times,
+//! which does not depend on the clocks' offset and is positive one way round only; the side on which packets are
+//! missing; the sign of the time difference, which depends on the clocks; where the captures were taken.
+
+use std::net::IpAddr;
+
+use whydrop_tcp::{Tracked, Vantage};
+
+use crate::flow::{Direction, PairFlow};
+use crate::hash::FoldMap;
+use crate::packet::PairPacket;
+
+/// Samples further apart than this say nothing of the transit at one time.
+const NEAR_NS: i64 = 1_000_000_000;
+/// Sums of transit times kept for one pair of hosts.
+const MOST_SUMS: usize = 4096;
+
+/// What is known of the packets between two hosts. Orientation 0 is from the host with the lower address.
+#[derive(Debug, Default)]
+struct Hosts {
+    /// Matched packets by orientation.
+    matched: [u64; 2],
+    /// Packets whose TTL decreased from point 1 to 2, and from 2 to 1, by orientation.
+    ttl: [[u64; 2]; 2],
+    /// Packets that only one point has, by orientation and point.
+    only: [[u64; 2]; 2],
+    /// Sum of time differences, to average, by orientation, ns.
+    delta_sum: [f64; 2],
+    /// The latest two samples of either orientation: time at point 1, difference.
+    latest: [Option<(i64, i64)>; 2],
+    /// A sample that waits for the next one of the other orientation, and the last one of that before it.
+    bracketed: [Option<((i64, i64), (i64, i64))>; 2],
+    /// Transit of orientation 0 plus transit of orientation 1 if orientation 0 goes from point 1 to 2, ns.
+    sums_ns: Vec<f64>,
+    sums_seen: u64,
+    vantage: [i64; 2],
+}
+
+impl Hosts {
+    fn take(&mut self, orientation: usize, packet: &PairPacket) {
+        let [one, two] = packet.time_ns;
+        self.matched[orientation] += 1;
+        match packet.ttl[0].cmp(&packet.ttl[1]) {
+            std::cmp::Ordering::Greater => self.ttl[orientation][0] += 1,
+            std::cmp::Ordering::Less => self.ttl[orientation][1] += 1,
+            std::cmp::Ordering::Equal => {}
+        }
+        let delta = two - one;
+        self.delta_sum[orientation] += delta as f64;
+        let sample = (one, delta);
+        if let Some((before, middle)) = self.bracketed[orientation].take() {
+            self.take_sum(1 - orientation, before, middle, sample);
+        }
+        if let Some(other) = self.latest[1 - orientation] {
+            self.bracketed[1 - orientation] = Some((other, sample));
+        }
+        self.latest[orientation] = Some(sample);
+    }
+
+    /// `middle`, of `orientation`, between two samples of the other, which tell what its difference would have been:
+    /// so drift cancels.
+    fn take_sum(
+        &mut self,
+        orientation: usize,
+        before: (i64, i64),
+        middle: (i64, i64),
+        after: (i64, i64),
+    ) {
+        let span = after.0 - before.0;
+        if !(before.0..=after.0).contains(&middle.0) || span > NEAR_NS {
+            return;
+        }
+        let share = if span > 0 {
+            (middle.0 - before.0) as f64 / span as f64
+        } else {
+            0.5
+        };
+        let other = before.1 as f64 + share * (after.1 - before.1) as f64;
+        let difference = middle.1 as f64 - other;
+        let sum = if orientation == 0 {
+            difference
+        } else {
+            -difference
+        };
+        self.sums_seen += 1;
+        if self.sums_ns.len() < MOST_SUMS {
+            self.sums_ns.push(sum);
+        } else {
+            // a reservoir whose choice is the same in every run
+            let place = (self.sums_seen.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % self.sums_seen;
+            if let Some(slot) = self.sums_ns.get_mut(place as usize) {
+                *slot = sum;
+            }
+        }
+    }
+
+    /// Whether orientation 0 goes from point 1 to 2.
+    fn decide(&mut self) -> Option<bool> {
+        let by_ttl = self.by_ttl();
+        let by_time = self.by_time();
+        match (by_ttl, by_time) {
+            (Some(hops), Some((time, sure))) if hops != time && sure => Some(time),
+            (Some(hops), _) => Some(hops),
+            (None, Some((time, _))) => Some(time),
+            (None, None) => None,
+        }
+    }
+
+    fn by_ttl(&self) -> Option<bool> {
+        let forward = self.ttl[0][0] + self.ttl[1][1];
+        let backward = self.ttl[0][1] + self.ttl[1][0];
+        let all: u64 = self.matched.iter().sum();
+        let (most, least) = (forward.max(backward), forward.min(backward));
+        (most * 10 >= all * 9 && most > 20 * least).then_some(forward > backward)
+    }
+
+    /// With whether it is beyond doubt.
+    fn by_time(&mut self) -> Option<(bool, bool)> {
+        if self.sums_ns.is_empty() {
+            return None;
+        }
+        let middle = self.sums_ns.len() / 2;
+        let (_, &mut median, _) = self.sums_ns.select_nth_unstable_by(middle, f64::total_cmp);
+        let positive = self.sums_ns.iter().filter(|sum| **sum > 0.0).count();
+        let agreeing = match median > 0.0 {
+            true => positive,
+            false => self.sums_ns.len() - positive,
+        };
+        let sure = self.sums_ns.len() >= 32 && agreeing * 20 >= self.sums_ns.len() * 19;
+        (median != 0.0).then_some((median > 0.0, sure))
+    }
+
+    /// What is left where neither TTL nor the sums of transit times tell.
+    fn guess(&self) -> Option<bool> {
+        let only_first = self.only[0][0] + self.only[1][1];
+        let only_second = self.only[0][1] + self.only[1][0];
+        if only_first.max(only_second) >= 4 && only_first.max(only_second) > 4 * only_first.min(only_second)
+        {
+            return Some(only_first > only_second);
+        }
+        let by_clock = self.delta_sum[0] - self.delta_sum[1];
+        if by_clock != 0.0 {
+            return Some(by_clock > 0.0);
+        }
+        let nearer = self.vantage[0] - self.vantage[1];
+        (nearer != 0).then_some(nearer > 0)
+    }
+}
+
+/// Sets the direction of every flow.
+pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[Tracked; 2]) {
+    let mut numbers: FoldMap<(IpAddr, IpAddr), u32> = FoldMap::default();
+    let mut all: Vec<Hosts> = Vec::new();
+    let places: Vec<(u32, usize, [IpAddr; 2])> = flows
+        .iter()
+        .map(|flow| {
+            let [source, destination] = addresses(flow);
+            let orientation = usize::from(source > destination);
+            let key = (source.min(destination), source.max(destination));
+            let number = *numbers.entry(key).or_insert_with(|| {
+                all.push(Hosts::default());
+                (all.len() - 1) as u32
+            });
+            (number, orientation, [source, destination])
+        })
+        .collect();
+    for packet in packets {
+        let (number, orientation, _) = places[packet.flow as usize];
+        let hosts = &mut all[number as usize];
+        if packet.is_matched() {
+            hosts.take(orientation, packet);
+        } else {
+            hosts.only[orientation][packet.only_side()] += 1;
+        }
+    }
+    for (flow, &(number, orientation, _)) in flows.iter().zip(&places) {
+        all[number as usize].vantage[orientation] += vantage(flow, tracked);
+    }
+    let decided: Vec<Option<bool>> = all.iter_mut().map(Hosts::decide).collect();
+    let sides = sides_of_hosts(&places, &decided);
+    for (flow, (number, orientation, ends)) in flows.iter_mut().zip(places) {
+        let known = decided[number as usize].map(|forward| forward == (orientation == 0));
+        let forward = known.or_else(|| by_sides(&sides, ends)).or_else(|| {
+            all[number as usize]
+                .guess()
+                .map(|forward| forward == (orientation == 0))
+        });
+        flow.direction = match forward {
+            Some(true) => Direction::FirstToSecond,
+            Some(false) => Direction::SecondToFirst,
+            None => Direction::Unknown,
+        };
+    }
+}
+
+/// By their names at point 1 if they have any, else at point 2.
+fn addresses(flow: &PairFlow) -> [IpAddr; 2] {
+    let unnamed = IpAddr::from([0; 4]);
+    flow.names[0]
+        .or(flow.names[1])
+        .map_or([unnamed; 2], |name| {
+            [name.source.address, name.destination.address]
+        })
+}
+
+/// On which point's side a host is, by the flows whose direction is known: positive for point 1.
+fn sides_of_hosts(
+    places: &[(u32, usize, [IpAddr; 2])],
+    decided: &[Option<bool>],
+) -> FoldMap<IpAddr, i64> {
+    let mut sides: FoldMap<IpAddr, i64> = FoldMap::default();
+    for &(number, orientation, [source, destination]) in places {
+        if let Some(forward) = decided[number as usize] {
+            let vote = if forward == (orientation == 0) { 1 } else { -1 };
+            *sides.entry(source).or_default() += vote;
+            *sides.entry(destination).or_default() -= vote;
+        }
+    }
+    sides
+}
+
+fn by_sides(sides: &FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2]) -> Option<bool> {
+    let side = |host: IpAddr| sides.get(&host).copied().unwrap_or(0);
+    let difference = side(source) - side(destination);
+    (difference != 0).then_some(difference > 0)
+}
+
+/// Positive where capture 1 is nearer to the flow's sender than capture 2.
+fn vantage(flow: &PairFlow, tracked: &[Tracked; 2]) -> i64 {
+    let nearness = |side: usize| {
+        let place = flow.tracked[side]?;
+        let connection = &tracked[side].connections[place.connection];
+        match connection.flows[place.flow].vantage {
+            Vantage::Sender => Some(2),
+            Vantage::Middle => Some(1),
+            Vantage::Receiver => Some(0),
+            Vantage::Unknown => None,
+        }
+    };
+    match (nearness(0), nearness(1)) {
+        (Some(first), Some(second)) => first - second,
+        _ => 0,
+    }
+}

@@ -1,0 +1,416 @@
+//! What became of packets that only one capture holds.
+//!
+//! A packet that only the downstream capture holds was missed upstream, or is a second copy. One that only the
+//! upstream capture holds was lost, or crossed and was missed downstream. For TCP data acknowledgments tell: what was
+//! acknowledged and never sent again has arrived. For the rest, counting tells: how often the downstream capture
+//! misses what certainly passed it.
+
+use whydrop_tcp::{Fate, SegmentFlags, Tracked};
+
+use super::alignment::Aligned;
+use super::capture_loss::MissRate;
+use super::transmissions::{self, Segments};
+use crate::flow::PairFlow;
+use crate::packet::{Crossing, PacketFlags, PairPacket};
+
+/// Matched packets next to the ends of a capture whose transit tells how long packets were on the way then.
+const NEAR_PACKETS: usize = 1000;
+/// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
+const MANY_UNMATCHED: u64 = 64;
+/// Copies of one packet follow each other within this time.
+const COPIES_WITHIN_NS: u64 = 1_000_000_000;
+
+/// Packets whose crossing is not known for certain, by their upstream point.
+#[derive(Debug, Default)]
+struct Open {
+    /// Nothing tells.
+    unproven: [Vec<u32>; 2],
+    /// Acknowledged, but so was another transmission that certainly crossed.
+    ambiguous: [Vec<u32>; 2],
+    /// How often each capture misses packets that certainly passed it.
+    rates: [MissRate; 2],
+    /// Matched packets without data, by upstream point.
+    matched_without_data: [u64; 2],
+}
+
+pub(super) fn decide(
+    packets: &mut [PairPacket],
+    flows: &mut [PairFlow],
+    tracked: &[Tracked; 2],
+    aligned: &Aligned,
+) {
+    let by_flow = ByFlow::of(packets, flows.len());
+    let overlap = Overlap::of(packets, flows, aligned);
+    let known_hosts = matched_hosts(packets, flows);
+    let mut open = Open::default();
+    for (number, flow) in flows.iter().enumerate() {
+        let places = by_flow.places(number);
+        let matched = places
+            .iter()
+            .any(|&at| packets[at as usize].is_matched());
+        if !matched && goes_another_way(flow, places.len() as u64, &known_hosts) {
+            for &at in places {
+                settle(&mut packets[at as usize], Crossing::OtherPath);
+            }
+            continue;
+        }
+        for &at in places {
+            let packet = &mut packets[at as usize];
+            if !packet.is_matched() && overlap.excludes(packet, flow, aligned) {
+                settle(packet, Crossing::OutsideOverlap);
+            }
+        }
+        if flow.direction.upstream().is_some() {
+            decide_flow(packets, places, flow, tracked, &mut open);
+        }
+    }
+    decide_open(packets, &open);
+}
+
+/// What was given up to bound memory stays so: nobody looked for it long enough.
+fn settle(packet: &mut PairPacket, crossing: Crossing) {
+    if packet.crossing == Crossing::Undecided
+        || packet.crossing == Crossing::Forgotten && crossing == Crossing::OtherPath
+    {
+        packet.crossing = crossing;
+    }
+}
+
+/// Positions of packets by flow, in their order.
+struct ByFlow {
+    starts: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl ByFlow {
+    fn of(packets: &[PairPacket], flows: usize) -> Self {
+        let mut starts = vec![0u32; flows + 1];
+        for packet in packets {
+            starts[packet.flow as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut next = starts.clone();
+        let mut places = vec![0u32; packets.len()];
+        for (at, packet) in packets.iter().enumerate() {
+            let next = &mut next[packet.flow as usize];
+            places[*next as usize] = at as u32;
+            *next += 1;
+        }
+        Self { starts, places }
+    }
+
+    fn places(&self, flow: usize) -> &[u32] {
+        &self.places[self.starts[flow] as usize..self.starts[flow + 1] as usize]
+    }
+}
+
+type HostPair = (std::net::IpAddr, std::net::IpAddr);
+
+fn host_pair(flow: &PairFlow, side: usize) -> Option<HostPair> {
+    let name = flow.names[side]?;
+    let (one, other) = (name.source.address, name.destination.address);
+    Some((one.min(other), one.max(other)))
+}
+
+/// Pairs of hosts, at either point, of which some packet was matched.
+fn matched_hosts(
+    packets: &[PairPacket],
+    flows: &[PairFlow],
+) -> [std::collections::HashSet<HostPair>; 2] {
+    let mut has_matches = vec![false; flows.len()];
+    for packet in packets {
+        has_matches[packet.flow as usize] |= packet.is_matched();
+    }
+    [0, 1].map(|side| {
+        flows
+            .iter()
+            .zip(&has_matches)
+            .filter(|(_, matched)| **matched)
+            .filter_map(|(flow, _)| host_pair(flow, side))
+            .collect()
+    })
+}
+
+fn goes_another_way(
+    flow: &PairFlow,
+    packets: u64,
+    known: &[std::collections::HashSet<HostPair>; 2],
+) -> bool {
+    let hosts_are_known =
+        (0..2).any(|side| host_pair(flow, side).is_some_and(|pair| known[side].contains(&pair)));
+    !hosts_are_known || packets >= MANY_UNMATCHED
+}
+
+/// The time, on capture 1's clock, during which both captures ran.
+struct Overlap {
+    /// First and last packet of each capture.
+    spans: [[i64; 2]; 2],
+    /// Longest transit of packets near the beginning and the end, by upstream point.
+    transit_ns: [[i64; 2]; 2],
+}
+
+impl Overlap {
+    fn of(packets: &[PairPacket], flows: &[PairFlow], aligned: &Aligned) -> Self {
+        let mut spans = [[i64::MAX, i64::MIN]; 2];
+        for packet in packets {
+            for side in (0..2).filter(|&side| packet.is_at(side)) {
+                let time = aligned.first_clock_ns(side, packet.time_ns[side]);
+                spans[side] = [spans[side][0].min(time), spans[side][1].max(time)];
+            }
+        }
+        let transit = |packet: &PairPacket| {
+            packet.time_ns[0]
+                .abs_diff(aligned.first_clock_ns(1, packet.time_ns[1]))
+                .min(i64::MAX as u64) as i64
+        };
+        let transit_ns = [0, 1].map(|upstream| {
+            let crossed = |packet: &&PairPacket| {
+                packet.is_matched()
+                    && flows[packet.flow as usize].direction.upstream() == Some(upstream)
+            };
+            let first = packets.iter().filter(crossed).take(NEAR_PACKETS);
+            let last = packets.iter().rev().filter(crossed).take(NEAR_PACKETS);
+            [
+                first.map(transit).max().unwrap_or(0),
+                last.map(transit).max().unwrap_or(0),
+            ]
+        });
+        Self { spans, transit_ns }
+    }
+
+    /// Whether the other capture cannot be expected to hold a packet that only one does.
+    fn excludes(&self, packet: &PairPacket, flow: &PairFlow, aligned: &Aligned) -> bool {
+        let side = packet.only_side();
+        let time = aligned.first_clock_ns(side, packet.time_ns[side]);
+        let [first, last] = self.spans[1 - side];
+        match flow.direction.upstream() {
+            Some(upstream) if upstream == side => {
+                let transit = self.transit_ns[upstream][1];
+                time < first || time.saturating_add(transit) > last
+            }
+            Some(upstream) => {
+                let transit = self.transit_ns[upstream][0];
+                time.saturating_sub(transit) < first || time > last
+            }
+            None => time < first || time > last,
+        }
+    }
+}
+
+/// TCP data: what acknowledgments of the upstream capture tell. The rest is left open.
+fn decide_flow(
+    packets: &mut [PairPacket],
+    places: &[u32],
+    flow: &PairFlow,
+    tracked: &[Tracked; 2],
+    open: &mut Open,
+) {
+    let upstream = flow.direction.upstream().unwrap_or(0);
+    let downstream = 1 - upstream;
+    mark_copies(packets, places, downstream);
+    let mut in_order: Vec<u32> = places
+        .iter()
+        .copied()
+        .filter(|&at| packets[at as usize].is_at(upstream))
+        .collect();
+    in_order.sort_by_key(|&at| packets[at as usize].index[upstream]);
+    let segments = flow.tracked[upstream].map(|place| {
+        &tracked[upstream].connections[place.connection].flows[place.flow]
+    });
+    let mut segments = segments.map(Segments::of);
+    let mut crossed: Option<Crossed> = None;
+    for at in in_order {
+        let packet = packets[at as usize];
+        let is_data = packet.flags.has(PacketFlags::TCP) && packet.payload_bytes > 0;
+        let segment = segments
+            .as_mut()
+            .filter(|_| is_data)
+            .and_then(|segments| segments.find(&packet, upstream));
+        if let Some(segment) = segment {
+            transmissions::mark(&mut packets[at as usize], segment);
+        }
+        if packet.is_matched() {
+            open.rates[upstream].passed += 1;
+            open.rates[downstream].passed += u64::from(is_data);
+            open.matched_without_data[upstream] += u64::from(!is_data);
+            continue;
+        }
+        if packet.crossing != Crossing::Undecided {
+            continue;
+        }
+        let Some(segment) = segment.filter(|segment| segment.fate != Fate::Unknown) else {
+            open.unproven[upstream].push(at);
+            continue;
+        };
+        let repeats_delivered =
+            segment.fate == Fate::Delivered && segment.flags.has(SegmentFlags::SPURIOUS);
+        let others = crossed.get_or_insert_with(|| Crossed::of(packets, places, downstream));
+        let other = others.overlapping(packets, &packet);
+        match (segment.fate, other) {
+            (Fate::Lost, _) | (_, Other::MissedUpstream) => {
+                packets[at as usize].crossing = Crossing::Lost;
+            }
+            _ if repeats_delivered => open.unproven[upstream].push(at),
+            (_, Other::Matched) => open.ambiguous[upstream].push(at),
+            (_, Other::None) => {
+                packets[at as usize].crossing = Crossing::MissedDownstream;
+                open.rates[downstream].missed += 1;
+                open.rates[downstream].passed += 1;
+            }
+        }
+    }
+    for &at in places {
+        let packet = &mut packets[at as usize];
+        if !packet.is_at(upstream) && packet.crossing == Crossing::Undecided {
+            packet.crossing = Crossing::MissedUpstream;
+            open.rates[upstream].missed += 1;
+            open.rates[upstream].passed += 1;
+        }
+    }
+}
+
+/// Marks what came twice downstream and once upstream: same bytes, same identification, shortly after each other.
+fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
+    let unmatched = |packet: &PairPacket| {
+        !packet.is_matched()
+            && packet.is_at(downstream)
+            && packet.identification != 0
+            && packet.crossing == Crossing::Undecided
+    };
+    if !places.iter().any(|&at| unmatched(&packets[at as usize])) {
+        return;
+    }
+    let identity = |packet: &PairPacket| {
+        (
+            packet.identification,
+            packet.sequence,
+            packet.payload_bytes,
+        )
+    };
+    let mut times: std::collections::HashMap<(u16, u32, u32), Vec<i64>> =
+        std::collections::HashMap::new();
+    for &at in places {
+        let packet = &packets[at as usize];
+        if packet.is_matched() {
+            times
+                .entry(identity(packet))
+                .or_default()
+                .push(packet.time_ns[downstream]);
+        }
+    }
+    for &at in places {
+        let packet = &mut packets[at as usize];
+        if unmatched(packet)
+            && times.get(&identity(packet)).is_some_and(|times| {
+                let own = packet.time_ns[downstream];
+                times.iter().any(|time| time.abs_diff(own) < COPIES_WITHIN_NS)
+            })
+        {
+            packet.crossing = Crossing::Duplicated;
+        }
+    }
+}
+
+/// Another transmission of the same bytes that arrived downstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    None,
+    Matched,
+    /// The upstream capture lacks it.
+    MissedUpstream,
+}
+
+/// Ranges of a flow's bytes that arrived downstream.
+struct Crossed {
+    /// Start, on a number line that does not wrap, and position of the packet; by start.
+    ranges: Vec<(i64, u32)>,
+    longest: i64,
+    origin: u32,
+}
+
+impl Crossed {
+    fn of(packets: &[PairPacket], places: &[u32], downstream: usize) -> Self {
+        let data = || {
+            places.iter().copied().filter(|&at| {
+                let packet = &packets[at as usize];
+                packet.is_at(downstream) && packet.payload_bytes > 0
+            })
+        };
+        let origin = data()
+            .next()
+            .map_or(0, |at| packets[at as usize].sequence);
+        let mut crossed = Self {
+            ranges: Vec::new(),
+            longest: 0,
+            origin,
+        };
+        for at in data() {
+            let packet = &packets[at as usize];
+            crossed.longest = crossed.longest.max(i64::from(packet.payload_bytes));
+            crossed.ranges.push((crossed.line(packet), at));
+        }
+        crossed.ranges.sort_unstable();
+        crossed
+    }
+
+    /// Sequence numbers of flows of more than 2 GiB repeat; times then tell transmissions apart.
+    fn line(&self, packet: &PairPacket) -> i64 {
+        i64::from(packet.sequence.wrapping_sub(self.origin) as i32)
+    }
+
+    fn overlapping(&self, packets: &[PairPacket], packet: &PairPacket) -> Other {
+        /// Longer after each other than this, equal numbers are those of other bytes, or of a lost cause.
+        const SAME_BYTES_NS: u64 = 120_000_000_000;
+        let start = self.line(packet);
+        let end = start + i64::from(packet.payload_bytes);
+        let from = self
+            .ranges
+            .partition_point(|(other, _)| *other <= start - self.longest);
+        let mut found = Other::None;
+        for &(other_start, at) in self.ranges[from..].iter().take_while(|(other, _)| *other < end) {
+            let other = &packets[at as usize];
+            let apart = (0..2)
+                .filter(|&side| packet.is_at(side) && other.is_at(side))
+                .map(|side| packet.time_ns[side].abs_diff(other.time_ns[side]))
+                .next();
+            if other_start + i64::from(other.payload_bytes) <= start
+                || apart.is_some_and(|apart| apart > SAME_BYTES_NS)
+            {
+                continue;
+            }
+            if !other.is_matched() && other.crossing != Crossing::Duplicated {
+                return Other::MissedUpstream;
+            }
+            found = Other::Matched;
+        }
+        found
+    }
+}
+
+fn decide_open(packets: &mut [PairPacket], open: &Open) {
+    for upstream in 0..2 {
+        let downstream = 1 - upstream;
+        let rate = open.rates[downstream];
+        let missed = rate.missed > 0;
+        for &at in &open.ambiguous[upstream] {
+            packets[at as usize].crossing = match missed {
+                true => Crossing::MissedDownstream,
+                false => Crossing::Lost,
+            };
+        }
+        let unproven = &open.unproven[upstream];
+        let absent = unproven.len() as u64;
+        let lost = rate.lost(absent, absent + open.matched_without_data[upstream]);
+        for (number, &at) in unproven.iter().enumerate() {
+            // nothing tells which ones: evenly among them
+            let number = number as u64;
+            let is_lost = (number + 1) * lost / absent > number * lost / absent;
+            packets[at as usize].crossing = match is_lost {
+                true => Crossing::Lost,
+                false => Crossing::MissedDownstream,
+            };
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The flows of both points put together, and where the TCP trackers keep them.
+
+use std::collections::HashMap;
+
+use whydrop_tcp::{Endpoint, Tracked};
+
+use crate::flow::{FlowName, PairFlow, TrackedFlow};
+use crate::matching::flows::{FlowState, Flows};
+use crate::matching::pending::NONE;
+
+const TCP: u8 = 6;
+
+/// Where each capture's numbers of flows went.
+pub(super) type Numbers = [Vec<u32>; 2];
+
+pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>, Numbers) {
+    let [first, second] = [states.all(0), states.all(1)];
+    let mut flows: Vec<PairFlow> = first.iter().map(|state| new_flow(0, state)).collect();
+    let mut numbers = [(0..first.len() as u32).collect(), Vec::new()];
+    for state in second {
+        // ports that were used again may have several flows at point 1 and one at point 2: the latest has it
+        if state.partner != NONE {
+            numbers[1].push(state.partner);
+            flows[state.partner as usize].names[1] = Some(name(state));
+        } else {
+            numbers[1].push(flows.len() as u32);
+            flows.push(new_flow(1, state));
+        }
+    }
+    for (side, states) in [first, second].into_iter().enumerate() {
+        for (state, &number) in states.iter().zip(&numbers[side]) {
+            if state.reverse != NONE {
+                let reverse = numbers[side][state.reverse as usize];
+                flows[number as usize].reverse.get_or_insert(reverse);
+            }
+        }
+    }
+    for side in 0..2 {
+        find_tracked(side, &mut flows, &numbers, states.all(side), &tracked[side]);
+    }
+    (flows, numbers)
+}
+
+fn name(state: &FlowState) -> FlowName {
+    FlowName {
+        source: state.tuple.source(),
+        destination: state.tuple.destination(),
+    }
+}
+
+fn new_flow(side: usize, state: &FlowState) -> PairFlow {
+    let mut flow = PairFlow {
+        protocol: state.tuple.protocol,
+        ..PairFlow::default()
+    };
+    flow.names[side] = Some(name(state));
+    flow
+}
+
+/// Connections of the tracker by name and time. Where ports were used again the names repeat, in order of time on
+/// both sides.
+fn find_tracked(
+    side: usize,
+    flows: &mut [PairFlow],
+    numbers: &Numbers,
+    states: &[FlowState],
+    tracked: &Tracked,
+) {
+    let mut by_name: HashMap<(Endpoint, Endpoint), Vec<TrackedFlow>> = HashMap::new();
+    for (connection, both) in tracked.connections.iter().enumerate() {
+        for (flow, one) in both.flows.iter().enumerate() {
+            by_name
+                .entry((one.source, one.destination))
+                .or_default()
+                .push(TrackedFlow { connection, flow });
+        }
+    }
+    for (state, &number) in states.iter().zip(&numbers[side]) {
+        if state.tuple.protocol != TCP {
+            continue;
+        }
+        let ends = name(state);
+        let Some(found) = by_name.get(&(ends.source, ends.destination)) else {
+            continue;
+        };
+        let began = |place: &TrackedFlow| {
+            let connection = &tracked.connections[place.connection];
+            let times = connection.flows.each_ref().map(|flow| flow.first_ns);
+            (times[place.flow].abs_diff(state.first_ns), times[1 - place.flow])
+        };
+        let nearest = found.iter().min_by_key(|place| began(place)).copied();
+        flows[number as usize].tracked[side] = nearest.filter(|place| {
+            let flow = &tracked.connections[place.connection].flows[place.flow];
+            flow.first_ns <= state.last_ns && state.first_ns <= flow.last_ns
+        });
+    }
+}

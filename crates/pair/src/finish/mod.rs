@@ -1,0 +1,51 @@
+//! From matched packets to what became of each: flows, directions, clocks, fates, counts.
+
+mod alignment;
+mod capture_loss;
+mod counts;
+mod direction;
+mod fates;
+mod flow_map;
+mod nothing;
+mod order;
+mod transmissions;
+
+use crate::error::PairError;
+use crate::packet::PacketFlags;
+use crate::reading::ReadThrough;
+use crate::Pair;
+
+pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
+    let ReadThrough {
+        summaries,
+        tracked,
+        matcher,
+    } = read;
+    if matcher.matches == 0 {
+        return Err(nothing::in_common(&summaries, &matcher));
+    }
+    let unmatchable = matcher.unmatchable;
+    let constant_offset_ns = matcher.delta_ns.unwrap_or(0);
+    let (mut flows, numbers) = flow_map::resolve(&matcher.flows, &tracked);
+    let mut packets = matcher.rows;
+    packets.retain(|packet| !packet.flags.has(PacketFlags::WITHDRAWN));
+    for packet in &mut packets {
+        packet.flow = numbers[packet.only_side()][packet.flow as usize];
+    }
+    drop(numbers);
+    direction::decide(&mut flows, &packets, &tracked);
+    let clock = alignment::fit(&flows, &packets);
+    let aligned = alignment::Aligned::new(clock.as_ref(), constant_offset_ns);
+    order::sort(&mut packets, &aligned);
+    order::mark_overtaking(&mut packets, &flows);
+    fates::decide(&mut packets, &mut flows, &tracked, &aligned);
+    let counts = counts::count(&mut flows, &packets, unmatchable);
+    Ok(Pair {
+        summaries,
+        tracked,
+        flows,
+        packets,
+        counts,
+        clock,
+    })
+}

@@ -1,0 +1,364 @@
+//! The flows at both points, and which flow at point 1 is which at point 2.
+//!
+//! Addresses and ports may be rewritten between the points, so the map is learnt from the packets that match, one to
+//! one. Until a packet has matched, the flow with the same addresses and ports is taken to be the partner.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use whydrop_capture::{Network, TcpFlags, TcpSegment};
+use whydrop_tcp::Endpoint;
+
+use super::pending::NONE;
+use crate::hash::{FoldMap, fold};
+
+/// Addresses, ports and protocol of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Tuple {
+    source: u128,
+    destination: u128,
+    ports: u32,
+    pub(crate) protocol: u8,
+}
+
+/// IPv4 as IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2): one space for both families.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+fn address(number: u128) -> IpAddr {
+    let v6 = Ipv6Addr::from(number);
+    v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+}
+
+impl Tuple {
+    #[inline]
+    pub(crate) fn new(network: &Network, protocol: u8, ports: (u16, u16)) -> Self {
+        Self {
+            source: number(network.source),
+            destination: number(network.destination),
+            ports: u32::from(ports.0) << 16 | u32::from(ports.1),
+            protocol,
+        }
+    }
+
+    pub(crate) fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            ports: self.ports.rotate_left(16),
+            protocol: self.protocol,
+        }
+    }
+
+    pub(crate) fn source(&self) -> Endpoint {
+        Endpoint {
+            address: address(self.source),
+            port: (self.ports >> 16) as u16,
+        }
+    }
+
+    pub(crate) fn destination(&self) -> Endpoint {
+        Endpoint {
+            address: address(self.destination),
+            port: self.ports as u16,
+        }
+    }
+
+    fn token(&self) -> u32 {
+        let addresses = fold(
+            fold(self.source as u64, (self.source >> 64) as u64),
+            fold(self.destination as u64, (self.destination >> 64) as u64),
+        );
+        fold(
+            addresses,
+            u64::from(self.ports) | u64::from(self.protocol) << 32,
+        ) as u32
+    }
+}
+
+/// One direction of a connection as one point sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct FlowState {
+    pub tuple: Tuple,
+    token: u32,
+    /// The flow of the other direction at this point.
+    pub reverse: u32,
+    /// The flow at the other point; only a guess while nothing has matched.
+    pub partner: u32,
+    pub matched: u32,
+    pub packets: u64,
+    pub first_ns: i64,
+    pub last_ns: i64,
+    /// Sequence number of the SYN.
+    syn: Option<u32>,
+    announced_mss: u16,
+    timestamps: bool,
+    /// Payload of the wire packets that super-segments become; 0 while unknown.
+    pub segment_bytes: u32,
+    /// Holds super-segments whose segment size was unknown when they came.
+    pub whole_super_segments: bool,
+    /// Matched packets whose identifications were equal, and different, at the two points.
+    ids: IdVotes,
+    /// Time at point 2 less time at point 1 of the latest match.
+    pub delta_ns: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct IdVotes {
+    equal: u32,
+    different: u32,
+}
+
+impl IdVotes {
+    /// Whether identifications cross unchanged; `None` while that is open.
+    fn preserved(self) -> Option<bool> {
+        if self.equal >= 4 && self.different <= self.equal / 8 {
+            Some(true)
+        } else if self.different >= 4 && self.equal <= self.different / 8 {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Side {
+    flows: Vec<FlowState>,
+    by_tuple: FoldMap<Tuple, u32>,
+    /// Flows of the latest packets.
+    recent: [u32; 8],
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    sides: [Side; 2],
+    ids: IdVotes,
+}
+
+impl Flows {
+    #[inline]
+    pub(crate) fn get(&self, side: usize, flow: u32) -> &FlowState {
+        &self.sides[side].flows[flow as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, side: usize, flow: u32) -> &mut FlowState {
+        &mut self.sides[side].flows[flow as usize]
+    }
+
+    pub(crate) fn all(&self, side: usize) -> &[FlowState] {
+        &self.sides[side].flows
+    }
+
+    /// The flow of such a packet; `tcp` to notice that ports are used again.
+    #[inline]
+    pub(crate) fn flow_of(
+        &mut self,
+        side: usize,
+        tuple: Tuple,
+        time_ns: i64,
+        tcp: Option<&TcpSegment>,
+    ) -> u32 {
+        let here = &mut self.sides[side];
+        let place = (tuple.ports ^ tuple.ports >> 16 ^ tuple.source as u32) as usize % 8;
+        let recent = here.recent[place];
+        let known = match here.flows.get(recent as usize) {
+            Some(flow) if flow.tuple == tuple => Some(recent),
+            _ => here.by_tuple.get(&tuple).copied(),
+        };
+        let flow = match (known, tcp) {
+            (Some(flow), Some(tcp)) if tcp.flags.has(TcpFlags::SYN) => {
+                if here.flows[flow as usize].is_reused_by(tcp) {
+                    here.by_tuple.remove(&tuple.reversed());
+                    self.add(side, tuple)
+                } else {
+                    flow
+                }
+            }
+            (Some(flow), _) => flow,
+            (None, _) => self.add(side, tuple),
+        };
+        let here = &mut self.sides[side];
+        here.recent[place] = flow;
+        let state = &mut here.flows[flow as usize];
+        state.packets += 1;
+        state.first_ns = state.first_ns.min(time_ns);
+        state.last_ns = state.last_ns.max(time_ns);
+        if let Some(tcp) = tcp.filter(|tcp| tcp.flags.has(TcpFlags::SYN)) {
+            state.syn = Some(tcp.sequence);
+            // absent: the default of RFC 9293, section 3.7.1
+            state.announced_mss = tcp.options.mss.unwrap_or(if tcp.options.truncated {
+                0
+            } else {
+                536
+            });
+            state.timestamps = tcp.options.timestamps.is_some();
+        }
+        flow
+    }
+
+    fn add(&mut self, side: usize, tuple: Tuple) -> u32 {
+        let other = &self.sides[1 - side];
+        // the partner that has the same name, unless it has another partner
+        let partner = other.by_tuple.get(&tuple).copied().filter(|&flow| {
+            let state = &other.flows[flow as usize];
+            state.partner == NONE && state.matched == 0
+        });
+        let here = &mut self.sides[side];
+        let flow = here.flows.len() as u32;
+        let reverse = here.by_tuple.get(&tuple.reversed()).copied();
+        here.flows.push(FlowState {
+            tuple,
+            token: tuple.token(),
+            reverse: reverse.unwrap_or(NONE),
+            partner: partner.unwrap_or(NONE),
+            matched: 0,
+            packets: 0,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            syn: None,
+            announced_mss: 0,
+            timestamps: false,
+            segment_bytes: 0,
+            whole_super_segments: false,
+            ids: IdVotes::default(),
+            delta_ns: None,
+        });
+        here.by_tuple.insert(tuple, flow);
+        if let Some(reverse) = reverse {
+            here.flows[reverse as usize].reverse = flow;
+        }
+        if let Some(partner) = partner {
+            self.sides[1 - side].flows[partner as usize].partner = flow;
+        }
+        flow
+    }
+
+    /// What stands for the flow in keys: the same at both points once the flow is known at both.
+    #[inline]
+    pub(crate) fn token(&self, side: usize, flow: u32) -> u32 {
+        let state = self.get(side, flow);
+        if side == 1 && state.partner != NONE {
+            return self.get(0, state.partner).token;
+        }
+        state.token
+    }
+
+    /// Whether packets of these flows can be the same packets. `first` is a flow at point 1.
+    #[inline]
+    pub(crate) fn may_be_one(&self, first: u32, second: u32) -> bool {
+        let (one, two) = (self.get(0, first), self.get(1, second));
+        if one.partner == second && two.partner == first || one.matched == 0 && two.matched == 0 {
+            return true;
+        }
+        // ports used again, and one of the captures lacks the SYN that shows it
+        let renewed_first = two.partner != NONE && self.get(0, two.partner).tuple == one.tuple;
+        let renewed_second = one.partner != NONE && self.get(1, one.partner).tuple == two.tuple;
+        renewed_first || renewed_second
+    }
+
+    /// Whether they are known, or by their names expected, to be one.
+    #[inline]
+    pub(crate) fn are_partners(&self, first: u32, second: u32) -> bool {
+        self.get(0, first).partner == second
+    }
+
+    /// Whether a different identification proves a different packet.
+    #[inline]
+    pub(crate) fn ids_are_preserved(&self, first: u32) -> bool {
+        let own = self.get(0, first).ids.preserved();
+        own.or(self.ids.preserved()) == Some(true)
+    }
+
+    /// A packet of `first` at point 1 is one of `second` at point 2.
+    #[inline]
+    pub(crate) fn on_match(
+        &mut self,
+        first: u32,
+        second: u32,
+        delta_ns: i64,
+        same_id: Option<bool>,
+    ) {
+        if self.get(0, first).partner != second || self.get(1, second).partner != first {
+            self.marry(first, second);
+        }
+        if let Some(same) = same_id {
+            for votes in [&mut self.ids, &mut self.sides[0].flows[first as usize].ids] {
+                votes.equal += u32::from(same);
+                votes.different += u32::from(!same);
+                if votes.equal.max(votes.different) > 1 << 20 {
+                    votes.equal /= 2;
+                    votes.different /= 2;
+                }
+            }
+        }
+        for (side, flow) in [(0, first), (1, second)] {
+            let state = self.get_mut(side, flow);
+            state.matched = state.matched.saturating_add(1);
+            state.delta_ns = Some(delta_ns);
+        }
+    }
+
+    /// Replaces guessed partners by proven ones.
+    #[cold]
+    fn marry(&mut self, first: u32, second: u32) {
+        for (side, flow) in [(0, first), (1, second)] {
+            let former = self.get(side, flow).partner;
+            if former != NONE {
+                self.get_mut(1 - side, former).partner = NONE;
+            }
+        }
+        self.get_mut(0, first).partner = second;
+        self.get_mut(1, second).partner = first;
+    }
+
+    /// Payload of the wire packets that a super-segment of this flow becomes, as far as it is known.
+    pub(crate) fn segment_bytes(&mut self, side: usize, flow: u32) -> Option<u32> {
+        let state = self.get(side, flow);
+        if state.segment_bytes != 0 {
+            return Some(state.segment_bytes);
+        }
+        let partner = state.partner;
+        let known = self.announced_segment_bytes(side, flow).or_else(|| {
+            (partner != NONE)
+                .then(|| self.announced_segment_bytes(1 - side, partner))
+                .flatten()
+        })?;
+        self.get_mut(side, flow).segment_bytes = known;
+        Some(known)
+    }
+
+    /// By the handshake: the smaller of both maximum segment sizes, less the timestamp option (RFC 6691).
+    fn announced_segment_bytes(&self, side: usize, flow: u32) -> Option<u32> {
+        /// NOP, NOP, timestamps.
+        const TIMESTAMP_BYTES: u32 = 12;
+        let own = self.get(side, flow);
+        if own.reverse == NONE {
+            return None;
+        }
+        let peer = self.get(side, own.reverse);
+        if own.announced_mss == 0 || peer.announced_mss == 0 {
+            return None;
+        }
+        let mss = u32::from(own.announced_mss.min(peer.announced_mss));
+        let options = match own.timestamps && peer.timestamps {
+            true => TIMESTAMP_BYTES,
+            false => 0,
+        };
+        Some(mss.saturating_sub(options).max(super::offload::SMALLEST_SEGMENT_BYTES))
+    }
+}
+
+impl FlowState {
+    /// A SYN with another sequence number than the flow's own opens a new connection on the same ports.
+    fn is_reused_by(&self, tcp: &TcpSegment) -> bool {
+        match self.syn {
+            Some(syn) => syn != tcp.sequence,
+            None => self.packets > 0 && !tcp.flags.has(TcpFlags::ACK),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Super-segments, which segmentation offload makes of many wire packets, cut into what they became on the wire.
+
+use super::sighting::{Parts, Sighting};
+use crate::packet::PacketFlags;
+
+/// What Linux takes for the smallest sensible maximum segment size (`TCP_MIN_MSS`): a smaller one would let one
+/// captured packet stand for thousands.
+pub(crate) const SMALLEST_SEGMENT_BYTES: u32 = 88;
+/// The payload of an Ethernet frame less IPv4 and TCP headers without options: more may be a super-segment.
+pub(crate) const LARGEST_ETHERNET_PAYLOAD_BYTES: u32 = 1460;
+/// Ethernet's payload.
+const ETHERNET_MTU_BYTES: u32 = 1500;
+/// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
+const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
+/// Pieces of one super-segment at most: Linux's `GSO_MAX_SIZE` in the smallest segments.
+const MOST_PIECES: u32 = 8 * 65_535 / SMALLEST_SEGMENT_BYTES;
+
+/// The segment size that a super-segment most likely has when neither the handshake nor the other point tells.
+pub(crate) fn likely_segment_bytes(sighting: &Sighting) -> Option<u32> {
+    let header_bytes = sighting.ip_bytes.saturating_sub(sighting.payload_bytes);
+    let guess = ETHERNET_MTU_BYTES.checked_sub(header_bytes)?;
+    let whole = guess > 0 && sighting.payload_bytes.is_multiple_of(guess);
+    (guess >= SMALLEST_SEGMENT_BYTES
+        && sighting.payload_bytes > guess
+        && (whole || sighting.payload_bytes > LARGEST_JUMBO_PAYLOAD_BYTES))
+        .then_some(guess)
+}
+
+/// Whether a super-segment can be cut like this.
+pub(crate) fn can_cut(payload_bytes: u32, segment_bytes: u32) -> bool {
+    segment_bytes >= SMALLEST_SEGMENT_BYTES
+        && segment_bytes < payload_bytes
+        && payload_bytes.div_ceil(segment_bytes) <= MOST_PIECES
+}
+
+/// The wire packets of a super-segment. Hardware and Linux both count the identification up from piece to piece; FIN
+/// is on the last only.
+pub(crate) fn pieces(
+    whole: &Sighting,
+    side: usize,
+    segment_bytes: u32,
+) -> impl Iterator<Item = Sighting> + use<> {
+    let whole = *whole;
+    let header_bytes = whole.ip_bytes.saturating_sub(whole.payload_bytes);
+    let count = whole.payload_bytes.div_ceil(segment_bytes);
+    (0..count).map(move |number| {
+        let offset = number * segment_bytes;
+        let payload_bytes = segment_bytes.min(whole.payload_bytes - offset);
+        let mut piece = Sighting {
+            sequence: whole.sequence.wrapping_add(offset),
+            payload_bytes,
+            ip_bytes: header_bytes + payload_bytes,
+            ..whole
+        };
+        piece.flags |= PacketFlags::offloaded(side);
+        piece.parts.bits &= !Parts::WHOLE;
+        piece.parts.bits |= Parts::PIECE;
+        if number > 0 {
+            piece.parts.bits |= Parts::LATER_PIECE;
+            piece.flags |= PacketFlags::LATER_PIECE;
+            if whole.parts.identification != 0 {
+                piece.parts.identification =
+                    whole.parts.identification.wrapping_add(number as u16);
+            }
+        }
+        if number + 1 < count {
+            piece.flags &= !PacketFlags::FIN;
+        }
+        piece
+    })
+}

@@ -1,0 +1,196 @@
+//! Packets of one capture that wait for the other capture to come to them: found by key, given up in order of age.
+
+use super::sighting::Parts;
+
+/// Stands for no slot.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Packets with equal keys that are looked at for one lookup: repeated acknowledgments without an identification are
+/// equal, floods of one packet must not make a lookup long.
+const MOST_EQUAL: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub key: u64,
+    /// Its row of the result.
+    pub row: u32,
+    pub parts: Parts,
+    /// Next in the bucket, later ones behind earlier ones.
+    next: u32,
+    older: u32,
+    newer: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: Bucket = Bucket {
+    head: NONE,
+    tail: NONE,
+};
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    buckets: Vec<Bucket>,
+    entries: Vec<Entry>,
+    /// First of the unused entries, linked by `next`.
+    free: u32,
+    oldest: u32,
+    newest: u32,
+    len: usize,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            buckets: vec![EMPTY; 1024],
+            entries: Vec::new(),
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+            len: 0,
+        }
+    }
+}
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn insert(&mut self, key: u64, row: u32, parts: Parts) {
+        if self.len >= self.buckets.len() {
+            self.rebuild(self.buckets.len() * 2, |_| None);
+        }
+        let entry = Entry {
+            key,
+            row,
+            parts,
+            next: NONE,
+            older: self.newest,
+            newer: NONE,
+        };
+        let slot = match self.free {
+            NONE => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+            slot => {
+                self.free = self.entries[slot as usize].next;
+                self.entries[slot as usize] = entry;
+                slot
+            }
+        };
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.entries[newest as usize].newer = slot,
+        }
+        self.newest = slot;
+        self.link(slot);
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, slot: u32) -> &Entry {
+        &self.entries[slot as usize]
+    }
+
+    /// Entries with this key, the oldest first, and no more than [`MOST_EQUAL`] of them.
+    #[inline]
+    pub(crate) fn with_key(&self, key: u64) -> impl Iterator<Item = (u32, &Entry)> {
+        let mut slot = self.buckets[self.place(key)].head;
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(slot as usize)?;
+            let at = slot;
+            slot = entry.next;
+            Some((at, entry))
+        })
+        .filter(move |(_, entry)| entry.key == key)
+        .take(MOST_EQUAL)
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Entry {
+        let entry = self.entries[slot as usize];
+        self.unlink(slot, &entry);
+        match entry.older {
+            NONE => self.oldest = entry.newer,
+            older => self.entries[older as usize].newer = entry.newer,
+        }
+        match entry.newer {
+            NONE => self.newest = entry.older,
+            newer => self.entries[newer as usize].older = entry.older,
+        }
+        self.entries[slot as usize].next = self.free;
+        self.free = slot;
+        self.len -= 1;
+        entry
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&Entry> {
+        self.entries.get(self.oldest as usize)
+    }
+
+    pub(crate) fn remove_oldest(&mut self) -> Option<Entry> {
+        (self.oldest != NONE).then(|| self.remove(self.oldest))
+    }
+
+    /// Gives every entry a new key.
+    pub(crate) fn rekey(&mut self, mut key_of: impl FnMut(&Entry) -> u64) {
+        self.rebuild(self.buckets.len(), |entry| Some(key_of(entry)));
+    }
+
+    #[inline]
+    fn place(&self, key: u64) -> usize {
+        // a power of two
+        key as usize & (self.buckets.len() - 1)
+    }
+
+    fn link(&mut self, slot: u32) {
+        let place = self.place(self.entries[slot as usize].key);
+        let bucket = &mut self.buckets[place];
+        match bucket.tail {
+            NONE => bucket.head = slot,
+            tail => self.entries[tail as usize].next = slot,
+        }
+        bucket.tail = slot;
+    }
+
+    fn unlink(&mut self, slot: u32, entry: &Entry) {
+        let place = self.place(entry.key);
+        let bucket = &mut self.buckets[place];
+        if bucket.head == slot {
+            bucket.head = entry.next;
+            if entry.next == NONE {
+                bucket.tail = NONE;
+            }
+            return;
+        }
+        let mut before = bucket.head;
+        while self.entries[before as usize].next != slot {
+            before = self.entries[before as usize].next;
+        }
+        self.entries[before as usize].next = entry.next;
+        if entry.next == NONE {
+            bucket.tail = before;
+        }
+    }
+
+    /// Distributes all entries anew, in order of age so that buckets stay in that order.
+    fn rebuild(&mut self, buckets: usize, mut key_of: impl FnMut(&Entry) -> Option<u64>) {
+        self.buckets.clear();
+        self.buckets.resize(buckets, EMPTY);
+        let mut slot = self.oldest;
+        while slot != NONE {
+            let entry = &mut self.entries[slot as usize];
+            if let Some(key) = key_of(entry) {
+                entry.key = key;
+            }
+            entry.next = NONE;
+            let newer = entry.newer;
+            self.link(slot);
+            slot = newer;
+        }
+    }
+}

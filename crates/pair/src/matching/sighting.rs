@@ -1,0 +1,205 @@
+//! A packet as seen at one point, and the key by which it is found at the other.
+//!
+//! The key is a hash of what neither routers nor address translation rewrite. Of TCP these are the sequence and
+//! acknowledgment numbers, the timestamps, SYN, RST, whether there is data, and without data the window, SACK blocks
+//! and FIN. Not so the length, PSH and FIN of data (segmentation offload moves them), addresses, ports, TTL, DSCP and
+//! ECN. Of other protocols these are the length and the first bytes of the payload.
+
+use whydrop_capture::{Network, TcpFlags, TcpSegment};
+
+use crate::hash::{Words, fold};
+
+/// Bytes of payload that tell packets without sequence numbers apart.
+pub(crate) const PAYLOAD_KEY_BYTES: usize = 16;
+/// In place of a protocol number: IP fragments other than the first.
+pub(crate) const FRAGMENT: u8 = 255;
+const TCP: u8 = 6;
+
+/// What the key is made of, kept so that it can be made again with less precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// TCP: acknowledgment, TSval, TSecr, window or 0, hash of the SACK blocks (of a SYN: the MSS option, which is
+    /// no part of the key). Others: 16 bytes of payload, token of the flow where the payload says little.
+    pub material: [u32; 5],
+    pub identification: u16,
+    pub protocol: u8,
+    pub bits: u8,
+}
+
+impl Parts {
+    pub(crate) const SYN: u8 = 1;
+    pub(crate) const RST: u8 = 2;
+    pub(crate) const DATA: u8 = 4;
+    pub(crate) const BARE_FIN: u8 = 8;
+    /// A piece of a super-segment.
+    pub(crate) const PIECE: u8 = 32;
+    /// A piece of a super-segment other than the first: its identification is a guess.
+    pub(crate) const LATER_PIECE: u8 = 64;
+    /// A super-segment whose segment size is not known yet.
+    pub(crate) const WHOLE: u8 = 128;
+    /// The bits that are part of the key.
+    const IN_KEY: u8 = Self::SYN | Self::RST | Self::DATA | Self::BARE_FIN;
+
+    #[inline]
+    pub(crate) fn has(&self, bits: u8) -> bool {
+        self.bits & bits != 0
+    }
+
+    #[inline]
+    pub(crate) fn of_tcp(network: &Network, tcp: &TcpSegment) -> Self {
+        let mut bits = 0;
+        if tcp.flags.has(TcpFlags::SYN) {
+            bits |= Self::SYN;
+        }
+        if tcp.flags.has(TcpFlags::RST) {
+            bits |= Self::RST;
+        }
+        let (mut window, mut sack) = (0, 0);
+        if tcp.payload_bytes > 0 {
+            bits |= Self::DATA;
+        } else if bits & Self::SYN == 0 {
+            window = u32::from(tcp.window);
+            sack = tcp
+                .options
+                .sack_blocks()
+                .iter()
+                .fold(0u64, |hash, &(left, right)| {
+                    fold(hash, u64::from(left) << 32 | u64::from(right))
+                }) as u32;
+            if tcp.flags.has(TcpFlags::FIN) {
+                bits |= Self::BARE_FIN;
+            }
+        }
+        if bits & Self::SYN != 0 {
+            sack = u32::from(tcp.options.mss.unwrap_or(0));
+        }
+        let (value, echo) = tcp.options.timestamps.unwrap_or((0, 0));
+        Self {
+            material: [tcp.acknowledgment, value, echo, window, sack],
+            identification: network.identification.unwrap_or(0),
+            protocol: TCP,
+            bits,
+        }
+    }
+
+    /// `payload` is what was captured of it and is not rewritten on the way.
+    pub(crate) fn of_other(
+        network: &Network,
+        protocol: u8,
+        payload: &[u8],
+        flow_token: u32,
+    ) -> Self {
+        let mut bytes = [0u8; PAYLOAD_KEY_BYTES];
+        let length = payload.len().min(PAYLOAD_KEY_BYTES);
+        bytes[..length].copy_from_slice(&payload[..length]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Self {
+            material: [word(0), word(4), word(8), word(12), flow_token],
+            identification: network.identification.unwrap_or(0),
+            protocol,
+            bits: 0,
+        }
+    }
+}
+
+/// Whether chance or habit produces such a payload again: fewer than six different bytes.
+fn is_commonplace(words: [u64; 2]) -> bool {
+    let mut seen = [0u64; 4];
+    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
+        seen[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+    let different: u32 = seen.iter().map(|word| word.count_ones()).sum();
+    different < 6
+}
+
+/// What the captures hold of every packet, and so what keys may be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Precision {
+    pub timestamps: bool,
+    pub sack: bool,
+    pub payload_bytes: u8,
+}
+
+impl Default for Precision {
+    fn default() -> Self {
+        Self {
+            timestamps: true,
+            sack: true,
+            payload_bytes: PAYLOAD_KEY_BYTES as u8,
+        }
+    }
+}
+
+impl Precision {
+    /// What is left where a snapshot length cut the options of such a packet off.
+    pub(crate) fn without_options(self, tcp: &TcpSegment) -> Self {
+        Self {
+            timestamps: self.timestamps && tcp.options.timestamps.is_some(),
+            sack: false,
+            ..self
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(self, words: Words, parts: &Parts, sequence: u32, payload_bytes: u32) -> u64 {
+        let [a, b, c, d, e] = parts.material.map(u64::from);
+        let kind = u64::from(parts.protocol) | u64::from(parts.bits & Parts::IN_KEY) << 8;
+        if parts.protocol == TCP {
+            let timestamps = if self.timestamps { b | c << 32 } else { 0 };
+            let sack = if self.sack && !parts.has(Parts::SYN) {
+                e << 32
+            } else {
+                0
+            };
+            return words.hash([
+                u64::from(sequence) | a << 32,
+                timestamps,
+                kind ^ d << 16 ^ sack,
+            ]);
+        }
+        let payload = self.masked([a | b << 32, c | d << 32]);
+        let token = if is_commonplace(payload) { e << 32 } else { 0 };
+        words.hash([
+            payload[0],
+            payload[1],
+            kind ^ u64::from(payload_bytes) << 16 ^ token,
+        ])
+    }
+
+    /// So little tells this packet apart that it matches only within its own flow.
+    pub(crate) fn is_commonplace(self, parts: &Parts) -> bool {
+        let [a, b, c, d, _] = parts.material.map(u64::from);
+        parts.protocol != TCP && is_commonplace(self.masked([a | b << 32, c | d << 32]))
+    }
+
+    fn masked(self, words: [u64; 2]) -> [u64; 2] {
+        let keep = |bytes: u32| match bytes {
+            8.. => u64::MAX,
+            _ => (1 << (8 * bytes)) - 1,
+        };
+        let bytes = u32::from(self.payload_bytes);
+        [
+            words[0] & keep(bytes),
+            words[1] & keep(bytes.saturating_sub(8)),
+        ]
+    }
+}
+
+/// A packet, or a piece of a super-segment, at one point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sighting {
+    pub parts: Parts,
+    /// Number of the flow at this point.
+    pub flow: u32,
+    pub index: u32,
+    pub time_ns: i64,
+    pub sequence: u32,
+    pub payload_bytes: u32,
+    pub ip_bytes: u32,
+    pub ttl: u8,
+    pub tos: u8,
+    /// [`crate::PacketFlags`] to begin with.
+    pub flags: u16,
+}

@@ -1,0 +1,170 @@
+//! Reads both captures at once, each as far as the other needs it.
+//!
+//! Packets wait for their match, so the captures must be read at about the same time *of the path*, whatever their
+//! clocks say. The latest match tells how far the clocks are apart, and the capture that is behind is read next. While
+//! nothing has matched for long, the clocks are not believed: the other capture is read for as long, and so on in
+//! turns that grow. So clocks an hour apart, or one that is stepped on the way, find each other again.
+
+use whydrop_capture::{Capture, Summary};
+use whydrop_tcp::{Tracked, Tracker, TrackerOptions};
+
+use crate::error::PairError;
+use crate::matching::{Matcher, plausible};
+
+/// Packets read from one capture without a match before the other one is tried.
+const LEAD_PACKETS: u64 = 50_000;
+/// Progress is reported after so many packets.
+const REPORT_PACKETS: u64 = 4096;
+
+/// How two captures are to be read.
+pub struct PairOptions<'a> {
+    /// Packets of each capture that may wait for the other at most; the memory for them is about 100 bytes each.
+    pub most_pending: usize,
+    /// Keep acknowledgments and SACK blocks of the tracked connections, which charts need.
+    pub keep_acknowledgments: bool,
+    /// Is told the bytes read and the bytes in all, of both captures together (0 where unknown). Returning `false`
+    /// stops with [`PairError::Stopped`].
+    pub progress: Option<Box<dyn FnMut(u64, u64) -> bool + 'a>>,
+}
+
+impl Default for PairOptions<'_> {
+    fn default() -> Self {
+        Self {
+            most_pending: 1 << 20,
+            keep_acknowledgments: false,
+            progress: None,
+        }
+    }
+}
+
+/// Everything that one pass over both captures gives.
+pub(crate) struct ReadThrough {
+    pub summaries: [Summary; 2],
+    pub tracked: [Tracked; 2],
+    pub matcher: Matcher,
+}
+
+/// Reads both captures to their ends.
+pub(crate) fn read_through(
+    mut captures: [Capture; 2],
+    mut options: PairOptions,
+) -> Result<ReadThrough, PairError> {
+    let tracker = || {
+        Tracker::new(TrackerOptions {
+            keep_acknowledgments: options.keep_acknowledgments,
+            ..TrackerOptions::default()
+        })
+    };
+    let mut trackers = [tracker(), tracker()];
+    let mut matcher = Matcher::new(options.most_pending);
+    let mut turns = Turns::new(options.most_pending);
+    let mut until_report = REPORT_PACKETS;
+    while let Some(side) = turns.next_side(&matcher) {
+        let Some(packet) = captures[side].next_packet() else {
+            turns.ended[side] = true;
+            continue;
+        };
+        trackers[side].push(&packet);
+        let before = matcher.matches;
+        matcher.take(side, &packet);
+        turns.read(side, plausible(packet.time_ns), matcher.matches != before);
+        until_report -= 1;
+        if until_report == 0 {
+            until_report = REPORT_PACKETS;
+            report(&captures, &mut options)?;
+        }
+    }
+    report(&captures, &mut options)?;
+    let [one, two] = trackers;
+    Ok(ReadThrough {
+        summaries: [captures[0].summary(), captures[1].summary()],
+        tracked: [one.finish(), two.finish()],
+        matcher,
+    })
+}
+
+fn report(captures: &[Capture; 2], options: &mut PairOptions) -> Result<(), PairError> {
+    let Some(progress) = &mut options.progress else {
+        return Ok(());
+    };
+    let done = captures.iter().map(Capture::bytes_done).sum();
+    let total = match captures.each_ref().map(Capture::bytes_total) {
+        [0, _] | [_, 0] => 0,
+        [one, two] => one + two,
+    };
+    match progress(done, total) {
+        true => Ok(()),
+        false => Err(PairError::Stopped),
+    }
+}
+
+/// Whose turn it is to be read.
+struct Turns {
+    /// Latest time read of each capture; `None` before its first packet.
+    time_ns: [Option<i64>; 2],
+    ended: [bool; 2],
+    /// Packets read since the last match or change of turns, from the capture whose turn it is.
+    unmatched: u64,
+    /// How many of them are too many.
+    lead: u64,
+    /// The capture that is read although its clock is not behind.
+    against_clock: Option<usize>,
+    /// A capture is read against the clocks only while fewer than this wait of it.
+    most_waiting: usize,
+}
+
+impl Turns {
+    fn new(most_pending: usize) -> Self {
+        Self {
+            time_ns: [None; 2],
+            ended: [false; 2],
+            unmatched: 0,
+            lead: LEAD_PACKETS,
+            against_clock: None,
+            // the rest is for what the clocks' order brings
+            most_waiting: most_pending / 2,
+        }
+    }
+
+    #[inline]
+    fn next_side(&mut self, matcher: &Matcher) -> Option<usize> {
+        let [one, two] = match (self.ended, self.time_ns) {
+            ([true, true], _) => return None,
+            ([true, false], _) | ([false, false], [Some(_), None]) => return Some(1),
+            ([false, true], _) | (_, [None, _]) => return Some(0),
+            (_, [Some(one), Some(two)]) => [one, two],
+        };
+        let behind = usize::from(one.saturating_add(matcher.delta_ns.unwrap_or(0)) > two);
+        if self.unmatched > self.lead {
+            self.change(behind, matcher);
+        }
+        Some(self.against_clock.unwrap_or(behind))
+    }
+
+    #[cold]
+    fn change(&mut self, behind: usize, matcher: &Matcher) {
+        self.unmatched = 0;
+        match self.against_clock {
+            Some(_) => {
+                self.against_clock = None;
+                self.lead = self.lead.saturating_mul(2);
+            }
+            None if matcher.pending(1 - behind) < self.most_waiting => {
+                self.against_clock = Some(1 - behind);
+            }
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, side: usize, time_ns: i64, matched: bool) {
+        self.time_ns[side] = Some(time_ns);
+        if matched {
+            self.unmatched = 0;
+            self.lead = LEAD_PACKETS;
+            self.against_clock = None;
+        } else {
+            self.unmatched += 1;
+        }
+    }
+}
