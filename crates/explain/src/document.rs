@@ -103,6 +103,12 @@ pub struct Verdict {
     pub parameters: BTreeMap<String, Parameter>,
     /// `ip`, `ethernet` or `wire`, where the fit can tell.
     pub byte_basis: Option<String>,
+    /// With several captures: between which of them, before or beyond.
+    pub place: Option<String>,
+    /// Of active queue management: `codel`, `flow-queueing` or `random-early-drop`, where two captures tell.
+    pub family: Option<String>,
+    /// With several captures: mechanisms replayed over the packets, the winner first.
+    pub models: Vec<ModelInfo>,
     pub sentence: String,
     pub evidence: Vec<String>,
     pub against: Vec<Against>,
@@ -110,6 +116,33 @@ pub struct Verdict {
     pub advice: Vec<String>,
     /// Throughput lost to the cause, and how it was estimated.
     pub throughput_lost: Option<ThroughputLost>,
+}
+
+/// A mechanism replayed over the packets that entered a stretch of path, beside what happened to them.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelInfo {
+    /// `winner` or `rival`.
+    pub role: String,
+    /// `policer`, `fifo`, `shaper` or `codel`.
+    pub element: String,
+    pub title: String,
+    pub rate_bps: f64,
+    pub limit_bytes: Option<f64>,
+    pub limit_packets: Option<f64>,
+    /// Packets that the replay drops; of those, packets that were lost.
+    pub dropped: usize,
+    pub hits: usize,
+    /// Packets that passed and that the replay passes.
+    pub passed_right: usize,
+    pub lost: usize,
+    pub passed: usize,
+    /// Longest wait in the replay, and the longest seen, seconds.
+    pub longest_wait_s: f64,
+    pub seen_longest_wait_s: f64,
+    /// Median distance between waits of the replay and waits seen, seconds.
+    pub wait_error_s: Option<f64>,
+    /// Why it is ruled out; `null` for the winner.
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

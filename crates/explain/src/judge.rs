@@ -326,7 +326,7 @@ fn independent_losses(evidence: &Evidence) -> bool {
 }
 
 /// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
-fn queue_depth(evidence: &Evidence) -> Cause {
+pub fn queue_depth(evidence: &Evidence) -> Cause {
     let base = evidence.base_rtt_s.unwrap_or(f64::INFINITY);
     let Some(at_loss) = &evidence.at_loss else {
         return Cause::Unknown;

@@ -15,6 +15,7 @@
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
 //! | [`judge`] | which cause accounts for it |
+//! | [`hop`] | the same for the stretch between two captures |
 //! | `parameters`, `verdict`, `advice` | a judgement in numbers and words |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
@@ -25,6 +26,7 @@ pub mod cause;
 pub mod document;
 pub mod evidence;
 pub mod group;
+pub mod hop;
 pub mod judge;
 mod parameters;
 pub mod tables;

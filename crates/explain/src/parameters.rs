@@ -10,7 +10,7 @@ use crate::evidence::Evidence;
 
 /// What a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
 /// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
-const WIRE_OVERHEAD_BYTES: f64 = 38.0;
+pub const WIRE_OVERHEAD_BYTES: f64 = 38.0;
 /// An acceptable loss-rate interval: z for 95 %.
 const Z_95: f64 = 1.96;
 

@@ -1,5 +1,7 @@
 //! A judgement put into words: one sentence, the evidence, the runners-up, the advice.
 
+use std::collections::BTreeMap;
+
 use crate::advice::{Situation, advice, throughput_lost};
 use crate::cause::Cause;
 use crate::document::{Against, Parameter, Verdict};
@@ -15,9 +17,22 @@ pub fn verdict(
     flows: Vec<String>,
     mss_bytes: f64,
 ) -> Verdict {
+    let parameters = parameters(judgement.cause, evidence);
+    let explained = explained(judgement.cause, evidence);
+    verdict_with(judgement, evidence, parameters, explained, flows, mss_bytes)
+}
+
+/// Builds the verdict with parameters that were found otherwise. `explained` is the share of the losses that the cause
+/// accounts for.
+pub fn verdict_with(
+    judgement: &Judgement,
+    evidence: &Evidence,
+    parameters: BTreeMap<String, Parameter>,
+    explained: f64,
+    flows: Vec<String>,
+    mss_bytes: f64,
+) -> Verdict {
     let cause = judgement.cause;
-    let parameters = parameters(cause, evidence);
-    let explained = explained(cause, evidence);
     let totals = &evidence.totals;
     let delivered = totals.payload_bytes as f64
         * (1.0 - totals.lost as f64 / totals.data_packets.max(1) as f64);
@@ -42,13 +57,16 @@ pub fn verdict(
         flows,
         parameters,
         byte_basis: None,
+        place: None,
+        family: None,
+        models: Vec::new(),
         advice,
         throughput_lost,
     }
 }
 
 /// Share of the losses that the cause accounts for.
-fn explained(cause: Cause, evidence: &Evidence) -> f64 {
+pub(crate) fn explained(cause: Cause, evidence: &Evidence) -> f64 {
     if evidence.totals.lost == 0 {
         return if cause == Cause::Unknown { 0.0 } else { 1.0 };
     }
@@ -83,7 +101,7 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
 fn sentence(
     cause: Cause,
     evidence: &Evidence,
-    parameters: &std::collections::BTreeMap<String, Parameter>,
+    parameters: &BTreeMap<String, Parameter>,
     explained: f64,
 ) -> String {
     let (lost, flows) = (evidence.totals.lost, evidence.totals.lossy_flows);

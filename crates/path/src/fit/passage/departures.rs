@@ -70,7 +70,9 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
         return None;
     }
     let overhead_bytes = overhead(&gaps);
-    let (rate_bps, unseen_share) = service_rate(&gaps, 0.0);
+    let (rate_bps, unseen_share) = service_rate(&gaps)
+        .or_else(|| Some((rate_of_runs(passages, surely_queued_s)?, 0.0)))
+        .or_else(|| Some((rate_over_gaps(&gaps), 0.0)))?;
     Some(Departures {
         rate_bps,
         overhead_bytes,
@@ -145,36 +147,101 @@ fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
     })
 }
 
-/// Rate and its interval, and the share of the service that unseen packets took.
-///
-/// Where service times of full packets agree with each other, their mode is the service time; longer gaps then hold
-/// packets of others. Where they do not (timestamps that jitter, interrupts that coalesce), only whole runs tell.
-fn service_rate(gaps: &[Gap], overhead_bytes: f64) -> (Interval, f64) {
-    let mean = {
-        let bytes: f64 = gaps.iter().map(|gap| gap.bytes + overhead_bytes).sum();
-        let seconds: f64 = gaps.iter().map(|gap| gap.seconds).sum();
-        bytes * 8.0 / seconds.max(1e-12)
-    };
-    let mut per_byte: Vec<f64> = full_gaps(gaps)
-        .map(|gap| gap.seconds / (gap.bytes + overhead_bytes))
+/// Packets over which waits are smoothed, so that the jitter of one timestamp does not decide whether it waited.
+const SMOOTHED: usize = 15;
+/// Runs are cut into blocks of so many packets, and shorter ones than these left out.
+const BLOCK: usize = 100;
+const SHORTEST_BLOCK: usize = 40;
+
+/// The rate from blocks of packets that had to wait: how far apart their departures are over the bytes between them, by
+/// least squares in each block, so that the jitter of single timestamps averages out; the median over the blocks, since
+/// a hop may now and then not serve at all.
+fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
+    let seen: Vec<usize> = (0..passages.len())
+        .filter(|index| !passages.wait_s[*index].is_nan())
         .collect();
-    per_byte.sort_by(f64::total_cmp);
-    if let Some(mode) = mode(&per_byte).filter(|mode| mode.width < CONCENTRATED * mode.center) {
-        let rate = 8.0 / mode.center;
-        let longer = 1.0 - mean / rate;
-        let earlier = per_byte.partition_point(|gap| *gap < 0.9 * mode.center);
-        let unseen = longer > UNSEEN && earlier * 20 < per_byte.len();
-        if longer.abs() <= UNSEEN || unseen {
-            let error = (mode.width / mode.center).max(if unseen { 0.005 } else { longer.abs() });
-            let interval = Interval {
-                value: rate,
-                low: Some(rate * (1.0 - error)),
-                high: Some(rate * (1.0 + error)),
-            };
-            return (interval, if unseen { longer } else { 0.0 });
+    let waits: Vec<f64> = seen.iter().map(|index| passages.wait_s[*index]).collect();
+    let queued: Vec<bool> = (0..waits.len())
+        .map(|position| running_median(&waits, position) > least_s)
+        .collect();
+    let mut rates: Vec<f64> = Vec::new();
+    let mut from = 0;
+    for run in queued.chunk_by(|a, b| a == b) {
+        let run_of = &seen[from..from + run.len()];
+        from += run.len();
+        if run[0] {
+            let blocks = run_of
+                .chunks(BLOCK)
+                .filter(|block| block.len() >= SHORTEST_BLOCK);
+            rates.extend(blocks.filter_map(|block| rate_of_block(passages, block)));
         }
     }
-    (rate_over_runs(gaps, overhead_bytes, mean), 0.0)
+    rates.sort_by(f64::total_cmp);
+    let rate = rates.get(rates.len() / 2).copied()?;
+    // the error of a median is 1.25 times that of a mean; quartiles lie 0.67 standard deviations out
+    let quartiles = quantile(&rates, 0.75) - quantile(&rates, 0.25);
+    let half = (1.96 * 1.25 * quartiles / 1.35 / (rates.len() as f64).sqrt()).max(0.005 * rate);
+    Some(Interval {
+        value: rate,
+        low: Some((rate - half).max(0.0)),
+        high: Some(rate + half),
+    })
+}
+
+fn running_median(values: &[f64], position: usize) -> f64 {
+    let from = position.saturating_sub(SMOOTHED / 2);
+    let to = (from + SMOOTHED).min(values.len());
+    let mut near = [0.0; SMOOTHED];
+    let near = &mut near[..to - from];
+    near.copy_from_slice(&values[from..to]);
+    let middle = near.len() / 2;
+    *near.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+/// Bit/s over a block of packets; a packet's departure goes with the bytes up to its own end.
+fn rate_of_block(passages: &Passages, block: &[usize]) -> Option<f64> {
+    let mut bytes = 0.0;
+    let points: Vec<(f64, f64)> = block
+        .iter()
+        .map(|&index| {
+            bytes += f64::from(passages.bytes[index]);
+            (bytes, passages.departure_s(index))
+        })
+        .collect();
+    let count = points.len() as f64;
+    let sum = points
+        .iter()
+        .fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+    let mean = (sum.0 / count, sum.1 / count);
+    let (product, square) = points.iter().fold((0.0, 0.0), |sums, point| {
+        let (x, y) = (point.0 - mean.0, point.1 - mean.1);
+        (sums.0 + x * y, sums.1 + x * x)
+    });
+    (product > 0.0).then(|| 8.0 * square / product)
+}
+
+/// Rate and its interval, and the share of the service that unseen packets took, where service times of full packets
+/// agree with each other: their mode is the service time, and longer gaps hold packets of others. `None` where they do
+/// not (timestamps that jitter, interrupts that coalesce) and only whole runs tell.
+fn service_rate(gaps: &[Gap]) -> Option<(Interval, f64)> {
+    let mean = mean_rate(gaps)?;
+    let mut per_byte: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
+    per_byte.sort_by(f64::total_cmp);
+    let mode = mode(&per_byte).filter(|mode| mode.width < CONCENTRATED * mode.center)?;
+    let rate = 8.0 / mode.center;
+    let longer = 1.0 - mean / rate;
+    let earlier = per_byte.partition_point(|gap| *gap < 0.9 * mode.center);
+    let unseen = longer > UNSEEN && earlier * 20 < per_byte.len();
+    if longer.abs() > UNSEEN && !unseen {
+        return None;
+    }
+    let error = (mode.width / mode.center).max(if unseen { 0.005 } else { longer.abs() });
+    let interval = Interval {
+        value: rate,
+        low: Some(rate * (1.0 - error)),
+        high: Some(rate * (1.0 + error)),
+    };
+    Some((interval, if unseen { longer } else { 0.0 }))
 }
 
 fn full_gaps(gaps: &[Gap]) -> impl Iterator<Item = &Gap> {
@@ -182,17 +249,17 @@ fn full_gaps(gaps: &[Gap]) -> impl Iterator<Item = &Gap> {
     gaps.iter().filter(move |gap| gap.bytes > 0.9 * largest)
 }
 
-/// Bytes over time of all runs, with an interval from how the runs differ: twenty blocks of them, taken in turns.
-fn rate_over_runs(gaps: &[Gap], overhead_bytes: f64, mean_bps: f64) -> Interval {
+/// Bytes over time of all gaps, with an interval from how they differ: twenty blocks of them, taken in turns.
+fn rate_over_gaps(gaps: &[Gap]) -> Interval {
     const BLOCKS: usize = 20;
     let mut blocks = [(0.0f64, 0.0f64); BLOCKS];
-    // a long run is cut, so that one run alone gives an interval too
     let per_block = gaps.len().div_ceil(BLOCKS).min(50);
     for (index, gap) in gaps.iter().enumerate() {
         let block = &mut blocks[(index / per_block.max(1)) % BLOCKS];
-        block.0 += gap.bytes + overhead_bytes;
+        block.0 += gap.bytes;
         block.1 += gap.seconds;
     }
+    let mean_bps = mean_rate(gaps).unwrap_or(0.0);
     let rates: Vec<f64> = blocks
         .iter()
         .filter(|(_, seconds)| *seconds > 0.0)

@@ -34,22 +34,26 @@ pub struct HeldAtLosses {
     pub found_empty: f64,
 }
 
-/// What every packet finds inside, packets being inside from their arrival until `later_s` after their departure.
-///
-/// Packets of unknown fate are never inside.
+/// What every packet finds inside, a packet being inside from its arrival to its departure, less the `idle_wait_s` that
+/// an idle path takes. One whose departure was not seen, though it passed, left right behind the one before it.
 pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
-    let order = passages.in_departure_order();
+    let departures = departures(passages, idle_wait_s);
+    let mut order: Vec<u32> = (0..passages.len() as u32)
+        .filter(|index| !departures[*index as usize].is_nan())
+        .collect();
+    let departure = |index: &u32| departures[*index as usize];
+    order.sort_by(|a, b| departure(a).total_cmp(&departure(b)));
     let mut next = 0;
     let (mut inside, mut found) = (Held::default(), Vec::with_capacity(passages.len()));
-    // a packet may leave before it comes when timestamps jitter: it was never inside
+    // where timestamps jitter a packet may leave before it comes: it was never inside
     let mut gone = vec![false; passages.len()];
     for index in 0..passages.len() {
         let now_s = passages.arrival_s[index];
-        while let Some(&leaving) = order.get(next) {
-            let leaving = leaving as usize;
-            if passages.departure_s(leaving) - idle_wait_s > now_s {
-                break;
-            }
+        while let Some(leaving) = order
+            .get(next)
+            .filter(|leaving| departure(leaving) <= now_s)
+        {
+            let leaving = *leaving as usize;
             gone[leaving] = true;
             if leaving < index {
                 inside.packets -= 1.0;
@@ -58,12 +62,31 @@ pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
             next += 1;
         }
         found.push(inside);
-        if !passages.wait_s[index].is_nan() && !gone[index] {
+        if !departures[index].is_nan() && !gone[index] {
             inside.packets += 1.0;
             inside.bytes += f64::from(passages.bytes[index]);
         }
     }
     found
+}
+
+fn departures(passages: &Passages, idle_wait_s: f64) -> Vec<f64> {
+    let mut last_s = f64::MIN;
+    (0..passages.len())
+        .map(|index| {
+            let seen_s = passages.departure_s(index) - idle_wait_s;
+            if seen_s.is_nan() {
+                let passed = passages.outcome[index] == Seen::Passed;
+                return if passed {
+                    last_s.max(passages.arrival_s[index])
+                } else {
+                    f64::NAN
+                };
+            }
+            last_s = last_s.max(seen_s);
+            seen_s
+        })
+        .collect()
 }
 
 /// Compares what lost packets found inside with what the others found. `None` where nothing was lost.

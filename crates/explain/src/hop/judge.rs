@@ -1,0 +1,241 @@
+//! Which mechanism accounts for what a stretch of path lost.
+//!
+//! The rules are those for one capture, which two captures feed with facts instead of conclusions, and before them
+//! what only two captures can show: what lost packets found inside, flows that overtake each other, and rates that
+//! differ between what drops and what delays.
+
+use whydrop_path::fit::{BucketFit, Seen};
+
+use super::measure::Hop;
+use super::models::{Element, replay_over};
+use crate::cause::Cause;
+use crate::judge::{Judgement, judge_losses, queue_depth};
+use crate::words::{count, duration, rate};
+
+/// Kinds of active queue management that can be told apart from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Drops when packets leave, by how long they waited (RFC 8289).
+    CoDel,
+    /// Keeps a queue for each flow and serves them in turns (RFC 8290 and others).
+    FlowQueueing,
+    /// Drops at random on arrival, before the queue is full (RED, PIE of RFC 8033).
+    RandomEarly,
+}
+
+impl Family {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CoDel => "codel",
+            Self::FlowQueueing => "flow-queueing",
+            Self::RandomEarly => "random-early-drop",
+        }
+    }
+}
+
+/// A judgement on a stretch, with what only two captures tell.
+#[derive(Debug, Clone)]
+pub struct HopJudgement {
+    pub judgement: Judgement,
+    pub family: Option<Family>,
+    /// A queue of the same stretch delays, and something else drops.
+    pub beside_queue: bool,
+}
+
+/// Lost packets found the queue full where all of them found as much inside: to within so many packets, or this share.
+const FULL_PACKETS: f64 = 2.0;
+const FULL_SHARE: f64 = 0.05;
+/// ... and nearly all other packets less.
+const FULL_RANK: f64 = 0.9;
+/// ... of the most that any packet found inside, a limit in bytes letting small packets in on top.
+const FULL_OF_MOST: f64 = 0.8;
+/// Fewer packets inside than this make no queue.
+const FEWEST_INSIDE: f64 = 2.0;
+
+/// Judges what a stretch lost. Something must have been lost.
+pub fn judge_hop(hop: &Hop) -> HopJudgement {
+    let plain = |judgement| HopJudgement {
+        judgement,
+        family: None,
+        beside_queue: false,
+    };
+    if full_queue_shows(hop) {
+        let confidence = full_queue_confidence(hop);
+        return plain(Judgement {
+            cause: queue_depth(&hop.evidence),
+            confidence,
+            against: vec![(Cause::Policer, queued_reason(hop))],
+        });
+    }
+    if let Some(judged) = bucket_beside_queue(hop) {
+        return judged;
+    }
+    let judgement = judge_losses(&hop.evidence);
+    if let Cause::Aqm | Cause::Unknown = judgement.cause
+        && let Some(judged) = queue_management(hop, &judgement)
+    {
+        return judged;
+    }
+    plain(judgement)
+}
+
+/// Every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was.
+fn full_queue_shows(hop: &Hop) -> bool {
+    let (Some(held), Some(_)) = (&hop.held, &hop.departures) else {
+        return false;
+    };
+    let spread = |interval: whydrop_path::fit::Interval, unit: f64| {
+        let (low, high) = (
+            interval.low.unwrap_or(0.0),
+            interval.high.unwrap_or(f64::MAX),
+        );
+        high - low <= (FULL_PACKETS * unit).max(FULL_SHARE * interval.value)
+    };
+    let alike = spread(held.packets, 1.0) || spread(held.with_packet_bytes, hop.packet_bytes());
+    held.losses >= 3
+        && alike
+        && held.packets.value >= FEWEST_INSIDE
+        && held.mean_rank > FULL_RANK
+        && held.packets.value >= FULL_OF_MOST * held.most_passed_packets
+}
+
+fn full_queue_confidence(hop: &Hop) -> f64 {
+    let held = hop.held.as_ref().expect("there were losses");
+    let misfits = held.misfits_packets.min(held.misfits_bytes) as f64;
+    (1.0 - misfits / (misfits + held.losses as f64)).clamp(0.6, 0.99)
+}
+
+fn queued_reason(hop: &Hop) -> String {
+    let waited = hop
+        .evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.median_s);
+    let inside = hop.held.as_ref().map_or(0.0, |held| held.packets.value);
+    format!(
+        "a policer delays nothing; the packets before a loss waited {}, and each lost one found {} packets inside",
+        duration(waited),
+        count(inside as u64)
+    )
+}
+
+/// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
+fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
+    let departures = hop.departures.as_ref()?;
+    let slower = |fit: &BucketFit| {
+        let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
+        fit.rate_bps.high.is_some_and(|high| high < 0.97 * drains)
+    };
+    let sharp = |fit: &BucketFit| {
+        let expected = f64::from(fit.agreement.expected_losses()) / hop.passages.lost.max(1) as f64;
+        fit.gain() > 20.0
+            && fit.certainty() > 0.6
+            && expected > 0.8
+            && fit.limit_bytes.value > 3.0 * fit.packet_bytes
+    };
+    let fit = hop
+        .behind_queue
+        .map(|behind| behind.fit)
+        .or(hop.bucket)
+        .filter(|fit| slower(fit) && sharp(fit))?;
+    (hop.evidence.group_trace.trace.loss_runs() >= 3).then(|| HopJudgement {
+        judgement: Judgement {
+            cause: Cause::Policer,
+            confidence: fit.certainty().clamp(0.5, 0.95),
+            against: vec![(
+                Cause::ShallowQueue,
+                format!(
+                    "the queue here drains at {}; what drops fills at {}",
+                    rate(departures.rate_bps.value),
+                    rate(fit.rate_bps.value)
+                ),
+            )],
+        },
+        family: None,
+        beside_queue: true,
+    })
+}
+
+/// Drops of a queue that is not full: which way of managing it?
+fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
+    hop.departures.as_ref()?;
+    let held = hop.held.as_ref()?;
+    // with a queue before them, losses of a path without one are rare: half of the packets wait less
+    let queued =
+        held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
+    let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
+    let related = judgement.cause == Cause::Aqm;
+    let overtaking = hop.overtaking;
+    let flow_queueing = overtaking.between_flows > 0
+        && overtaking.within_flows * 10 <= overtaking.between_flows
+        && overtaking.between_flows * 2 >= overtaking.chances;
+    let found = |family, confidence| {
+        let mut judgement = Judgement {
+            cause: Cause::Aqm,
+            confidence,
+            against: judgement.against.clone(),
+        };
+        judgement
+            .against
+            .retain(|(cause, _)| *cause != Cause::DeepQueue);
+        judgement
+            .against
+            .insert(0, (Cause::DeepQueue, early_reason(hop)));
+        HopJudgement {
+            judgement,
+            family,
+            beside_queue: false,
+        }
+    };
+    if flow_queueing && (related || queued && not_full) {
+        return Some(found(
+            Some(Family::FlowQueueing),
+            if related { 0.85 } else { 0.65 },
+        ));
+    }
+    if !related && !(queued && not_full) {
+        return None;
+    }
+    if codel_predicts(hop) {
+        return Some(found(Some(Family::CoDel), 0.85));
+    }
+    related.then(|| {
+        let family = (held.losses >= 10).then_some(Family::RandomEarly);
+        found(family, judgement.confidence)
+    })
+}
+
+fn early_reason(hop: &Hop) -> String {
+    let held = hop.held.as_ref().expect("there were losses");
+    format!(
+        "a full queue drops what finds it full; lost packets found {} to {} inside, and others got in with {} there",
+        count(held.packets.low.unwrap_or(0.0) as u64),
+        count(held.packets.high.unwrap_or(0.0) as u64),
+        count(held.most_passed_packets as u64)
+    )
+}
+
+/// A queue discipline may take the packet ahead out of the queue before its turn, so that its drop shows this many
+/// packets earlier or later.
+const NEAR_PACKETS: usize = 2;
+
+/// CoDel with the parameters that RFC 8289 recommends, replayed over the arrivals, drops where packets were lost, and
+/// hardly elsewhere. It draws no random numbers, so chance has no part in that.
+fn codel_predicts(hop: &Hop) -> bool {
+    let departures = hop.departures.as_ref().expect("a queue was seen");
+    let overhead = hop.drain_basis().map_or(0, |basis| basis.overhead_bytes());
+    let rate_bps = departures
+        .rate_with_overhead(f64::from(overhead), hop.packet_bytes())
+        .value;
+    let element = Element::CoDel { rate_bps };
+    let replay = replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
+    let outcome = &hop.passages.outcome;
+    let lost_nearby = |index: usize| {
+        let to = (index + NEAR_PACKETS + 1).min(outcome.len());
+        outcome[index.saturating_sub(NEAR_PACKETS)..to].contains(&Seen::Lost)
+    };
+    let near = (0..outcome.len())
+        .filter(|index| replay.packets[*index].dropped && lost_nearby(*index))
+        .count();
+    near >= 2 && 3 * near >= 2 * replay.dropped && 3 * near >= replay.lost
+}

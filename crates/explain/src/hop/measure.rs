@@ -1,0 +1,265 @@
+//! What is measured of a stretch of path before a mechanism is named.
+
+use whydrop_path::fit::passage::{
+    Departures, FlowOvertaking, HeldAtLosses, Passages, flow_overtaking, held_at_losses,
+    measure_departures,
+};
+use whydrop_path::fit::{BucketFit, Trace, refine_exact};
+use whydrop_path::overhead;
+
+use super::second_bucket::{BehindQueue, SecondBucket, bucket_behind_queue, second_bucket};
+use crate::evidence::{Evidence, Totals, measure_trace};
+use crate::group::GroupTrace;
+
+/// What a hop counts of each packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteBasis {
+    Ip,
+    Ethernet,
+    Wire,
+}
+
+impl ByteBasis {
+    pub const ALL: [Self; 3] = [Self::Ip, Self::Ethernet, Self::Wire];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Ethernet => "ethernet",
+            Self::Wire => "wire",
+        }
+    }
+
+    /// Bytes on top of each IP packet.
+    pub fn overhead_bytes(self) -> u32 {
+        match self {
+            Self::Ip => overhead::IP,
+            Self::Ethernet => overhead::ETHERNET,
+            Self::Wire => overhead::WIRE,
+        }
+    }
+}
+
+/// What a hop is measured from.
+pub struct HopInput {
+    pub passages: Passages,
+    /// Packets left the first point in super-segments.
+    pub offloaded: bool,
+    /// Counters of the flows that crossed, with the losses of this stretch alone.
+    pub totals: Totals,
+    pub base_rtt_s: Option<f64>,
+}
+
+/// All measurements of one stretch in one direction.
+#[derive(Debug)]
+pub struct Hop {
+    /// Packets as they enter it: behind the sender's line, where they were captured before it.
+    pub passages: Passages,
+    /// Losses and waits as one capture would give them, but exact.
+    pub evidence: Evidence,
+    pub departures: Option<Departures>,
+    pub held: Option<HeldAtLosses>,
+    pub overtaking: FlowOvertaking,
+    /// The bucket fitted to the losses, refined.
+    pub bucket: Option<BucketFit>,
+    /// A second bucket for losses that the first one does not account for.
+    pub second: Option<SecondBucket>,
+    /// A bucket that sees the packets as they leave the queue of this stretch.
+    pub behind_queue: Option<BehindQueue>,
+    /// What the bucket counts, where small packets tell.
+    pub bucket_basis: Option<ByteBasis>,
+    /// Packets that were marked (Congestion Experienced) on the way.
+    pub marked: usize,
+    /// By how much timestamps and idle lines vary, seconds.
+    pub blur_s: f64,
+}
+
+impl Hop {
+    /// Wait of a packet that nothing held up, seconds: half way through the blur.
+    pub fn idle_wait_s(&self) -> f64 {
+        self.departures
+            .map_or(0.0, |departures| departures.idle_wait_s)
+    }
+
+    /// A typical full packet, IP bytes.
+    pub fn packet_bytes(&self) -> f64 {
+        self.evidence.group_trace.trace.typical_bytes
+    }
+
+    /// What the departures say of the bytes that the hop counts.
+    pub fn drain_basis(&self) -> Option<ByteBasis> {
+        let overhead = self.departures?.overhead_bytes?;
+        let half_width = (overhead.high? - overhead.low?) / 2.0;
+        let mut by_distance: Vec<(f64, ByteBasis)> = ByteBasis::ALL
+            .into_iter()
+            .map(|basis| {
+                (
+                    (overhead.value - f64::from(basis.overhead_bytes())).abs(),
+                    basis,
+                )
+            })
+            .collect();
+        by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // the nearest, if the next one is clearly further away than the measurement is wide
+        (by_distance[0].0 + half_width < by_distance[1].0 - half_width / 2.0)
+            .then_some(by_distance[0].1)
+    }
+}
+
+/// Shortest blur of timestamps, seconds: what a kernel takes to stamp a packet.
+const SHORTEST_BLUR_S: f64 = 1e-6;
+/// Losses beyond these are more than enough to look at them packet by packet; a search then takes seconds.
+const MOST_REFINED: usize = 3_000_000;
+
+/// Measures a stretch of path.
+pub fn measure_hop(input: HopInput) -> Hop {
+    let HopInput {
+        passages,
+        offloaded,
+        totals,
+        base_rtt_s,
+    } = input;
+    let slowest_line_bps = offloaded.then(|| slowest_line_bps(&passages)).flatten();
+    let plain = GroupTrace {
+        trace: passages.trace(0),
+        origins: Vec::new(),
+    };
+    let mut evidence = measure_trace(plain, slowest_line_bps, totals, base_rtt_s);
+    let passages = match evidence.line_rate_bps {
+        Some(line_bps) => passages.through_line(line_bps),
+        None => passages,
+    };
+    let departures = measure_departures(&passages);
+    let blur_s = blur_s(&passages, departures.as_ref());
+    let bucket = evidence
+        .bucket
+        .as_ref()
+        .filter(|_| passages.len() < MOST_REFINED)
+        .map(|fit| refine(&evidence.group_trace.trace, fit, blur_s))
+        .or(evidence.bucket);
+    let bucket_basis = bucket
+        .as_ref()
+        .and_then(|fit| bucket_basis(&passages, fit, blur_s));
+    evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
+    // the bucket is replayed with its refined parameters
+    evidence.replay = None;
+    let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
+    Hop {
+        held: held_at_losses(&passages, idle_wait_s),
+        overtaking: flow_overtaking(&passages, 3.0 * blur_s),
+        second: bucket
+            .as_ref()
+            .and_then(|fit| second_bucket(&evidence.group_trace.trace, fit)),
+        behind_queue: departures
+            .as_ref()
+            .and_then(|departures| bucket_behind_queue(&passages, departures, bucket.as_ref())),
+        marked: passages.marked.iter().filter(|marked| **marked).count(),
+        bucket,
+        bucket_basis,
+        departures,
+        evidence,
+        passages,
+        blur_s,
+    }
+}
+
+/// The least rate of the line behind the first point: how far apart the pieces of super-segments arrive, of which the
+/// fastest tenth, since whatever is slower on the way can only stretch them.
+fn slowest_line_bps(passages: &Passages) -> Option<f64> {
+    let mut s_per_byte: Vec<f64> = (1..passages.len())
+        .filter(|&index| {
+            passages.arrival_s[index] == passages.arrival_s[index - 1]
+                && passages.flow[index] == passages.flow[index - 1]
+        })
+        .map(|index| {
+            (passages.wait_s[index] - passages.wait_s[index - 1]) / f64::from(passages.bytes[index])
+        })
+        .filter(|pace| pace.is_finite() && *pace > 0.0)
+        .collect();
+    if s_per_byte.len() < 10 {
+        return None;
+    }
+    s_per_byte.sort_by(f64::total_cmp);
+    Some(8.0 / s_per_byte[s_per_byte.len() / 10])
+}
+
+/// By how much transits vary where nothing waits.
+fn blur_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
+    let spread_s = departures.map_or_else(
+        || {
+            let mut waits: Vec<f64> = passages
+                .wait_s
+                .iter()
+                .copied()
+                .filter(|wait| !wait.is_nan())
+                .collect();
+            waits.sort_by(f64::total_cmp);
+            let at = |share: f64| {
+                waits
+                    .get((share * waits.len() as f64) as usize)
+                    .copied()
+                    .unwrap_or(0.0)
+            };
+            at(0.9) - at(0.1)
+        },
+        |departures| departures.idle_spread_s,
+    );
+    spread_s.max(SHORTEST_BLUR_S)
+}
+
+fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> BucketFit {
+    refine_exact(trace, fit, blur_bytes(fit, blur_s))
+}
+
+/// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
+/// is after the least corrections.
+fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
+    let agreement = rough
+        .map(|rough| rough.agreement)
+        .filter(|rough| rough.log_likelihood > refined.agreement.log_likelihood)
+        .unwrap_or(refined.agreement);
+    BucketFit {
+        agreement,
+        ..refined
+    }
+}
+
+/// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
+/// in ticks, and no more than a whole one.
+fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
+    (fit.rate_bps.value / 8.0 * blur_s).clamp(fit.packet_bytes / 50.0, fit.packet_bytes)
+}
+
+/// Share of packets of another size that must be there for their overhead to matter.
+const ENOUGH_SMALL: f64 = 0.02;
+/// A basis is told when it suits this much better than the others, nats.
+const BASIS_GAIN: f64 = 5.0;
+
+/// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
+fn bucket_basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis> {
+    let small = passages
+        .bytes
+        .iter()
+        .filter(|bytes| f64::from(**bytes) < 0.8 * fit.packet_bytes)
+        .count();
+    if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
+        return None;
+    }
+    let blur = blur_bytes(fit, blur_s);
+    let mut scores: Vec<(f64, ByteBasis)> = ByteBasis::ALL
+        .into_iter()
+        .map(|basis| {
+            let trace = passages.trace(basis.overhead_bytes());
+            let raise = (fit.packet_bytes + f64::from(basis.overhead_bytes())) / fit.packet_bytes;
+            let mut start = *fit;
+            start.rate_bps.value *= raise;
+            start.limit_bytes.value *= raise;
+            (
+                refine_exact(&trace, &start, blur).agreement.score(blur),
+                basis,
+            )
+        })
+        .collect();
+    scores.sort_by(|a, b| b.0.total_cmp(&a.0));
+    (scores[0].0 > scores[1].0 + BASIS_GAIN).then_some(scores[0].1)
+}

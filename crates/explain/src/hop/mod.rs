@@ -1,0 +1,20 @@
+//! The stretch of path between two captures: what it did to the packets, and by which mechanism.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`measure`](measure_hop) | losses and waits of the packets that entered it, buckets and queues fitted to them |
+//! | [`judge`](judge_hop) | which mechanism accounts for the losses |
+//! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
+//! | `parameters` | rates and limits as counted between the points |
+//! | `words` | the verdict in words |
+
+mod judge;
+mod measure;
+pub mod models;
+mod parameters;
+mod second_bucket;
+mod words;
+
+pub use judge::{Family, HopJudgement, judge_hop};
+pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
+pub use words::hop_verdict;

@@ -1,0 +1,262 @@
+//! Mechanisms replayed over the packets that entered a stretch: which each would have dropped, and how long it would
+//! have held the others, beside what happened.
+
+use whydrop_path::fit::Seen;
+use whydrop_path::fit::passage::Passages;
+use whydrop_path::{
+    Arrival, CoDel, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper, replay,
+};
+
+/// A mechanism with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Element {
+    Policer {
+        rate_bps: f64,
+        burst_bytes: f64,
+        /// A second bucket in company: rate, bit/s, and burst, bytes.
+        peak: Option<(f64, f64)>,
+    },
+    /// Drop-tail queue; one of the limits, or none.
+    Fifo {
+        rate_bps: f64,
+        limit_packets: Option<f64>,
+        limit_bytes: Option<f64>,
+        in_service: InService,
+    },
+    Shaper {
+        rate_bps: f64,
+        burst_bytes: f64,
+    },
+    CoDel {
+        rate_bps: f64,
+    },
+}
+
+impl Element {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Policer { .. } => "policer",
+            Self::Fifo { .. } => "fifo",
+            Self::Shaper { .. } => "shaper",
+            Self::CoDel { .. } => "codel",
+        }
+    }
+
+    pub fn rate_bps(&self) -> f64 {
+        match self {
+            Self::Policer { rate_bps, .. }
+            | Self::Fifo { rate_bps, .. }
+            | Self::Shaper { rate_bps, .. }
+            | Self::CoDel { rate_bps } => *rate_bps,
+        }
+    }
+}
+
+/// A packet under a model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Modelled {
+    /// What it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
+    pub level_bytes: f64,
+    pub dropped: bool,
+    /// Time from arrival to departure, less that of a packet of its size which finds nothing before it; NaN where
+    /// dropped.
+    pub wait_s: f64,
+}
+
+/// A replay beside what happened.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    pub element: Element,
+    pub packets: Vec<Modelled>,
+    /// Packets that the model drops; of those, the lost ones.
+    pub dropped: usize,
+    pub hits: usize,
+    /// Packets that passed and that the model passes.
+    pub passed_right: usize,
+    pub lost: usize,
+    pub passed: usize,
+    /// Longest wait under the model, seconds.
+    pub longest_wait_s: f64,
+    /// Wait that no packet exceeded, but for at most one in a thousand, seconds above the fastest; and how many did.
+    pub seen_longest_wait_s: f64,
+    pub seen_longer: usize,
+    /// Packets that the model holds for longer than that.
+    pub held_too_long: usize,
+    /// Median distance between waits of the model and waits seen, seconds.
+    pub wait_error_s: Option<f64>,
+}
+
+/// Replays an element over all packets, without looking at what became of them. `overhead_bytes` is what it counts on
+/// top of each; `idle_wait_s` what an idle path takes.
+pub fn replay_over(
+    passages: &Passages,
+    element: Element,
+    overhead_bytes: u32,
+    idle_wait_s: f64,
+) -> Replay {
+    let arrivals: Vec<Arrival> = (0..passages.len())
+        .map(|index| Arrival {
+            time_ns: (passages.arrival_s[index] * 1e9).round() as i64,
+            bytes: passages.bytes[index] as u32,
+        })
+        .collect();
+    compare(
+        passages,
+        element,
+        modelled(element, overhead_bytes, &arrivals),
+        idle_wait_s,
+    )
+}
+
+fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<Modelled> {
+    let whole = |value: f64| value.round().max(1.0) as u64;
+    match element {
+        Element::Policer {
+            rate_bps,
+            burst_bytes,
+            peak,
+        } => {
+            let mut policer =
+                Policer::new(whole(rate_bps), whole(burst_bytes)).with_overhead(overhead_bytes);
+            if let Some((rate, burst)) = peak {
+                policer = policer.with_peak(whole(rate), whole(burst));
+            }
+            step(arrivals, &mut policer, 0.0, |policer, time_ns| {
+                policer.level_bytes_at(time_ns)
+            })
+        }
+        Element::Fifo {
+            rate_bps,
+            limit_packets,
+            limit_bytes,
+            in_service,
+        } => {
+            let limit = Limit {
+                packets: limit_packets.map(whole),
+                bytes: limit_bytes.map(whole),
+            };
+            let mut fifo = Fifo::new(whole(rate_bps), limit)
+                .with_in_service(in_service)
+                .with_overhead(overhead_bytes);
+            let service = 8.0 / rate_bps;
+            step(arrivals, &mut fifo, service, |fifo, time_ns| {
+                fifo.backlog_at(time_ns).bytes as f64
+            })
+        }
+        Element::Shaper {
+            rate_bps,
+            burst_bytes,
+        } => {
+            let mut shaper = Shaper::new(whole(rate_bps), whole(burst_bytes), Limit::NONE)
+                .with_overhead(overhead_bytes);
+            step(arrivals, &mut shaper, 0.0, |shaper, time_ns| {
+                shaper.backlog_at(time_ns).bytes as f64
+            })
+        }
+        Element::CoDel { rate_bps } => {
+            let mut codel = CoDel::new(whole(rate_bps), Limit::NONE).with_overhead(overhead_bytes);
+            let outcomes = replay(&mut codel, arrivals);
+            let one = |(arrival, outcome): (&Arrival, Outcome)| Modelled {
+                level_bytes: f64::NAN,
+                dropped: outcome.is_dropped(),
+                wait_s: wait_s(arrival, outcome, 8.0 / rate_bps),
+            };
+            arrivals.iter().zip(outcomes).map(one).collect()
+        }
+    }
+}
+
+fn step<E: PathElement>(
+    arrivals: &[Arrival],
+    element: &mut E,
+    service_s_per_byte: f64,
+    level: impl Fn(&mut E, i64) -> f64,
+) -> Vec<Modelled> {
+    arrivals
+        .iter()
+        .map(|arrival| {
+            let level_bytes = level(element, arrival.time_ns);
+            let outcome = element.arrive(*arrival);
+            Modelled {
+                level_bytes,
+                dropped: outcome.is_dropped(),
+                wait_s: wait_s(arrival, outcome, service_s_per_byte),
+            }
+        })
+        .collect()
+}
+
+fn wait_s(arrival: &Arrival, outcome: Outcome, service_s_per_byte: f64) -> f64 {
+    outcome.departure_ns().map_or(f64::NAN, |departure_ns| {
+        let inside_s = (departure_ns - arrival.time_ns) as f64 * 1e-9;
+        (inside_s - f64::from(arrival.bytes) * service_s_per_byte).max(0.0)
+    })
+}
+
+fn compare(
+    passages: &Passages,
+    element: Element,
+    packets: Vec<Modelled>,
+    idle_wait_s: f64,
+) -> Replay {
+    let mut seen: Vec<f64> = passages
+        .wait_s
+        .iter()
+        .copied()
+        .filter(|wait| !wait.is_nan())
+        .collect();
+    seen.sort_by(f64::total_cmp);
+    let (seen_longest_wait_s, seen_longer) = longest(&seen);
+    let seen_wait = |index: usize| passages.wait_s[index] - idle_wait_s;
+    let mut errors: Vec<f64> = packets
+        .iter()
+        .enumerate()
+        .map(|(index, packet)| (packet.wait_s - seen_wait(index)).abs())
+        .filter(|error| !error.is_nan())
+        .collect();
+    let middle = errors.len() / 2;
+    let wait_error_s =
+        (!errors.is_empty()).then(|| *errors.select_nth_unstable_by(middle, f64::total_cmp).1);
+    let count = |wanted: Seen, dropped: bool| {
+        packets
+            .iter()
+            .zip(&passages.outcome)
+            .filter(|(packet, seen)| **seen == wanted && packet.dropped == dropped)
+            .count()
+    };
+    Replay {
+        element,
+        dropped: packets.iter().filter(|packet| packet.dropped).count(),
+        hits: count(Seen::Lost, true),
+        passed_right: count(Seen::Passed, false),
+        lost: passages.lost,
+        passed: passages.passed,
+        longest_wait_s: packets
+            .iter()
+            .map(|packet| packet.wait_s)
+            .fold(0.0, f64::max),
+        held_too_long: packets
+            .iter()
+            .filter(|packet| packet.wait_s > 1.1 * seen_longest_wait_s)
+            .count(),
+        seen_longest_wait_s,
+        seen_longer,
+        wait_error_s,
+        packets,
+    }
+}
+
+/// The longest of sorted waits; where a few stand far above the rest, the longest of the rest, and how many they are.
+fn longest(sorted: &[f64]) -> (f64, usize) {
+    let Some(&last) = sorted.last() else {
+        return (0.0, 0);
+    };
+    let most = sorted[(sorted.len() as f64 * 0.999) as usize];
+    if last <= 1.2 * most {
+        return (last, 0);
+    }
+    (
+        most,
+        sorted.len() - sorted.partition_point(|wait| *wait <= most),
+    )
+}

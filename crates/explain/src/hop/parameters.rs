@@ -1,0 +1,185 @@
+//! Rates and limits as counted between two captures.
+
+use std::collections::BTreeMap;
+
+use whydrop_path::fit::{BucketFit, Interval};
+
+use super::judge::HopJudgement;
+use super::measure::{ByteBasis, Hop};
+use crate::cause::Cause;
+use crate::document::Parameter;
+use crate::parameters::{WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
+
+/// Parameters by the names of the contract, and what bytes they count where that is known.
+pub fn hop_parameters(
+    judged: &HopJudgement,
+    hop: &Hop,
+) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+    match judged.judgement.cause {
+        Cause::Policer => policer(hop),
+        Cause::ShallowQueue | Cause::DeepQueue => queue(hop),
+        Cause::Shaper => shaper(hop),
+        Cause::Aqm => {
+            let basis = hop.drain_basis();
+            let mut parameters = BTreeMap::new();
+            parameters
+                .extend(drain_rate(hop, basis).map(|rate| ("drain_rate_bps".to_owned(), rate)));
+            (parameters, basis)
+        }
+        cause => (parameters_of_evidence(cause, &hop.evidence), None),
+    }
+}
+
+/// The bucket that drops: behind the queue of the stretch, if that is where it is.
+pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
+    hop.behind_queue.map(|behind| behind.fit).or(hop.bucket)
+}
+
+fn policer(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+    let mut parameters = BTreeMap::new();
+    let Some(fit) = dropping_bucket(hop) else {
+        return (parameters, None);
+    };
+    let basis = hop.bucket_basis;
+    let scale = Scale::new(basis, fit.packet_bytes);
+    let mut buckets = vec![fit];
+    buckets.extend(hop.second.map(|second| second.fit));
+    buckets.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
+    let names = [
+        ("rate_bps", "burst_bytes"),
+        ("peak_rate_bps", "peak_burst_bytes"),
+    ];
+    for (fit, (rate, burst)) in buckets.iter().zip(names) {
+        parameters.insert(rate.to_owned(), scale.apply(fit.rate_bps));
+        parameters.insert(burst.to_owned(), scale.apply(fit.limit_bytes));
+    }
+    (parameters, basis)
+}
+
+/// Turns IP bytes into those of a known basis; where none is known, the upper end makes room for all of them.
+struct Scale {
+    value: f64,
+    high: f64,
+}
+
+impl Scale {
+    fn new(basis: Option<ByteBasis>, packet_bytes: f64) -> Self {
+        let raise = |overhead: f64| (packet_bytes + overhead) / packet_bytes;
+        match basis {
+            Some(basis) => {
+                let known = raise(f64::from(basis.overhead_bytes()));
+                Self {
+                    value: known,
+                    high: known,
+                }
+            }
+            None => Self {
+                value: 1.0,
+                high: raise(WIRE_OVERHEAD_BYTES),
+            },
+        }
+    }
+
+    fn apply(&self, interval: Interval) -> Parameter {
+        Parameter {
+            value: interval.value * self.value,
+            low: interval.low.map(|low| low * self.value),
+            high: interval.high.map(|high| high * self.high),
+        }
+    }
+}
+
+fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Parameter> {
+    let departures = hop.departures.as_ref()?;
+    Some(Scale::new(basis, hop.packet_bytes()).apply(departures.rate_bps))
+}
+
+fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+    let basis = hop.drain_basis();
+    let Some(rate) = drain_rate(hop, basis) else {
+        return (
+            parameters_of_evidence(Cause::DeepQueue, &hop.evidence),
+            None,
+        );
+    };
+    let mut parameters = BTreeMap::from([("drain_rate_bps".to_owned(), rate)]);
+    let unseen = hop
+        .departures
+        .as_ref()
+        .is_some_and(|departures| departures.unseen_share > 0.0);
+    match &hop.held {
+        Some(held) if !unseen => {
+            // a limit in packets and one in bytes cannot be told apart where all packets are full: then both are given
+            let in_packets = held.misfits_packets <= 2 * held.misfits_bytes;
+            let in_bytes = held.misfits_bytes <= 2 * held.misfits_packets;
+            let packets = held.packets.value.max(1.0);
+            if in_packets || !in_bytes {
+                parameters.insert(
+                    "limit_packets".to_owned(),
+                    Parameter {
+                        value: packets,
+                        low: Some((held.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
+                        high: Some(held.packets.high.unwrap_or(packets) + 1.0),
+                    },
+                );
+            }
+            if in_bytes || !in_packets {
+                let overhead = f64::from(basis.map_or(0, ByteBasis::overhead_bytes));
+                let most = if basis.is_none() {
+                    WIRE_OVERHEAD_BYTES
+                } else {
+                    overhead
+                };
+                let counted =
+                    |bytes: f64, overhead: f64| bytes * (1.0 + overhead / hop.packet_bytes());
+                let limit = held.limit_bytes;
+                parameters.insert(
+                    "limit_bytes".to_owned(),
+                    Parameter {
+                        value: counted(limit.value, overhead),
+                        low: limit
+                            .low
+                            .map(|low| counted(low - hop.packet_bytes(), overhead).max(0.0)),
+                        high: limit.high.map(|high| counted(high, most)),
+                    },
+                );
+            }
+        }
+        _ => parameters.extend(limits_by_wait(hop, rate)),
+    }
+    (parameters, basis)
+}
+
+/// Where others' packets share the queue, it holds more than was seen to go in: what it holds when it drops then is
+/// the wait just before, at the rate at which it drains.
+fn limits_by_wait(hop: &Hop, rate: Parameter) -> Vec<(String, Parameter)> {
+    let Some(at_loss) = &hop.evidence.at_loss else {
+        return Vec::new();
+    };
+    let packet_bytes = hop.packet_bytes();
+    let held =
+        |wait_s: f64| (wait_s - hop.idle_wait_s()).max(0.0) * rate.value / 8.0 + packet_bytes;
+    let bytes = Parameter {
+        value: held(at_loss.median_s),
+        low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
+        high: Some(held(at_loss.high_s) + packet_bytes),
+    };
+    let packets = Parameter {
+        value: (bytes.value / packet_bytes).round(),
+        low: bytes.low.map(|low| (low / packet_bytes).floor()),
+        high: bytes.high.map(|high| (high / packet_bytes).ceil()),
+    };
+    vec![
+        ("limit_bytes".to_owned(), bytes),
+        ("limit_packets".to_owned(), packets),
+    ]
+}
+
+fn shaper(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+    let basis = hop.drain_basis();
+    let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
+    if let Some(rate) = drain_rate(hop, basis) {
+        parameters.insert("rate_bps".to_owned(), rate);
+    }
+    (parameters, basis)
+}
