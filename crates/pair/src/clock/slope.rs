@@ -328,11 +328,7 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
         .sum::<f64>()
         / weight;
     // with one direction only, nothing tells a queue that grows from a clock that runs ahead
-    let directions = if bands.iter().all(|band| band.sign == bands[0].sign) {
-        ALONE_TILT
-    } else {
-        1.0
-    };
+    let directions = if alone { ALONE_TILT } else { 1.0 };
     student(freedom) * (wander * disagreement / weight).sqrt() + directions * systematic
 }
 
