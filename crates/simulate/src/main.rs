@@ -16,6 +16,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate kinds
        whydrop-simulate published --out DIR [--seed N] [--one-way]
        whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
+       whydrop-simulate score-pairs DIR [--jobs N] [-- COMMAND ...]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
                  labels.csv and others.csv
@@ -30,7 +31,8 @@ truths: causes, accusations, losses, parameters.
 published writes a pair of captures (b.pcap before, y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB) and
 truth.json: bursts that a published analysis describes. --one-way leaves out what goes back.
 pairs writes pairs of captures of simulated TCP through every mechanism (default: two of each), as untidy as real ones;
-each has a folder with b.pcap, y.pcap and truth.json.
+each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
+causes, lost packets, clocks, parameters; by mechanism and by treatment.
 
 example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
          whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
@@ -41,6 +43,12 @@ fn main() -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("suite") => match parse(&arguments[1..]) {
             Ok((folder, config)) => run(&folder, &config),
+            Err(problem) => misused(&problem),
+        },
+        Some("score-pairs") => match parse_score(&arguments[1..]) {
+            Ok((folder, jobs, command)) => finish(whydrop_simulate::pair::score::score(
+                &folder, &command, jobs,
+            )),
             Err(problem) => misused(&problem),
         },
         Some("score") => match parse_score(&arguments[1..]) {

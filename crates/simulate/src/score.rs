@@ -15,7 +15,7 @@ const LEAST_PACKETS: u64 = 50;
 
 /// What went wrong with one capture.
 #[derive(Debug)]
-pub struct ScoreError(String);
+pub struct ScoreError(pub(crate) String);
 
 impl fmt::Display for ScoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,22 +48,7 @@ struct Judged {
 /// Run `command` (its words; the capture's path is added) on every capture in `folder` and print a table.
 pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
     let truths = truth_files(folder)?;
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(path) = truths.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let judged = judge_file(path, command);
-                    // A poisoned lock means that another thread has panicked: the scope will say so.
-                    if let Ok(mut results) = results.lock() {
-                        results.push(judged);
-                    }
-                }
-            });
-        }
-    });
-    let results = results.into_inner().unwrap_or_default();
+    let results = in_parallel(&truths, jobs, |path| judge_file(path, command));
     let (judged, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.is_ok());
     print_tables(judged.into_iter().flatten().collect());
     println!("failures: {}", failures.len());
@@ -73,6 +58,45 @@ pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), Score
         .take(10)
         .for_each(|failure| println!("  {failure}"));
     Ok(())
+}
+
+/// Do the same with every item, on this many threads. The results come in any order.
+pub(crate) fn in_parallel<I: Sync, R: Send>(
+    items: &[I],
+    jobs: usize,
+    of: impl Fn(&I) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = of(item);
+                    // A poisoned lock means that another thread has panicked: the scope will say so.
+                    if let Ok(mut results) = results.lock() {
+                        results.push(result);
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_default()
+}
+
+/// Run a command (its words) on captures and read the document that it prints.
+pub(crate) fn run_command(command: &[String], captures: &[PathBuf]) -> Result<Value, String> {
+    let (program, arguments) = command.split_first().ok_or("no command given")?;
+    let output = Command::new(program)
+        .args(arguments)
+        .args(captures)
+        .output();
+    let output = output.map_err(|e| format!("cannot run {program}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}", output.status, said.trim()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())
 }
 
 fn truth_files(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
@@ -101,21 +125,11 @@ fn judge_file(path: &Path, command: &[String]) -> Result<Judged, ScoreError> {
     let truth: Value = serde_json::from_str(&text).map_err(|e| problem(e.to_string()))?;
     let file = truth["file"].as_str().unwrap_or_default().to_string();
     let capture = path.with_file_name(&file);
-    let (program, arguments) = command
-        .split_first()
-        .ok_or_else(|| problem("no command given".into()))?;
-    let output = Command::new(program).args(arguments).arg(&capture).output();
-    let output = output.map_err(|e| problem(format!("cannot run {program}: {e}")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(problem(format!("{}: {}", output.status, said.trim())));
-    }
-    let report: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| problem(e.to_string()))?;
+    let report = run_command(command, &[capture]).map_err(problem)?;
     Ok(judge(file, &truth, &report))
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 

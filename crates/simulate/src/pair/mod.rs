@@ -7,6 +7,7 @@ mod crossing;
 mod frame;
 mod output;
 pub mod published;
+pub mod score;
 mod sniffer;
 pub mod suite;
 mod truth;

@@ -1,0 +1,268 @@
+//! One diagnosis beside its truth: what is right, and by how much the numbers miss.
+
+use serde_json::Value;
+
+use crate::pair::suite::right_causes;
+use crate::score::list;
+
+/// One full Ethernet frame: a burst or a limit in bytes may be wrong by it.
+const ONE_PACKET_BYTES: f64 = 1_514.0;
+/// What a clean pair is to be right by; captures that are untidy themselves are allowed twice as much.
+const RATE: f64 = 0.01;
+const BURST: f64 = 0.05;
+const LIMIT_PACKETS: f64 = 1.0;
+const OFFSET_US: f64 = 100.0;
+const DRIFT_PPM: f64 = 2.0;
+/// Treatments that blur stamps or counts, and not only headers or clocks.
+const BLURRING: [&str; 7] = [
+    "jitter",
+    "coalesce",
+    "us",
+    "tso",
+    "gro",
+    "missed",
+    "other-times",
+];
+
+/// A number that the diagnosis states, beside the true one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    pub name: &'static str,
+    /// In the unit of its name: relative errors have none.
+    pub error: Option<f64>,
+    /// Most that the error may be.
+    pub bar: f64,
+    /// Whether the stated interval, where there is one, holds the truth.
+    pub covered: Option<bool>,
+}
+
+impl Compared {
+    pub fn is_good(&self) -> bool {
+        self.error.is_some_and(|error| error.abs() <= self.bar)
+    }
+}
+
+/// A diagnosis beside its truth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    pub name: String,
+    /// The mechanism: a narrower name than the kind, where the truth has one.
+    pub group: String,
+    pub treatments: Vec<String>,
+    pub cause: String,
+    pub cause_right: bool,
+    /// A policer is named where there is none.
+    pub accused: bool,
+    /// (found, truth) forward, and in reverse where that was captured.
+    pub lost: [(Option<u64>, u64); 2],
+    pub lost_right: bool,
+    pub numbers: Vec<Compared>,
+    /// (stated, truth)
+    pub byte_basis: Option<(Option<String>, String)>,
+}
+
+impl Judged {
+    /// What is wrong, in words; nothing if all is right.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if !self.cause_right {
+            faults.push(format!("cause {}", self.cause));
+        }
+        if self.accused {
+            faults.push("a policer named where there is none".into());
+        }
+        if !self.lost_right {
+            let found =
+                |found: Option<u64>| found.map_or("-".into(), |found: u64| found.to_string());
+            let [forward, reverse] = self.lost;
+            faults.push(format!(
+                "lost {}/{}, truth {}/{}",
+                found(forward.0),
+                found(reverse.0),
+                forward.1,
+                reverse.1
+            ));
+        }
+        for number in self.numbers.iter().filter(|number| !number.is_good()) {
+            faults.push(match number.error {
+                Some(error) => format!("{} {error:+.4} (bar {})", number.name, number.bar),
+                None => format!("{} not stated", number.name),
+            });
+        }
+        if let Some((stated, truth)) = &self.byte_basis {
+            // Not to say it is allowed: the evidence may not tell.
+            if stated.as_ref().is_some_and(|stated| stated != truth) {
+                faults.push(format!(
+                    "byte basis {}, truth {truth}",
+                    stated.as_deref().unwrap_or("-")
+                ));
+            }
+        }
+        faults
+    }
+}
+
+/// Compare a report with a truth.
+pub fn judge(truth: &Value, report: &Value) -> Judged {
+    let kind = truth["kind"].as_str().unwrap_or_default();
+    let verdicts = list(&report["verdicts"]);
+    let cause = verdicts
+        .first()
+        .and_then(|v| v["cause"].as_str())
+        .unwrap_or("none");
+    let cause_right = right_causes(kind).contains(&cause);
+    let treatments: Vec<String> = list(&truth["realism"]["treatments"])
+        .iter()
+        .filter_map(|t| t.as_str().map(String::from))
+        .collect();
+    let blurred = treatments.iter().any(|t| BLURRING.contains(&t.as_str()));
+    let slack = if blurred { 2.0 } else { 1.0 };
+    let stated = verdicts.first().map_or(&Value::Null, |v| &v["parameters"]);
+    let mut numbers = match cause_right {
+        true => parameters(kind, &truth["parameters"], stated, slack),
+        false => Vec::new(),
+    };
+    numbers.extend(clock(truth, &report["pair"], slack));
+    let (lost, lost_right) = lost(truth, &report["pair"]);
+    Judged {
+        name: truth["name"].as_str().unwrap_or_default().into(),
+        group: truth["variant"].as_str().unwrap_or(kind).into(),
+        treatments,
+        cause: cause.into(),
+        cause_right,
+        accused: kind != "policer" && verdicts.iter().any(|v| v["cause"] == "policer"),
+        lost,
+        lost_right,
+        numbers,
+        byte_basis: byte_basis(&truth["parameters"], stated).filter(|_| cause_right),
+    }
+}
+
+/// Losses both ways. In a direction that is not captured nothing need be said.
+fn lost(truth: &Value, pair: &Value) -> ([(Option<u64>, u64); 2], bool) {
+    let number = |name: &str| truth[name].as_u64().unwrap_or(0);
+    let forward = number("forward_packets_lost_between");
+    let reverse = number("reverse_packets_y").saturating_sub(number("reverse_packets_b"));
+    let found = (pair["lost_1_to_2"].as_u64(), pair["lost_2_to_1"].as_u64());
+    let tolerance = truth["realism"]["lost_tolerance"].as_f64().unwrap_or(0.0);
+    let slack = tolerance * forward.max(30) as f64;
+    let near = |found: u64, truth: u64| found.abs_diff(truth) as f64 <= slack;
+    let reverse_captured = truth["reverse_captured"].as_bool().unwrap_or(true);
+    let forward_right = found.0.is_some_and(|found| near(found, forward));
+    let reverse_right = match found.1 {
+        Some(found) => near(found, reverse),
+        None => !reverse_captured,
+    };
+    (
+        [(found.0, forward), (found.1, reverse)],
+        forward_right && reverse_right,
+    )
+}
+
+/// Offset and drift. What is unknowable is taken off: half of the difference between the least transits of the two
+/// directions. With one direction there is no offset to know.
+fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
+    let distortion = &truth["distortion"];
+    let offset_us = distortion["offset_ns"].as_f64().unwrap_or(0.0) / 1e3;
+    let drift_ppm = distortion["drift_ppm"].as_f64().unwrap_or(0.0);
+    let least_ms = |way: &str| truth["least_transit_ms"][way].as_f64();
+    let asymmetry_us = match (least_ms("b_to_y"), least_ms("y_to_b")) {
+        (Some(forth), Some(back)) => Some((forth - back) / 2.0 * 1e3),
+        // The given data do not state it; where the points are next to each other there is none.
+        _ if truth["one_way_delay_b_to_y_base_ms"].as_f64() == Some(0.0) => Some(0.0),
+        _ => None,
+    };
+    let both_ways = truth["reverse_captured"].as_bool().unwrap_or(true);
+    let mut numbers = Vec::new();
+    if let Some(asymmetry_us) = asymmetry_us.filter(|_| both_ways) {
+        let found = pair["clock_offset_s"].as_f64();
+        numbers.push(Compared {
+            name: "clock_offset_us",
+            error: found.map(|found| found * 1e6 - offset_us - asymmetry_us),
+            bar: OFFSET_US * slack,
+            covered: None,
+        });
+    }
+    // Over one direction, or with stamps that are late by chance, drift is not asked for; if it is stated it counts.
+    let found = pair["clock_drift_ppm"].as_f64();
+    if both_ways || found.is_some() {
+        numbers.push(Compared {
+            name: "clock_drift_ppm",
+            error: found.map(|found| found - drift_ppm),
+            bar: DRIFT_PPM * slack,
+            covered: None,
+        });
+    }
+    numbers
+}
+
+/// The parameters that are asked for by kind.
+fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Compared> {
+    let relative = |name: &'static str, true_name: &str, bar: f64| {
+        let true_value = truth[true_name].as_f64()?;
+        Some(Compared {
+            name,
+            error: stated[name]["value"]
+                .as_f64()
+                .map(|value| value / true_value - 1.0),
+            bar: bar * slack,
+            covered: covered(&stated[name], true_value),
+        })
+    };
+    let absolute = |name: &'static str, true_name: &str, unit: f64| {
+        let true_value = truth[true_name].as_f64()?;
+        Some(Compared {
+            name,
+            error: stated[name]["value"]
+                .as_f64()
+                .map(|value| (value - true_value) / unit),
+            bar: LIMIT_PACKETS * slack,
+            covered: covered(&stated[name], true_value),
+        })
+    };
+    // Within 5 %, or one packet where that is more.
+    let burst = |name: &'static str| {
+        let true_value = truth[name].as_f64()?;
+        relative(
+            name,
+            name,
+            BURST.max(ONE_PACKET_BYTES / true_value.max(1.0)),
+        )
+    };
+    let found = match kind {
+        "policer" => vec![
+            relative("rate_bps", "rate_bps", RATE),
+            burst("burst_bytes"),
+            relative("peak_rate_bps", "peak_rate_bps", RATE),
+            burst("peak_burst_bytes"),
+        ],
+        "shallow_fifo" | "deep_fifo" => vec![
+            relative("drain_rate_bps", "drain_rate_bps", RATE),
+            absolute("limit_packets", "queue_limit_packets", 1.0),
+            absolute("limit_bytes", "queue_limit_bytes", ONE_PACKET_BYTES),
+        ],
+        "shaper" => vec![relative("rate_bps", "drain_rate_bps", RATE)],
+        _ => Vec::new(),
+    };
+    found.into_iter().flatten().collect()
+}
+
+/// An open end of an interval holds everything.
+fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
+    parameter["value"].as_f64()?;
+    let low = parameter["low"].as_f64().unwrap_or(f64::NEG_INFINITY);
+    let high = parameter["high"].as_f64().unwrap_or(f64::INFINITY);
+    Some((low..=high).contains(&true_value))
+}
+
+/// What the element counts, as stated and in truth, by the short names.
+fn byte_basis(truth: &Value, stated: &Value) -> Option<(Option<String>, String)> {
+    let true_name = match truth["byte_basis"].as_str()? {
+        prose if prose.starts_with("IP") => "ip",
+        prose if prose.starts_with("Ethernet") => "ethernet",
+        _ => "wire",
+    };
+    let stated = &stated["byte_basis"];
+    let stated = stated.as_str().or_else(|| stated["value"].as_str());
+    Some((stated.map(String::from), true_name.into()))
+}

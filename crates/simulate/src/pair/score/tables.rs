@@ -1,0 +1,123 @@
+//! What the scores say together: by mechanism, by treatment, by number, and each pair that missed.
+
+use std::collections::BTreeMap;
+
+use super::judge::Judged;
+
+pub fn print(judged: &[Judged], failures: &[String]) {
+    groups("mechanism", judged, |j| vec![j.group.as_str()]);
+    println!();
+    groups("treatment", judged, |j| match j.treatments.is_empty() {
+        true => vec!["(none)"],
+        false => j.treatments.iter().map(String::as_str).collect(),
+    });
+    println!();
+    numbers(judged);
+    let all = judged.len() + failures.len();
+    let count = |of: &dyn Fn(&Judged) -> bool| judged.iter().filter(|j| of(j)).count();
+    println!(
+        "\ncause right: {}/{all}; lost packets right both ways: {}/{all}; a policer named where there is none: {}; all right: {}/{all}",
+        count(&|j| j.cause_right),
+        count(&|j| j.lost_right),
+        count(&|j| j.accused),
+        count(&|j| j.faults().is_empty()),
+    );
+    println!("\nmisses:");
+    for j in judged.iter().filter(|j| !j.faults().is_empty()) {
+        println!(
+            "  {} [{}]: {}",
+            j.name,
+            j.treatments.join(" "),
+            j.faults().join("; ")
+        );
+    }
+    println!("failures: {}", failures.len());
+    failures.iter().for_each(|failure| println!("  {failure}"));
+}
+
+fn groups(title: &str, judged: &[Judged], of: impl Fn(&Judged) -> Vec<&str>) {
+    let mut rows: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
+    for j in judged {
+        of(j)
+            .into_iter()
+            .for_each(|name| rows.entry(name).or_default().push(j));
+    }
+    println!(
+        "{title:24} {:>5} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8}  causes",
+        "pairs", "cause", "lost", "accused", "numbers", "basis", "all"
+    );
+    for (name, of_row) in rows {
+        let count = |of: &dyn Fn(&Judged) -> bool| of_row.iter().filter(|j| of(j)).count();
+        let all = of_row.iter().flat_map(|j| &j.numbers);
+        let good = all.clone().filter(|number| number.is_good()).count();
+        let bases: Vec<bool> = (of_row.iter())
+            .filter_map(|j| j.byte_basis.as_ref())
+            .map(|(stated, truth)| stated.as_ref() == Some(truth))
+            .collect();
+        let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+        of_row
+            .iter()
+            .for_each(|j| *causes.entry(&j.cause).or_default() += 1);
+        let causes: Vec<String> = causes
+            .iter()
+            .map(|(cause, n)| format!("{cause} {n}"))
+            .collect();
+        println!(
+            "{name:24} {:5} {:6} {:6} {:8} {:>8} {:>8} {:8}  {}",
+            of_row.len(),
+            count(&|j| j.cause_right),
+            count(&|j| j.lost_right),
+            count(&|j| j.accused),
+            format!("{good}/{}", all.count()),
+            format!(
+                "{}/{}",
+                bases.iter().filter(|right| **right).count(),
+                bases.len()
+            ),
+            count(&|j| j.faults().is_empty()),
+            causes.join(", ")
+        );
+    }
+}
+
+/// Errors of every number that was stated, over the pairs whose cause is right.
+fn numbers(judged: &[Judged]) {
+    let mut rows: BTreeMap<&str, Vec<&super::judge::Compared>> = BTreeMap::new();
+    for number in judged.iter().flat_map(|j| &j.numbers) {
+        rows.entry(number.name).or_default().push(number);
+    }
+    println!(
+        "{:18} {:>7} {:>7} {:>7} {:>12} {:>12} {:>12} {:>17}",
+        "number", "asked", "stated", "good", "median", "90 %", "worst", "truth in interval"
+    );
+    for (name, of_row) in rows {
+        let mut errors: Vec<f64> = of_row
+            .iter()
+            .filter_map(|n| n.error)
+            .map(f64::abs)
+            .collect();
+        errors.sort_by(f64::total_cmp);
+        let at = |share: f64| match errors.is_empty() {
+            true => "-".to_string(),
+            false => format!(
+                "{:.5}",
+                errors[((errors.len() - 1) as f64 * share) as usize]
+            ),
+        };
+        let intervals: Vec<bool> = of_row.iter().filter_map(|n| n.covered).collect();
+        println!(
+            "{name:18} {:7} {:7} {:7} {:>12} {:>12} {:>12} {:>17}",
+            of_row.len(),
+            errors.len(),
+            of_row.iter().filter(|n| n.is_good()).count(),
+            at(0.5),
+            at(0.9),
+            at(1.0),
+            format!(
+                "{}/{}",
+                intervals.iter().filter(|held| **held).count(),
+                intervals.len()
+            ),
+        );
+    }
+}

@@ -1,0 +1,128 @@
+use super::*;
+use serde_json::json;
+
+fn truth() -> Value {
+    json!({
+        "name": "p", "kind": "policer", "variant": "policer-dual-rate",
+        "parameters": {
+            "rate_bps": 1e6, "burst_bytes": 50_000, "peak_rate_bps": 3e6,
+            "byte_basis": "Ethernet frame without FCS (L2)",
+        },
+        "forward_packets_lost_between": 100, "reverse_packets_y": 50, "reverse_packets_b": 48,
+        "one_way_delay_b_to_y_base_ms": 10.2, "least_transit_ms": {"b_to_y": 10.2, "y_to_b": 10.0},
+        "reverse_captured": true,
+        "distortion": {"offset_ns": 2_000_000, "drift_ppm": -30.0},
+        "realism": {"treatments": ["nat"], "lost_tolerance": 0.0},
+    })
+}
+
+fn report() -> Value {
+    json!({
+        "verdicts": [{"cause": "policer", "parameters": {
+            "rate_bps": {"value": 1.005e6, "low": 0.99e6, "high": null},
+            "burst_bytes": {"value": 52_000.0, "low": 51_000.0, "high": 53_000.0},
+            "peak_rate_bps": {"value": 3.0e6, "low": 2.9e6, "high": 3.1e6},
+            "byte_basis": "ethernet",
+        }}],
+        // 0.1 ms of the offset is half of the difference between the ways, which nobody can know.
+        "pair": {"lost_1_to_2": 100, "lost_2_to_1": 2, "clock_offset_s": 0.0021, "clock_drift_ppm": -29.0},
+    })
+}
+
+fn error(judged: &Judged, name: &str) -> f64 {
+    let number = judged.numbers.iter().find(|n| n.name == name);
+    number.and_then(|n| n.error).unwrap_or(f64::NAN)
+}
+
+#[test]
+fn a_right_report_has_no_fault() {
+    let judged = judge(&truth(), &report());
+    assert_eq!(judged.faults(), Vec::<String>::new());
+    assert_eq!(judged.group, "policer-dual-rate");
+    assert!((error(&judged, "rate_bps") - 0.005).abs() < 1e-9);
+    assert!((error(&judged, "burst_bytes") - 0.04).abs() < 1e-9);
+    assert!(error(&judged, "clock_offset_us").abs() < 1e-6);
+    assert!((error(&judged, "clock_drift_ppm") - 1.0).abs() < 1e-9);
+    let covered: Vec<Option<bool>> = judged.numbers.iter().map(|n| n.covered).collect();
+    assert_eq!(covered, [Some(true), Some(false), Some(true), None, None]);
+}
+
+#[test]
+fn every_wrong_thing_is_named() {
+    let mut wrong = report();
+    wrong["verdicts"][0]["parameters"]["rate_bps"]["value"] = json!(1.02e6);
+    wrong["verdicts"][0]["parameters"]["byte_basis"] = json!("ip");
+    wrong["verdicts"][0]["parameters"]["peak_rate_bps"] = Value::Null;
+    wrong["pair"]["lost_1_to_2"] = json!(99);
+    wrong["pair"]["clock_drift_ppm"] = json!(-27.0);
+    let faults = judge(&truth(), &wrong).faults();
+    let expected = [
+        "lost 99/2, truth 100/2",
+        "rate_bps +0.02",
+        "peak_rate_bps not stated",
+        "clock_drift_ppm +3",
+        "byte basis ip",
+    ];
+    assert_eq!(faults.len(), expected.len(), "{faults:?}");
+    for (fault, start) in faults.iter().zip(expected) {
+        assert!(fault.starts_with(start), "{fault}");
+    }
+}
+
+#[test]
+fn captures_that_blur_the_stamps_are_allowed_twice_as_much() {
+    let mut blurred = truth();
+    blurred["realism"]["treatments"] = json!(["coalesce"]);
+    let mut off = report();
+    off["verdicts"][0]["parameters"]["rate_bps"]["value"] = json!(1.019e6);
+    assert!(judge(&blurred, &off).faults().is_empty());
+    assert!(!judge(&truth(), &off).faults().is_empty());
+}
+
+#[test]
+fn a_policer_named_where_there_is_none_is_an_accusation_even_as_a_runner_up() {
+    let truth = json!({"name": "q", "kind": "shallow_fifo", "parameters": {"drain_rate_bps": 10e6, "queue_limit_bytes": 30_000},
+        "forward_packets_lost_between": 40, "reverse_packets_y": 9, "reverse_packets_b": 9});
+    let report = json!({
+        "verdicts": [
+            {"cause": "shallow-queue", "parameters": {"drain_rate_bps": {"value": 10e6}, "limit_bytes": {"value": 33_100.0}}},
+            {"cause": "policer", "parameters": {}},
+        ],
+        "pair": {"lost_1_to_2": 40, "lost_2_to_1": 0, "clock_drift_ppm": 0.1},
+    });
+    let judged = judge(&truth, &report);
+    assert!(judged.cause_right && judged.accused && judged.lost_right);
+    // 3100 bytes are two packets.
+    assert!((error(&judged, "limit_bytes") - 3_100.0 / 1_514.0).abs() < 1e-9);
+    assert_eq!(judged.faults().len(), 2, "{:?}", judged.faults());
+}
+
+#[test]
+fn of_a_direction_that_was_not_captured_nothing_need_be_said() {
+    let mut truth = truth();
+    truth["reverse_captured"] = json!(false);
+    (truth["reverse_packets_y"], truth["reverse_packets_b"]) = (json!(0), json!(0));
+    let mut report = report();
+    report["pair"] = json!({"lost_1_to_2": 100, "lost_2_to_1": null, "clock_offset_s": null, "clock_drift_ppm": -30.5});
+    assert!(judge(&truth, &report).faults().is_empty());
+    report["pair"]["lost_2_to_1"] = json!(7);
+    assert!(!judge(&truth, &report).lost_right);
+}
+
+#[test]
+fn losses_may_be_wrong_by_what_the_truth_tolerates() {
+    let mut truth = truth();
+    truth["realism"]["lost_tolerance"] = json!(0.05);
+    let mut report = report();
+    report["pair"]["lost_1_to_2"] = json!(105);
+    assert!(judge(&truth, &report).lost_right);
+    report["pair"]["lost_1_to_2"] = json!(106);
+    assert!(!judge(&truth, &report).lost_right);
+}
+
+#[test]
+fn a_report_that_says_nothing_is_wrong_and_not_a_failure() {
+    let judged = judge(&truth(), &json!({"verdicts": [], "pair": null}));
+    assert_eq!(judged.cause, "none");
+    assert!(!judged.cause_right && !judged.lost_right);
+}
