@@ -136,7 +136,8 @@ impl Hosts {
     fn guess(&self) -> Option<bool> {
         let only_first = self.only[0][0] + self.only[1][1];
         let only_second = self.only[0][1] + self.only[1][0];
-        if only_first.max(only_second) >= 4 && only_first.max(only_second) > 4 * only_first.min(only_second)
+        if only_first.max(only_second) >= 4
+            && only_first.max(only_second) > 4 * only_first.min(only_second)
         {
             return Some(only_first > only_second);
         }

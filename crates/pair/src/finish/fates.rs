@@ -45,9 +45,7 @@ pub(super) fn decide(
     let mut open = Open::default();
     for (number, flow) in flows.iter().enumerate() {
         let places = by_flow.places(number);
-        let matched = places
-            .iter()
-            .any(|&at| packets[at as usize].is_matched());
+        let matched = places.iter().any(|&at| packets[at as usize].is_matched());
         if !matched && goes_another_way(flow, places.len() as u64, &known_hosts) {
             for &at in places {
                 settle(&mut packets[at as usize], Crossing::OtherPath);
@@ -216,9 +214,8 @@ fn decide_flow(
         .filter(|&at| packets[at as usize].is_at(upstream))
         .collect();
     in_order.sort_by_key(|&at| packets[at as usize].index[upstream]);
-    let segments = flow.tracked[upstream].map(|place| {
-        &tracked[upstream].connections[place.connection].flows[place.flow]
-    });
+    let segments = flow.tracked[upstream]
+        .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
     let mut crossed: Option<Crossed> = None;
     for at in in_order {
@@ -282,13 +279,8 @@ fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
     if !places.iter().any(|&at| unmatched(&packets[at as usize])) {
         return;
     }
-    let identity = |packet: &PairPacket| {
-        (
-            packet.identification,
-            packet.sequence,
-            packet.payload_bytes,
-        )
-    };
+    let identity =
+        |packet: &PairPacket| (packet.identification, packet.sequence, packet.payload_bytes);
     let mut times: std::collections::HashMap<(u16, u32, u32), Vec<i64>> =
         std::collections::HashMap::new();
     for &at in places {
@@ -305,7 +297,9 @@ fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
         if unmatched(packet)
             && times.get(&identity(packet)).is_some_and(|times| {
                 let own = packet.time_ns[downstream];
-                times.iter().any(|time| time.abs_diff(own) < COPIES_WITHIN_NS)
+                times
+                    .iter()
+                    .any(|time| time.abs_diff(own) < COPIES_WITHIN_NS)
             })
         {
             packet.crossing = Crossing::Duplicated;
@@ -338,9 +332,7 @@ impl Crossed {
                 packet.is_at(downstream) && packet.payload_bytes > 0
             })
         };
-        let origin = data()
-            .next()
-            .map_or(0, |at| packets[at as usize].sequence);
+        let origin = data().next().map_or(0, |at| packets[at as usize].sequence);
         let mut crossed = Self {
             ranges: Vec::new(),
             longest: 0,
@@ -369,7 +361,10 @@ impl Crossed {
             .ranges
             .partition_point(|(other, _)| *other <= start - self.longest);
         let mut found = Other::None;
-        for &(other_start, at) in self.ranges[from..].iter().take_while(|(other, _)| *other < end) {
+        for &(other_start, at) in self.ranges[from..]
+            .iter()
+            .take_while(|(other, _)| *other < end)
+        {
             let other = &packets[at as usize];
             let apart = (0..2)
                 .filter(|&side| packet.is_at(side) && other.is_at(side))

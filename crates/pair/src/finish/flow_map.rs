@@ -86,7 +86,10 @@ fn find_tracked(
         let began = |place: &TrackedFlow| {
             let connection = &tracked.connections[place.connection];
             let times = connection.flows.each_ref().map(|flow| flow.first_ns);
-            (times[place.flow].abs_diff(state.first_ns), times[1 - place.flow])
+            (
+                times[place.flow].abs_diff(state.first_ns),
+                times[1 - place.flow],
+            )
         };
         let nearest = found.iter().min_by_key(|place| began(place)).copied();
         flows[number as usize].tracked[side] = nearest.filter(|place| {

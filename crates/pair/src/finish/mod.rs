@@ -10,10 +10,10 @@ mod nothing;
 mod order;
 mod transmissions;
 
+use crate::Pair;
 use crate::error::PairError;
 use crate::packet::PacketFlags;
 use crate::reading::ReadThrough;
-use crate::Pair;
 
 pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     let ReadThrough {

@@ -113,6 +113,17 @@ struct IdVotes {
 }
 
 impl IdVotes {
+    #[inline]
+    fn take(&mut self, same: bool) {
+        self.equal += u32::from(same);
+        self.different += u32::from(!same);
+        // old votes fade, and the counters stay small
+        if self.equal.max(self.different) > 1 << 20 {
+            self.equal /= 2;
+            self.different /= 2;
+        }
+    }
+
     /// Whether identifications cross unchanged; `None` while that is open.
     fn preserved(self) -> Option<bool> {
         if self.equal >= 4 && self.different <= self.equal / 8 {
@@ -137,6 +148,8 @@ struct Side {
 pub(crate) struct Flows {
     sides: [Side; 2],
     ids: IdVotes,
+    /// The same for pieces of super-segments, whose identifications are counted up from the first's.
+    piece_ids: IdVotes,
 }
 
 impl Flows {
@@ -191,11 +204,10 @@ impl Flows {
         if let Some(tcp) = tcp.filter(|tcp| tcp.flags.has(TcpFlags::SYN)) {
             state.syn = Some(tcp.sequence);
             // absent: the default of RFC 9293, section 3.7.1
-            state.announced_mss = tcp.options.mss.unwrap_or(if tcp.options.truncated {
-                0
-            } else {
-                536
-            });
+            state.announced_mss =
+                tcp.options
+                    .mss
+                    .unwrap_or(if tcp.options.truncated { 0 } else { 536 });
             state.timestamps = tcp.options.timestamps.is_some();
         }
         flow
@@ -274,7 +286,13 @@ impl Flows {
         own.or(self.ids.preserved()) == Some(true)
     }
 
-    /// A packet of `first` at point 1 is one of `second` at point 2.
+    /// Whether the pieces of super-segments have the identifications that counting up gives.
+    #[inline]
+    pub(crate) fn ids_of_pieces_are_counted(&self) -> bool {
+        self.piece_ids.preserved() == Some(true)
+    }
+
+    /// A packet of `first` at point 1 is one of `second` at point 2. `later_piece`: its identification is a guess.
     #[inline]
     pub(crate) fn on_match(
         &mut self,
@@ -282,19 +300,18 @@ impl Flows {
         second: u32,
         delta_ns: i64,
         same_id: Option<bool>,
+        later_piece: bool,
     ) {
         if self.get(0, first).partner != second || self.get(1, second).partner != first {
             self.marry(first, second);
         }
-        if let Some(same) = same_id {
-            for votes in [&mut self.ids, &mut self.sides[0].flows[first as usize].ids] {
-                votes.equal += u32::from(same);
-                votes.different += u32::from(!same);
-                if votes.equal.max(votes.different) > 1 << 20 {
-                    votes.equal /= 2;
-                    votes.different /= 2;
-                }
+        match same_id {
+            Some(same) if later_piece => self.piece_ids.take(same),
+            Some(same) => {
+                self.ids.take(same);
+                self.sides[0].flows[first as usize].ids.take(same);
             }
+            None => {}
         }
         for (side, flow) in [(0, first), (1, second)] {
             let state = self.get_mut(side, flow);
@@ -314,6 +331,16 @@ impl Flows {
         }
         self.get_mut(0, first).partner = second;
         self.get_mut(1, second).partner = first;
+        // the other directions belong together then, unless they are known to have other partners
+        let (reverse, opposite) = (self.get(0, first).reverse, self.get(1, second).reverse);
+        if reverse != NONE
+            && opposite != NONE
+            && self.get(0, reverse).partner == NONE
+            && self.get(1, opposite).partner == NONE
+        {
+            self.get_mut(0, reverse).partner = opposite;
+            self.get_mut(1, opposite).partner = reverse;
+        }
     }
 
     /// Payload of the wire packets that a super-segment of this flow becomes, as far as it is known.
@@ -349,7 +376,10 @@ impl Flows {
             true => TIMESTAMP_BYTES,
             false => 0,
         };
-        Some(mss.saturating_sub(options).max(super::offload::SMALLEST_SEGMENT_BYTES))
+        Some(
+            mss.saturating_sub(options)
+                .max(super::offload::SMALLEST_SEGMENT_BYTES),
+        )
     }
 }
 

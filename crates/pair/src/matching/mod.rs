@@ -98,7 +98,9 @@ impl Matcher {
             self.lower_precision(self.precision.without_options(tcp));
         }
         let tuple = Tuple::new(network, 6, (tcp.source_port, tcp.destination_port));
-        let flow = self.flows.flow_of(side, tuple, plausible(packet.time_ns), Some(tcp));
+        let flow = self
+            .flows
+            .flow_of(side, tuple, plausible(packet.time_ns), Some(tcp));
         let mut flags = PacketFlags::TCP;
         for (bit, flag) in [
             (TcpFlags::SYN, PacketFlags::SYN),
@@ -133,6 +135,10 @@ impl Matcher {
             self.place(side, &sighting, true);
             return;
         }
+        self.lower_precision(Precision {
+            strict_data: false,
+            ..self.precision
+        });
         let segment_bytes = match self.first_piece_elsewhere(side, &sighting) {
             Some(bytes) => Some(bytes),
             None => known.or_else(|| self.guess_for_both(side, &sighting)),
@@ -147,9 +153,7 @@ impl Matcher {
             Some(_) => self.place(side, &sighting, true),
             None => {
                 sighting.parts.bits |= Parts::WHOLE;
-                self.flows
-                    .get_mut(side, sighting.flow)
-                    .whole_super_segments = true;
+                self.flows.get_mut(side, sighting.flow).whole_super_segments = true;
                 self.place(side, &sighting, true);
             }
         }
@@ -161,6 +165,7 @@ impl Matcher {
         let entry = self.pending[1 - side].with_key(key).find(|(_, entry)| {
             let row = &self.rows[entry.row as usize];
             !entry.parts.has(Parts::PIECE | Parts::WHOLE)
+                && self.precision.are_near(&entry.parts, &sighting.parts)
                 && row.payload_bytes <= sighting.payload_bytes
                 && row.payload_bytes >= offload::SMALLEST_SEGMENT_BYTES
                 && self.may_be_one(side, sighting.flow, row.flow)
@@ -210,14 +215,20 @@ impl Matcher {
                 payload,
                 0..PAYLOAD_KEY_BYTES,
             ),
-            Transport::Icmp { kind, payload, .. } => {
-                (icmp, (0, 0), network.ip_bytes, payload, lasting_icmp_bytes(kind))
-            }
+            Transport::Icmp { kind, payload, .. } => (
+                icmp,
+                (0, 0),
+                network.ip_bytes,
+                payload,
+                lasting_icmp_bytes(kind),
+            ),
             Transport::OtherProtocol(number) => (number, (0, 0), network.ip_bytes, &[][..], 0..0),
             _ => (FRAGMENT, (0, 0), network.ip_bytes, &[][..], 0..0),
         };
         let tuple = Tuple::new(network, protocol, ports);
-        let flow = self.flows.flow_of(side, tuple, plausible(packet.time_ns), None);
+        let flow = self
+            .flows
+            .flow_of(side, tuple, plausible(packet.time_ns), None);
         let end = telling.end.min(payload.len());
         let telling_bytes = telling.len();
         let payload = &payload[telling.start.min(end)..end];
@@ -294,12 +305,8 @@ impl Matcher {
         }
         match best {
             Some((slot, entry, likeness)) => {
-                let guessed = sighting.parts.has(Parts::LATER_PIECE)
-                    || entry.parts.has(Parts::LATER_PIECE)
-                    || sighting.parts.identification == 0
-                    || entry.parts.identification == 0;
-                let same_id = (!guessed).then_some(likeness == Likeness::SameId);
-                Found::Same(slot, same_id)
+                let both = sighting.parts.identification != 0 && entry.parts.identification != 0;
+                Found::Same(slot, both.then_some(likeness == Likeness::SameId))
             }
             None => cut,
         }
@@ -336,7 +343,7 @@ impl Matcher {
     fn compare(&self, side: usize, sighting: &Sighting, entry: &Entry) -> Likeness {
         let row = &self.rows[entry.row as usize];
         if !self.may_be_one(side, sighting.flow, row.flow)
-            || row.flags.has(PacketFlags::WITHDRAWN)
+            || entry.parts.protocol != sighting.parts.protocol
         {
             return Likeness::Different;
         }
@@ -344,29 +351,62 @@ impl Matcher {
             0 => (sighting.flow, row.flow),
             _ => (row.flow, sighting.flow),
         };
-        if entry.parts.protocol != sighting.parts.protocol
-            || self.precision.is_commonplace(&sighting.parts)
-                && !self.flows.are_partners(first, second)
-        {
+        let offloaded = [sighting.parts, entry.parts].map(|p| p.has(Parts::PIECE | Parts::WHOLE));
+        let likeness = match offloaded {
+            [false, false] => self.compare_wire(first, second, &sighting.parts, &entry.parts),
+            _ if row.flags.has(PacketFlags::WITHDRAWN) => Likeness::Different,
+            _ => self.compare_offloaded(first, second, &sighting.parts, &entry.parts),
+        };
+        match (likeness, offloaded) {
+            _ if row.payload_bytes == sighting.payload_bytes => likeness,
+            (Likeness::Different, _) => Likeness::Different,
+            (_, [false, true]) => Likeness::CutTo(sighting.payload_bytes),
+            _ => Likeness::Different,
+        }
+    }
+
+    /// Two packets with equal keys that were captured as they were on the wire.
+    #[inline]
+    fn compare_wire(&self, first: u32, second: u32, one: &Parts, other: &Parts) -> Likeness {
+        if self.precision.is_commonplace(one) && !self.flows.are_partners(first, second) {
             return Likeness::Different;
         }
-        if row.payload_bytes != sighting.payload_bytes {
-            let there = entry.parts.has(Parts::PIECE | Parts::WHOLE);
-            let here = sighting.parts.has(Parts::PIECE | Parts::WHOLE);
-            return match there && !here {
-                true => Likeness::CutTo(sighting.payload_bytes),
-                false => Likeness::Different,
-            };
+        if !self.precision.strict_data && !self.precision.agree(one, other) {
+            return Likeness::Different;
         }
-        let (here, there) = (sighting.parts.identification, entry.parts.identification);
+        let (here, there) = (one.identification, other.identification);
+        if here == there && here != 0 {
+            Likeness::SameId
+        } else if here == 0 || there == 0 || !self.flows.ids_are_preserved(first) {
+            Likeness::Possible
+        } else {
+            Likeness::Different
+        }
+    }
+
+    /// Two packets of which one at least is a piece of a super-segment. What merges packets on receipt may take the
+    /// acknowledgment number and the timestamps of any of them.
+    fn compare_offloaded(&self, first: u32, second: u32, one: &Parts, other: &Parts) -> Likeness {
+        let agree = self.precision.agree(one, other);
+        if !agree && !self.flows.are_partners(first, second) {
+            return Likeness::Different;
+        }
+        let (here, there) = (one.identification, other.identification);
         if here == there && here != 0 {
             return Likeness::SameId;
         }
-        let guessed = (sighting.parts.bits | entry.parts.bits) & Parts::LATER_PIECE != 0;
-        if here == 0 || there == 0 || guessed || !self.flows.ids_are_preserved(first) {
+        if agree {
             return Likeness::Possible;
         }
-        Likeness::Different
+        let later = (one.bits | other.bits) & Parts::LATER_PIECE != 0;
+        let ids_tell = match later {
+            true => self.flows.ids_of_pieces_are_counted(),
+            false => self.flows.ids_are_preserved(first),
+        };
+        if here != 0 && there != 0 && ids_tell || !self.precision.are_near(one, other) {
+            return Likeness::Different;
+        }
+        Likeness::Possible
     }
 
     #[inline]
@@ -398,7 +438,8 @@ impl Matcher {
             0 => (sighting.flow, there),
             _ => (there, sighting.flow),
         };
-        self.flows.on_match(first, second, delta_ns, same_id);
+        let later = (sighting.parts.bits | entry.parts.bits) & Parts::LATER_PIECE != 0;
+        self.flows.on_match(first, second, delta_ns, same_id, later);
     }
 
     #[inline]
@@ -426,8 +467,7 @@ impl Matcher {
         };
         let row = &mut self.rows[entry.row as usize];
         // what others have long overtaken was not captured there; the rest might still have come
-        let settled =
-            self.matched_ns[side].saturating_sub(row.time_ns[side]) > SETTLED_AFTER_NS;
+        let settled = self.matched_ns[side].saturating_sub(row.time_ns[side]) > SETTLED_AFTER_NS;
         if !settled {
             row.crossing = Crossing::Forgotten;
         }

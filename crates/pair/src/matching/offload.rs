@@ -59,8 +59,7 @@ pub(crate) fn pieces(
             piece.parts.bits |= Parts::LATER_PIECE;
             piece.flags |= PacketFlags::LATER_PIECE;
             if whole.parts.identification != 0 {
-                piece.parts.identification =
-                    whole.parts.identification.wrapping_add(number as u16);
+                piece.parts.identification = whole.parts.identification.wrapping_add(number as u16);
             }
         }
         if number + 1 < count {

@@ -6,7 +6,7 @@ use super::sighting::Parts;
 pub(crate) const NONE: u32 = u32::MAX;
 /// Packets with equal keys that are looked at for one lookup: repeated acknowledgments without an identification are
 /// equal, floods of one packet must not make a lookup long.
-const MOST_EQUAL: usize = 64;
+const MOST_EQUAL: usize = 512;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
@@ -126,10 +126,6 @@ impl Pending {
         self.free = slot;
         self.len -= 1;
         entry
-    }
-
-    pub(crate) fn oldest(&self) -> Option<&Entry> {
-        self.entries.get(self.oldest as usize)
     }
 
     pub(crate) fn remove_oldest(&mut self) -> Option<Entry> {

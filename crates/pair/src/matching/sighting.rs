@@ -120,6 +120,9 @@ pub(crate) struct Precision {
     pub timestamps: bool,
     pub sack: bool,
     pub payload_bytes: u8,
+    /// No super-segments have come yet: keys of data packets hold all that those of others do, not only the sequence
+    /// number.
+    pub strict_data: bool,
 }
 
 impl Default for Precision {
@@ -128,6 +131,7 @@ impl Default for Precision {
             timestamps: true,
             sack: true,
             payload_bytes: PAYLOAD_KEY_BYTES as u8,
+            strict_data: true,
         }
     }
 }
@@ -147,6 +151,9 @@ impl Precision {
         let [a, b, c, d, e] = parts.material.map(u64::from);
         let kind = u64::from(parts.protocol) | u64::from(parts.bits & Parts::IN_KEY) << 8;
         if parts.protocol == TCP {
+            if parts.has(Parts::DATA) && !self.strict_data {
+                return words.hash([u64::from(sequence), 0, kind]);
+            }
             let timestamps = if self.timestamps { b | c << 32 } else { 0 };
             let sack = if self.sack && !parts.has(Parts::SYN) {
                 e << 32
@@ -166,6 +173,22 @@ impl Precision {
             payload[1],
             kind ^ u64::from(payload_bytes) << 16 ^ token,
         ])
+    }
+
+    /// Whether acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
+    /// of super-segments.
+    #[inline]
+    pub(crate) fn agree(self, one: &Parts, other: &Parts) -> bool {
+        one.material[0] == other.material[0]
+            && (!self.timestamps || one.material[1..3] == other.material[1..3])
+    }
+
+    /// Whether the timestamps are so near each other that both packets can be of one super-segment.
+    pub(crate) fn are_near(self, one: &Parts, other: &Parts) -> bool {
+        /// Clocks for timestamps tick once per millisecond in most systems (RFC 7323, section 5.4: 1 ms to 1 s).
+        const NEAR_TICKS: i32 = 50;
+        let apart = one.material[1].wrapping_sub(other.material[1]) as i32;
+        !self.timestamps || (-NEAR_TICKS..=NEAR_TICKS).contains(&apart)
     }
 
     /// So little tells this packet apart that it matches only within its own flow.
