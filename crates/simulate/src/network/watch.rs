@@ -170,3 +170,6 @@ impl Simulation {
         self.calendar.at(arrives_ns, Event::Return { packet });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -309,3 +309,6 @@ fn continues(head: &Seen, next: &Seen, offload: Offload) -> bool {
         && a.reason.is_retransmission() == b.reason.is_retransmission()
         && a.payload_bytes + b.payload_bytes <= offload.most_payload_bytes
 }
+
+#[cfg(test)]
+mod tests;

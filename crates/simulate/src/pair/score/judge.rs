@@ -14,15 +14,7 @@ const LIMIT_PACKETS: f64 = 1.0;
 const OFFSET_US: f64 = 100.0;
 const DRIFT_PPM: f64 = 2.0;
 /// Treatments that blur stamps or counts, and not only headers or clocks.
-const BLURRING: [&str; 7] = [
-    "jitter",
-    "coalesce",
-    "us",
-    "tso",
-    "gro",
-    "missed",
-    "other-times",
-];
+const BLURRING: [&str; 6] = ["jitter", "coalesce", "us", "tso", "gro", "missed"];
 
 /// A number that the diagnosis states, beside the true one.
 #[derive(Debug, Clone, PartialEq)]

@@ -126,3 +126,26 @@ fn a_report_that_says_nothing_is_wrong_and_not_a_failure() {
     assert_eq!(judged.cause, "none");
     assert!(!judged.cause_right && !judged.lost_right);
 }
+
+#[test]
+fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
+    let folder = std::env::temp_dir().join(format!("whydrop-score-pairs-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("truth.json"), truth().to_string()).unwrap();
+    fs::write(folder.join("answer.json"), report().to_string()).unwrap();
+    fs::write(folder.join("b.pcap"), "").unwrap();
+    let script = r#"test -f "$1" && test -f "$2" && cat "$(dirname "$1")/answer.json""#;
+    let command = ["sh", "-c", script, "sh"].map(String::from);
+    let missing = judge_folder(&folder, &command).unwrap_err();
+    assert!(missing.contains("y.pcap.zst"), "{missing}");
+    fs::write(folder.join("y.pcap.zst"), "").unwrap();
+    assert!(judge_folder(&folder, &command).unwrap().faults().is_empty());
+    assert_eq!(pair_folders(&folder).unwrap(), [folder.clone()]);
+    let failing = ["sh", "-c", "echo broken >&2; exit 3"].map(String::from);
+    assert!(
+        judge_folder(&folder, &failing)
+            .unwrap_err()
+            .contains("broken")
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
