@@ -33,6 +33,9 @@ const ALONE_TILT: f64 = 4.0;
 const LEAST_WEIGHT: f64 = 0.01;
 /// Bands contradict each other when their slopes are this many times apart of what either leaves open.
 const CONTRADICTION: f64 = 4.0;
+/// A stretch has a rate of its own when it differs by so many times both errors: a short one misjudges its floor, and
+/// an oscillator does not change with the time that is set.
+const OWN_RATE: f64 = 4.0;
 const ROUNDS: usize = 12;
 
 /// How fast the clocks part.
@@ -92,7 +95,7 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
                 .collect();
             let own = fit_one(&here, resolution_ns);
             // a clock that is set may also be tuned: believed where both errors together cannot explain it
-            if (own.rate - drift.rate).abs() > 2.0 * (own.error + drift.error) + 1e-6 {
+            if (own.rate - drift.rate).abs() > OWN_RATE * (own.error + drift.error) {
                 drift.own_rate.push((stretch, own.rate));
             }
         }

@@ -364,3 +364,38 @@ fn hostile_times_neither_overflow_nor_stop_the_fit() {
     ];
     assert_eq!(fit(&frozen).unwrap().offset_at(5), 4.0);
 }
+
+#[test]
+fn the_drifts_interval_holds_the_truth_as_often_as_it_says() {
+    let mut held = 0;
+    let mut worst: f64 = 0.0;
+    for seed in 0..300u64 {
+        let mut random = super::testing::Random::new(seed + 1000);
+        let queue = match seed % 4 {
+            0 => Queue::Empty,
+            1 => Queue::Sawtooth(1e5 + 1e8 * random.uniform()),
+            2 => Queue::Standing(1e5 + 1e8 * random.uniform()),
+            _ => Queue::Jitter(1e4 + 3e6 * random.uniform()),
+        };
+        let path = Path {
+            queue,
+            packets_per_second: 60.0 + 2000.0 * random.uniform(),
+            noise_ns: 100.0 + 5000.0 * random.uniform(),
+            resolution_ns: if random.uniform() < 0.5 { 1 } else { 1000 },
+            backward_share: 0.05 + 0.4 * random.uniform(),
+            drift_ppm: 100.0 * random.normal(),
+            offset_ns: 1e9,
+            seed,
+            ..Path::default()
+        };
+        let fit = fitted(&path);
+        let error = (drift(&fit) - path.drift_ppm).abs() / fit.drift_error_ppm;
+        worst = worst.max(error);
+        held += usize::from(error <= 1.0);
+    }
+    assert!(
+        held >= 280,
+        "{held} of 300, the worst {worst} half-widths off"
+    );
+    assert!(worst < 3.0, "{worst}");
+}
