@@ -1,26 +1,27 @@
 //! The offset: between the floors of both directions.
 //!
-//! Above the line of the drift, forward transit bottoms out at `offset + smallest transit`, backward transit at
-//! `smallest transit - offset`. Their sum is the smallest round trip, half of it the smallest transit of each
-//! direction if both are equal. Two things are better than that assumption, where they are seen:
+//! Above the line of the drift, forward transit bottoms out at `offset + smallest transit`, backward transit
+//! at `smallest transit - offset`. Their sum is the smallest round trip, half of it the smallest transit of
+//! each direction if both are equal. Two things are better than that assumption, where they are seen:
 //!
-//! * *A direction without a sharp lower end.* Where jitter is bell-shaped the smallest transit seen is no floor but
-//!   the luckiest packet, and the path's own transit is less. What exceeds the other direction's sharp floor then
-//!   counts for jitter (see `tail`).
-//! * *One clock.* Two captures of one machine share its clock: no drift, and an offset of zero that leaves one
-//!   direction a transit of next to nothing. Independent clocks do that only by a rare chance.
+//! * *A direction without a sharp lower end.* Where jitter is bell-shaped the smallest transit seen is no
+//!   floor but the luckiest packet, and the path's own transit is less. What exceeds the other direction's
+//!   sharp floor then counts for jitter (see `tail`).
+//! * *One clock.* Two captures of one machine share its clock: no drift, and an offset of zero that leaves
+//!   one direction a transit of next to nothing. Independent clocks do that only by a rare chance.
 
 use super::envelope::Group;
 use super::level::median;
 use super::slope::Drift;
 use super::tail;
 use super::track::Tracks;
-use super::{ClockFit, ClockSample, ClockStretch, clamp};
+use super::{ClockFit, ClockSample, ClockStretch};
 
-/// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each nanosecond:
-/// NTP holds independent clocks within 0.1 ppm at best.
+/// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each
+/// nanosecond: NTP holds independent clocks within 0.1 ppm at best.
 const ONE_CLOCK_ERROR: f64 = 0.1e-6;
-/// With one clock, one direction's smallest transit is at most this: from one interface of a machine to another.
+/// With one clock, one direction's smallest transit is at most this: from one interface of a machine to
+/// another.
 const ONE_MACHINE_NS: f64 = 100e3;
 
 /// The floor of one direction in one stretch.
@@ -66,11 +67,9 @@ pub(super) fn fit(
             }
         }
     }
-    let floors_seen = floors;
-    let floors = likely;
-    let transit = smallest_transit(&floors);
+    let transit = smallest_transit(&likely);
     // the offset of each stretch's line at x = 0
-    let anchors: Vec<f64> = floors
+    let anchors: Vec<f64> = likely
         .iter()
         .map(|floors| anchor(floors, transit))
         .collect();
@@ -83,7 +82,7 @@ pub(super) fn fit(
             stretch(&samples[from..to], tracks, anchor, drift.of_stretch(number))
         })
         .collect();
-    whole(tracks, drift, stretches, bounds(&floors_seen, &anchors))
+    whole(tracks, drift, stretches, bounds(&floors, &anchors))
 }
 
 fn whole(
@@ -130,7 +129,8 @@ fn floor(group: &Group, rate: f64) -> Option<Floor> {
     Some(Floor { lowest, blur })
 }
 
-/// Of one direction, if both are equal: half of the smallest sum of both, in the stretch where it is smallest.
+/// Of one direction, if both are equal: half of the smallest sum of both, in the stretch where it is
+/// smallest.
 fn smallest_transit(floors: &[[Option<Floor>; 2]]) -> f64 {
     let both = floors
         .iter()
@@ -144,8 +144,9 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
     match floors {
         [Some(forward), Some(backward)] => {
             let (high, low) = (forward.lowest - transit, transit - backward.lowest);
-            // What is left between both belongs to queues that never emptied in this stretch: to the direction whose
-            // floor is blurred. (Negative, both contradict each other by a few stamps too early: likewise.)
+            // What is left between both belongs to queues that never emptied in this stretch: to the
+            // direction whose floor is blurred. (Negative, both contradict each other by a few stamps too
+            // early: likewise.)
             let blur = forward.blur + backward.blur;
             let share = if blur > 0.0 { forward.blur / blur } else { 0.5 };
             high - (high - low) * share
@@ -183,7 +184,7 @@ fn stretch(samples: &[ClockSample], tracks: &Tracks, anchor: f64, rate: f64) -> 
         .unwrap_or(tracks.origin_ns);
     let x = (i128::from(start_ns) - i128::from(tracks.origin_ns)) as f64;
     ClockStretch {
-        start_ns: clamp(i128::from(start_ns)),
+        start_ns,
         end_ns,
         offset_ns: tracks.base_ns as f64 + (anchor + rate * x),
         drift_ppm: rate * 1e6,

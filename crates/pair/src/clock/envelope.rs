@@ -1,12 +1,13 @@
 //! A direction's lower envelope, window by window.
 //!
-//! Each window keeps the lower convex hull of its points: whatever the slope turns out to be, the window's lowest
-//! point above a line of that slope is a corner of the hull, so that the samples themselves are read once only.
+//! Each window keeps the lower convex hull of its points: whatever the slope turns out to be, the window's
+//! lowest point above a line of that slope is a corner of the hull, so that the samples themselves are read
+//! once only.
 
 use super::track::{Point, Track, Tracks, sign};
 
-/// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are likelier to
-/// hold a packet that met no queue; the band of `slope` leaves out those that do not.
+/// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are
+/// likelier to hold a packet that met no queue; the band of `slope` leaves out those that do not.
 const WINDOWS: usize = 512;
 /// Packets that a window should hold at least, where there are enough for [`FEW_WINDOWS`].
 const PACKETS_PER_WINDOW: usize = 8;
@@ -44,7 +45,8 @@ impl Group {
         group
     }
 
-    /// The lowest point of each window above a line of this drift (of the clocks' difference), as time and height.
+    /// The lowest point of each window above a line of this drift (of the clocks' difference), as time and
+    /// height.
     pub fn floors(&self, drift: f64) -> impl Iterator<Item = Point> + '_ {
         let slope = sign(self.direction) * drift;
         let mut start = 0;
@@ -61,8 +63,8 @@ impl Group {
         })
     }
 
-    /// The drift of the line below all points that is nearest to them: the edge of the convex hull below their
-    /// mean time (Moon, Skelly, Towsley 1999, by linear programming; the hull gives the same edge).
+    /// The drift of the line below all points that is nearest to them: the edge of the convex hull below
+    /// their mean time (Moon, Skelly, Towsley 1999, by linear programming; the hull gives the same edge).
     pub fn hull_drift(&self) -> Option<f64> {
         let mut hull = Vec::new();
         append_hull(&mut hull, &self.corners);
@@ -75,8 +77,8 @@ impl Group {
     }
 }
 
-/// The envelopes of every stretch and direction that has samples. `breaks` are the samples that begin a stretch,
-/// the first one left out.
+/// The envelopes of every stretch and direction that has samples. `breaks` are the samples that begin a
+/// stretch, the first one left out.
 pub(super) fn groups(tracks: &Tracks, breaks: &[usize]) -> Vec<Group> {
     let mut groups = Vec::new();
     for stretch in 0..=breaks.len() {

@@ -19,8 +19,8 @@ pub(super) struct Shift {
     pub apart_ns: f64,
 }
 
-/// The shift of a direction between sample `at - 1` and sample `at`, within the samples `from..to`, with the number
-/// of packets on each side that tells it best.
+/// The shift of a direction between sample `at - 1` and sample `at`, within the samples `from..to`, with the
+/// number of packets on each side that tells it best.
 pub(super) fn shift(
     track: &Track,
     direction: usize,

@@ -1,11 +1,11 @@
 //! How far apart two clocks are, and how they drift, from the packets that both captures hold.
 //!
 //! A packet that went from point 1 to point 2 was stamped there `offset + transit` later, one that came back
-//! `offset - transit`; transit is never negative and, now and then, as small as the path allows. So the line of the
-//! clocks runs below every forward difference and above every backward one, and the *minimum envelopes* of both
-//! directions show its slope: V. Paxson, "On Calibrating Measurements of Packet Transit Times", SIGMETRICS 1998;
-//! S. Moon, P. Skelly and D. Towsley, "Estimation and Removal of Clock Skew from Network Delay Measurements",
-//! INFOCOM 1999.
+//! `offset - transit`; transit is never negative and, now and then, as small as the path allows. So the line
+//! of the clocks runs below every forward difference and above every backward one, and the *minimum
+//! envelopes* of both directions show its slope: V. Paxson, "On Calibrating Measurements of Packet Transit
+//! Times", SIGMETRICS 1998; S. Moon, P. Skelly and D. Towsley, "Estimation and Removal of Clock Skew from
+//! Network Delay Measurements", INFOCOM 1999.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -17,8 +17,9 @@
 //! | `anchor` | the offset, between the floors of both directions |
 //! | `tail` | whether the smallest transit seen is a floor, or the luckiest packet |
 //!
-//! What packets cannot tell: how the smallest transit is shared between the directions. The offset assumes equal
-//! shares; [`ClockFit::offset_bounds_ns`] says how wrong that can be.
+//! What packets cannot tell: how the smallest transit is shared between the directions. The offset assumes
+//! equal shares, unless the packets speak for something better (see `anchor`);
+//! [`ClockFit::offset_bounds_ns`] says how wrong that can be.
 
 mod anchor;
 mod envelope;
@@ -65,8 +66,9 @@ pub struct ClockStretch {
 pub struct ClockFit {
     /// In order of time; more than one where a clock was stepped.
     pub stretches: Vec<ClockStretch>,
-    /// The offset's bounds relative to the stretches' lines, nanoseconds: no asymmetry of the path can move the
-    /// offset beyond them. `None` where only one direction was seen: then the smallest transit counts as zero.
+    /// The offset's bounds relative to the stretches' lines, nanoseconds: no asymmetry of the path can move
+    /// the offset beyond them. `None` where only one direction was seen: then the smallest transit counts as
+    /// zero.
     pub offset_bounds_ns: Option<(f64, f64)>,
     /// Half the width of the drift's 95 % interval, parts per million.
     pub drift_error_ppm: f64,
@@ -76,11 +78,12 @@ pub struct ClockFit {
 
 /// Fits offset, drift and steps to the packets that both captures hold, given in capture 1's packet order.
 ///
-/// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a clock that
-/// nobody measured ([`slope::UNMEASURED_PPM`]).
+/// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a
+/// clock that nobody measured: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
     let tracks = Tracks::of(samples)?;
-    // A step can only be told from drift by drift's known bounds; the drift is known better after the first look.
+    // A step can only be told from drift by drift's known bounds; the drift is known better after the first
+    // look.
     let unknown = slope::Drift::unmeasured();
     let mut breaks = steps::find(&tracks, &unknown);
     let mut groups = envelope::groups(&tracks, &breaks);
@@ -126,8 +129,8 @@ impl ClockStretch {
 impl ClockFit {
     /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
     ///
-    /// Between stretches the nearest one counts. Where capture 1's clock was set back, a time occurs twice and the
-    /// later stretch counts; [`ClockFit::offset_of`] tells the two apart.
+    /// Between stretches the nearest one counts. Where capture 1's clock was set back, a time occurs twice
+    /// and the later stretch counts; [`ClockFit::offset_of`] tells the two apart.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
         self.nearest(|stretch| stretch.distance(first_ns))
             .map_or(0.0, |stretch| stretch.offset_at(first_ns))
@@ -135,14 +138,14 @@ impl ClockFit {
 
     /// How far capture 2's clock was ahead when this packet passed, nanoseconds.
     ///
-    /// Like [`ClockFit::offset_at`]; where a time occurs twice, the stretch counts whose transit is the likelier:
-    /// positive, and small.
+    /// Like [`ClockFit::offset_at`]; where a time occurs twice, the stretch counts whose transit is the
+    /// likelier: positive, and small.
     pub fn offset_of(&self, sample: &ClockSample) -> f64 {
         let difference = (i128::from(sample.second_ns) - i128::from(sample.first_ns)) as f64;
         let unlikeliness = |stretch: &ClockStretch| {
             let apart = difference - stretch.offset_at(sample.first_ns);
             let transit = if sample.forward { apart } else { -apart };
-            // nothing is slower by half of what would be faster than light
+            // a wrong stretch is as likely to make transit negative as long, but only the one is impossible
             let cost = if transit < 0.0 {
                 -4.0 * transit
             } else {

@@ -1,40 +1,45 @@
 //! One drift for both directions, each weighted by how sharp its envelope is.
 //!
-//! A direction's window floors lie in a *band*: narrow where packets met no queue (the acknowledgments of a bulk
-//! transfer: microseconds), wide where the queue never emptied. The band that tells most of the slope is chosen by
-//! the standard error it promises, a few floors below it are taken for stamps too early, all above it for queues,
-//! and a least-squares line through all bands at once, each with its own height, gives the next slope.
+//! A direction's window floors lie in a *band*: narrow where packets met no queue (the acknowledgments of a
+//! bulk transfer: microseconds), wide where the queue never emptied. The band that tells most of the slope
+//! is chosen by the standard error it promises, a few floors below it are taken for stamps too early, all
+//! above it for queues, and a least-squares line through all bands at once, each with its own height, gives
+//! the next slope.
 
 use super::envelope::Group;
 use super::track::{Point, sign};
 
-/// What is left to say of a drift nobody measured, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ),
-/// beyond which NTP takes a clock for broken.
+/// What is left to say of a drift nobody measured, parts per million: the frequency tolerance of RFC 5905
+/// (MAXFREQ), beyond which NTP takes a clock for broken.
 pub(super) const UNMEASURED_PPM: f64 = 500.0;
-/// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a slow reader.
+/// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a
+/// slow reader.
 const BELOW_BAND: f64 = 0.03;
 /// Each of them makes a band this much less credible: what holds the line down from below is a floor, too.
 const DOUBT_BELOW: f64 = 0.25;
-/// How far below the band such stamps may lie, nanoseconds: interrupts and readers are held back for less than this.
-/// What lies deeper is where the queue was empty, and then the band is not the floor.
+/// How far below the band such stamps may lie, nanoseconds: interrupts and readers are held back for less
+/// than this. What lies deeper is where the queue was empty, and then the band is not the floor.
 const BELOW_BAND_NS: f64 = 2e6;
 /// So many neighbouring windows may be taken as one: in busier queues fewer, longer windows reach the floor.
 const MERGED_WINDOWS: [usize; 3] = [1, 4, 16];
-/// The clocks of one path run at the same rate within this, or the line is no clock's: four times what NTP can steer.
+/// The clocks of one path run at the same rate within this, or the line is no clock's: four times what NTP
+/// can steer.
 const MOST_DRIFT: f64 = 4.0 * UNMEASURED_PPM * 1e-6;
 /// The smallest band: this many floors, or this share of them.
 const SMALLEST_BAND: usize = 8;
 const SMALLEST_BAND_SHARE: f64 = 0.05;
 /// Timestamps do not repeat better than this even where they are given in nanoseconds.
 const LEAST_SCATTER_NS: f64 = 50.0;
-/// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to the other.
+/// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to
+/// the other.
 const ALONE_TILT: f64 = 4.0;
-/// A band that says less than this share of what the best one says is left out: it would add nothing but its ramps.
+/// A band that says less than this share of what the best one says is left out: it would add nothing but its
+/// ramps.
 const LEAST_WEIGHT: f64 = 0.01;
 /// Bands contradict each other when their slopes are this many times apart of what either leaves open.
 const CONTRADICTION: f64 = 4.0;
-/// A stretch has a rate of its own when it differs by so many times both errors: a short one misjudges its floor, and
-/// an oscillator does not change with the time that is set.
+/// A stretch has a rate of its own when it differs by so many times both errors: a short one misjudges its
+/// floor, and an oscillator does not change with the time that is set.
 const OWN_RATE: f64 = 4.0;
 const ROUNDS: usize = 12;
 
@@ -93,14 +98,25 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
                 .iter()
                 .filter(|group| group.stretch == stretch)
                 .collect();
-            let own = fit_one(&here, resolution_ns);
-            // a clock that is set may also be tuned: believed where both errors together cannot explain it
-            if (own.rate - drift.rate).abs() > OWN_RATE * (own.error + drift.error) {
-                drift.own_rate.push((stretch, own.rate));
+            if let Some(own) = own_rate(&here, &drift, resolution_ns) {
+                drift.own_rate.push((stretch, own));
             }
         }
     }
     drift
+}
+
+/// The rate of a stretch that differs from the others': a clock that is set may also be tuned.
+///
+/// Every direction must say so by itself, for a queue that grows from the stretch's start to its end looks
+/// like drift.
+fn own_rate(groups: &[&Group], common: &Drift, resolution_ns: f64) -> Option<f64> {
+    let own = fit_one(groups, resolution_ns);
+    let differs =
+        |one: &Drift| (one.rate - common.rate).abs() > OWN_RATE * (one.error + common.error);
+    let agrees = |one: &Drift| (one.rate - own.rate).abs() <= one.error + own.error;
+    let each = groups.iter().map(|group| fit_one(&[group], resolution_ns));
+    (differs(&own) && each.into_iter().all(|one| differs(&one) && agrees(&one))).then_some(own.rate)
 }
 
 fn fit_one(groups: &[&Group], resolution_ns: f64) -> Drift {
@@ -191,7 +207,8 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     drift
 }
 
-/// The best band, and those that do not contradict it: the floor of a queue that never empties has a slope of its own.
+/// The best band, and those that do not contradict it: the floor of a queue that never empties has a slope
+/// of its own.
 fn credible(mut bands: Vec<Band>, resolution_ns: f64) -> Vec<Band> {
     let Some(best) = bands
         .iter()
@@ -272,8 +289,8 @@ impl Band {
         (self.scatter + resolution_ns / (2.0 * (self.floors.len() as f64).sqrt())) / (last - first)
     }
 
-    /// How much more the floors scatter from one tenth of the time to the next than within: a floor that wanders
-    /// (a queue that never empties) says less of the slope than its count of floors promises.
+    /// How much more the floors scatter from one tenth of the time to the next than within: a floor that
+    /// wanders (a queue that never empties) says less of the slope than its count of floors promises.
     fn wander(&self, slope: f64) -> f64 {
         let chunk = self.floors.len().div_ceil(10).max(2);
         let slope = self.sign * slope;
@@ -297,7 +314,8 @@ impl Band {
     }
 }
 
-/// Half the width of the 95 % interval of a slope that still changes by `change`. `alone`: only one direction was seen.
+/// Half the width of the 95 % interval of a slope that still changes by `change`. `alone`: only one
+/// direction was seen.
 fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bool) -> f64 {
     let wander: f64 = bands
         .iter()
@@ -323,8 +341,8 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
     if freedom < 0.5 {
         return f64::INFINITY;
     }
-    // What no count of floors averages out: a floor may be a little higher at the one end than at the other, by as
-    // much as it scatters, and all roundings may point one way at one end.
+    // What no count of floors averages out: a floor may be a little higher at the one end than at the other,
+    // by as much as it scatters, and all roundings may point one way at one end.
     let systematic: f64 = bands
         .iter()
         .map(|band| band.weight() * band.tilt(resolution_ns))

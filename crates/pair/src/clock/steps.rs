@@ -1,16 +1,19 @@
 //! Where a clock was set: an NTP step, a virtual machine that slept.
 //!
-//! A step moves both directions' differences by the same amount between one packet and the next. Nothing else does:
-//! a queue or a route moves the directions on its own, and a path that grows longer both ways moves the differences
-//! *apart*. So a place is looked for where one direction's level jumps, and it is a step where
+//! A step moves both directions' differences by the same amount between one packet and the next. Nothing
+//! else does: a queue or a route moves the directions on its own, and a path that grows longer both ways
+//! moves the differences *apart*. So a place is looked for where one direction's level jumps, and it is a
+//! step where
 //!
-//! * the other direction jumps there by the same amount, within what the scatter on both sides leaves open; or
-//! * what was possible before and what is possible after have nothing in common: a packet forward before the place
-//!   and one backward after it contradict each other with any transit that is not negative (or the other way round).
+//! * the other direction jumps there by the same amount, within what the scatter on both sides leaves open;
+//!   or
+//! * what was possible before and what is possible after have nothing in common: a packet forward before the
+//!   place and one backward after it contradict each other with any transit that is not negative (or the
+//!   other way round).
 //!
-//! With one direction only, a route change and a step look the same. A jump to *less* than the smallest transit seen
-//! before, from one packet to the next, is taken for a step: queues cannot do that. A jump to more is what queues do,
-//! and a step only from [`ALONE_UPWARD_NS`] on, if transit never comes back.
+//! With one direction only, a route change and a step look the same. A jump to *less* than the smallest
+//! transit seen before, from one packet to the next, is taken for a step: queues cannot do that. A jump to
+//! more is what queues do, and a step only from [`ALONE_UPWARD_NS`] on, if transit never comes back.
 
 use std::ops::Range;
 
@@ -24,8 +27,8 @@ const LEAST_STEP_NS: f64 = 300e3;
 const JUMP_OVER_SCATTER: f64 = 3.0;
 /// A step is this many times what its measurement leaves open.
 const STEP_OVER_TOLERANCE: f64 = 3.0;
-/// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use holds
-/// a second of traffic from one packet to the next and never lets go of it.
+/// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use
+/// holds a second of traffic from one packet to the next and never lets go of it.
 const ALONE_UPWARD_NS: f64 = 1e9;
 /// Packets in a block of the finest scale; each coarser one has this many of the finer blocks.
 const BLOCK: usize = 8;
@@ -255,8 +258,8 @@ fn contradicts(tracks: &Tracks, at: usize, left: usize, right: usize, drift: &Dr
     let ([Some(f0), Some(b0)], [Some(f1), Some(b1)]) = (before, after) else {
         return false;
     };
-    // the transit that a packet forward and one backward share, negative where the difference of the clocks had to
-    // be less than the one and more than the other
+    // the transit that a packet forward and one backward share, negative where the difference of the clocks
+    // had to be less than the one and more than the other
     f0 + b1 < -LEAST_STEP_NS || f1 + b0 < -LEAST_STEP_NS
 }
 

@@ -1,20 +1,20 @@
 //! Whether the smallest transit seen is a floor, or only the luckiest packet.
 //!
 //! The lowest values of a sample show how its distribution ends (order statistics; J. Pickands, "Statistical
-//! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest value
-//! climbs in proportion to a power of k; with none (a bell's tail) it climbs with the logarithm of k.
+//! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest
+//! value climbs in proportion to a power of k; with none (a bell's tail) it climbs with the logarithm of k.
 
 use super::anchor::Floor;
 use super::track::{Tracks, sign};
 
 /// Which of the lowest values are looked at: equal steps on a logarithmic scale.
 const RANKS: [usize; 4] = [1, 4, 16, 64];
-/// Without a sharp end equal logarithmic steps climb equally; with one each climbs at least twice as far as the last
-/// (fourfold where packets are spread evenly above the floor). Halfway, on a logarithmic scale:
+/// Without a sharp end equal logarithmic steps climb equally; with one each climbs at least twice as far as
+/// the last (fourfold where packets are spread evenly above the floor). Halfway, on a logarithmic scale:
 const SHARP_END: f64 = 1.4;
-/// A bell of jitter may end this many climbs below its luckiest packet: a climb, from the first to the sixteenth of
-/// thousands, is about one standard deviation, and the bells that path emulators and radio links make end within
-/// four of their middle, to which the luckiest packet owes them one or two.
+/// A bell of jitter may end this many climbs below its luckiest packet: a climb, from the first to the
+/// sixteenth of thousands, is about one standard deviation, and the bells that path emulators and radio
+/// links make end within four of their middle, to which the luckiest packet owes them one or two.
 const CLIMBS: f64 = 5.0;
 
 /// How far each direction's own smallest transit probably lies below the smallest seen, nanoseconds.

@@ -28,7 +28,8 @@ impl Random {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Queue {
     Empty,
-    /// Fills and empties like a bulk transfer's: a sawtooth up to so many nanoseconds, empty for a tenth of it.
+    /// Fills and empties like a bulk transfer's: a sawtooth up to so many nanoseconds, empty for a tenth of
+    /// it.
     Sawtooth(f64),
     /// A standing queue of so many nanoseconds after a tenth of a second without, with a ripple.
     Standing(f64),

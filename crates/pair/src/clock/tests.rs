@@ -185,6 +185,40 @@ fn a_step_is_proven_where_jitter_hides_it_from_one_direction() {
 }
 
 #[test]
+fn a_clock_that_was_tuned_when_it_was_set_runs_at_its_own_rate_afterwards() {
+    let samples: Vec<ClockSample> = Path {
+        drift_ppm: 20.0,
+        ..Path::default()
+    }
+    .samples()
+    .into_iter()
+    .map(|sample| {
+        let since = sample.first_ns - START_NS as i64 - 4_000_000_000;
+        let tuned = if since < 0 {
+            0
+        } else {
+            50_000_000 + (since as f64 * 80e-6) as i64
+        };
+        ClockSample {
+            second_ns: sample.second_ns + tuned,
+            ..sample
+        }
+    })
+    .collect();
+    let fit = fit(&samples).unwrap();
+    let rates: Vec<f64> = fit
+        .stretches
+        .iter()
+        .map(|stretch| stretch.drift_ppm)
+        .collect();
+    assert_eq!(rates.len(), 2, "{fit:?}");
+    assert!(
+        (rates[0] - 20.0).abs() < 0.5 && (rates[1] - 100.0).abs() < 0.5,
+        "{fit:?}"
+    );
+}
+
+#[test]
 fn a_route_change_in_one_direction_is_not_a_step() {
     for by in [2e6, -2e6, 30e6, -15e6] {
         let path = Path {

@@ -2,8 +2,8 @@
 
 use super::ClockSample;
 
-/// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a minimum in
-/// both directions.
+/// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a
+/// minimum in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     /// Time since the first sample by capture 1's clock, nanoseconds.
