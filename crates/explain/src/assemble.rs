@@ -1,7 +1,6 @@
 //! From what the reader and the tracker found to the document.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use whydrop_capture::Summary;
 use whydrop_tcp::{Flow, Kind, SegmentFlags, Tracked, Transfer};
@@ -11,6 +10,7 @@ use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Ver
 use crate::evidence::{Evidence, measure};
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::parallel::on_all_cores;
 use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
 use crate::transfers::{ExpectedLosses, judge_transfer, lost};
@@ -22,10 +22,10 @@ use crate::words::plural;
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
 /// A verdict with what else decides its place, and the model behind it.
-struct Ranked {
-    verdict: Verdict,
-    payload_bytes: u64,
-    model: Option<ModelTable>,
+pub(crate) struct Ranked {
+    pub verdict: Verdict,
+    pub payload_bytes: u64,
+    pub model: Option<ModelTable>,
 }
 
 /// What one group of flows came to.
@@ -47,7 +47,8 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         .collect();
     let mut verdicts = Vec::new();
     let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
-    for judged in judge_groups(&by_destination(&flows), keep_tables) {
+    let groups = by_destination(&flows);
+    for judged in on_all_cores(&groups, |group| judge_group(group, keep_tables)) {
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
     }
@@ -69,45 +70,9 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         pair: None,
+        hops: Vec::new(),
     };
     (document, tables)
-}
-
-/// Judges the groups on all cores, and gives the results in the groups' order.
-fn judge_groups(groups: &[Group], keep_tables: bool) -> Vec<Judged> {
-    let cores = std::thread::available_parallelism()
-        .map_or(1, |cores| cores.get())
-        .min(groups.len());
-    if cores <= 1 {
-        return groups
-            .iter()
-            .map(|group| judge_group(group, keep_tables))
-            .collect();
-    }
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, group)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            groups.get(index).map(|group| (index, group))
-        } {
-            done.push((index, judge_group(group, keep_tables)));
-        }
-        done
-    };
-    let mut judged: Vec<(usize, Judged)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    });
-    judged.sort_by_key(|(index, _)| *index);
-    judged.into_iter().map(|(_, judged)| judged).collect()
 }
 
 fn judge_group(group: &Group, keep_tables: bool) -> Judged {
@@ -171,7 +136,7 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
 }
 
 /// By the losses that a verdict explains, then by the share of time that it limits, weighted with what flowed.
-fn sort_verdicts(verdicts: &mut [Ranked]) {
+pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
     let limited = |ranked: &Ranked| ranked.verdict.limited_share * ranked.payload_bytes as f64;
     let says_something =
@@ -186,7 +151,7 @@ fn sort_verdicts(verdicts: &mut [Ranked]) {
     });
 }
 
-fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
+pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
     let kinds = &summary.kinds;
     let named = [
         ("tcp", kinds.tcp),
@@ -224,11 +189,11 @@ fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
 }
 
 /// Seconds since the epoch; exact to a quarter of a microsecond in this century.
-fn seconds(time_ns: i64) -> f64 {
+pub(crate) fn seconds(time_ns: i64) -> f64 {
     time_ns as f64 * 1e-9
 }
 
-fn flow_info(flow: &Flow) -> FlowInfo {
+pub(crate) fn flow_info(flow: &Flow) -> FlowInfo {
     let counters = &flow.counters;
     let mut rtts: Vec<i64> = flow
         .segments
@@ -277,7 +242,7 @@ fn flow_info(flow: &Flow) -> FlowInfo {
     }
 }
 
-fn transfer_infos(
+pub(crate) fn transfer_infos(
     flows: &[FlowRef],
     causes: &HashMap<usize, Vec<(Cause, f64)>>,
 ) -> Vec<TransferInfo> {

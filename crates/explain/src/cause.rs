@@ -21,6 +21,26 @@ pub enum Cause {
 }
 
 impl Cause {
+    pub const ALL: [Self; 12] = [
+        Self::Policer,
+        Self::ShallowQueue,
+        Self::DeepQueue,
+        Self::Shaper,
+        Self::Aqm,
+        Self::RandomLoss,
+        Self::Reordering,
+        Self::ReceiverWindow,
+        Self::Sender,
+        Self::CaptureLoss,
+        Self::None,
+        Self::Unknown,
+    ];
+
+    /// The cause of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Cause::Policer => "policer",

@@ -18,7 +18,9 @@ pub struct Document {
     pub transfers: Vec<TransferInfo>,
     pub verdicts: Vec<Verdict>,
     /// What two captures show together; `null` for one.
-    pub pair: Option<serde_json::Value>,
+    pub pair: Option<PairInfo>,
+    /// With more than two captures: each stretch between two neighbours along the path.
+    pub hops: Vec<PairInfo>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -164,4 +166,108 @@ pub struct ThroughputLost {
     pub bps: f64,
     pub share: f64,
     pub method: String,
+}
+
+/// What two captures of one path show together.
+#[derive(Debug, Clone, Serialize)]
+pub struct PairInfo {
+    /// Positions in `captures`: points 1 and 2 of what follows.
+    pub from: usize,
+    pub to: usize,
+    /// The capture nearer to the sender of most data: `capture 1`, `capture 2`, `both` or `unknown`.
+    pub upstream: String,
+    pub matched: u64,
+    pub lost_1_to_2: u64,
+    pub lost_2_to_1: u64,
+    /// Packets that passed its point and that a capture does not hold.
+    pub missed_by_1: u64,
+    pub missed_by_2: u64,
+    /// Packets that only one capture holds for another reason, by reason.
+    pub unmatched: BTreeMap<String, u64>,
+    /// Time during which both captures ran.
+    pub overlap_s: f64,
+    /// How far capture 2's clock is ahead at capture 1's first packet; and the bounds that no asymmetry of the path can
+    /// exceed, where both directions were captured.
+    pub clock_offset_s: Option<f64>,
+    pub clock_offset_low_s: Option<f64>,
+    pub clock_offset_high_s: Option<f64>,
+    /// How much faster capture 2's clock runs, and half the width of the 95 % interval.
+    pub clock_drift_ppm: Option<f64>,
+    pub clock_drift_error_ppm: Option<f64>,
+    /// More than one where a clock was stepped.
+    pub clock_stretches: Vec<ClockStretchInfo>,
+    pub transit_1_to_2_s: Option<TransitInfo>,
+    pub transit_2_to_1_s: Option<TransitInfo>,
+    pub reordered_1_to_2: u64,
+    pub reordered_2_to_1: u64,
+    pub duplicated_1_to_2: u64,
+    pub duplicated_2_to_1: u64,
+    /// `[length, count]`: how many runs of so many packets were lost one after the other.
+    pub loss_runs_1_to_2: Vec<(u64, u64)>,
+    pub loss_runs_2_to_1: Vec<(u64, u64)>,
+    /// How packets fared that came after a pause, in the direction with more of them.
+    pub after_gap: Option<AfterGapInfo>,
+    pub changes: ChangesInfo,
+    pub flows: Vec<PairFlowInfo>,
+}
+
+/// A stretch of time over which both clocks ran without a step; times by capture 1's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ClockStretchInfo {
+    pub start: f64,
+    pub end: f64,
+    pub offset_s: f64,
+    pub drift_ppm: f64,
+}
+
+/// One-way transit, seconds: the smallest, the median, the 99 % quantile and the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TransitInfo {
+    pub min: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AfterGapInfo {
+    /// `1-to-2` or `2-to-1`.
+    pub direction: &'static str,
+    /// Pauses of this length and longer count.
+    pub gap_s: f64,
+    pub packets: u64,
+    pub transit_median_s: f64,
+    /// Of the packets that came without a pause before them.
+    pub other_median_s: f64,
+}
+
+/// What the path rewrote, in packets; of the TTL by how much it fell on most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ChangesInfo {
+    pub ttl_hops: Option<i64>,
+    pub dscp: u64,
+    pub ecn: u64,
+    pub ce_marked: u64,
+    pub mss: u64,
+    /// Flows whose addresses or ports differ between the points.
+    pub translated_flows: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct PairFlowInfo {
+    /// As the upstream point names it, or the point that saw it.
+    pub flow: String,
+    /// As the other point names it, where that differs.
+    pub flow_at_2: Option<String>,
+    pub protocol: String,
+    /// `1-to-2`, `2-to-1` or `unknown`.
+    pub direction: &'static str,
+    pub packets_1: u64,
+    pub packets_2: u64,
+    pub matched: u64,
+    pub lost: u64,
+    pub missed_by_1: u64,
+    pub missed_by_2: u64,
+    pub reordered: u64,
+    pub transit: Option<TransitInfo>,
 }

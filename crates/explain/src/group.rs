@@ -62,10 +62,21 @@ impl Group<'_> {
 
     /// All data packets of the group in the order of time.
     pub fn trace(&self) -> GroupTrace {
+        self.trace_of(|segment| {
+            Some(match segment.fate {
+                Fate::Delivered => Seen::Passed,
+                Fate::Lost => Seen::Lost,
+                Fate::Unknown => Seen::Unknown,
+            })
+        })
+    }
+
+    /// The data packets that `outcome` has an outcome for, in the order of time.
+    pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
         let packets = self.flows.iter().map(|flow| flow.flow.segments.len()).sum();
         let mut rows: Vec<(Observation, Origin)> = Vec::with_capacity(packets);
         for (member, flow) in self.flows.iter().enumerate() {
-            push_flow(&mut rows, member as u32, flow.flow);
+            push_flow(&mut rows, member as u32, flow.flow, &outcome);
         }
         if !rows.is_sorted_by_key(|(observation, _)| observation.time_ns) {
             rows.sort_by_key(|(observation, _)| observation.time_ns);
@@ -82,7 +93,12 @@ impl Group<'_> {
     }
 }
 
-fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow) {
+fn push_flow(
+    rows: &mut Vec<(Observation, Origin)>,
+    member: u32,
+    flow: &Flow,
+    outcome: &impl Fn(&Segment) -> Option<Seen>,
+) {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let fastest_ns = flow
         .segments
@@ -94,10 +110,8 @@ fn push_flow(rows: &mut Vec<(Observation, Origin)>, member: u32, flow: &Flow) {
     for (index, segment) in flow.segments.iter().enumerate() {
         let measured = exact(&segment) && segment.kind == Kind::New;
         let delay_s = measured.then(|| (segment.rtt_ns - fastest_ns).max(0) as f32 * 1e-9);
-        let outcome = match segment.fate {
-            Fate::Delivered => Seen::Passed,
-            Fate::Lost => Seen::Lost,
-            Fate::Unknown => Seen::Unknown,
+        let Some(outcome) = outcome(segment) else {
+            continue;
         };
         rows.push((
             Observation {

@@ -28,6 +28,8 @@ pub mod evidence;
 pub mod group;
 pub mod hop;
 pub mod judge;
+mod pair;
+mod parallel;
 mod parameters;
 pub mod tables;
 mod tabulate;
@@ -49,6 +51,7 @@ use whydrop_capture::{Capture, CaptureError, OpenOptions};
 use whydrop_tcp::{Tracker, TrackerOptions};
 
 use document::Document;
+pub use pair::{explain_pair, match_pair};
 use tables::Tables;
 
 /// Told now and then how many bytes of how many have been read (0 where the size is unknown); `false` stops.
@@ -75,6 +78,8 @@ pub struct Explanation {
 #[derive(Debug)]
 pub enum ExplainError {
     Capture(CaptureError),
+    /// Captures that cannot be laid side by side; the message says why, and what to check.
+    Pair(String),
     /// The progress callback said so.
     Stopped,
 }
@@ -83,6 +88,7 @@ impl fmt::Display for ExplainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Capture(error) => error.fmt(f),
+            Self::Pair(message) => f.write_str(message),
             Self::Stopped => f.write_str("stopped"),
         }
     }

@@ -58,6 +58,47 @@ pub struct ModelTable {
     pub ip_bytes: Vec<u32>,
     pub predicted_drop: Vec<bool>,
     pub seen_lost: Vec<bool>,
+    /// A row of the best model that lost, not of the winner: two captures have both.
+    pub rival: Vec<bool>,
+    /// How long the model holds the packet; -1 where it drops it or does not tell.
+    pub wait_ns: Vec<i64>,
+    /// How much longer than the fastest the packet took between the points; -1 where that is not known.
+    pub seen_wait_ns: Vec<i64>,
+}
+
+/// One row for each packet on the wire between two captures, in the order of time.
+#[derive(Debug, Clone, Default)]
+pub struct CrossingTable {
+    /// Position in `Document::hops`, where there are more than two captures; 0 else.
+    pub hop: Vec<u32>,
+    /// Index into the pair's flows.
+    pub flow: Vec<u32>,
+    /// 0 from point 1 to point 2, 1 back, 2 unknown.
+    pub direction: Vec<u8>,
+    /// When it passed the upstream point (where that did not capture it, the other one), by capture 1's clock.
+    pub sent_ns: Vec<i64>,
+    /// -1 where not both points captured it.
+    pub transit_ns: Vec<i64>,
+    /// As captured, by each capture's own clock; `i64::MIN` where absent.
+    pub time_1_ns: Vec<i64>,
+    pub time_2_ns: Vec<i64>,
+    /// Packet numbers from 0; `u32::MAX` where absent.
+    pub number_1: Vec<u32>,
+    pub number_2: Vec<u32>,
+    pub sequence: Vec<u32>,
+    pub payload_bytes: Vec<u32>,
+    pub ip_bytes: Vec<u32>,
+    /// `Crossing as u8` of `whydrop_pair`.
+    pub crossing: Vec<u8>,
+    /// Position in its run of losses from 1, and the run's length; 0 for packets that were not lost.
+    pub burst_position: Vec<u32>,
+    pub burst_length: Vec<u32>,
+    /// Time since the packet before it in its direction; -1 for the first.
+    pub gap_ns: Vec<i64>,
+    pub retransmission: Vec<bool>,
+    /// It arrived before a packet of its flow that was sent earlier.
+    pub overtook: Vec<bool>,
+    pub ce_set: Vec<bool>,
 }
 
 /// All tables of one analysis.
@@ -67,4 +108,5 @@ pub struct Tables {
     pub acks: AckTable,
     pub sacks: SackTable,
     pub model: ModelTable,
+    pub crossings: CrossingTable,
 }

@@ -119,6 +119,9 @@ pub fn model(group: &Group, evidence: &Evidence, cause: Cause) -> ModelTable {
         table.ip_bytes.push(trace.bytes[index] as u32);
         table.predicted_drop.push(dropped);
         table.seen_lost.push(trace.outcome[index] == Seen::Lost);
+        table.rival.push(false);
+        table.wait_ns.push(-1);
+        table.seen_wait_ns.push(-1);
     }
     table
 }
@@ -134,4 +137,7 @@ pub fn append_model(table: &mut ModelTable, mut rows: ModelTable, verdict: u32) 
     table.ip_bytes.append(&mut rows.ip_bytes);
     table.predicted_drop.append(&mut rows.predicted_drop);
     table.seen_lost.append(&mut rows.seen_lost);
+    table.rival.append(&mut rows.rival);
+    table.wait_ns.append(&mut rows.wait_ns);
+    table.seen_wait_ns.append(&mut rows.seen_wait_ns);
 }

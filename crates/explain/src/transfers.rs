@@ -14,6 +14,13 @@ pub struct ExpectedLosses {
 }
 
 impl ExpectedLosses {
+    /// Nothing is expected of a bucket.
+    pub fn none(group: &Group) -> Self {
+        Self {
+            by_member: vec![Vec::new(); group.flows.len()],
+        }
+    }
+
     /// Which losses find the bucket within a packet of its limit.
     pub fn of(group: &Group, evidence: &Evidence) -> Self {
         let mut by_member = vec![Vec::new(); group.flows.len()];

@@ -193,7 +193,7 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
             if related { 0.85 } else { 0.65 },
         ));
     }
-    if !related && !(queued && not_full) {
+    if !(related || queued && not_full) {
         return None;
     }
     if codel_predicts(hop) {

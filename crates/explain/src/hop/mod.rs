@@ -17,4 +17,4 @@ mod words;
 
 pub use judge::{Family, HopJudgement, judge_hop};
 pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
-pub use words::hop_verdict;
+pub use words::{Replayed, hop_verdict};

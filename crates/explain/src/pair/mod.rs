@@ -1,0 +1,106 @@
+//! Two captures of one path explained: where packets vanish, and by which mechanism.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`timeline`] | all packets on one clock, with transit, runs of losses and pauses |
+//! | [`groups`] | flows of one direction to one host, and what each stretch of the path did to them |
+//! | [`info`] | the pair in the shape of the JSON contract |
+//! | [`crossings`] | the table of matched packets |
+
+mod crossings;
+mod groups;
+mod info;
+mod timeline;
+
+use std::path::PathBuf;
+
+use whydrop_capture::Capture;
+use whydrop_pair::{Pair, PairError, PairOptions, read_pair};
+
+use crate::assemble::{capture_info, flow_info, sort_verdicts, transfer_infos};
+use crate::document::{Document, SCHEMA};
+use crate::tables::Tables;
+use crate::{ExplainError, Explanation, Options, tabulate};
+use timeline::Timeline;
+
+/// Explains two captures of one path, given in either order.
+///
+/// # Errors
+///
+/// A capture that cannot be read, or captures without a packet in common.
+pub fn explain_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation, ExplainError> {
+    let keep_tables = options.keep_tables;
+    let pair = read(paths, options)?;
+    let timeline = Timeline::of(&pair);
+    let (flows, groups) = groups::of(&pair);
+    let (mut verdicts, causes) = groups::judge_all(&pair, &timeline, &groups, keep_tables);
+    sort_verdicts(&mut verdicts);
+    let mut tables = Tables::default();
+    if keep_tables {
+        tabulate::flows(&flows, &mut tables);
+        tables.crossings = crossings::table(&pair, &timeline);
+        for (index, ranked) in verdicts.iter_mut().enumerate() {
+            if let Some(model) = ranked.model.take() {
+                tabulate::append_model(&mut tables.model, model, index as u32);
+            }
+        }
+    }
+    let document = Document {
+        flows: flows.iter().map(|flow| flow_info(flow.flow)).collect(),
+        transfers: transfer_infos(&flows, &causes),
+        verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
+        ..matched_document(&pair, &timeline)
+    };
+    Ok(Explanation { document, tables })
+}
+
+/// Matches the packets of two captures of one path, and explains nothing: the document has the captures and the pair,
+/// the tables the crossings.
+///
+/// # Errors
+///
+/// As [`explain_pair`].
+pub fn match_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation, ExplainError> {
+    let pair = read(paths, options)?;
+    let timeline = Timeline::of(&pair);
+    let tables = Tables {
+        crossings: crossings::table(&pair, &timeline),
+        ..Tables::default()
+    };
+    Ok(Explanation {
+        document: matched_document(&pair, &timeline),
+        tables,
+    })
+}
+
+fn read(paths: [PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {
+    let [first, second] = paths;
+    let captures = [
+        Capture::open(&[first], options.open)?,
+        Capture::open(&[second], options.open)?,
+    ];
+    let pair_options = PairOptions {
+        keep_acknowledgments: options.keep_tables,
+        progress: options.progress,
+        ..PairOptions::default()
+    };
+    read_pair(captures, pair_options).map_err(|error| match error {
+        PairError::Stopped => ExplainError::Stopped,
+        error @ PairError::NothingInCommon { .. } => ExplainError::Pair(error.to_string()),
+    })
+}
+
+fn matched_document(pair: &Pair, timeline: &Timeline) -> Document {
+    let [first, second] =
+        [0, 1].map(|side| capture_info(&pair.summaries[side], &pair.tracked[side]));
+    Document {
+        whydrop: env!("CARGO_PKG_VERSION").to_owned(),
+        schema: SCHEMA,
+        captures: vec![first, second],
+        flows: Vec::new(),
+        transfers: Vec::new(),
+        verdicts: Vec::new(),
+        pair: Some(info::pair_info(pair, timeline)),
+        hops: Vec::new(),
+    }
+}
