@@ -95,6 +95,7 @@ pub fn pair(config: PublishedConfig) -> Pair {
         note: "bursts at 1 Gbit/s through rate police 300, 50 KB".into(),
         seed: config.seed,
         parameters: Default::default(),
+        identifiable: Default::default(),
         circumstances: Default::default(),
         tcp_flows: vec![flow],
         udp_flows: Vec::new(),

@@ -89,6 +89,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
         "kind": pair.kind,
         "variant": pair.variant,
         "parameters": pair.parameters,
+        "identifiable": pair.identifiable,
         "note": pair.note,
         "simulated": true,
         "seed": pair.seed,

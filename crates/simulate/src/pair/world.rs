@@ -22,6 +22,9 @@ pub struct Pair {
     pub note: String,
     pub seed: u64,
     pub parameters: Map<String, Value>,
+    /// Whether each parameter, wrong by as much as it may be, would have had another outcome; those that are not named
+    /// can be told.
+    pub identifiable: Map<String, Value>,
     /// Beside the parameters: round trip, rates of lines.
     pub circumstances: Map<String, Value>,
     pub tcp_flows: Vec<Flow>,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::score::{ScoreError, in_parallel, run_command};
+pub(crate) use judge::{BURST, ONE_PACKET_BYTES, RATE};
 pub use judge::{Compared, Judged, judge};
 
 /// Run `command` (its words; the two captures are added) on every pair in `folder` and print tables.

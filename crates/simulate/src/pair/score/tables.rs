@@ -87,8 +87,16 @@ fn numbers(judged: &[Judged]) {
         rows.entry(number.name).or_default().push(number);
     }
     println!(
-        "{:18} {:>7} {:>7} {:>7} {:>12} {:>12} {:>12} {:>17}",
-        "number", "asked", "stated", "good", "median", "90 %", "worst", "truth in interval"
+        "{:18} {:>7} {:>8} {:>7} {:>7} {:>12} {:>12} {:>12} {:>17}",
+        "number",
+        "pairs",
+        "tellable",
+        "stated",
+        "good",
+        "median",
+        "90 %",
+        "worst",
+        "truth in interval"
     );
     for (name, of_row) in rows {
         let mut errors: Vec<f64> = of_row
@@ -106,8 +114,9 @@ fn numbers(judged: &[Judged]) {
         };
         let intervals: Vec<bool> = of_row.iter().filter_map(|n| n.covered).collect();
         println!(
-            "{name:18} {:7} {:7} {:7} {:>12} {:>12} {:>12} {:>17}",
+            "{name:18} {:7} {:8} {:7} {:7} {:>12} {:>12} {:>12} {:>17}",
             of_row.len(),
+            of_row.iter().filter(|n| n.tellable).count(),
             errors.len(),
             of_row.iter().filter(|n| n.is_good()).count(),
             at(0.5),

@@ -140,7 +140,10 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
     assert!(missing.contains("y.pcap.zst"), "{missing}");
     fs::write(folder.join("y.pcap.zst"), "").unwrap();
     assert!(judge_folder(&folder, &command).unwrap().faults().is_empty());
-    assert_eq!(pair_folders(&folder).unwrap(), [folder.clone()]);
+    assert_eq!(
+        pair_folders(&folder).unwrap(),
+        std::slice::from_ref(&folder)
+    );
     let failing = ["sh", "-c", "echo broken >&2; exit 3"].map(String::from);
     assert!(
         judge_folder(&folder, &failing)
@@ -148,4 +151,19 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
             .contains("broken")
     );
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_number_that_nobody_can_tell_may_be_left_open_but_not_be_stated_wrongly() {
+    let mut truth = truth();
+    truth["identifiable"] = json!({"rate_bps": false, "burst_bytes": true});
+    let mut report = report();
+    report["verdicts"][0]["parameters"]["rate_bps"] =
+        json!({"value": 2e6, "low": 0.9e6, "high": null});
+    assert!(judge(&truth, &report).faults().is_empty());
+    report["verdicts"][0]["parameters"]["rate_bps"] = Value::Null;
+    assert!(judge(&truth, &report).faults().is_empty());
+    report["verdicts"][0]["parameters"]["rate_bps"] =
+        json!({"value": 2e6, "low": 1.9e6, "high": 2.1e6});
+    assert_eq!(judge(&truth, &report).faults().len(), 1);
 }

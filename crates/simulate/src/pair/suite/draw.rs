@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use whydrop_path::{Delay, Fifo, Jitter, Limit, PathElement, Random, overhead};
 
 use super::kind::Mechanism;
+use super::policers::PolicerSpec;
 use super::{mechanisms, treatments};
 use crate::congestion::Algorithm;
 use crate::network::{DatagramSource, WatchConfig};
@@ -42,6 +43,7 @@ pub struct World {
     pub realism: Realism,
     pub rtt_ns: i64,
     pub line_bps: u64,
+    pub policer: Option<PolicerSpec>,
 }
 
 impl World {
@@ -102,6 +104,7 @@ impl World {
             realism: Realism::default(),
             rtt_ns,
             line_bps: 0,
+            policer: None,
         };
         world.set_line(if random.chance(0.3) {
             10_000_000_000

@@ -1,8 +1,8 @@
 //! What is put on the path, with parameters over wide ranges.
 
 use whydrop_path::{
-    Chain, CoDel, Delay, Fifo, InService, Jitter, Limit, LinuxPolice, Pie, Policer, Random,
-    RandomLoss, Red, Shaper, overhead,
+    Chain, CoDel, Delay, Fifo, InService, Jitter, Limit, Pie, Random, RandomLoss, Red, Shaper,
+    overhead,
 };
 
 use super::detour::Detour;
@@ -10,17 +10,18 @@ use super::draw::{
     BEFORE_STAGE, BEYOND_STAGE, ELEMENT_STAGE, Element, MS, World, logarithmic_ns, pick,
 };
 use super::kind::Mechanism;
+use super::policers;
 use crate::scenario::{Application, CrossTraffic};
 
-const MBIT: f64 = 1e6;
-const FULL_PACKET_BYTES: u64 = 1_500;
+pub const MBIT: f64 = 1e6;
+pub const FULL_PACKET_BYTES: u64 = 1_500;
 
 pub fn apply(world: &mut World, random: &mut Random) {
     match world.mechanism {
         Mechanism::Policer
         | Mechanism::PolicerDualRate
         | Mechanism::PolicerThenShaper
-        | Mechanism::ShaperThenPolicer => policer(world, random),
+        | Mechanism::ShaperThenPolicer => policers::apply(world, random),
         Mechanism::ShallowFifoPackets
         | Mechanism::ShallowFifoBytes
         | Mechanism::DeepFifoPackets
@@ -44,7 +45,7 @@ pub fn apply(world: &mut World, random: &mut Random) {
 }
 
 /// What the element counts: name in the truth and bytes on top of the IP packet.
-fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
+pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
     let (name, prose, bytes) = match random.unit() {
         u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
         u if u < 0.85 => (
@@ -65,66 +66,19 @@ fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
 }
 
 /// The sender's card is faster than what it is to fill.
-fn outrun(world: &mut World, rate_bps: u64) {
+pub fn outrun(world: &mut World, rate_bps: u64) {
     if rate_bps as f64 * 1.5 > world.line_bps as f64 {
         world.set_line(10_000_000_000);
     }
 }
 
 /// One to four connections of data.
-fn companions(world: &mut World, random: &mut Random) {
+pub fn companions(world: &mut World, random: &mut Random) {
     let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
     let port = world.scenario.flows[0].client_port;
     for _ in 0..more {
         world.add_connection("data", port, random);
     }
-}
-
-fn policer(world: &mut World, random: &mut Random) {
-    let rate_bps = (random.log_uniform(2.0, 1_000.0) * MBIT) as u64;
-    // A bucket for more than two seconds is not emptied in a short capture.
-    let most = (rate_bps as f64 / 8.0 * 2.0).clamp(20_000.0, 2_000_000.0);
-    let burst_bytes = random.log_uniform(5_000.0, most) as u64;
-    world.parameter("rate_bps", rate_bps);
-    world.parameter("burst_bytes", burst_bytes);
-    let overhead_bytes = byte_basis(world, random);
-    outrun(world, rate_bps);
-    let plain = Policer::new(rate_bps, burst_bytes).with_overhead(overhead_bytes);
-    let shaper_bps = (rate_bps as f64 * random.uniform(1.3, 5.0)) as u64;
-    let shaper_burst_bytes = 2 * FULL_PACKET_BYTES;
-    let shaper =
-        || Shaper::new(shaper_bps, shaper_burst_bytes, Limit::NONE).with_overhead(overhead_bytes);
-    if matches!(
-        world.mechanism,
-        Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer
-    ) {
-        world.parameter("shaper_rate_bps", shaper_bps);
-        world.parameter("shaper_burst_bytes", shaper_burst_bytes);
-    }
-    let element: Element = match world.mechanism {
-        Mechanism::PolicerThenShaper => {
-            Box::new(Chain::new(vec![Box::new(plain), Box::new(shaper())]))
-        }
-        Mechanism::ShaperThenPolicer => {
-            Box::new(Chain::new(vec![Box::new(shaper()), Box::new(plain)]))
-        }
-        Mechanism::PolicerDualRate => {
-            let peak_rate_bps = (rate_bps as f64 * random.uniform(1.5, 6.0)) as u64;
-            let peak_burst_bytes = FULL_PACKET_BYTES * (3 + random.below(20));
-            world.parameter("peak_rate_bps", peak_rate_bps);
-            world.parameter("peak_burst_bytes", peak_burst_bytes);
-            Box::new(plain.with_peak(peak_rate_bps, peak_burst_bytes))
-        }
-        _ if random.chance(0.3) => {
-            world.parameter("implementation", "Linux act_police");
-            Box::new(LinuxPolice::new(rate_bps, burst_bytes).with_overhead(overhead_bytes))
-        }
-        _ => Box::new(plain),
-    };
-    world.parameter("queue", false);
-    world.set_element(element);
-    companions(world, random);
-    world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 
 /// Packets that the queue holds and the rate that drains it: shallow, it overflows before it delays much; deep, it

@@ -4,6 +4,7 @@ mod detour;
 mod draw;
 mod kind;
 mod mechanisms;
+mod policers;
 #[cfg(test)]
 mod tests;
 mod treatments;
@@ -14,12 +15,14 @@ use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::output::{self, PairError};
+use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
 use super::world::Pair;
 use crate::network::{Fate, History, Simulation};
 use crate::suite::Split;
 use draw::{ELEMENT_STAGE, World};
 pub use kind::{Mechanism, right_causes};
+use policers::{PolicerSpec, Tellable};
 
 /// What is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +86,7 @@ pub fn write(
 /// Play a world; nothing if it does not show its mechanism.
 fn simulate(world: World, seed: u64) -> Option<Pair> {
     let points = world.watch.points;
+    let longer = world.watch.longer_ip_header_bytes;
     let history = Simulation::new(world.scenario).watching(world.watch).run();
     let crossings = crossings(&history, points);
     let mut pair = Pair {
@@ -93,6 +97,7 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
         note: String::new(),
         seed,
         parameters: world.parameters,
+        identifiable: Default::default(),
         circumstances: world.circumstances,
         tcp_flows: world.flows,
         udp_flows: world.udp_flows,
@@ -103,7 +108,36 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
         realism: world.realism,
     };
     limit_records(&mut pair);
-    shows_itself(&mut pair, world.mechanism, &history).then_some(pair)
+    if !shows_itself(&mut pair, world.mechanism, &history) {
+        return None;
+    }
+    if let Some(spec) = world.policer {
+        let tellable = Tellable {
+            spec,
+            arrivals: &policers::arrivals(&pair.crossings, longer),
+            card_bps: (points[0] == draw::CARD_STAGE).then_some(world.line_bps),
+        };
+        // A policer whose rates nobody could tell even roughly is none to ask for.
+        let roughly =
+            tellable.by_name(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
+        if roughly.values().any(|tells| tells == false) {
+            return None;
+        }
+        pair.identifiable = tellable.by_name(allowed_share);
+    }
+    Some(pair)
+}
+
+/// By how much a parameter of a policer may be wrong: as the scores have it.
+fn allowed_share(name: &str, spec: &PolicerSpec) -> f64 {
+    let burst_bytes = match (name, spec.peak) {
+        ("burst_bytes", _) => spec.committed.burst_bytes,
+        ("peak_burst_bytes", Some(peak)) => peak.burst_bytes,
+        _ => return RATE,
+    };
+    BURST
+        .max(ONE_PACKET_BYTES / burst_bytes.max(1) as f64)
+        .min(0.99)
 }
 
 /// The packets that passed a point, in the order in which they were sent.

@@ -80,7 +80,7 @@ fn losses_count_while_both_captures_watch_and_not_before_or_after() {
 
 #[test]
 fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
-    use whydrop_path::{Arrival, PathElement, Policer};
+    use whydrop_path::{Outcome, Policer, replay};
     let (mut agreed, mut lost) = (0, 0);
     // With offload at B the packets' own times are not those of the super-segments there.
     let pairs = (0..10).map(|index| play(&config(Some(Mechanism::Policer)), index).unwrap());
@@ -94,22 +94,17 @@ fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
         };
         let mut policer =
             Policer::new(parameter("rate_bps"), parameter("burst_bytes")).with_overhead(overhead);
-        let mut arrivals: Vec<(i64, u32, bool)> = (pair.crossings.iter())
-            .filter(|c| c.is_forward())
-            .filter_map(|c| {
-                let bytes = match c.body {
-                    Body::Tcp(segment) => segment.ip_bytes(),
-                    Body::Udp(datagram) => datagram.payload_bytes + 28,
-                };
-                Some((c.at_b_ns?, bytes + header, c.lost_between))
-            })
+        let mut sent: Vec<&Crossing> = pair
+            .crossings
+            .iter()
+            .filter(|c| c.is_forward() && c.at_b_ns.is_some())
             .collect();
-        arrivals.sort_by_key(|arrival| arrival.0);
-        for (time_ns, bytes, was_lost) in arrivals {
-            let drops = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
-            lost += usize::from(was_lost);
-            agreed += usize::from(was_lost && drops);
-        }
+        sent.sort_by_key(|c| c.at_b_ns);
+        let outcomes = replay(&mut policer, &policers::arrivals(&pair.crossings, header));
+        assert_eq!(outcomes.len(), sent.len());
+        lost += sent.iter().filter(|c| c.lost_between).count();
+        let fates = outcomes.into_iter().map(Outcome::is_dropped).zip(sent);
+        agreed += fates.filter(|(drops, c)| *drops && c.lost_between).count();
     }
     // The rounding of `act_police` and packets that come at the same time make a few of them differ.
     assert!(

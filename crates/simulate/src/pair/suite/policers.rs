@@ -1,0 +1,271 @@
+//! Policers with one or two rates, alone or with a shaper, and how far their parameters can be told at all.
+
+use serde_json::{Map, Value, json};
+use whydrop_path::{
+    Arrival, Chain, Fifo, Limit, LinuxPolice, Outcome, Policer, Random, Shaper, overhead, replay,
+};
+
+use super::draw::{Element, World};
+use super::kind::Mechanism;
+use super::mechanisms::{FULL_PACKET_BYTES, MBIT, byte_basis, companions, outrun};
+use crate::pair::crossing::{Body, Crossing};
+
+/// A rate and the bucket that it fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    pub rate_bps: u64,
+    pub burst_bytes: u64,
+}
+
+/// A policer as it was drawn, to be built as often as needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicerSpec {
+    pub committed: Bucket,
+    pub peak: Option<Bucket>,
+    pub shaper: Option<Bucket>,
+    pub shaper_first: bool,
+    pub linux: bool,
+    pub overhead_bytes: u32,
+}
+
+impl PolicerSpec {
+    fn draw(
+        mechanism: Mechanism,
+        overhead_bytes: u32,
+        committed: Bucket,
+        random: &mut Random,
+    ) -> Self {
+        let rate_bps = committed.rate_bps as f64;
+        let shaped = matches!(
+            mechanism,
+            Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer
+        );
+        let dual = mechanism == Mechanism::PolicerDualRate;
+        Self {
+            committed,
+            peak: dual.then(|| Bucket {
+                rate_bps: (rate_bps * random.uniform(1.5, 6.0)) as u64,
+                burst_bytes: FULL_PACKET_BYTES * (3 + random.below(20)),
+            }),
+            shaper: shaped.then(|| Bucket {
+                rate_bps: (rate_bps * random.uniform(1.3, 5.0)) as u64,
+                burst_bytes: 2 * FULL_PACKET_BYTES,
+            }),
+            shaper_first: mechanism == Mechanism::ShaperThenPolicer,
+            linux: mechanism == Mechanism::Policer && random.chance(0.3),
+            overhead_bytes,
+        }
+    }
+
+    pub fn build(&self) -> Element {
+        let Bucket {
+            rate_bps,
+            burst_bytes,
+        } = self.committed;
+        let policer: Element = if self.linux {
+            Box::new(LinuxPolice::new(rate_bps, burst_bytes).with_overhead(self.overhead_bytes))
+        } else {
+            let plain = Policer::new(rate_bps, burst_bytes).with_overhead(self.overhead_bytes);
+            Box::new(match self.peak {
+                Some(peak) => plain.with_peak(peak.rate_bps, peak.burst_bytes),
+                None => plain,
+            })
+        };
+        let Some(shaper) = self.shaper else {
+            return policer;
+        };
+        let shaper = Shaper::new(shaper.rate_bps, shaper.burst_bytes, Limit::NONE);
+        let shaper: Element = Box::new(shaper.with_overhead(self.overhead_bytes));
+        Box::new(Chain::new(match self.shaper_first {
+            true => vec![shaper, policer],
+            false => vec![policer, shaper],
+        }))
+    }
+
+    /// The same but for one parameter, by its name in the truth.
+    fn with(mut self, name: &str, factor: f64) -> Self {
+        let changed = |value: u64| (value as f64 * factor).round() as u64;
+        match (name, &mut self.peak) {
+            ("rate_bps", _) => self.committed.rate_bps = changed(self.committed.rate_bps),
+            ("burst_bytes", _) => self.committed.burst_bytes = changed(self.committed.burst_bytes),
+            ("peak_rate_bps", Some(peak)) => peak.rate_bps = changed(peak.rate_bps),
+            ("peak_burst_bytes", Some(peak)) => peak.burst_bytes = changed(peak.burst_bytes),
+            _ => {}
+        }
+        self
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = vec!["rate_bps", "burst_bytes"];
+        if self.peak.is_some() {
+            names.extend(["peak_rate_bps", "peak_burst_bytes"]);
+        }
+        names
+    }
+}
+
+pub fn apply(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(2.0, 1_000.0) * MBIT) as u64;
+    // A bucket for more than two seconds is not emptied in a short capture.
+    let most = (rate_bps as f64 / 8.0 * 2.0).clamp(20_000.0, 2_000_000.0);
+    let burst_bytes = random.log_uniform(5_000.0, most) as u64;
+    let overhead_bytes = byte_basis(world, random);
+    outrun(world, rate_bps);
+    let committed = Bucket {
+        rate_bps,
+        burst_bytes,
+    };
+    let spec = PolicerSpec::draw(world.mechanism, overhead_bytes, committed, random);
+    note(world, &spec);
+    world.set_element(spec.build());
+    world.policer = Some(spec);
+    companions(world, random);
+    world.transfer(rate_bps, 4 * burst_bytes, random);
+}
+
+fn note(world: &mut World, spec: &PolicerSpec) {
+    for (prefix, bucket) in [
+        ("", Some(spec.committed)),
+        ("peak_", spec.peak),
+        ("shaper_", spec.shaper),
+    ] {
+        if let Some(bucket) = bucket {
+            world.parameter(&format!("{prefix}rate_bps"), bucket.rate_bps);
+            world.parameter(&format!("{prefix}burst_bytes"), bucket.burst_bytes);
+        }
+    }
+    if spec.linux {
+        world.parameter("implementation", "Linux act_police");
+    }
+    world.parameter("queue", false);
+}
+
+/// Packets that reach a policer, as sent.
+pub fn arrivals(crossings: &[Crossing], longer_ip_header_bytes: u32) -> Vec<Arrival> {
+    let of = |crossing: &Crossing| {
+        let bytes = match crossing.body {
+            Body::Tcp(segment) => segment.ip_bytes(),
+            Body::Udp(datagram) => datagram.payload_bytes + 28,
+        };
+        let time_ns = crossing.at_b_ns.filter(|_| crossing.is_forward())?;
+        Some(Arrival {
+            time_ns,
+            bytes: bytes + longer_ip_header_bytes,
+        })
+    };
+    let mut arrivals: Vec<Arrival> = crossings.iter().filter_map(of).collect();
+    arrivals.sort_by_key(|arrival| arrival.time_ns);
+    arrivals
+}
+
+/// What somebody with all arrivals and fates could tell: whether each parameter, wrong by a share, would have dropped
+/// other packets. `card_bps` is the rate of a card between B and the policer, where there is one.
+#[derive(Debug, Clone)]
+pub struct Tellable<'a> {
+    pub spec: PolicerSpec,
+    pub arrivals: &'a [Arrival],
+    pub card_bps: Option<u64>,
+}
+
+impl Tellable<'_> {
+    /// By name: whether an error of `share(name)`, either way, shows.
+    pub fn by_name(&self, share: impl Fn(&str, &PolicerSpec) -> f64) -> Map<String, Value> {
+        let true_fates = self.fates(self.spec);
+        let shows = |name: &&'static str| {
+            let share = share(name, &self.spec);
+            [1.0 + share, 1.0 - share].iter().all(|&factor| {
+                let fates = self.fates(self.spec.with(name, factor));
+                fates
+                    .iter()
+                    .zip(&true_fates)
+                    .filter(|(a, b)| a != b)
+                    .count()
+                    >= 2
+            })
+        };
+        let names = self.spec.names();
+        names
+            .iter()
+            .map(|name| (name.to_string(), json!(shows(name))))
+            .collect()
+    }
+
+    fn fates(&self, spec: PolicerSpec) -> Vec<bool> {
+        let mut element = spec.build();
+        if let Some(card_bps) = self.card_bps {
+            let card = Fifo::new(card_bps, Limit::NONE).with_overhead(overhead::WIRE);
+            element = Box::new(Chain::new(vec![Box::new(card), element]));
+        }
+        replay(&mut element, self.arrivals)
+            .into_iter()
+            .map(Outcome::is_dropped)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(peak: Option<Bucket>) -> PolicerSpec {
+        PolicerSpec {
+            committed: Bucket {
+                rate_bps: 12_000_000,
+                burst_bytes: 15_000,
+            },
+            peak,
+            shaper: None,
+            shaper_first: false,
+            linux: false,
+            overhead_bytes: 0,
+        }
+    }
+
+    /// Bursts of this many packets, 0.1 ms apart, every 20 ms.
+    fn bursts(packets: i64) -> Vec<Arrival> {
+        let at = |burst: i64, packet: i64| Arrival {
+            time_ns: burst * 20_000_000 + packet * 100_000,
+            bytes: 1_500,
+        };
+        (0..50)
+            .flat_map(|burst| (0..packets).map(move |packet| at(burst, packet)))
+            .collect()
+    }
+
+    fn told(spec: PolicerSpec, packets: i64, share: f64) -> Vec<bool> {
+        let tellable = Tellable {
+            spec,
+            arrivals: &bursts(packets),
+            card_bps: None,
+        };
+        let by_name = tellable.by_name(|_, _| share);
+        spec.names()
+            .iter()
+            .map(|&name| by_name[name] == true)
+            .collect()
+    }
+
+    #[test]
+    fn what_no_packet_met_cannot_be_told() {
+        // Nothing is ever dropped of bursts that fit the bucket.
+        assert_eq!(told(spec(None), 5, 0.1), [false, false]);
+        // Longer bursts show both, to 30 % (their ends are a packet apart), not to a thousandth.
+        assert_eq!(told(spec(None), 40, 0.3), [true, true]);
+        assert_eq!(told(spec(None), 40, 0.001), [false, false]);
+    }
+
+    #[test]
+    fn a_peak_rate_that_never_binds_cannot_be_told() {
+        let wide = Bucket {
+            rate_bps: 1_000_000_000,
+            burst_bytes: 100_000,
+        };
+        assert_eq!(told(spec(Some(wide)), 40, 0.3), [true, true, false, false]);
+        let narrow = Bucket {
+            rate_bps: 60_000_000,
+            burst_bytes: 4_500,
+        };
+        let binding = told(spec(Some(narrow)), 40, 0.3);
+        assert!(binding[2], "{binding:?}");
+    }
+}
