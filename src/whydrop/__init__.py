@@ -5,6 +5,8 @@
 >>> found.verdicts[0].cause
 'policer'
 
+:func:`explain_pair` takes two captures of one path, :func:`match` only matches their packets.
+
 Names are loaded when they are first used, so that the command line starts in a few milliseconds.
 """
 
@@ -18,35 +20,57 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
-    from whydrop.api import Explanation, explain
-    from whydrop.document import Against, Capture, Flow, Parameter, ThroughputLost, Transfer, Verdict
+    from whydrop.api import Explanation, explain, explain_pair
+    from whydrop.document import Against, Capture, Flow, Model, Parameter, ThroughputLost, Transfer, Verdict
+    from whydrop.matching import Matching, match
+    from whydrop.pair import AfterGap, Changes, ClockStretch, Pair, PairFlow, Transit
 
 _HOMES = {
+    "AfterGap": "whydrop.pair",
     "Against": "whydrop.document",
     "Capture": "whydrop.document",
     "CaptureError": "whydrop._core",
+    "Changes": "whydrop.pair",
+    "ClockStretch": "whydrop.pair",
     "Explanation": "whydrop.api",
     "Flow": "whydrop.document",
+    "Matching": "whydrop.matching",
+    "Model": "whydrop.document",
+    "Pair": "whydrop.pair",
+    "PairFlow": "whydrop.pair",
     "Parameter": "whydrop.document",
     "ThroughputLost": "whydrop.document",
     "Transfer": "whydrop.document",
+    "Transit": "whydrop.pair",
     "Verdict": "whydrop.document",
     "__version__": "whydrop._core",
     "explain": "whydrop.api",
+    "explain_pair": "whydrop.api",
+    "match": "whydrop.matching",
 }
 
 __all__ = [
+    "AfterGap",
     "Against",
     "Capture",
     "CaptureError",
+    "Changes",
+    "ClockStretch",
     "Explanation",
     "Flow",
+    "Matching",
+    "Model",
+    "Pair",
+    "PairFlow",
     "Parameter",
     "ThroughputLost",
     "Transfer",
+    "Transit",
     "Verdict",
     "__version__",
     "explain",
+    "explain_pair",
+    "match",
 ]
 
 

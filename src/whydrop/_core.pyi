@@ -22,3 +22,14 @@ def explain(
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Analysis: ...
+def explain_pair(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    tables: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Analysis: ...
+def match_pair(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Analysis: ...

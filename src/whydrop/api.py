@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop import _core
 from whydrop.document import Capture, Flow, Transfer, Verdict
+from whydrop.pair import Pair
 
 if TYPE_CHECKING:
     import altair
@@ -20,6 +21,20 @@ TABLES = ("segments", "acks", "sacks", "model", "flows", "transfers")
 
 KINDS = ("new", "fast", "timeout", "tail-loss-probe", "other")
 FATES = ("delivered", "lost", "unknown")
+
+# Of two captures of one path.
+PAIR_TABLES = ("crossings",)
+DIRECTIONS = ("1-to-2", "2-to-1", "unknown")
+CROSSINGS = (
+    "matched",
+    "lost",
+    "missed-downstream",
+    "missed-upstream",
+    "outside-overlap",
+    "other-path",
+    "undecided",
+    "forgotten",
+)
 
 
 class ArrowTable(Protocol):
@@ -36,7 +51,7 @@ class Analysis(Protocol):
         """Return the document of the JSON contract."""
 
     def table(self, name: str) -> ArrowTable:
-        """Return one of the tables ``segments``, ``acks``, ``sacks``, ``model``."""
+        """Return one of the tables ``segments``, ``acks``, ``sacks``, ``model``, ``crossings``."""
 
 
 def explain(
@@ -71,6 +86,37 @@ def explain(
     if not paths:
         raise ValueError("no capture given: pass the path of a pcap or pcapng file")
     return Explanation(_core.explain([fspath(one) for one in paths], progress=progress))
+
+
+def explain_pair(
+    first: str | PathLike[str],
+    second: str | PathLike[str],
+    *more: str | PathLike[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> Explanation:
+    """Explain from two or more captures of one path where, when and why its packets were dropped or had to wait.
+
+    Args:
+        first: a capture, as for :func:`explain`.
+        second: a capture of the same packets at another point of the path.
+        more: captures at further points. The order of all is of no importance: they are put in that of the path.
+        progress: as for :func:`explain`.
+
+    Returns:
+        The explanation, with :attr:`Explanation.pair` and the table ``crossings``.
+
+    Raises:
+        whydrop.CaptureError: one of the captures could not be analysed, or they have no packet in common.
+
+    >>> import whydrop
+    >>> found = whydrop.explain_pair(
+    ...     "examples/policed-download.pcap.zst", "examples/policed-download-far.pcap.zst"
+    ... )
+    >>> found.verdicts[0].place, found.pair.lost_1_to_2, found.pair.lost_2_to_1
+    ('between capture 1 and capture 2', 96, 0)
+    """
+    paths = [fspath(one) for one in (first, second, *more)]
+    return Explanation(_core.explain_pair(paths, progress=progress))
 
 
 class Explanation:
@@ -116,6 +162,12 @@ class Explanation:
         """One entry for each transfer, with the cause that limited it."""
         return tuple(Transfer.from_json(entry) for entry in self.document["transfers"])
 
+    @cached_property
+    def pair(self) -> Pair | None:
+        """What two captures of one path show together; ``None`` for one capture."""
+        pair = self.document.get("pair")
+        return None if pair is None else Pair.from_json(pair)
+
     def table(self, name: str) -> polars.DataFrame:
         """One table as a polars frame that shares the memory of the analysis.
 
@@ -128,14 +180,27 @@ class Explanation:
         ``acks``        acknowledgment that changed something  flow, time_ns, acknowledged, window_bytes
         ``sacks``       SACK block (RFC 2018)                  flow, time_ns, start, end, duplicate (RFC 2883)
         ``model``       packet that a winning model replayed   verdict, flow, time_ns, level_bytes, ip_bytes,
-                                                               predicted_drop, seen_lost
+                                                               predicted_drop, seen_lost, rival, wait_ns,
+                                                               seen_wait_ns
         ``flows``       flow                                   as in the document
         ``transfers``   transfer                               as in the document
+        ``crossings``   packet on the wire between two         flow, direction, sent_ns, transit_ns, time_1_ns,
+                        captures                               time_2_ns, number_1, number_2, sequence,
+                                                               payload_bytes, ip_bytes, crossing, burst_position,
+                                                               burst_length, gap_ns, retransmission, overtook,
+                                                               ce_set, hop
         ==============  =====================================  =====================================================
 
         ``time_ns`` is nanoseconds since the Unix epoch; sequence numbers count bytes from the flow's first byte and do
         not wrap; ``kind`` is one of ``new``, ``fast``, ``timeout``, ``tail-loss-probe``, ``other``; ``fate`` one of
-        ``delivered``, ``lost``, ``unknown``; what is not known is null.
+        ``delivered``, ``lost``, ``unknown``; what is not known is null. In ``model``, ``rival`` marks rows of the best
+        model that lost, and ``wait_ns`` is how long the model holds the packet, ``seen_wait_ns`` how long it was held.
+
+        In ``crossings``, ``flow`` counts the flows of :attr:`pair`; ``sent_ns`` is the time at the point that the
+        packet passed first and ``time_1_ns``, ``time_2_ns`` are the times as captured, each by its own clock;
+        ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is ``matched``, ``lost``,
+        ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``outside-overlap``, ``other-path``,
+        ``undecided`` or ``forgotten``; ``gap_ns`` is how long nothing went the same way before.
 
         Raises:
             KeyError: there is no table of this name.
@@ -146,8 +211,10 @@ class Explanation:
         >>> segments.filter(segments["fate"] == "lost").height == sum(flow.lost for flow in found.flows)
         True
         """
-        if name not in TABLES:
-            raise KeyError(f"no table {name!r}; there are {', '.join(TABLES)}")
+        known = TABLES if self.pair is None else TABLES + PAIR_TABLES
+        if name not in known:
+            hint = " (crossings takes two captures of one path)" if name in PAIR_TABLES else ""
+            raise KeyError(f"no table {name!r}; there are {', '.join(known)}{hint}")
         if name not in self._frames:
             self._frames[name] = self._frame(name)
         return self._frames[name]
@@ -160,14 +227,22 @@ class Explanation:
         frame = polars.DataFrame(self._analysis.table(name))
         if name == "segments" and frame.schema["kind"] == polars.UInt8:
             frame = frame.with_columns(_labelled("kind", KINDS), _labelled("fate", FATES))
-        return frame
+        if name == "model" and "rival" not in frame.columns:
+            # One capture tells no waits of single packets, and its models are compared by other means.
+            frame = frame.with_columns(
+                rival=polars.lit(False),
+                wait_ns=polars.lit(None, polars.Int64),
+                seen_wait_ns=polars.lit(None, polars.Int64),
+            )
+        return crossings_labelled(frame) if name == "crossings" else frame
 
     def chart(self, name: str, *, flow: str | None = None) -> altair.VConcatChart:
         """One chart, to show in a notebook or to save.
 
         Args:
             name: one of ``time-sequence``, ``close-up``, ``model``, ``model-close-up``, ``in-flight``,
-                ``burst``, ``rtt``, ``throughput``.
+                ``burst``, ``rtt``, ``throughput``; of two captures also ``models``, ``crossings``, ``loss-burst``,
+                ``transit``, ``transit-histogram``, ``clock``.
             flow: the flow to draw, or part of its name such as ``":443"``; by default the one that lost most to the
                 headline verdict.
 
@@ -215,6 +290,15 @@ class Explanation:
     def __repr__(self) -> str:
         headline = self.verdicts[0].sentence if self.verdicts else "no verdict"
         return f"<whydrop.Explanation: {headline}>"
+
+
+def crossings_labelled(frame: polars.DataFrame) -> polars.DataFrame:
+    """The table ``crossings`` with its codes as enumerations."""
+    import polars
+
+    if frame.schema["direction"] != polars.UInt8:
+        return frame
+    return frame.with_columns(_labelled("direction", DIRECTIONS), _labelled("crossing", CROSSINGS))
 
 
 def _labelled(column: str, labels: Sequence[str]) -> polars.Expr:

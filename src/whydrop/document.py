@@ -10,18 +10,26 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 
-class _Entry:
+class Entry:
     """Builds itself from one object of the document; a key that this version does not know is left out."""
+
+    # Without this the slots of the entries would be no use.
+    __slots__ = ()
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Build the entry from its JSON object."""
-        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        return cls(**{key: value for key, value in entry.items() if key in known})
+        return cls.known(entry)
+
+    @classmethod
+    def known(cls, entry: Mapping[str, Any], **built: Any) -> Self:
+        """Build the entry from the keys of its JSON object that it knows; ``built`` takes the place of some."""
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{key: value for key, value in {**entry, **built}.items() if key in names})
 
 
 @dataclass(frozen=True, slots=True)
-class Capture(_Entry):
+class Capture(Entry):
     """One capture file, as it was read."""
 
     path: str
@@ -39,7 +47,7 @@ class Capture(_Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Flow(_Entry):
+class Flow(Entry):
     """One direction of one TCP connection that carried data.
 
     ``lost`` counts transmissions that never arrived, ``spurious`` retransmissions of data that had arrived.
@@ -68,7 +76,7 @@ class Flow(_Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer(_Entry):
+class Transfer(Entry):
     """Data of a flow between data in the other direction, such as one response, and what limited it."""
 
     flow: str
@@ -109,12 +117,41 @@ class ThroughputLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Model(Entry):
+    """A model of a path element, replayed over the packets that came to it, and how it did.
+
+    ``role`` is ``winner`` or ``rival``. It dropped ``dropped`` packets, of which ``hits`` were really lost, and let
+    ``passed_right`` of the ``passed`` pass. ``longest_wait_s`` is the longest that it holds a packet,
+    ``seen_longest_wait_s`` the longest that one was held, ``wait_error_s`` the median distance between the two over
+    all packets. ``why`` says why it is ruled out.
+    """
+
+    role: str
+    element: str
+    title: str
+    rate_bps: float | None
+    limit_bytes: float | None
+    limit_packets: float | None
+    dropped: int
+    hits: int
+    passed_right: int
+    lost: int
+    passed: int
+    longest_wait_s: float | None
+    seen_longest_wait_s: float | None
+    wait_error_s: float | None
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A cause, how sure, and why.
 
     ``explained`` is the share of the flows' losses that the cause accounts for, ``limited_share`` the share of their
     active time that it limits. ``parameters`` follow the names of the design: a policer has ``rate_bps`` and
-    ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``.
+    ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``. ``place`` says between which
+    captures it is, where there are two; ``family`` which kind of queue management; ``models`` holds the model that won
+    and those that were ruled out, replayed over the packets between two captures.
     """
 
     cause: str
@@ -130,6 +167,9 @@ class Verdict:
     against: tuple[Against, ...]
     advice: tuple[str, ...]
     throughput_lost: ThroughputLost | None
+    place: str | None = None
+    family: str | None = None
+    models: tuple[Model, ...] = ()
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
@@ -149,4 +189,7 @@ class Verdict:
             against=tuple(Against(**runner_up) for runner_up in entry["against"]),
             advice=tuple(entry["advice"]),
             throughput_lost=None if lost is None else ThroughputLost(**lost),
+            place=entry.get("place"),
+            family=entry.get("family"),
+            models=tuple(Model.from_json(model) for model in entry.get("models", ())),
         )

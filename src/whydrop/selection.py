@@ -46,14 +46,17 @@ def no_such_flow(wanted: str, flows: Iterable[str]) -> ValueError:
 def only_flows(found: Explanation, wanted: str) -> Explanation:
     """The explanation with the matching flows, their transfers, and the verdicts that concern them.
 
-    A verdict keeps its numbers: they come from all of its flows, also those not shown.
+    A verdict keeps its numbers: they come from all of its flows, also those not shown. Between two captures a flow
+    matches by its name at either of them.
 
     Raises:
         ValueError: no flow matches.
     """
     matches = matcher(wanted)
     document = dict(found.document)
-    flows = _kept(document["flows"], lambda flow: matches(flow["flow"]))
+    crossing = _crossing(found, matches)
+    elsewhere = {found.pair.flows[number].flow for number in crossing} if found.pair is not None else set()
+    flows = _kept(document["flows"], lambda flow: matches(flow["flow"]) or flow["flow"] in elsewhere)
     if not flows:
         raise no_such_flow(wanted, (flow["flow"] for flow in document["flows"]))
     names = {document["flows"][number]["flow"] for number in flows}
@@ -62,20 +65,32 @@ def only_flows(found: Explanation, wanted: str) -> Explanation:
     kept = {"flow": flows, "transfer": transfers, "verdict": verdicts}
     for singular, numbers in kept.items():
         document[f"{singular}s"] = [document[f"{singular}s"][number] for number in numbers]
-    return Explanation(_Narrowed(found, document, kept))
+    if document.get("pair") is not None:
+        own = document["pair"]["flows"]
+        document["pair"] = {**document["pair"], "flows": [own[number] for number in crossing]}
+    return Explanation(_Narrowed(found, document, kept, crossing))
 
 
 def _kept(entries: list[dict[str, Any]], keep: Callable[[dict[str, Any]], bool]) -> list[int]:
     return [number for number, entry in enumerate(entries) if keep(entry)]
 
 
+def _crossing(found: Explanation, matches: Callable[[str], bool]) -> list[int]:
+    """The numbers of the flows between two captures that match; none where there is one capture."""
+    flows = () if found.pair is None else found.pair.flows
+    return [number for number, flow in enumerate(flows) if matches(flow.flow) or matches(flow.flow_at_2 or "")]
+
+
 class _Narrowed:
     """An analysis of which some flows are left; tables refer to the entries that are left by their new numbers."""
 
-    def __init__(self, whole: Explanation, document: dict[str, Any], kept: dict[str, list[int]]) -> None:
+    def __init__(
+        self, whole: Explanation, document: dict[str, Any], kept: dict[str, list[int]], crossing: list[int]
+    ) -> None:
         self._whole = whole
         self._document = document
         self._kept = kept
+        self._crossing = crossing
 
     def json(self, *, pretty: bool = False) -> str:
         return json.dumps(self._document, indent=2 if pretty else None, ensure_ascii=False)
@@ -83,8 +98,10 @@ class _Narrowed:
     def table(self, name: str) -> ArrowTable:
         import polars
 
-        frame = self._whole.table(name).filter(polars.col("flow").is_in(self._kept["flow"]))
-        for column, numbers in self._kept.items():
+        # The flows of this table are those of the pair, which also holds what is no TCP.
+        kept = {"flow": self._crossing} if name == "crossings" else self._kept
+        frame = self._whole.table(name).filter(polars.col("flow").is_in(kept["flow"]))
+        for column, numbers in kept.items():
             if column in frame.columns:
                 new = {old: position for position, old in enumerate(numbers)}
                 number = polars.col(column).replace_strict(new, default=None, return_dtype=polars.UInt32)
