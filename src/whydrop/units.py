@@ -61,6 +61,16 @@ def duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else _scaled(seconds, _TIMES)
 
 
+def clock(seconds: float) -> str:
+    """The difference of two clocks, to the microsecond however large it is.
+
+    >>> clock(3600.00219), clock(-0.00219)
+    ('3600.002190 s', '−2.190 ms')
+    """
+    sign = "−" if seconds < 0 else ""
+    return f"{sign}{abs(seconds):.6f} s" if abs(seconds) >= 1 else f"{sign}{abs(seconds) * 1e3:.3f} ms"
+
+
 def count(number: float) -> str:
     """A number of things, in groups of three.
 

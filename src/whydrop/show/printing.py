@@ -1,26 +1,33 @@
-"""Charts for print: a figure drawn by Vega-Lite, as PNG, SVG or PDF, without a browser."""
+"""Charts for print: drawn by Vega-Lite, as PNG, SVG or PDF, without a browser."""
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import polars as pl
 
-from whydrop.show.charts.figure import Figure, Layer
+from whydrop.show.charts.figure import Drawing, Figure, Grid, Layer
 from whydrop.show.charts.theme import INK, STYLES, Style
 from whydrop.show.thinning import thin
 
 WIDTH, HEIGHT = 900, 380
+# A panel among others, as high where they stand beside each other as where they stand below.
+_PANEL_HEIGHT = 250
+_BETWEEN_PANELS = 70
 FORMATS = ("png", "svg", "pdf")
 # Spans and dots are wider than a pixel: two columns of pixels tell them apart as well as one would.
-_COLUMNS, _ROWS = WIDTH, HEIGHT // 2
+_ROWS_OF = 2
 # So many marks have room beside each other at their full size.
 _ROOMY = 300
 _SEE_CHARACTERS = 150
+_TITLE_CHARACTERS = 105
+# The width of a character of a panel's title.
+_TITLE_PIXELS = 7
 _FONT = "Liberation Sans, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
 # Paths in a square from -1 to 1, as Vega takes them; the others are its own.
@@ -39,35 +46,64 @@ _DOTS = "M-1.2,0L-0.9,0M-0.5,0L-0.2,0M0.2,0L0.5,0M0.9,0L1.2,0"
 _SPAN = "M0,-1L0,1"
 
 
-def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
-    """Write each figure as ``folder/KEY.kind``; return the paths."""
+Several = TypeVar("Several", alt.VConcatChart, alt.HConcatChart)
+
+
+def write_all(drawings: Iterable[Drawing], folder: Path, kind: str) -> list[Path]:
+    """Write each chart as ``folder/KEY.kind``; return the paths."""
     if kind not in FORMATS:
         raise ValueError(f"no picture format {kind!r}; there are {', '.join(FORMATS)}")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for figure in figures:
-        path = folder / f"{figure.key}.{kind}"
-        save(figure, path)
+    for drawing in drawings:
+        path = folder / f"{drawing.key}.{kind}"
+        save(drawing, path)
         written.append(path)
     return written
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write one figure in the format that the path's suffix names."""
+def save(drawing: Drawing, path: Path) -> None:
+    """Write one chart in the format that the path's suffix names."""
     kind = path.suffix.removeprefix(".")
     options: dict[str, Any] = {"scale_factor": 2} if kind == "png" else {}
-    draw(figure).save(path, format=kind, **options)  # type: ignore[arg-type]  # altair lists the formats as literals
+    draw(drawing).save(path, format=kind, **options)  # type: ignore[arg-type]  # altair lists the formats as literals
 
 
-def draw(figure: Figure) -> alt.VConcatChart:
-    """The figure as an Altair chart, with its explanation below."""
-    x_range, y_range = _padded(figure.x_range(), 0.01), _headroom(figure)
-    x = alt.X("x:Q", title=figure.x_title, scale=alt.Scale(domain=x_range, nice=False, zero=False))
-    y = alt.Y("y:Q", title=figure.y_title, scale=alt.Scale(domain=y_range, nice=False, zero=False))
-    layers = [_legend(figure, x, y)]
-    layers += [_layer(thin(layer, figure, _COLUMNS, _ROWS), x, y, x_range) for layer in figure.layers]
-    see = alt.TitleParams(
-        textwrap.wrap(figure.see, _SEE_CHARACTERS),
+def draw(drawing: Drawing) -> alt.VConcatChart:
+    """The chart as an Altair chart, with its explanation below."""
+    title = alt.TitleParams(
+        textwrap.wrap(drawing.title, _TITLE_CHARACTERS), subtitle=_shortened(drawing.flow), anchor="start"
+    )
+    # The title stands on the outer chart: on the inner one the legend would come above it.
+    if isinstance(drawing, Figure):
+        chart = _panel(drawing, WIDTH, HEIGHT, legend_columns=4).properties(title=_below(drawing.see))
+        return alt.vconcat(chart, title=title).configure(**_CONFIG)
+    rows = _apart(alt.vconcat(*_rows(drawing), spacing=24, title=_below(drawing.see)))
+    return _apart(alt.vconcat(rows, title=title)).configure(**_CONFIG)
+
+
+def _rows(grid: Grid) -> Iterator[alt.HConcatChart]:
+    width = (WIDTH - _BETWEEN_PANELS * (grid.columns - 1)) // grid.columns
+    for start in range(0, len(grid.panels), grid.columns):
+        row = grid.panels[start : start + grid.columns]
+        yield _apart(alt.hconcat(*(_titled(panel, width, max(1, 4 // grid.columns)) for panel in row), spacing=30))
+
+
+def _titled(panel: Figure, width: int, legend_columns: int) -> alt.VConcatChart:
+    title = alt.TitleParams(
+        textwrap.wrap(panel.title, width // _TITLE_PIXELS), anchor="start", fontSize=14, fontWeight=600, offset=6
+    )
+    return _apart(alt.vconcat(_panel(panel, width, _PANEL_HEIGHT, legend_columns), title=title))
+
+
+def _apart(chart: Several) -> Several:
+    """Keep the legends of charts that stand beside each other apart: Vega-Lite would make one of all."""
+    return chart.resolve_scale(color="independent", shape="independent")
+
+
+def _below(see: str) -> alt.TitleParams:
+    return alt.TitleParams(
+        textwrap.wrap(see, _SEE_CHARACTERS),
         orient="bottom",
         anchor="start",
         frame="group",
@@ -77,10 +113,33 @@ def draw(figure: Figure) -> alt.VConcatChart:
         offset=10,
         lineHeight=18,
     )
-    title = alt.TitleParams(figure.title, subtitle=_shortened(figure.flow), anchor="start")
-    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=see)
-    # The title stands on the outer chart: on the inner one the legend would come above it.
-    return alt.vconcat(chart, title=title).configure(**_CONFIG)
+
+
+def _panel(figure: Figure, width: int, height: int, legend_columns: int) -> alt.Chart | alt.LayerChart | alt.FacetChart:
+    """One pair of axes with its layers and its legend."""
+    x_range = _ends(figure.x_range(), 0.01, figure.x_log)
+    y_range = figure.y_span or _headroom(figure)
+    x = alt.X("x:Q", title=figure.x_title, scale=_scale(x_range, figure.x_log))
+    y = alt.Y("y:Q", title=figure.y_title or None, scale=_scale(y_range, figure.y_log), axis=_y_axis(figure))
+    layers = [_legend(figure, x, y, legend_columns)]
+    for layer in figure.layers:
+        layers.append(_layer(thin(layer, figure, width, height // _ROWS_OF), x, y, x_range, y_range))
+    return alt.layer(*layers).properties(width=width, height=height)
+
+
+def _scale(ends: tuple[float, float], log: bool) -> alt.Scale:
+    if log:
+        return alt.Scale(type="log", domain=ends, nice=False)
+    return alt.Scale(domain=ends, nice=False, zero=False)
+
+
+def _y_axis(figure: Figure) -> alt.Axis:
+    if figure.y_log:
+        return alt.Axis(values=[10.0**power for power in range(12)], format=",d")
+    if not figure.y_labels:
+        return alt.Axis()
+    words = " : ".join(f"datum.value == {place} ? {json.dumps(label)}" for place, label in figure.y_labels)
+    return alt.Axis(values=[place for place, _ in figure.y_labels], labelExpr=f"{words} : ''")
 
 
 _CONFIG: dict[str, Any] = {
@@ -124,14 +183,14 @@ _CONFIG: dict[str, Any] = {
 }
 
 
-def _legend(figure: Figure, x: alt.X, y: alt.Y) -> alt.Chart:
+def _legend(figure: Figure, x: alt.X, y: alt.Y, columns: int) -> alt.Chart:
     """An unseen layer that alone feeds the legend, so that every entry shows its colour and its shape together."""
     layers = figure.by_importance()
     names = [layer.name for layer in layers]
     colours = alt.Scale(domain=names, range=[STYLES[layer.style].light for layer in layers])
     shapes = alt.Scale(domain=names, range=[_legend_shape(layer) for layer in layers])
     data = alt.InlineData(values=[{"name": name, "x": None, "y": None} for name in names])
-    look = alt.Legend(symbolStrokeWidth=2, symbolOpacity=1)
+    look = alt.Legend(symbolStrokeWidth=2, symbolOpacity=1, columns=columns)
     return (
         alt.Chart(data)
         .mark_point(filled=False)
@@ -145,7 +204,7 @@ def _legend(figure: Figure, x: alt.X, y: alt.Y) -> alt.Chart:
 
 
 def _legend_shape(layer: Layer) -> str:
-    if layer.mark in ("line", "step", "rule"):
+    if layer.mark in ("line", "step", "rule", "slants"):
         dash = STYLES[layer.style].dash
         return _LINE if not dash else _DOTS if dash[0] <= 3 else _DASHES
     if layer.mark == "spans":
@@ -153,7 +212,7 @@ def _legend_shape(layer: Layer) -> str:
     return _SHAPES[STYLES[layer.style].shape]
 
 
-def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> alt.Chart:
+def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float], y_range: tuple[float, float]) -> alt.Chart:
     style = STYLES[layer.style]
     data = layer.data
     if layer.mark == "rule":
@@ -175,12 +234,14 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float]) -> al
             return chart.mark_rule(
                 **{**line, "strokeWidth": style.width * 1.5}, strokeCap="butt" if style.dash else "round"
             ).encode(x=x, y=y, y2="y2:Q")
+        case "slants":
+            return chart.mark_rule(**line).encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
         case "rule":
             return chart.mark_rule(**line).encode(x=x, x2="x2:Q", y=y)
         case _:
             # A rect from the base line: a bar between x and x2 would be horizontal to Vega-Lite.
             return chart.mark_rect(color=style.light, opacity=style.opacity, stroke="white", clip=True).encode(
-                x=x, x2="x2:Q", y=y, y2=alt.datum(0)
+                x=x, x2="x2:Q", y=y, y2=alt.datum(max(0.0, y_range[0]))
             )
 
 
@@ -207,6 +268,12 @@ def _points(chart: alt.Chart, style: Style, rare: bool, crowding: float) -> alt.
 def _padded(ends: tuple[float, float], share: float) -> tuple[float, float]:
     low, high = ends
     return low - (high - low) * share, high + (high - low) * share
+
+
+def _ends(ends: tuple[float, float], share: float, log: bool) -> tuple[float, float]:
+    """A little room at both ends of an axis."""
+    low, high = ends
+    return (low / 1.05, high * 1.05) if log and low > 0 else _padded(ends, share)
 
 
 def _headroom(figure: Figure) -> tuple[float, float]:

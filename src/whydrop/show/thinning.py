@@ -20,7 +20,7 @@ def thin(layer: Layer, figure: Figure, columns: int, rows: int) -> Layer:
     if layer.mark in ("line", "step"):
         data = _extremes(layer.data, column)
     else:
-        data = _cells(layer.data, column, figure.y_range(), rows)
+        data = _cells(layer.data, column, columns / (high - low), figure.y_range(), rows)
     return Layer(layer.name, layer.style, layer.mark, data, layer.rare, layer.stretch)
 
 
@@ -36,11 +36,16 @@ def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
     return data[rows.unique().sort()]
 
 
-def _cells(data: pl.DataFrame, column: pl.Expr, y_range: tuple[float, float], rows: int) -> pl.DataFrame:
+def _cells(
+    data: pl.DataFrame, column: pl.Expr, columns_per_x: float, y_range: tuple[float, float], rows: int
+) -> pl.DataFrame:
     low, high = y_range
     cells = [column.alias("column")]
     for name in ("y", "y2"):
         if name in data.columns:
             cells.append(((pl.col(name) - low) / (high - low) * rows).floor().alias(f"cell_{name}"))
-    keys = [f"cell_{name}" for name in ("y", "y2") if name in data.columns]
+    if "x2" in data.columns:
+        # Two slants that begin together may end apart.
+        cells.append(((pl.col("x2") - pl.col("x")) * columns_per_x).floor().alias("cell_x2"))
+    keys = [f"cell_{name}" for name in ("y", "y2", "x2") if name in data.columns]
     return data.with_columns(cells).unique(["column", *keys], keep="first", maintain_order=True).select(data.columns)

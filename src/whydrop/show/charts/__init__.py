@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from whydrop.api import Explanation
 from whydrop.selection import matcher, no_such_flow
-from whydrop.show.charts import burst, close_up, in_flight, model, rtt, throughput, time_sequence
-from whydrop.show.charts.figure import Figure, NothingToDraw, Scene
+from whydrop.show.charts import (
+    burst,
+    clock,
+    close_up,
+    crossings,
+    in_flight,
+    loss_burst,
+    model,
+    models,
+    rtt,
+    throughput,
+    time_sequence,
+    transit,
+)
+from whydrop.show.charts.figure import Drawing, Figure, NothingToDraw, Scene
+from whydrop.show.charts.pair_scene import PairScene
+
+AnyScene = TypeVar("AnyScene")
 
 # In the order in which they are shown: what the losses did, then where the model says they come from, then effects.
 CHARTS: dict[str, Callable[[Scene], Figure]] = {
@@ -22,23 +39,55 @@ CHARTS: dict[str, Callable[[Scene], Figure]] = {
 }
 
 
-def figure(found: Explanation, name: str, flow: int) -> Figure:
-    """One chart of one flow.
+# Of two captures: one flow between them, and all packets between them.
+PAIR_FLOW_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
+    "crossings": crossings.figure,
+    "crossings-close-up": crossings.close_up_figure,
+    "models": models.figure,
+    "models-close-up": models.close_up_figure,
+}
+PATH_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
+    "loss-burst": loss_burst.figure,
+    "transit": transit.figure,
+    "transit-histogram": transit.histogram,
+    "clock": clock.figure,
+}
+
+
+def figure(found: Explanation, name: str, flow: int) -> Drawing:
+    """One chart of one flow, or of all packets between two captures.
 
     Raises:
         KeyError: there is no chart of this name.
         NothingToDraw: the tables hold nothing for it; the message says why.
     """
-    if name not in CHARTS:
-        raise KeyError(f"no chart {name!r}; there are {', '.join(CHARTS)}")
-    return CHARTS[name](Scene.of(found, flow))
+    if name in CHARTS:
+        return CHARTS[name](Scene.of(found, flow))
+    of_two = PAIR_FLOW_CHARTS | PATH_CHARTS
+    if name not in of_two:
+        raise KeyError(f"no chart {name!r}; there are {', '.join([*CHARTS, *of_two])}")
+    return of_two[name](PairScene.of(found, flow))
 
 
-def figures(found: Explanation, flow: int) -> list[Figure]:
-    """Every chart of a flow that has something to draw."""
-    scene = Scene.of(found, flow)
+def figures(found: Explanation, flow: int) -> list[Drawing]:
+    """Every chart of a flow that has something to draw; of two captures also those of all packets between them."""
+    return path_figures(found, flow) + flow_figures(found, flow)
+
+
+def flow_figures(found: Explanation, flow: int) -> list[Drawing]:
+    """Every chart of one flow."""
+    pair = _drawn(PAIR_FLOW_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
+    return pair + _drawn(CHARTS, Scene.of(found, flow))
+
+
+def path_figures(found: Explanation, flow: int) -> list[Drawing]:
+    """Every chart of all packets between two captures; none where there is one capture."""
+    return _drawn(PATH_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
+
+
+def _drawn(charts: Mapping[str, Callable[[AnyScene], Drawing]], scene: AnyScene) -> list[Drawing]:
     drawn = []
-    for make in CHARTS.values():
+    for make in charts.values():
         try:
             drawn.append(make(scene))
         except NothingToDraw:

@@ -24,13 +24,13 @@ SEE = (
 
 def sequence_figure(scene: Scene) -> Figure:
     """Draw sequence number over time around the most losses."""
-    figure = _cut(time_sequence.figure(scene), _window(scene))
+    figure = cut(time_sequence.figure(scene), _window(scene))
     return replace(figure, key="close-up", title="The heaviest loss, close up", see=SEE, y_from_zero=False)
 
 
 def model_figure(scene: Scene) -> Figure:
     """Draw the level of the winning model around the most losses."""
-    figure = _cut(model.figure(scene), _window(scene))
+    figure = cut(model.figure(scene), _window(scene))
     return replace(figure, key="model-close-up", title=f"{figure.title}, close up")
 
 
@@ -41,7 +41,7 @@ def _window(scene: Scene) -> tuple[float, float]:
     return window
 
 
-def _cut(figure: Figure, window: tuple[float, float]) -> Figure:
+def cut(figure: Figure, window: tuple[float, float]) -> Figure:
     """The part of a figure within a window of time; limits, which are at no time, stay."""
     within = pl.col("x").is_between(*window)
     layers = [
@@ -52,9 +52,14 @@ def _cut(figure: Figure, window: tuple[float, float]) -> Figure:
 
 def heaviest(scene: Scene) -> tuple[float, float] | None:
     """Start and end (s) of the stretch with most losses; ``None`` where there is no use in one."""
-    length = max((scene.flow.rtt_min_s or 0.0) * _ROUND_TRIPS, _SHORTEST_S)
-    times = scene.lost["t"].sort()
-    last = scene.segments["t"].max()
+    return window_of(scene.segments, scene.lost["t"], scene.flow.rtt_min_s)
+
+
+def window_of(packets: pl.DataFrame, lost_at: pl.Series, rtt_s: float | None) -> tuple[float, float] | None:
+    """The same of any packets with their times ``t``."""
+    length = max((rtt_s or 0.0) * _ROUND_TRIPS, _SHORTEST_S)
+    times = lost_at.sort()
+    last = packets["t"].max()
     if times.is_empty() or not isinstance(last, float) or last < length * _WORTH_IT:
         return None
     # How many losses the inner half of a stretch that begins just before this one holds.

@@ -12,7 +12,7 @@ import polars as pl
 from whydrop.api import Explanation
 from whydrop.document import Flow, Verdict
 
-Mark = Literal["points", "line", "step", "spans", "bars", "rule"]
+Mark = Literal["points", "line", "step", "spans", "slants", "bars", "rule"]
 
 
 class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
@@ -23,9 +23,9 @@ class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
 class Layer:
     """Marks of one meaning.
 
-    ``data`` holds ``x`` and ``y``; spans (vertical bars) go from ``y`` to ``y2``, bars stand on ``x`` to ``x2``; a
-    rule is horizontal at its only ``y``. A ``rare`` layer is never thinned, and drawn above the others. One that does
-    not ``stretch`` is clipped where it leaves the range that the other layers span.
+    ``data`` holds ``x`` and ``y``; spans (vertical bars) go from ``y`` to ``y2``, slants from ``x``, ``y`` to ``x2``,
+    ``y2``; bars stand on ``x`` to ``x2``; a rule is horizontal at its only ``y``. A ``rare`` layer is never thinned,
+    and drawn above the others. One that does not ``stretch`` is clipped where it leaves the range that the others span.
     """
 
     name: str
@@ -50,6 +50,13 @@ class Figure:
     # Charts over time can be zoomed together.
     over_time: bool = True
     y_from_zero: bool = True
+    x_log: bool = False
+    y_log: bool = False
+    # Ends of the axes where they are not those of the data, as for panels that are to be compared.
+    x_span: tuple[float, float] | None = None
+    y_span: tuple[float, float] | None = None
+    # Words at places of the y axis, where numbers would mean nothing.
+    y_labels: tuple[tuple[float, str], ...] = ()
 
     def by_importance(self) -> list[Layer]:
         """The layers as a legend lists them: rare events first, then what lies in front, fitted limits last."""
@@ -58,6 +65,8 @@ class Figure:
 
     def x_range(self) -> tuple[float, float]:
         """The least and the greatest x of all layers but rules."""
+        if self.x_span is not None:
+            return self.x_span
         columns = [
             layer.data[column]
             for layer in self.layers
@@ -69,6 +78,8 @@ class Figure:
 
     def y_range(self) -> tuple[float, float]:
         """The least and the greatest y of the layers that stretch the chart; zero included where it belongs."""
+        if self.y_span is not None:
+            return self.y_span
         columns = [
             layer.data[column]
             for layer in self.layers
@@ -78,6 +89,27 @@ class Figure:
         ]
         low, high = _range(columns)
         return (min(0.0, low), high) if self.y_from_zero else (low, high)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Several figures to be compared, in so many columns; their titles say what each of them is."""
+
+    key: str
+    title: str
+    flow: str
+    see: str
+    panels: tuple[Figure, ...]
+    columns: int = 1
+
+
+# What a chart's module makes: one pair of axes, or several.
+Drawing = Figure | Grid
+
+
+def panels(drawing: Drawing) -> tuple[Figure, ...]:
+    """The pairs of axes of a chart."""
+    return drawing.panels if isinstance(drawing, Grid) else (drawing,)
 
 
 def _range(columns: Sequence[pl.Series]) -> tuple[float, float]:
@@ -90,7 +122,10 @@ def _range(columns: Sequence[pl.Series]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Scene:
-    """The rows of one flow, ready to draw: ``t`` is seconds since the flow's first packet in the capture."""
+    """The rows of one flow, ready to draw: ``t`` is seconds since the flow's first packet in the capture.
+
+    ``model`` holds the rows of the model that won, ``rival`` those of the best one that lost.
+    """
 
     flow: Flow
     number: int
@@ -98,6 +133,7 @@ class Scene:
     acks: pl.DataFrame
     sacks: pl.DataFrame
     model: pl.DataFrame
+    rival: pl.DataFrame
     verdict: Verdict | None
     verdict_flows: int = field(default=1)
 
@@ -112,17 +148,18 @@ class Scene:
         verdicts = [position for position, verdict in enumerate(found.verdicts) if flow.flow in verdict.flows]
         model = found.table("model").filter(pl.col("verdict").is_in(verdicts[:1]))
         model = model.sort("time_ns", maintain_order=True)
+        rival = pl.col("rival")
         first = own["segments"]["time_ns"].min()
         origin = first if isinstance(first, int) else int(flow.start * 1e9)
         frames = {
             name: frame.with_columns(t=(pl.col("time_ns") - origin) / 1e9)
-            for name, frame in {**own, "model": model}.items()
+            for name, frame in {**own, "model": model.filter(~rival), "rival": model.filter(rival)}.items()
         }
         return cls(
             flow=flow,
             number=number,
             verdict=found.verdicts[verdicts[0]] if verdicts else None,
-            verdict_flows=model["flow"].n_unique(),
+            verdict_flows=frames["model"]["flow"].n_unique(),
             **frames,
         )
 
@@ -147,6 +184,15 @@ def points(frame: pl.DataFrame, x: pl.Expr, y: pl.Expr, **more: pl.Expr) -> pl.D
     """The ``x`` and ``y`` (and ``x2``, ``y2``) of a layer as floats, without rows where one is not known."""
     columns = {"x": x, "y": y, **more}
     return frame.select(**{name: value.cast(pl.Float64) for name, value in columns.items()}).drop_nulls()
+
+
+def as_float(value: object, default: float = 0.0) -> float:
+    """A number that polars found, such as a minimum; of no rows it finds none.
+
+    >>> as_float(3), as_float(None)
+    (3.0, 0.0)
+    """
+    return float(value) if isinstance(value, (int, float)) else default
 
 
 def byte_unit(largest: float) -> tuple[float, str]:

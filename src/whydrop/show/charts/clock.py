@@ -1,0 +1,160 @@
+"""The two clocks: how far apart they are, as packets of both directions tell it, and the line through between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, as_float, points, present
+from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
+from whydrop.show.charts.transit import time_unit
+
+SEE = (
+    "Each mark is the time of one packet by the second clock less that by the first. Packets one way arrive too late "
+    "by their transit time and lie above the true difference, packets the other way lie below; the fastest of each "
+    "come nearest. The line is the difference that was found: all transit times are measured with it. Below, the line "
+    "is taken off: the fastest packets must keep to one level, or the line were wrong."
+)
+
+# Shown below: so many times the usual transit, for the fastest packets are what the fit rests on.
+_AROUND = 3.0
+
+
+@dataclass(frozen=True)
+class _Clouds:
+    """``t``, ``difference_ns`` (second clock less first), ``line_ns`` (fitted), for each direction."""
+
+    there: pl.DataFrame
+    back: pl.DataFrame
+    line: pl.DataFrame
+
+
+def figure(scene: PairScene) -> Grid:
+    """Draw the difference of the clocks with the fitted line, and below what is left without it."""
+    clouds = _clouds(scene)
+    return Grid(
+        key="clock",
+        title=_title(scene),
+        flow=scene.path,
+        see=SEE,
+        panels=(_difference(scene, clouds), _residuals(scene, clouds)),
+    )
+
+
+def _clouds(scene: PairScene) -> _Clouds:
+    """Both directions. A transit is the difference less the fitted line, so the line is the difference less it."""
+    rows = matched(scene.rows).drop_nulls(["time_1_ns", "time_2_ns"])
+    if rows.is_empty():
+        raise NothingToDraw("no packet was seen at both captures")
+    sign = pl.when(pl.col("direction") == "2-to-1").then(-1).otherwise(1)
+    difference = pl.col("time_2_ns") - pl.col("time_1_ns")
+    rows = rows.with_columns(difference_ns=difference, line_ns=difference - sign * pl.col("transit_ns"))
+    return _Clouds(
+        there=rows.filter(pl.col("direction") == "1-to-2"),
+        back=rows.filter(pl.col("direction") == "2-to-1"),
+        line=rows,
+    )
+
+
+def _difference(scene: PairScene, clouds: _Clouds) -> Figure:
+    base_ns = int(clouds.line["line_ns"][0])
+    spread = clouds.line.select((pl.col("difference_ns") - base_ns).abs().max()).item()
+    scale, unit = time_unit(as_float(spread) / 1e9)
+
+    def above(column: str) -> pl.Expr:
+        return (pl.col(column) - base_ns) / scale
+
+    layers = [
+        *_directions(scene, clouds, above("difference_ns")),
+        Layer("difference found", "fit", "line", points(clouds.line, pl.col("t"), above("line_ns"))),
+    ]
+    return Figure(
+        key="clock-difference",
+        title=f"{scene.second.capitalize()}'s clock less {scene.first}'s",
+        flow=scene.path,
+        x_title=TIME_TITLE,
+        y_title=f"Difference beyond {_base(base_ns)} ({unit})",
+        see="",
+        layers=present(layers),
+        y_from_zero=False,
+    )
+
+
+def _base(base_ns: int) -> str:
+    """The difference at the start with all its digits: of an hour, the microseconds count."""
+    if abs(base_ns) < 1_000_000_000:
+        return units.duration(base_ns / 1e9)
+    return f"{base_ns / 1e9:.6f} s"
+
+
+def _residuals(scene: PairScene, clouds: _Clouds) -> Figure:
+    left = pl.col("difference_ns") - pl.col("line_ns")
+    low, high = _window_ns(scene, clouds)
+    scale, unit = time_unit(max(-low, high) / 1e9)
+    found = Layer("difference found", "fit", "rule", pl.DataFrame({"y": [0.0]}))
+    rules = [
+        Layer(name, style, "rule", pl.DataFrame({"y": [value * 1e9 / scale]})) for name, style, value in _bounds(scene)
+    ]
+    return Figure(
+        key="clock-residuals",
+        title="The same less the difference found: the transit times, those back below zero",
+        flow=scene.path,
+        x_title=TIME_TITLE,
+        y_title=f"Left over ({unit})",
+        see="",
+        layers=(*present(_directions(scene, clouds, left / scale)), found, *rules),
+        y_from_zero=False,
+        y_span=(low / scale, high / scale),
+    )
+
+
+def _directions(scene: PairScene, clouds: _Clouds, y: pl.Expr) -> list[Layer]:
+    return [
+        Layer(f"from {scene.first} to {scene.second}", "point-1", "points", points(clouds.there, pl.col("t"), y)),
+        Layer(f"from {scene.second} to {scene.first}", "point-2", "points", points(clouds.back, pl.col("t"), y)),
+    ]
+
+
+def _bounds(scene: PairScene) -> list[tuple[str, str, float]]:
+    """Where the difference can lie at most, beside the one found."""
+    pair = scene.pair
+    found, low, high = pair.clock_offset_s, pair.clock_offset_low_s, pair.clock_offset_high_s
+    if found is None or low is None or high is None:
+        return []
+    return [
+        (f"at least, for certain: {_signed(low - found)}", "fastest", low - found),
+        (f"at most, for certain: {_signed(high - found)}", "slow", high - found),
+    ]
+
+
+def _window_ns(scene: PairScene, clouds: _Clouds) -> tuple[float, float]:
+    """The range around the fastest packets and the bounds."""
+    ends = [value * 1e9 for _, _, value in _bounds(scene)]
+    for cloud, sign in ((clouds.there, 1.0), (clouds.back, -1.0)):
+        if not cloud.is_empty():
+            fastest, usual = as_float(cloud["transit_ns"].min()), as_float(cloud["transit_ns"].median())
+            ends += [sign * fastest, sign * (fastest + _AROUND * (usual - fastest))]
+    low, high = min([*ends, 0.0]), max([*ends, 0.0])
+    room = max((high - low) * 0.15, 1.0)
+    return low - room, high + room
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '−'}{units.duration(abs(seconds))}"
+
+
+def _title(scene: PairScene) -> str:
+    pair = scene.pair
+    if pair.clock_offset_s is None:
+        return "The two clocks"
+    way = "ahead of" if pair.clock_offset_s >= 0 else "behind"
+    parts = [f"{scene.second.capitalize()}'s clock is {units.duration(abs(pair.clock_offset_s))} {way} {scene.first}'s"]
+    if pair.clock_drift_ppm is not None:
+        speed = "fast" if pair.clock_drift_ppm >= 0 else "slow"
+        parts.append(f"runs {units.significant(abs(pair.clock_drift_ppm))} ppm {speed}")
+    steps = len(pair.clock_stretches) - 1
+    if steps > 0:
+        parts.append("was stepped once" if steps == 1 else f"was stepped {steps} times")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]

@@ -1,0 +1,78 @@
+"""One flow at both points: which byte passed where and when, and which packets vanished between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts import close_up, loss_burst
+from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, byte_unit, points, present
+from whydrop.show.charts.pair_scene import Direction, PairScene, lost, matched
+
+SEE = (
+    "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
+    "between them is its time on the way. Where the lines grow longer, packets wait in a queue; where they stay as "
+    "they are, nothing queues. A cross never came to the second point."
+)
+
+
+def figure(scene: PairScene) -> Figure:
+    """Draw sequence number against time at both points."""
+    rows = scene.own.drop_nulls("sequence")
+    if rows.is_empty():
+        raise NothingToDraw(f"{scene.scene.flow.flow}: no data of this flow passed both captures")
+    start, end = scene.ends(_direction(rows))
+    last = rows.select((pl.col("sequence") + pl.col("payload_bytes")).max()).item()
+    scale, unit = byte_unit(float(last))
+    middle = (pl.col("sequence") + pl.col("payload_bytes") / 2) / scale
+    arrival = pl.col("t") + pl.col("transit_ns") / 1e9
+    both = matched(rows)
+    repeated = rows.filter(pl.col("retransmission"))
+    gone = lost(rows)
+    layers = [
+        Layer("on the way", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
+        # The smaller dots on the larger diamonds: seen from far both lie at one place.
+        Layer(f"at {end}", "point-2", "points", points(both.sort(arrival), arrival, middle)),
+        Layer(f"at {start}", "point-1", "points", points(rows, pl.col("t"), middle)),
+        Layer("sent again", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
+        *_missed(rows, middle),
+        Layer("lost packet", "lost", "points", points(gone, pl.col("t"), middle), rare=True),
+    ]
+    return Figure(
+        key="crossings",
+        title=f"{_lost_of(gone.height, rows.height)} between {start} and {end}",
+        flow=scene.scene.flow.flow,
+        x_title="Time since the flow's first data packet (s)",
+        y_title=f"Sequence number ({unit})",
+        see=SEE,
+        layers=present(layers),
+    )
+
+
+def close_up_figure(scene: PairScene) -> Figure:
+    """Draw sequence number against time at both points around the most losses."""
+    rows = scene.own.drop_nulls("sequence")
+    if lost(rows).is_empty():
+        raise NothingToDraw(f"{scene.scene.flow.flow}: nothing was lost between the captures")
+    times = loss_burst.heaviest(rows)["t"]
+    whole = figure(scene)
+    cut = close_up.cut(whole, (times[0], times[-1]))
+    return replace(cut, key="crossings-close-up", title=f"{whole.title}: the heaviest loss", y_from_zero=False)
+
+
+def _direction(rows: pl.DataFrame) -> Direction:
+    return "2-to-1" if rows["direction"].eq("2-to-1").sum() * 2 > rows.height else "1-to-2"
+
+
+def _missed(rows: pl.DataFrame, y: pl.Expr) -> list[Layer]:
+    missed = rows.filter(pl.col("crossing").is_in(["missed-downstream", "missed-upstream"]))
+    return [Layer("missed by one capture only", "missed", "points", points(missed, pl.col("t"), y), rare=True)]
+
+
+def _lost_of(gone: int, sent: int) -> str:
+    if not gone:
+        return f"None of {units.count(sent)} packets was lost"
+    verb = "was" if gone == 1 else "were"
+    return f"{units.count(gone)} of {units.count(sent)} packets {verb} lost"

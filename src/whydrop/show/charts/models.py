@@ -1,0 +1,158 @@
+"""The model that won beside the best one that lost, replayed over the same packets: drops, and times waited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from whydrop import units
+from whydrop.document import Model
+from whydrop.show.charts import close_up
+from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, Scene, as_float, byte_unit, points, present
+from whydrop.show.charts.pair_scene import PairScene
+from whydrop.show.charts.transit import time_unit
+
+SEE = (
+    "Both models saw the same packets. Above: the line is what is in the model's bucket or queue; a cross is a drop "
+    "that it predicts and that happened, triangles and rings are where it is wrong. Below: how long it would hold each "
+    "packet against how long the packet was held; on the dashed line both are the same. The right model has few "
+    "triangles and rings, and its dots near the line."
+)
+_BUCKETS = ("policer", "token-bucket", "dual-rate-policer")
+
+
+def figure(scene: PairScene) -> Grid:
+    """Draw level, drops and waits of the winner on the left, of the best loser on the right."""
+    one = scene.scene
+    winner, rival = _roles(one)
+    width = max(as_float(frame["t"].max()) for frame in (one.model, one.rival))
+    levels = _same_axes([_level(one.model, winner), _level(one.rival, rival)], (0.0, width))
+    waits = _waits(one, winner, rival)
+    return Grid(
+        key="models",
+        title=_title(winner, rival),
+        flow=one.flow.flow if one.verdict_flows == 1 else f"over {one.verdict_flows} flows",
+        see=SEE,
+        panels=(*levels, *waits),
+        columns=2,
+    )
+
+
+def close_up_figure(scene: PairScene) -> Grid:
+    """Draw the same around the most losses; the waits are those of all packets."""
+    one = scene.scene
+    whole = figure(scene)
+    lost = one.model.filter("seen_lost")["t"]
+    window = close_up.window_of(one.model, lost, one.flow.rtt_min_s)
+    if window is None:
+        raise NothingToDraw(f"{one.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
+    levels = [replace(close_up.cut(panel, window), x_span=window) for panel in whole.panels[:2]]
+    panels = (*_same_axes(levels, window), *whole.panels[2:])
+    return replace(whole, key="models-close-up", title=f"{whole.title} (close up)", panels=panels)
+
+
+def _roles(scene: Scene) -> tuple[Model, Model]:
+    models = () if scene.verdict is None else scene.verdict.models
+    winner = next((model for model in models if model.role == "winner"), None)
+    rival = next((model for model in models if model.role == "rival"), None)
+    if winner is None or rival is None or scene.model.is_empty() or scene.rival.is_empty():
+        raise NothingToDraw(f"{scene.flow.flow}: no two models were replayed over its packets")
+    return winner, rival
+
+
+def _title(winner: Model, rival: Model) -> str:
+    return f"{_score(winner, 'The winner')}; {_score(rival, 'the best loser')}"
+
+
+def _score(model: Model, name: str) -> str:
+    wrong = model.dropped - model.hits
+    false = f", and drops {units.count(wrong)} that arrived" if wrong else ""
+    return f"{name} drops {units.count(model.hits)} of the {units.count(model.lost)} lost packets{false}"
+
+
+def _level(rows: pl.DataFrame, model: Model) -> Figure:
+    scale, unit = byte_unit(as_float(rows["level_bytes"].max()))
+    level = pl.col("level_bytes") / scale
+    predicted, seen = pl.col("predicted_drop"), pl.col("seen_lost")
+
+    def where(condition: pl.Expr) -> pl.DataFrame:
+        return points(rows.filter(condition), pl.col("t"), level)
+
+    what = "tokens in the bucket" if model.element in _BUCKETS else "bytes queued"
+    layers = [
+        Layer(what, "level", "line", points(rows, pl.col("t"), level)),
+        Layer("wrong: predicted, but arrived", "predicted", "points", where(predicted & ~seen), rare=True),
+        Layer("wrong: lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
+        Layer("right: predicted and lost", "lost", "points", where(predicted & seen), rare=True),
+    ]
+    if model.limit_bytes is not None:
+        limit = pl.DataFrame({"y": [model.limit_bytes / scale]})
+        layers.insert(1, Layer(f"limit: {units.size(model.limit_bytes)}", "limit", "rule", limit))
+    return Figure(
+        key=f"models-{model.role}",
+        title=_heading(model),
+        flow="",
+        x_title="Time since the flow's first packet (s)",
+        y_title=f"{'Bucket fill' if model.element in _BUCKETS else 'Queue depth'} ({unit})",
+        see="",
+        layers=present(layers),
+    )
+
+
+def _heading(model: Model) -> str:
+    return f"{'Won' if model.role == 'winner' else 'Ruled out'}: {model.title}"
+
+
+def _same_axes(both: list[Figure], window: tuple[float, float]) -> list[Figure]:
+    """The same window of time; the same height too where both are in one unit."""
+    both = [replace(panel, x_span=window) for panel in both]
+    unit = {panel.y_title.partition("(")[2] for panel in both}
+    if len(unit) > 1:
+        return both
+    top = max(panel.y_range()[1] for panel in both) * 1.05
+    return [replace(panel, y_span=(0.0, top)) for panel in both]
+
+
+def _waits(scene: Scene, winner: Model, rival: Model) -> list[Figure]:
+    """Predicted waits against those seen; none where either model predicts none."""
+    known = pl.col("wait_ns").is_not_null() & pl.col("seen_wait_ns").is_not_null()
+    frames = [frame.filter(known) for frame in (scene.model, scene.rival)]
+    if any(frame.is_empty() for frame in frames):
+        return []
+    longest = max(_longest(frame) for frame in frames) or 1.0
+    scale, unit = time_unit(longest / 1e9)
+    panels = [
+        _wait(frame, model, longest / scale, (scale, unit))
+        for frame, model in zip(frames, (winner, rival), strict=True)
+    ]
+    top = longest / scale * 1.05
+    # From a little below zero, so that dots on the axis are seen; equal axes, so that the eye compares both.
+    span = (-0.03 * top, top)
+    return [replace(panel, x_span=span, y_span=span) for panel in panels]
+
+
+def _wait(frame: pl.DataFrame, model: Model, top: float, in_unit: tuple[float, str]) -> Figure:
+    scale, unit = in_unit
+    held = points(frame.sort("seen_wait_ns"), pl.col("seen_wait_ns") / scale, pl.col("wait_ns") / scale)
+    same = pl.DataFrame({"x": [0.0], "y": [0.0], "x2": [top], "y2": [top]})
+    error = "" if model.wait_error_s is None else f"; median error {units.duration(model.wait_error_s)}"
+    return Figure(
+        key=f"models-waits-{model.role}",
+        title=f"Predicted and seen waits{error}",
+        flow="",
+        x_title=f"Seen: longer than the fastest by ({unit})",
+        y_title=f"Predicted ({unit})",
+        see="",
+        layers=present(
+            [
+                Layer("both the same", "limit", "slants", same, stretch=False),
+                Layer("packet", "segment", "points", held),
+            ]
+        ),
+        over_time=False,
+    )
+
+
+def _longest(frame: pl.DataFrame) -> float:
+    return as_float(frame.select(pl.max_horizontal("wait_ns", "seen_wait_ns").max()).item())

@@ -1,0 +1,205 @@
+"""One-way transit between the captures: over time, and how often which time was taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, as_float, points, present
+from whydrop.show.charts.pair_scene import DIRECTIONS, TIME_TITLE, Direction, PairScene, lost, matched
+
+SEE = (
+    "Each dot is how long one packet took from one capture to the other. Dots that climb before losses (crosses, on "
+    "the base line) show a queue that fills up; dots that stay on one level while packets are lost show that nothing "
+    "queues, as with a policer. Triangles are packets that came after a pause."
+)
+SEE_HISTOGRAM = (
+    "How many packets took how long; each line of the grid upwards is ten times as many. One narrow peak: the path "
+    "delays all packets alike. A broad hill or a long tail to the right: packets wait in a queue."
+)
+
+_BARS = 60
+# Where the shortest time is more than so many times the variation, the axis begins near it, with some room below.
+_FAR = 2.0
+_ROOM = 0.2
+# Beyond this ratio of the longest to the shortest time a linear axis would put all packets into one bar.
+_LOG_FROM = 40.0
+
+
+def figure(scene: PairScene) -> Grid:
+    """Draw transit time against time, a panel for each direction."""
+    drawn = [panel for direction in DIRECTIONS if (panel := _panel(scene, direction)) is not None]
+    if not drawn:
+        raise NothingToDraw("no packet was seen at both captures")
+    span = (0.0, max(panel.x_range()[1] for panel in drawn))
+    return Grid(
+        key="transit",
+        title=_title(scene),
+        flow=scene.path,
+        see=SEE,
+        panels=tuple(_spanned(panel, span) for panel in drawn),
+    )
+
+
+def histogram(scene: PairScene) -> Grid:
+    """Draw how many packets took how long, a panel for each direction."""
+    drawn = [panel for direction in DIRECTIONS if (panel := _counts(scene, direction)) is not None]
+    if not drawn:
+        raise NothingToDraw("no packet was seen at both captures")
+    return Grid(
+        key="transit-histogram",
+        title=_typical(scene),
+        flow=scene.path,
+        see=SEE_HISTOGRAM,
+        panels=tuple(drawn),
+        columns=len(drawn),
+    )
+
+
+def time_unit(largest_s: float) -> tuple[float, str]:
+    """Nanoseconds in the unit in which times up to ``largest_s`` read well, and the unit."""
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if largest_s * 1e9 >= 2 * scale:
+            return scale, unit
+    return 1.0, "ns"
+
+
+def _panel(scene: PairScene, direction: Direction) -> Figure | None:
+    going = scene.going(direction)
+    both = matched(going)
+    if both.is_empty():
+        return None
+    start, end = scene.ends(direction)
+    scale, unit = time_unit(_longest(both) / 1e9)
+    took = pl.col("transit_ns") / scale
+    low, high = _shortest(both) / scale, _longest(both) / scale
+    # Of a long path the variation would vanish if the axis began at zero.
+    base = low - _ROOM * (high - low) if low > _FAR * (high - low) > 0 else min(0.0, low)
+    gap = scene.pair.after_gap
+    paused = pl.col("gap_ns") >= (math.inf if gap is None else gap.gap_s * 1e9)
+    layers = [
+        Layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
+        Layer("shortest", "limit", "rule", pl.DataFrame({"y": [low]})),
+        Layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took), rare=True),
+        Layer(
+            "marked on the way (CE)", "marked", "points", points(both.filter(pl.col("ce_set")), pl.col("t"), took),
+            rare=True,
+        ),
+        Layer("lost packet", "lost", "points", points(lost(going), pl.col("t"), pl.lit(base)), rare=True),
+    ]  # fmt: skip
+    return Figure(
+        key=f"transit-{direction}",
+        title=f"From {start} to {end}",
+        flow=scene.path,
+        x_title=TIME_TITLE,
+        y_title=f"Transit time ({unit})",
+        see="",
+        layers=present(layers),
+        y_span=(base, high + max(0.05 * (high - base), 1e-9)),
+    )
+
+
+def _spanned(panel: Figure, span: tuple[float, float]) -> Figure:
+    return replace(panel, x_span=span)
+
+
+def _after_gap(scene: PairScene) -> str:
+    gap = scene.pair.after_gap
+    return "after a pause" if gap is None else f"after a pause of {units.duration(gap.gap_s)} or more"
+
+
+def _title(scene: PairScene) -> str:
+    """What the main direction shows, in a sentence."""
+    direction = _main(scene)
+    start, end = scene.ends(direction)
+    took = scene.transit(direction)
+    gone = scene.pair.lost_1_to_2 if direction == "1-to-2" else scene.pair.lost_2_to_1
+    losses = "none was lost" if not gone else f"{units.count(gone)} {'was' if gone == 1 else 'were'} lost"
+    if took is None:
+        return f"Transit time between {scene.first} and {scene.second}; {losses}"
+    return f"From {start} to {end} packets took {units.duration(took.min)} to {units.duration(took.max)}; {losses}"
+
+
+def _typical(scene: PairScene) -> str:
+    direction = _main(scene)
+    start, end = scene.ends(direction)
+    took = scene.transit(direction)
+    if took is None:
+        return "How long packets took"
+    return (
+        f"From {start} to {end} half of the packets took no more than {units.duration(took.p50)}, "
+        f"99 % no more than {units.duration(took.p99)}"
+    )
+
+
+def _main(scene: PairScene) -> Direction:
+    """The direction that a title speaks of: the one with losses, else the one with more data."""
+    if scene.pair.lost:
+        return scene.lossy
+    sent = {direction: scene.going(direction)["ip_bytes"].sum() for direction in DIRECTIONS}
+    return max(DIRECTIONS, key=lambda direction: sent[direction])
+
+
+def _counts(scene: PairScene, direction: Direction) -> Figure | None:
+    both = matched(scene.going(direction))
+    if both.is_empty():
+        return None
+    start, end = scene.ends(direction)
+    scale, unit = time_unit(_longest(both) / 1e9)
+    times = both["transit_ns"] / scale
+    log = _shortest(both) > 0 and _longest(both) > _LOG_FROM * _shortest(both)
+    bars = _bars(times, log)
+    top = as_float(bars["y"].max()) * 1.6
+    marks = [
+        ("fastest", "fastest", as_float(times.min())),
+        ("median", "median", as_float(times.quantile(0.5))),
+        ("99 % took no longer", "slow", as_float(times.quantile(0.99))),
+    ]
+    layers = [
+        Layer("packets", "count-bar", "bars", bars),
+        *(
+            Layer(f"{name}: {units.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
+            for name, style, x in marks
+        ),
+    ]
+    return Figure(
+        key=f"transit-histogram-{direction}",
+        title=f"From {start} to {end}",
+        flow=scene.path,
+        x_title=f"Transit time ({unit})",
+        y_title="Packets (count)",
+        see="",
+        layers=tuple(layers),
+        over_time=False,
+        x_log=log,
+        y_log=True,
+        y_span=(0.5, top),
+    )
+
+
+def _upright(x: float, top: float) -> pl.DataFrame:
+    return pl.DataFrame({"x": [x], "y": [0.5], "x2": [x], "y2": [top]})
+
+
+def _bars(times: pl.Series, log: bool) -> pl.DataFrame:
+    """Equal bins (of the logarithm, where the axis is one) with the number of packets in each."""
+    values = times.log() if log else times
+    low, high = as_float(values.min()), as_float(values.max())
+    width = max((high - low) / _BARS, abs(high) * 1e-6, 1e-9)
+    bins = ((values - low) / width).floor().clip(0, _BARS - 1).rename("bin")
+    counted = bins.value_counts(name="y").sort("bin")
+    edges = counted.select(
+        x=low + pl.col("bin") * width, x2=low + (pl.col("bin") + 1) * width, y=pl.col("y").cast(pl.Float64)
+    )
+    return edges.with_columns(pl.col("x", "x2").exp()) if log else edges
+
+
+def _longest(both: pl.DataFrame) -> float:
+    return as_float(both["transit_ns"].max())
+
+
+def _shortest(both: pl.DataFrame) -> float:
+    return as_float(both["transit_ns"].min())
