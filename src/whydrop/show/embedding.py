@@ -17,7 +17,8 @@ import polars as pl
 from whydrop.api import Explanation
 from whydrop.show import charts
 from whydrop.show.charts import close_up
-from whydrop.show.charts.figure import Figure, Layer, Scene
+from whydrop.show.charts.figure import Drawing, Figure, Grid, Layer, Scene, panels
+from whydrop.show.charts.pair_scene import PairScene, lost
 from whydrop.show.charts.theme import STYLES
 from whydrop.show.thinning import thin
 
@@ -29,23 +30,24 @@ _COARSEST, _FINEST = 1_000, 64_000
 _MICROSECONDS_IN_INT32 = 2_147.0
 
 
-def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Figure]]]:
+def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Drawing]]]:
     """The flows to offer, the first shown first, each with its figures; those that show nothing are left out."""
     first = charts.choose_flow(found, flow)
     numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:MOST_FLOWS]
     offered = []
     for number in numbers:
         # The page zooms, so it needs no close-ups of its own.
-        figures = [figure for figure in charts.figures(found, number) if not figure.key.endswith("close-up")]
-        if figures:
-            offered.append((number, figures))
+        drawings = [drawing for drawing in charts.flow_figures(found, number) if not drawing.key.endswith("close-up")]
+        if drawings:
+            offered.append((number, drawings))
     return offered
 
 
 def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
     """What the page's script draws, as JSON values."""
     offered = charts_of(found, flow)
-    columns = _resolution([figure for _, figures in offered for figure in figures])
+    path = charts.path_figures(found, charts.choose_flow(found, flow))
+    columns = _resolution([*path, *(drawing for _, drawings in offered for drawing in drawings)])
     return {
         "styles": {name: asdict(style) for name, style in STYLES.items()},
         "flows": [
@@ -53,10 +55,12 @@ def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
                 "name": found.flows[number].flow,
                 "lost": found.flows[number].lost,
                 "focus": _focus(found, number),
-                "figures": [_figure(figure, columns) for figure in figures],
+                "figures": _figures(drawings, columns),
             }
-            for number, figures in offered
+            for number, drawings in offered
         ],
+        # What is of all packets between two captures; none where there is one.
+        "path": {"focus": _path_focus(found), "figures": _figures(path, columns)} if path else None,
     }
 
 
@@ -65,8 +69,15 @@ def _focus(found: Explanation, number: int) -> list[float] | None:
     return None if window is None else list(window)
 
 
-def _resolution(figures: list[Figure]) -> int:
+def _path_focus(found: Explanation) -> list[float] | None:
+    scene = PairScene.of(found, charts.choose_flow(found))
+    window = close_up.window_of(scene.rows, lost(scene.rows)["t"], None)
+    return None if window is None else list(window)
+
+
+def _resolution(drawings: list[Drawing]) -> int:
     """The finest number of columns at which everything keeps to the budget."""
+    figures = [figure for drawing in drawings for figure in panels(drawing)]
     columns = _FINEST
     while columns > _COARSEST and sum(_thinned_rows(figure, columns) for figure in figures) > BUDGET_POINTS:
         columns //= 2
@@ -81,6 +92,17 @@ def _thin(layer: Layer, figure: Figure, columns: int) -> Layer:
     return thin(layer, figure, columns, max(400, columns // 4))
 
 
+def _figures(drawings: list[Drawing], columns: int) -> list[dict[str, Any]]:
+    """Every pair of axes, those of one chart after each other with the same ``group``."""
+    return [_figure(figure, columns) | {"group": _group(drawing)} for drawing in drawings for figure in panels(drawing)]
+
+
+def _group(drawing: Drawing) -> dict[str, Any] | None:
+    if not isinstance(drawing, Grid):
+        return None
+    return {"key": drawing.key, "title": drawing.title, "see": drawing.see, "columns": drawing.columns}
+
+
 def _figure(figure: Figure, columns: int) -> dict[str, Any]:
     return {
         "key": figure.key,
@@ -90,6 +112,10 @@ def _figure(figure: Figure, columns: int) -> dict[str, Any]:
         "yTitle": figure.y_title,
         "overTime": figure.over_time,
         "fromZero": figure.y_from_zero,
+        "xLog": figure.x_log,
+        "yLog": figure.y_log,
+        "ySpan": figure.y_span,
+        "yLabels": figure.y_labels,
         "xRange": list(figure.x_range()),
         "legend": [figure.layers.index(layer) for layer in figure.by_importance()],
         "layers": [_layer(layer, _thin(layer, figure, columns)) for layer in figure.layers],
@@ -97,7 +123,9 @@ def _figure(figure: Figure, columns: int) -> dict[str, Any]:
 
 
 def _layer(whole: Layer, thinned: Layer) -> dict[str, Any]:
-    packed: dict[str, Any] = {name: _packed(thinned.data[name]) for name in thinned.data.columns}
+    # The length of a slant may be a few microseconds of many seconds.
+    exact = whole.mark == "slants"
+    packed: dict[str, Any] = {name: _packed(thinned.data[name], exact) for name in thinned.data.columns}
     return {
         "name": whole.name,
         "style": whole.style,
@@ -110,13 +138,13 @@ def _layer(whole: Layer, thinned: Layer) -> dict[str, Any]:
     }
 
 
-def _packed(column: pl.Series) -> dict[str, Any]:
+def _packed(column: pl.Series, exact: bool) -> dict[str, Any]:
     """A column as base64: whole microseconds for x where they fit 32 bits, else 64-bit floats; 32-bit floats for y."""
     values = column.to_list()
     if not column.name.startswith("x"):
         return _encoded("f4", array("f", values))
     furthest = max((abs(value) for value in values), default=0.0)
-    if furthest < _MICROSECONDS_IN_INT32:
+    if furthest < _MICROSECONDS_IN_INT32 and not exact:
         return _encoded("us", array("i", [round(value * 1e6) for value in values]))
     return _encoded("f8", array("d", values))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
 
@@ -11,7 +11,7 @@ from whydrop import units
 from whydrop.api import Explanation
 from whydrop.cli.ending import printable
 from whydrop.document import Verdict
-from whydrop.show import embedding, tables, words
+from whydrop.show import embedding, pair_words, tables, words
 
 _SCRIPTS = (
     "uplot/uPlot.iife.min.js",
@@ -39,10 +39,11 @@ def page(found: Explanation, *, flow: str | None = None) -> str:
     body = [
         _header(found),
         "<main>",
-        _headline(headline),
+        _headline(headline, found),
+        _pair(found),
         _charts(found, flow),
-        _others(found.verdicts[1:]),
-        *(_table(sheet) for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found))),
+        _others(found),
+        *(_table(sheet) for sheet in _sheets(found)),
         "</main>",
         _footer(found),
     ]
@@ -69,6 +70,11 @@ def page(found: Explanation, *, flow: str | None = None) -> str:
     )
 
 
+def _sheets(found: Explanation) -> list[tables.Sheet]:
+    between = [] if found.pair is None else [pair_words.flows(found.pair)]
+    return [tables.transfers(found), tables.flows(found), *between, tables.captures(found)]
+
+
 def _asset(name: str) -> str:
     return resources.files("whydrop.show").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
 
@@ -92,13 +98,14 @@ def _header(found: Explanation) -> str:
     )
 
 
-def _headline(verdict: Verdict | None) -> str:
+def _headline(verdict: Verdict | None, found: Explanation) -> str:
     if verdict is None:
         return '<section class="verdict"><h1>No verdict: the capture holds no TCP data to explain.</h1></section>'
     return "\n".join(
         [
             f'<section class="verdict" data-cause="{_text(verdict.cause)}" aria-label="Verdict">',
             f"<h1>{_text(verdict.sentence)}</h1>",
+            _place(verdict, found),
             _standing(verdict),
             '<div class="columns">',
             _list("Evidence", verdict.evidence),
@@ -106,14 +113,50 @@ def _headline(verdict: Verdict | None) -> str:
             "</div>",
             _advice(verdict),
             _against(verdict),
+            _models(verdict),
             "</section>",
         ]
     )
 
 
+def _place(verdict: Verdict, found: Explanation) -> str:
+    if verdict.place is None:
+        return ""
+    return f'<p class="place">Where: {_text(words.place(verdict.place, found.captures))}</p>'
+
+
+def _models(verdict: Verdict) -> str:
+    """The models replayed, beside each other, and why the others are ruled out."""
+    if not verdict.models:
+        return ""
+    sheet = pair_words.models(verdict)
+    why = _list("Why they are ruled out", pair_words.ruled_out(verdict))
+    return f"<h2>{_text(sheet.title)}</h2>{_grid(sheet, sheet.rows)}{why}"
+
+
+def _pair(found: Explanation) -> str:
+    """What two captures of one path show together, with the charts of all packets between them."""
+    if found.pair is None:
+        return ""
+    facts = "".join(
+        f"<div><dt>{_text(label)}</dt><dd>{_text(words.sentence(text))}</dd></div>"
+        for label, text in pair_words.facts(found.pair)
+    )
+    sheet = pair_words.ways(found.pair)
+    title = _text(pair_words.title(found.pair))
+    charts = f'{_controls("charts between the captures")}<div class="figures"></div>' if found.flows else ""
+    return (
+        f'<section id="pair" aria-label="{title}"><h2>{title}</h2><p>{_text(pair_words.summary(found.pair))}</p>'
+        f'{_grid(sheet, sheet.rows)}<dl class="lines">{facts}</dl>{charts}</section>'
+    )
+
+
 def _standing(verdict: Verdict) -> str:
+    meaning = words.cause_meaning(verdict.cause)
+    if verdict.family is not None:
+        meaning = f"{meaning}, {words.family(verdict.family)}"
     facts = [
-        (words.cause_title(verdict.cause), words.cause_meaning(verdict.cause)),
+        (words.cause_title(verdict.cause), meaning),
         (units.percent(verdict.confidence), "confidence"),
     ]
     if verdict.lost:
@@ -197,11 +240,21 @@ def _charts(found: Explanation, flow: str | None) -> str:
     data = json.dumps(embedding.charts_json(found, flow), separators=(",", ":"), ensure_ascii=False)
     # "<" could end the script element, also inside a JSON string.
     data = data.replace("<", "\\u003c")
-    return f"""<section id="charts" aria-label="Charts">
-<h2>Charts</h2>
-<div class="controls">
-<label for="flow">Connection</label> <select id="flow"></select>
-<span class="buttons" role="group" aria-label="Zoom of all charts over time">
+    title = "Charts" if found.pair is None else "Charts of one connection"
+    choice = '<label for="flow">Connection</label> <select id="flow"></select>'
+    return f"""<section id="charts" aria-label="{title}">
+<h2>{title}</h2>
+{_controls("charts over time", choice)}
+<div class="figures"></div>
+<noscript><p class="note">The charts need JavaScript; the verdict and the tables do not.</p></noscript>
+<script type="application/json" id="chart-data">{data}</script>
+</section>"""
+
+
+def _controls(what: str, choice: str = "") -> str:
+    return f"""<div class="controls">
+{choice}
+<span class="buttons" role="group" aria-label="Zoom of all {what}">
 <button type="button" data-zoom="in">Zoom in</button>
 <button type="button" data-zoom="out">Zoom out</button>
 <button type="button" data-zoom="left" aria-label="Move to earlier times">←</button>
@@ -210,35 +263,36 @@ def _charts(found: Explanation, flow: str | None) -> str:
 <button type="button" data-zoom="all">Show all</button>
 </span>
 </div>
-<p class="small screen">Drag over a chart to zoom all charts over time; a double click shows all again.</p>
-<div id="figures"></div>
-<noscript><p class="note">The charts need JavaScript; the verdict and the tables do not.</p></noscript>
-<script type="application/json" id="chart-data">{data}</script>
-</section>"""
+<p class="small screen">Drag over a chart to zoom all {what}; a double click shows all again.</p>"""
 
 
-def _others(verdicts: Iterable[Verdict]) -> str:
+def _others(found: Explanation) -> str:
     parts = [
         f'<details class="verdict" data-cause="{_text(verdict.cause)}"><summary>{_text(verdict.sentence)}</summary>'
-        f'{_standing(verdict)}<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
-        f"{_advice(verdict)}{_against(verdict)}</details>"
-        for verdict in verdicts
+        f"{_place(verdict, found)}{_standing(verdict)}"
+        f'<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
+        f"{_advice(verdict)}{_against(verdict)}{_models(verdict)}</details>"
+        for verdict in found.verdicts[1:]
     ]
-    return f"<section><h2>Also in this capture</h2>{''.join(parts)}</section>" if parts else ""
+    where = "this capture" if found.pair is None else "these captures"
+    return f"<section><h2>Also in {where}</h2>{''.join(parts)}</section>" if parts else ""
 
 
 def _table(sheet: tables.Sheet) -> str:
     if not sheet.rows:
         return ""
     shown = sheet.most_important(_LONGEST_TABLE)
-    head = "".join(f'<th scope="col"{_number(column)}>{_text(column.title)}</th>' for column in sheet.columns)
-    rows = "".join(f"<tr>{_cells(sheet, row)}</tr>" for row in shown)
     left = len(sheet.rows) - len(shown)
     more = f'<p class="small">and {units.count(left)} more; {_text(sheet.order)}</p>' if left else ""
+    return f"<section><h2>{_text(sheet.title)}</h2>{_grid(sheet, shown)}{more}</section>"
+
+
+def _grid(sheet: tables.Sheet, shown: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col"{_number(column)}>{_text(column.title)}</th>' for column in sheet.columns)
+    rows = "".join(f"<tr>{_cells(sheet, row)}</tr>" for row in shown)
     return (
-        f'<section><h2>{_text(sheet.title)}</h2><div class="scroll wide" tabindex="0" role="region" '
-        f'aria-label="{_text(sheet.title)}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f"{more}</section>"
+        f'<div class="scroll wide" tabindex="0" role="region" aria-label="{_text(sheet.title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from whydrop.document import Capture
+
 _CAUSES = {
     "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),
     "shallow-queue": ("Shallow queue", "a short buffer that overflows before it delays much"),
@@ -30,6 +36,33 @@ def cause_title(cause: str) -> str:
 def cause_meaning(cause: str) -> str:
     """What the cause does, in a phrase; empty for a cause that this version does not know."""
     return _CAUSES[cause][1] if cause in _CAUSES else ""
+
+
+_FAMILIES = {
+    "codel": "of the CoDel family, which acts on the time that packets stay queued (RFC 8289)",
+    "flow-queueing": "with a queue for each flow (RFC 8290)",
+    "random-early-drop": "of the random early drop family, which drops by chance as the queue grows (RFC 2309)",
+}
+
+
+def family(name: str) -> str:
+    """A family of queue management in words."""
+    return _FAMILIES.get(name, f"of the {name.replace('-', ' ')} family")
+
+
+def place(where: str, captures: Sequence[Capture]) -> str:
+    """A place of the path, with the file names of the captures that it names.
+
+    >>> place("beyond capture 9", [])
+    'beyond capture 9'
+    """
+    files = {str(number): PurePath(capture.path).name for number, capture in enumerate(captures, start=1)}
+
+    def with_file(found: re.Match[str]) -> str:
+        number = found[1]
+        return f"capture {number} ({files[number]})" if number in files else found[0]
+
+    return re.sub(r"capture (\d+)", with_file, where)
 
 
 def sentence(text: str) -> str:

@@ -15,14 +15,17 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
   const size = () => ({ width: place.clientWidth, height: place.clientWidth < 600 ? 260 : 340 });
   const [least, greatest] = figure.xRange;
   const margin = (greatest - least) * 0.01;
-  const all = [least - (figure.overTime ? margin : 0), greatest + margin];
+  const all = figure.xLog ? [least / 1.05, greatest * 1.05] : [least - (figure.overTime ? margin : 0), greatest + margin];
   const state = { window: all };
   const options = {
     ...size(),
     // Spans of an axis are numbers here; "time" would make dates of them.
-    scales: { x: { time: false, range: () => state.window }, y: { range: () => whydrop.rangeOfY(figure, ...state.window) } },
+    scales: {
+      x: { time: false, distr: figure.xLog ? 3 : 1, range: () => state.window },
+      y: { distr: figure.yLog ? 3 : 1, range: () => whydrop.rangeOfY(figure, ...state.window) },
+    },
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
-    axes: [whydrop.axis(place.clientWidth < 600 ? whydrop.shortTitle(figure.xTitle) : figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), side: 3 }],
+    axes: [whydrop.axis(place.clientWidth < 600 ? whydrop.shortTitle(figure.xTitle) : figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), ...whydrop.yTicks(figure), side: 3 }],
     legend: { show: false },
     padding: [10, 14, 0, 4],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
@@ -110,14 +113,28 @@ whydrop.axis = (label, size) => ({
   ticks: { stroke: () => whydrop.cssColour("--grid"), width: 1, size: 5 },
 });
 
+// Words at places of the y axis instead of numbers, and powers of ten where it is logarithmic.
+whydrop.yTicks = (figure) => {
+  if (figure.yLabels.length > 0) {
+    return { splits: () => figure.yLabels.map(([place]) => place), values: () => figure.yLabels.map(([, words]) => words), labelSize: 4 };
+  }
+  if (!figure.yLog) return {};
+  const powers = () => Array.from({ length: 12 }, (_, power) => 10 ** power).filter((value) => value >= figure.ySpan[0] && value <= figure.ySpan[1]);
+  return { splits: powers, values: (_, splits) => splits.map((value) => value.toLocaleString("en")) };
+};
+
 // The mapping from values to canvas pixels, without a call into uPlot for each point.
 whydrop.scaleOf = (plot) => {
   const { left, top, width, height } = plot.bbox;
   const { min: low, max: high } = plot.scales.x;
   const { min: bottom, max: up } = plot.scales.y;
+  // Where a value lies between two ends, as a share.
+  const share = (from, to, log) => (log ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from));
+  const [across, along] = [share(low, high, plot.scales.x.distr === 3), share(bottom, up, plot.scales.y.distr === 3)];
   return {
-    x: (value) => left + ((value - low) / (high - low)) * width,
-    y: (value) => top + ((up - value) / (up - bottom)) * height,
+    x: (value) => left + across(value) * width,
+    y: (value) => top + (1 - along(value)) * height,
+    bottom,
     left,
     right: left + width,
     low,
@@ -165,15 +182,29 @@ whydrop.nearest = (plot, figure) => {
   return best;
 };
 
+// What the cursor is told of a mark: its name, its value, its place.
+whydrop.wordsOf = (figure, { layer, row, at, value }) => {
+  const number = (one) => Number(one.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
+  const unitOf = (title) => {
+    const found = /\(([^);]+)[);]/.exec(title);
+    return found ? ` ${found[1].split(" since")[0]}` : "";
+  };
+  const slant = layer.mark === "slants";
+  let place = figure.overTime ? `${(slant ? layer.x[row] : at).toFixed(6)} s` : number(slant ? layer.x[row] : at) + unitOf(figure.xTitle);
+  if (layer.mark === "bars") place = `${number(layer.x[row])} to ${number(layer.x2[row])}`;
+  if (slant && layer.x2[row] > layer.x[row]) {
+    place += `, for ${figure.overTime ? `${number((layer.x2[row] - layer.x[row]) * 1e3)} ms` : number(layer.x2[row] - layer.x[row]) + unitOf(figure.xTitle)}`;
+  }
+  if (figure.yLabels.length > 0) return `${layer.name}: at ${place}`;
+  const worth = layer.y2 && !slant ? `${number(layer.y[row])} to ${number(layer.y2[row])}` : number(value);
+  return `${layer.name}: ${worth}${unitOf(figure.yTitle)} at ${place}`;
+};
+
 whydrop.showNearest = (plot, figure, styles, tip) => {
   const best = whydrop.nearest(plot, figure);
   tip.hidden = best === null;
   if (best === null) return;
-  const unit = /\(([^);]+)[);]/.exec(figure.yTitle);
-  const number = (value) => Number(value.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
-  const place = figure.overTime ? `${best.at.toFixed(6)} s` : `${number(best.layer.x[best.row])} to ${number(best.layer.x2[best.row])}`;
-  const value = best.layer.y2 ? `${number(best.layer.y[best.row])} to ${number(best.layer.y2[best.row])}` : number(best.value);
-  tip.textContent = `${best.layer.name}: ${value}${unit ? ` ${unit[1].split(" since")[0]}` : ""} at ${place}`;
+  tip.textContent = whydrop.wordsOf(figure, best);
   tip.style.borderColor = whydrop.colourOf(styles[best.layer.style]);
   const x = plot.valToPos(best.at, "x");
   const y = plot.valToPos(best.value, "y");

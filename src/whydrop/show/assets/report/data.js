@@ -10,7 +10,7 @@ whydrop.decodeColumn = (packed) => {
   return Float64Array.from(new Int32Array(bytes.buffer), (microseconds) => microseconds / 1e6);
 };
 
-whydrop.decodeFlow = (flow) => {
+whydrop.decode = (flow) => {
   if (flow.decoded) return flow;
   for (const figure of flow.figures) {
     for (const layer of figure.layers) {
@@ -18,6 +18,8 @@ whydrop.decodeFlow = (flow) => {
         if (layer[column]) layer[column] = whydrop.decodeColumn(layer[column]);
       }
       layer.visible = true;
+      // A slant that begins before a window may end within it.
+      if (layer.mark === "slants") layer.reach = layer.x.reduce((most, x, row) => Math.max(most, layer.x2[row] - x), 0);
     }
   }
   flow.decoded = true;
@@ -39,13 +41,14 @@ whydrop.lowerBound = (sorted, value) => {
 // The rows of a layer that a window of x shows, with one more at each side so that lines reach the edges.
 whydrop.rowsWithin = (layer, low, high) => {
   if (!layer.x) return [0, layer.y.length];
-  const first = Math.max(0, whydrop.lowerBound(layer.x, low) - 1);
+  const first = Math.max(0, whydrop.lowerBound(layer.x, low - (layer.reach ?? 0)) - 1);
   const last = Math.min(layer.x.length, whydrop.lowerBound(layer.x, high) + 1);
   return [first, last];
 };
 
 // The range of y that the visible layers span in a window of x; layers that do not stretch the chart are clipped.
 whydrop.rangeOfY = (figure, low, high) => {
+  if (figure.ySpan) return figure.ySpan;
   let least = Infinity;
   let greatest = -Infinity;
   for (const layer of figure.layers) {

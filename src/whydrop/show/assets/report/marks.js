@@ -66,8 +66,16 @@ whydrop.draws = {
     }
     ctx.stroke();
   },
+  slants: (ctx, layer, first, last, scale) => {
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) {
+      ctx.moveTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+      ctx.lineTo(scale.x(layer.x2[row]), scale.y(layer.y2[row]));
+    }
+    ctx.stroke();
+  },
   bars: (ctx, layer, first, last, scale) => {
-    const base = scale.y(0);
+    const base = scale.y(Math.max(0, scale.bottom));
     for (let row = first; row < last; row += 1) {
       const left = scale.x(layer.x[row]) + scale.ratio / 2;
       const width = Math.max(scale.x(layer.x2[row]) - scale.ratio / 2 - left, scale.ratio);
@@ -110,7 +118,7 @@ whydrop.drawKey = (canvas, layer, style, colour) => {
   const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1 };
   const middle = height / 2;
   const key = { ...layer, x: [width / 2], y: [middle], y2: undefined };
-  if (layer.mark === "line" || layer.mark === "step" || layer.mark === "rule") {
+  if (["line", "step", "rule", "slants"].includes(layer.mark)) {
     key.mark = "line";
     key.x = [1, width - 1];
     key.y = [middle, middle];

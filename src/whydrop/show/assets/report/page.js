@@ -15,34 +15,55 @@ whydrop.start = () => {
   const source = document.getElementById("chart-data");
   if (!source) return;
   const data = JSON.parse(source.textContent);
+  const parts = [whydrop.startPath(data), whydrop.startFlows(data)].filter((part) => part !== null);
+  const redraw = () => parts.forEach((part) => part.redraw());
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  window.addEventListener("beforeprint", () => {
+    whydrop.printing = true;
+    document.documentElement.classList.add("print");
+    redraw();
+  });
+  window.addEventListener("afterprint", () => {
+    whydrop.printing = false;
+    document.documentElement.classList.remove("print");
+    redraw();
+  });
+};
+
+// The charts of all packets between two captures, which are there only where there are two.
+whydrop.startPath = (data) => {
+  const section = document.getElementById("pair");
+  if (!section || !data.path) return null;
+  const shown = whydrop.showFigures(section, whydrop.decode(data.path), data.styles);
+  whydrop.listen(section, (how) => shown.zoom(how));
+  return shown;
+};
+
+// The charts of one connection, which the reader chooses.
+whydrop.startFlows = (data) => {
+  const section = document.getElementById("charts");
+  if (data.flows.length === 0) {
+    section.hidden = true;
+    return null;
+  }
   const select = document.getElementById("flow");
   data.flows.forEach((flow, number) => {
     const lost = flow.lost === 1 ? "1 packet lost" : `${flow.lost.toLocaleString("en")} packets lost`;
     select.append(whydrop.element("option", { value: number }, `${flow.name} – ${lost}`));
   });
-  if (data.flows.length === 0) {
-    document.getElementById("charts").hidden = true;
-    return;
-  }
-  let shown = whydrop.showFlow(data, 0);
+  let shown = whydrop.showFigures(section, whydrop.decode(data.flows[0]), data.styles);
   select.addEventListener("change", () => {
     shown.close();
-    shown = whydrop.showFlow(data, Number(select.value));
+    shown = whydrop.showFigures(section, whydrop.decode(data.flows[Number(select.value)]), data.styles);
   });
-  for (const button of document.querySelectorAll("[data-zoom]")) {
-    button.addEventListener("click", () => shown.zoom(button.dataset.zoom));
+  whydrop.listen(section, (how) => shown.zoom(how));
+  return { redraw: () => shown.redraw() };
+};
+
+whydrop.listen = (section, zoom) => {
+  for (const button of section.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", () => zoom(button.dataset.zoom));
   }
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown.redraw());
-  window.addEventListener("beforeprint", () => {
-    whydrop.printing = true;
-    document.documentElement.classList.add("print");
-    shown.redraw();
-  });
-  window.addEventListener("afterprint", () => {
-    whydrop.printing = false;
-    document.documentElement.classList.remove("print");
-    shown.redraw();
-  });
 };
 
 whydrop.copy = async (button) => {
@@ -60,27 +81,40 @@ whydrop.copy = async (button) => {
   }, 1500);
 };
 
-// Draws all figures of a connection; returns what the controls act on.
-whydrop.showFlow = (data, number) => {
-  const flow = whydrop.decodeFlow(data.flows[number]);
-  const holder = document.getElementById("figures");
+// Draws all figures of a part of the page; returns what its controls act on.
+whydrop.showFigures = (section, part, styles) => {
+  const holder = section.querySelector(".figures");
   holder.replaceChildren();
+  const charts = [];
+  const keys = [];
   const zoomAll = (from, low, high) => {
     const together = from.figure.overTime ? charts.filter((chart) => chart.figure.overTime) : [from];
     for (const chart of together) chart.setWindow(low, high);
   };
-  const keys = [];
-  const charts = flow.figures.map((figure) => whydrop.showFigure(holder, figure, data.styles, zoomAll, keys));
-  document.querySelector('[data-zoom="focus"]').disabled = !flow.focus;
+  for (const figures of whydrop.grouped(part.figures)) {
+    charts.push(...whydrop.showGroup(holder, figures, styles, zoomAll, keys));
+  }
+  section.querySelector('[data-zoom="focus"]').disabled = !part.focus;
   const overTime = charts.find((chart) => chart.figure.overTime);
   return {
-    zoom: (how) => overTime && zoomAll(overTime, ...whydrop.nextWindow(overTime, how, flow.focus)),
+    zoom: (how) => overTime && zoomAll(overTime, ...whydrop.nextWindow(overTime, how, part.focus)),
     redraw: () => {
       for (const draw of keys) draw();
       for (const chart of charts) chart.redraw();
     },
     close: () => charts.forEach((chart) => chart.destroy()),
   };
+};
+
+// The figures of one chart together; most charts have one.
+whydrop.grouped = (figures) => {
+  const groups = [];
+  for (const figure of figures) {
+    const last = groups.at(-1);
+    if (figure.group && last?.[0].group?.key === figure.group.key) last.push(figure);
+    else groups.push([figure]);
+  }
+  return groups;
 };
 
 whydrop.nextWindow = (chart, how, focus) => {
@@ -107,23 +141,31 @@ whydrop.nextWindow = (chart, how, focus) => {
   }
 };
 
-whydrop.showFigure = (holder, figure, styles, onZoom, keys) => {
-  const plot = whydrop.element("div", { class: "plot", role: "img", "aria-label": `${figure.title}. ${figure.see}` });
-  const legend = whydrop.element("div", { class: "legend", role: "group", "aria-label": `What ${figure.title} shows` });
+// One chart: a pair of axes, or several to be compared.
+whydrop.showGroup = (holder, figures, styles, onZoom, keys) => {
+  const { key, title, see, columns } = figures[0].group ?? { ...figures[0], columns: 1 };
+  const panels = whydrop.element("div", { class: columns > 1 ? "panels" : "" });
   const section = whydrop.element(
     "section",
-    { class: "figure", id: `figure-${figure.key}` },
-    whydrop.element("h3", {}, figure.title),
-    legend,
-    plot,
-    whydrop.element("p", { class: "see" }, figure.see),
+    { class: "figure", id: `figure-${key}` },
+    whydrop.element("h3", {}, title),
+    panels,
+    whydrop.element("p", { class: "see" }, see),
   );
-  const thinned = figure.layers.filter((layer) => layer.shown < layer.rows);
-  if (thinned.length > 0) {
+  if (figures.some((figure) => figure.layers.some((layer) => layer.shown < layer.rows))) {
     const note = "Drawn from a part of the packets to keep this page small; every lost or repeated packet is there.";
     section.append(whydrop.element("p", { class: "small" }, note));
   }
   holder.append(section);
+  return figures.map((figure) => whydrop.showFigure(panels, figure, styles, onZoom, keys));
+};
+
+whydrop.showFigure = (holder, figure, styles, onZoom, keys) => {
+  const plot = whydrop.element("div", { class: "plot", role: "img", "aria-label": `${figure.title}. ${figure.see}` });
+  const legend = whydrop.element("div", { class: "legend", role: "group", "aria-label": `What ${figure.title} shows` });
+  const panel = whydrop.element("div", { class: "panel" }, legend, plot);
+  if (figure.group) panel.prepend(whydrop.element("h4", {}, figure.title));
+  holder.append(panel);
   const chart = whydrop.makeChart(plot, figure, styles, onZoom);
   for (const position of figure.legend) {
     legend.append(whydrop.legendEntry(figure.layers[position], styles, chart, keys));

@@ -1,0 +1,261 @@
+"""What two captures of one path show, in words and as tables; text and report lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whydrop import units
+from whydrop.document import Model, Verdict
+from whydrop.pair import Pair, Transit
+from whydrop.show.tables import Column, Sheet
+
+# Renamed flows that are worth a line each; a translating gateway renames thousands.
+_NAMES = 2
+
+_UNMATCHED = {
+    "outside-overlap": "outside the time that both captures cover",
+    "other-path": "of flows that only one of the captures saw",
+    "undecided": "alike, so that it cannot be told which is which",
+    "forgotten": "let go to keep to the memory allowed",
+}
+
+
+def title(pair: Pair) -> str:
+    """The heading."""
+    return f"{len(pair.hops) + 1} captures of one path" if pair.hops else "Two captures"
+
+
+def summary(pair: Pair) -> str:
+    """One sentence: matched, and lost each way."""
+    first, second = ends(pair)
+    lost = [
+        f"{units.count(number)} lost from {start} to {end}"
+        for number, start, end in ((pair.lost_1_to_2, first, second), (pair.lost_2_to_1, second, first))
+        if number
+    ]
+    losses = ", ".join(lost) if lost else "none lost on the way"
+    return f"{units.count(pair.matched)} packets matched, {losses}."
+
+
+def ends(pair: Pair) -> tuple[str, str]:
+    """The names of the two captures."""
+    return f"capture {pair.first + 1}", f"capture {pair.second + 1}"
+
+
+def ways(pair: Pair) -> Sheet:
+    """Losses and transit times, a row for each direction between neighbouring captures."""
+    hops = pair.hops or (pair,)
+    columns = (
+        Column("Way", False, 0),
+        Column("Lost", True, 1),
+        Column("Longest run", True, 6),
+        Column("Fastest", True, 2),
+        Column("Median", True, 3),
+        Column("99 %", True, 5),
+        Column("Slowest", True, 4),
+        Column("Reordered", True, 7),
+        Column("Duplicated", True, 8),
+    )
+    rows = tuple(row for hop in hops for row in _hop_rows(hop))
+    return Sheet("Between the captures", columns, rows, tuple((0.0, 0.0) for _ in rows), "")
+
+
+def _hop_rows(hop: Pair) -> Iterator[tuple[str, ...]]:
+    first, second = ends(hop)
+    yield (
+        f"{first} to {second}",
+        units.count(hop.lost_1_to_2),
+        _longest(hop.loss_runs_1_to_2),
+        *_transit(hop.transit_1_to_2_s),
+        units.count(hop.reordered_1_to_2),
+        units.count(hop.duplicated_1_to_2),
+    )
+    yield (
+        f"{second} to {first}",
+        units.count(hop.lost_2_to_1),
+        _longest(hop.loss_runs_2_to_1),
+        *_transit(hop.transit_2_to_1_s),
+        units.count(hop.reordered_2_to_1),
+        units.count(hop.duplicated_2_to_1),
+    )
+
+
+def _longest(runs: tuple[tuple[int, int], ...]) -> str:
+    return units.count(max(length for length, _ in runs)) if runs else "–"
+
+
+def _transit(transit: Transit | None) -> tuple[str, str, str, str]:
+    if transit is None:
+        return "–", "–", "–", "–"
+    return (
+        units.duration(transit.min),
+        units.duration(transit.p50),
+        units.duration(transit.p99),
+        units.duration(transit.max),
+    )
+
+
+def facts(pair: Pair) -> list[tuple[str, str]]:
+    """What else is to be said, each with a label."""
+    lines = [("Matched", _matched(pair))]
+    if pair.unmatched:
+        reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]
+        lines.append(("Unmatched", "; ".join(reasons)))
+    hops = pair.hops or (pair,)
+    for hop in hops:
+        lines += _clock(hop, named=len(hops) > 1)
+    if pair.after_gap is not None:
+        gap = pair.after_gap
+        lines.append(
+            (
+                "After pauses",
+                f"{units.count(gap.packets)} packets after {units.duration(gap.gap_s)} or more without any took "
+                f"{units.duration(gap.transit_median_s)} (median), others {units.duration(gap.other_median_s)}",
+            )
+        )
+    changed = _changes(pair)
+    if changed:
+        lines.append(("Rewritten", "; ".join(changed)))
+    return [(label, text) for label, text in lines if text]
+
+
+def _matched(pair: Pair) -> str:
+    text = f"{units.count(pair.matched)} packets in {units.duration(pair.overlap_s)} that both captures cover"
+    missed = [
+        f"{name} missed {units.count(number)}"
+        for name, number in zip(ends(pair), (pair.missed_by_1, pair.missed_by_2), strict=True)
+        if number
+    ]
+    return f"{text}; {' and '.join(missed)} that were there all the same" if missed else text
+
+
+def _reason(reason: str) -> str:
+    return _UNMATCHED.get(reason, reason.replace("-", " "))
+
+
+def _clock(hop: Pair, *, named: bool) -> Iterator[tuple[str, str]]:
+    if hop.clock_offset_s is None:
+        return
+    first, second = ends(hop)
+    label = f"Clocks {hop.first + 1} and {hop.second + 1}" if named else "Clocks"
+    way = "ahead of" if hop.clock_offset_s >= 0 else "behind"
+    parts = [f"{second}'s is {units.clock(abs(hop.clock_offset_s))} {way} {first}'s"]
+    if hop.clock_drift_ppm is not None:
+        error = f" ± {units.significant(hop.clock_drift_error_ppm, 2)}" if hop.clock_drift_error_ppm else ""
+        speed = "fast" if hop.clock_drift_ppm >= 0 else "slow"
+        parts.append(f"runs {units.significant(abs(hop.clock_drift_ppm))}{error} ppm {speed}")
+    steps = len(hop.clock_stretches) - 1
+    if steps > 0:
+        parts.append("one of them was stepped once" if steps == 1 else f"they were stepped {steps} times")
+    yield label, f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    yield "Unknowable", _unknowable(hop)
+
+
+def _unknowable(hop: Pair) -> str:
+    low, found, high = hop.clock_offset_low_s, hop.clock_offset_s, hop.clock_offset_high_s
+    if low is None or high is None or found is None:
+        return (
+            "packets went one way only, so transit times are those above the fastest packet's: what that took cannot "
+            "be told from clocks that may differ"
+        )
+    room = max(high - found, found - low)
+    return (
+        f"how the round trip divides into its two ways: the offset lies for certain from {units.clock(low)} to "
+        f"{units.clock(high)}, so one way may take up to {units.duration(room)} longer and the other as much less"
+    )
+
+
+def _changes(pair: Pair) -> list[str]:
+    changes = pair.changes
+    parts = []
+    if changes.ttl_hops:
+        parts.append(f"time to live lower by {changes.ttl_hops}")
+    for number, what in (
+        (changes.dscp, "DSCP changed"),
+        (changes.ecn, "ECN changed"),
+        (changes.ce_marked, "marked as congested (CE)"),
+        (changes.mss, "maximum segment size rewritten"),
+    ):
+        if number:
+            parts.append(f"{what} in {units.count(number)} {'packet' if number == 1 else 'packets'}")
+    renamed = [flow for flow in pair.flows if flow.flow_at_2 not in (None, flow.flow)]
+    parts += [f"{flow.flow} became {flow.flow_at_2}" for flow in renamed[:_NAMES]]
+    if len(renamed) > _NAMES:
+        parts.append(f"and {units.count(len(renamed) - _NAMES)} more flows got new addresses or ports")
+    return parts
+
+
+def flows(pair: Pair) -> Sheet:
+    """Flows of any protocol, at both captures."""
+    first, second = ends(pair)
+    rows = tuple(
+        (
+            flow.flow,
+            flow.flow_at_2 or "the same",
+            flow.protocol.upper(),
+            _direction(pair, flow.direction),
+            units.count(flow.packets_1),
+            units.count(flow.packets_2),
+            units.count(flow.matched),
+            units.count(flow.lost),
+            units.count(flow.missed_by_1 + flow.missed_by_2),
+            units.count(flow.reordered),
+            *_transit(flow.transit)[1:3],
+        )
+        for flow in pair.flows
+    )
+    columns = (
+        Column(f"Flow at {first}", False, 0),
+        Column(f"At {second}", False, 9),
+        Column("Protocol", False, 10),
+        Column("Way", False, 4),
+        Column("Packets at 1", True, 5),
+        Column("At 2", True, 6),
+        Column("Matched", True, 2),
+        Column("Lost", True, 1),
+        Column("Missed by a capture", True, 7),
+        Column("Reordered", True, 8),
+        Column("Median transit", True, 3),
+        Column("99 %", True, 11),
+    )
+    weights = tuple((float(flow.lost), float(flow.matched)) for flow in pair.flows)
+    return Sheet("Flows between the captures", columns, rows, weights, "those with most losses and packets come first")
+
+
+def _direction(pair: Pair, direction: str) -> str:
+    first, second = ends(pair)
+    return {"1-to-2": f"{first} to {second}", "2-to-1": f"{second} to {first}"}.get(direction, "not known")
+
+
+def models(verdict: Verdict) -> Sheet:
+    """The models that were replayed: drops, passes and waits, predicted and seen."""
+    columns = (
+        Column("Model", False, 0),
+        Column("Drops right", True, 1),
+        Column("Drops wrong", True, 2),
+        Column("Passes right", True, 4),
+        Column("Longest wait", True, 3),
+        Column("Seen", True, 5),
+        Column("Median error", True, 6),
+    )
+    rows = tuple(_model_row(model) for model in verdict.models)
+    weights = tuple((float(model.role == "winner"), float(model.hits)) for model in verdict.models)
+    return Sheet("Models replayed over the packets", columns, rows, weights, "the winner and the best first")
+
+
+def _model_row(model: Model) -> tuple[str, ...]:
+    return (
+        f"{model.title} (won)" if model.role == "winner" else model.title,
+        f"{units.count(model.hits)} of {units.count(model.lost)}",
+        units.count(model.dropped - model.hits),
+        f"{units.percent(model.passed_right / model.passed)}" if model.passed else "–",
+        "–" if model.longest_wait_s is None else units.duration(model.longest_wait_s),
+        "–" if model.seen_longest_wait_s is None else units.duration(model.seen_longest_wait_s),
+        "–" if model.wait_error_s is None else units.duration(model.wait_error_s),
+    )
+
+
+def ruled_out(verdict: Verdict) -> list[str]:
+    """Why the other models are ruled out, where the causes that lost do not already say so."""
+    said = {runner_up.why for runner_up in verdict.against}
+    return [model.why for model in verdict.models if model.why and model.why not in said]
