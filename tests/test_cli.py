@@ -96,7 +96,7 @@ def test_a_flow_filter_that_matches_nothing_is_bad_usage(run: Run):
         (["explain", str(POLICED), "--charts", "x", "--format", "gif"], "'gif' is not one of"),
         (["explain", str(POLICED), "--format", "png"], "give --charts DIR too"),
         (["explain", str(POLICED), "--report", "/nowhere/at/all/r.html"], "there is no folder"),
-        (["explain", str(POLICED), str(POLICED)], "comparing two captures of one path is not there yet"),
+        (["explain", str(POLICED), str(POLICED)], "are the same file"),
         (["frobnicate"], "No such command"),
     ],
 )

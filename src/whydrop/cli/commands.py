@@ -9,6 +9,7 @@ import click
 # The command's module, and the line that `whydrop --help` shows without importing it.
 COMMANDS = {
     "explain": ("whydrop.cli.explain", "Say why the packets of a capture were dropped or had to wait."),
+    "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
 }
 
 

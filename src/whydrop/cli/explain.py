@@ -1,4 +1,4 @@
-"""``whydrop explain``: why the packets of a capture were dropped or had to wait."""
+"""``whydrop explain``: why the packets of one capture, or of several of one path, were dropped or had to wait."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whydrop.cli import ending
-from whydrop.cli.interruptible import analyse
+from whydrop.cli import ending, usage
+from whydrop.cli.interruptible import analyse, analyse_pair
 
 if TYPE_CHECKING:
     from whydrop.api import Explanation
@@ -21,6 +21,7 @@ EXAMPLES = """
 Examples:
   whydrop explain capture.pcap.zst
   whydrop explain capture.pcapng --report report.html --charts charts --format svg
+  whydrop explain sender.pcap receiver.pcap --report report.html
   whydrop explain --sequence trace.pcap0 trace.pcap1 trace.pcap2 --json
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
@@ -68,6 +69,8 @@ def command(
     """Say why the packets of a capture were dropped or had to wait.
 
     CAPTURE is a pcap or pcapng file, plain or compressed with gzip, zstd, xz, lz4 or bzip2; - reads standard input.
+    Two or more are taken as captures of the same packets at several points of one path, in any order: their packets
+    are matched and their clocks aligned, and it is said where packets were lost.
 
     Prints the verdict, its evidence, the causes that it was weighed against, and advice. Exits with 0 when the
     capture was analysed, 1 when it could not be, and 2 when the command line is wrong.
@@ -77,7 +80,8 @@ def command(
     from whydrop.api import Explanation
 
     try:
-        found = Explanation(analyse(captures, tables=report is not None or folder is not None))
+        explain = analyse if sequence or len(captures) == 1 else analyse_pair
+        found = Explanation(explain(captures, tables=report is not None or folder is not None))
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -94,15 +98,12 @@ def command(
 def _check_usage(
     captures: tuple[Path, ...], sequence: bool, report: Path | None, folder: Path | None, picture: str | None
 ) -> None:
-    if len(captures) > 1 and not sequence:
-        raise click.UsageError(
-            "comparing two captures of one path is not there yet. If these files are one capture in several files "
-            "(tcpdump -C), say so with --sequence; otherwise explain them one by one."
-        )
+    if not sequence:
+        usage.different_files(captures)
     if picture is not None and folder is None:
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
-    if report is not None and not report.absolute().parent.is_dir():
-        raise click.UsageError(f"--report: there is no folder {ending.printable(str(report.absolute().parent))!r}.")
+    if report is not None:
+        usage.folder_exists("--report", report)
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:

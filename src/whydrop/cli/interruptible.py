@@ -26,14 +26,32 @@ def analyse(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Anal
     """
     from whydrop import _core
 
+    return _watched(paths, lambda **watch: _core.explain(paths, tables=tables, **watch))
+
+
+def analyse_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
+    """Analyse two or more captures of one path, as :func:`analyse` does with one."""
+    from whydrop import _core
+
+    return _watched(paths, lambda **watch: _core.explain_pair(paths, tables=tables, **watch))
+
+
+def match_pair(paths: Sequence[str | PathLike[str]]) -> _core.Analysis:
+    """Match two captures of one path, as :func:`analyse` analyses one."""
+    from whydrop import _core
+
+    return _watched(paths, lambda **watch: _core.match_pair(paths, **watch))
+
+
+def _watched(paths: Sequence[str | PathLike[str]], call: Callable[..., _core.Analysis]) -> _core.Analysis:
     patient = "-" in map(str, paths)
     if not sys.stderr.isatty():
-        return _finish(_start(lambda: _core.explain(paths, tables=tables)), patient)
+        return _finish(_start(call), patient)
 
     from whydrop.cli.progress import PATIENCE_S, metered
 
     with metered() as meter:
-        work = _start(lambda: _core.explain(paths, tables=tables, progress=meter.advance))
+        work = _start(lambda: call(progress=meter.advance))
         return _finish(work, patient, wait_s=PATIENCE_S, when_long=meter.show)
 
 

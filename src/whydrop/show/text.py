@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -14,7 +16,11 @@ from rich.text import Text
 from whydrop import units
 from whydrop.api import Explanation
 from whydrop.document import Capture, Verdict
-from whydrop.show import tables, words
+from whydrop.pair import Pair
+from whydrop.show import pair_words, tables, words
+
+if TYPE_CHECKING:
+    from whydrop.matching import Matching
 
 _LONGEST_TABLE = 12
 _WIDEST = 110
@@ -22,13 +28,22 @@ _WIDEST = 110
 
 def print_explanation(found: Explanation, console: Console | None = None) -> None:
     """Print verdicts, evidence, runners-up, advice and the tables of transfers and flows."""
+    _print_by(lambda console: _print(found, console), console)
+
+
+def print_matching(found: Matching, console: Console | None = None) -> None:
+    """Print what was matched, what was lost each way, and the clocks."""
+    _print_by(lambda console: _print_pair(found.pair, console, summary=True), console)
+
+
+def _print_by(write: Callable[[Console], None], console: Console | None) -> None:
     console = console or _console()
     if console.is_terminal:
-        _print(found, console)
+        write(console)
         return
     # rich fills lines with spaces, which are in the way in files and mail.
     with console.capture() as captured:
-        _print(found, console)
+        write(console)
     for line in captured.get().splitlines():
         console.file.write(f"{line.rstrip()}\n")
 
@@ -38,7 +53,9 @@ def _print(found: Explanation, console: Console) -> None:
     if not found.verdicts:
         console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
     for verdict in found.verdicts[:1]:
-        _print_verdict(verdict, console)
+        _print_verdict(verdict, console, found.captures)
+    if found.pair is not None:
+        _print_pair(found.pair, console)
     if len(found.verdicts) > 1:
         _heading(console, "Also")
     for verdict in found.verdicts[1:]:
@@ -64,12 +81,18 @@ def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None
             console.print(_safe(f"{capture.path}: {note}", style="yellow"))
 
 
-def _print_verdict(verdict: Verdict, console: Console) -> None:
+def _print_verdict(verdict: Verdict, console: Console, captures: Sequence[Capture]) -> None:
     console.print(_safe(verdict.sentence, style="bold"))
+    if verdict.place is not None:
+        console.print(_safe(f"Where: {words.place(verdict.place, captures)}", style="bold"))
     console.print(_safe(_standing(verdict), style="dim"))
     _print_list(console, "Evidence", verdict.evidence)
     _print_parameters(verdict, console)
     _print_against(verdict, console)
+    if verdict.models:
+        _print_table(console, pair_words.models(verdict))
+        for why in pair_words.ruled_out(verdict):
+            console.print(_bullet(_safe(words.sentence(why))))
     _print_list(console, "What to do", verdict.advice)
     if verdict.throughput_lost is not None:
         lost = verdict.throughput_lost
@@ -88,9 +111,25 @@ def _print_minor(verdict: Verdict, console: Console) -> None:
             console.print(Padding(_safe(advice), (0, 0, 0, 4), expand=False))
 
 
+def _print_pair(pair: Pair, console: Console, *, summary: bool = False) -> None:
+    """What two captures show together; in short what else there is when nothing is explained."""
+    if summary:
+        console.print(_safe(pair_words.summary(pair), style="bold"))
+    sheet = pair_words.ways(pair)
+    _print_table(console, replace(sheet, title=pair_words.title(pair)), ordered=False)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for label, text in pair_words.facts(pair):
+        grid.add_row(Text(label, style="dim"), _safe(text))
+    console.print(Padding(grid, (1, 0, 0, 2), expand=False))
+
+
 def _standing(verdict: Verdict) -> str:
     meaning = words.cause_meaning(verdict.cause)
     parts = [f"{words.cause_title(verdict.cause)}: {meaning}" if meaning else words.cause_title(verdict.cause)]
+    if verdict.family is not None:
+        parts.append(words.family(verdict.family))
     parts.append(f"confidence {units.percent(verdict.confidence)}")
     if verdict.lost:
         parts.append(f"accounts for {units.percent(verdict.explained)} of {units.count(verdict.lost)} losses")
@@ -140,11 +179,11 @@ def _print_against(verdict: Verdict, console: Console) -> None:
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
-def _print_table(console: Console, sheet: tables.Sheet) -> None:
+def _print_table(console: Console, sheet: tables.Sheet, *, ordered: bool = True) -> None:
     if not sheet.rows:
         return
     _heading(console, sheet.title)
-    shown = sheet.most_important(_LONGEST_TABLE)
+    shown = sheet.most_important(_LONGEST_TABLE) if ordered else list(sheet.rows)
     columns = sheet.columns_within(console.width - 2, shown)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     for column in columns:

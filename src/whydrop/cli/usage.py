@@ -1,0 +1,39 @@
+"""What commands check of their command line, and say where it is wrong (exit status 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from whydrop.cli.ending import printable
+
+
+def different_files(captures: Sequence[Path]) -> None:
+    """Refuse a capture that is given twice: a path has different points."""
+    for number, path in enumerate(captures):
+        for other in captures[:number]:
+            if str(path) == str(other) == "-":
+                raise click.UsageError("- is given twice, but standard input can be read only once.")
+            if same_file(path, other):
+                raise click.UsageError(
+                    f"{printable(str(other))!r} and {printable(str(path))!r} are the same file. Several captures are "
+                    "taken at different points of one path. If these are one capture in several files (tcpdump -C), "
+                    "say so with --sequence."
+                )
+
+
+def same_file(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file; not so where one of them is missing."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
+
+
+def folder_exists(option: str, path: Path) -> None:
+    """Refuse a file to be written in a folder that is not there, before the work begins."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise click.UsageError(f"{option}: there is no folder {printable(str(folder))!r}.")
