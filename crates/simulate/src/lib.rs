@@ -10,6 +10,16 @@
 //! cargo run --release -p whydrop-simulate -- score /tmp/suite --jobs 2 -- whydrop explain --json
 //! ```
 //!
+//! [`pair`] watches two points around the hop instead of one: [`pair::published`] rebuilds a published case, and
+//! [`pair::suite`] draws pairs over every mechanism, with clocks that are wrong, address translation, offload, tunnels
+//! and sniffers that miss packets.
+//!
+//! ```sh
+//! cargo run --release -p whydrop-simulate -- published --out /tmp/published
+//! cargo run --release -p whydrop-simulate -- pairs --out /tmp/pairs --seed 1 --count 48
+//! cargo run --release -p whydrop-simulate -- score-pairs /tmp/pairs --jobs 2 -- whydrop explain --json
+//! ```
+//!
 //! The hosts follow Linux where that shapes losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK, RACK
 //! and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
 //! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. What is not

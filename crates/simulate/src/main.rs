@@ -16,6 +16,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate kinds
        whydrop-simulate published --out DIR [--seed N] [--one-way]
        whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
+       whydrop-simulate mechanisms
        whydrop-simulate score-pairs DIR [--jobs N] [-- COMMAND ...]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
@@ -34,8 +35,11 @@ pairs writes pairs of captures of simulated TCP through every mechanism (default
 each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
 causes, lost packets, clocks, parameters; by mechanism and by treatment.
 
-example: whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
+examples:
+         whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
          whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
+         whydrop-simulate pairs --out /tmp/pairs --seed 1 --count 48
+         whydrop-simulate score-pairs /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json
 ";
 
 fn main() -> ExitCode {
@@ -67,6 +71,10 @@ fn main() -> ExitCode {
             Kind::ALL
                 .iter()
                 .for_each(|kind| println!("{:30} {}", kind.name(), kind.right_causes().join(", ")));
+            ExitCode::SUCCESS
+        }
+        Some("mechanisms") => {
+            pair_commands::print_mechanisms();
             ExitCode::SUCCESS
         }
         Some("--help" | "-h" | "help") => {

@@ -70,6 +70,14 @@ pub fn pairs(arguments: &[String]) -> Result<Result<(), PairError>, String> {
     }))
 }
 
+/// The mechanisms of pairs, with what is right to call each.
+pub fn print_mechanisms() {
+    for mechanism in Mechanism::ALL {
+        let right = suite::right_causes(mechanism.kind()).join(", ");
+        println!("{:22} {:14} {right}", mechanism.name(), mechanism.kind());
+    }
+}
+
 fn mechanisms() -> String {
     let names: Vec<&str> = Mechanism::ALL
         .iter()

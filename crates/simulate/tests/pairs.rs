@@ -14,6 +14,8 @@ use whydrop_simulate::suite::Split;
 type Key = (u16, u16, Option<u16>, u32, u32, u32);
 
 struct Read {
+    /// Forward packets, in the order of the file.
+    order: Vec<Key>,
     keys: HashMap<Key, u64>,
     forward: u64,
     reverse: u64,
@@ -27,6 +29,7 @@ fn read(path: &Path, server_port: u16) -> Read {
     };
     let mut capture = Capture::open(&[path], options).unwrap();
     let mut read = Read {
+        order: Vec::new(),
         keys: HashMap::new(),
         forward: 0,
         reverse: 0,
@@ -60,6 +63,7 @@ fn read(path: &Path, server_port: u16) -> Read {
         *read.keys.entry(key).or_default() += 1;
         if source == server_port {
             read.forward += 1;
+            read.order.push(key);
         } else {
             read.reverse += 1;
         }
@@ -261,4 +265,47 @@ fn the_published_case_loses_on_disk_what_its_truth_says() {
     let first_ns = b.summary.first_ns.unwrap();
     assert_eq!(truth["distortion"]["t0_ns"].as_i64(), Some(first_ns));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_packets() {
+    let mechanisms = [
+        Mechanism::Policer,
+        Mechanism::DeepFifoPackets,
+        Mechanism::ShallowFifoBytes,
+        Mechanism::RandomLoss,
+    ];
+    for mechanism in mechanisms {
+        let mut pair = tidied(played(mechanism, 21));
+        // One server port, so that it tells the direction.
+        pair.tcp_flows
+            .iter_mut()
+            .for_each(|flow| flow.ends.tcp.server_port = 443);
+        let mut times: Vec<i64> = pair.crossings.iter().filter_map(|c| c.at_b_ns).collect();
+        times.sort_unstable();
+        let at = |share: f64| times[(times.len() as f64 * share) as usize];
+        (pair.b.begins_ns, pair.b.ends_ns) = (at(0.1), at(0.9));
+        pair.y.begins_ns = at(0.2);
+        pair.y.cut_after = Some(0.8);
+        let folder = folder(&format!("times-{}", mechanism.name()));
+        let truth = pair::write(&mut pair, &folder).unwrap();
+        let b = read(&folder.join("b.pcap"), 443);
+        let y = read(&folder.join("y.pcap"), 443);
+        let common = |key: &Key| y.keys.contains_key(key);
+        let first = b.order.iter().position(common).unwrap();
+        let last = b.order.iter().rposition(common).unwrap();
+        let lost = b.order[first..=last]
+            .iter()
+            .filter(|key| !common(key))
+            .count() as u64;
+        let told = number(&truth, "forward_packets_lost_between");
+        // At the edges it is a matter of taste, and of how long a packet would have taken.
+        assert!(
+            told.abs_diff(lost) <= 2,
+            "{}: {lost} missing, truth {told}",
+            mechanism.name()
+        );
+        assert!(told > 0);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

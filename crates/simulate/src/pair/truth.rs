@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
+use super::suite;
 use super::world::{Flow, Pair};
 use crate::segment::Reason;
 
@@ -88,6 +89,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
         "split": pair.split,
         "kind": pair.kind,
         "variant": pair.variant,
+        "right_causes": right_causes(pair),
         "parameters": pair.parameters,
         "identifiable": pair.identifiable,
         "note": pair.note,
@@ -115,6 +117,19 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
         fields.extend(pair.circumstances.clone());
     }
     truth
+}
+
+/// What is right to call the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
+fn right_causes(pair: &Pair) -> Vec<&'static str> {
+    let mut right = suite::right_causes(pair.kind).to_vec();
+    let nothing_lost = !pair
+        .crossings
+        .iter()
+        .any(|c| c.is_forward() && c.lost_between);
+    if nothing_lost && pair.b.missed + pair.y.missed > 0.0 {
+        right.push("capture-loss");
+    }
+    right
 }
 
 fn milliseconds(ns: i64) -> f64 {

@@ -105,7 +105,10 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
         .first()
         .and_then(|v| v["cause"].as_str())
         .unwrap_or("none");
-    let cause_right = right_causes(kind).contains(&cause);
+    let cause_right = match truth["right_causes"].as_array() {
+        Some(right) => right.iter().any(|right| right == cause),
+        None => right_causes(kind).contains(&cause),
+    };
     let treatments: Vec<String> = list(&truth["realism"]["treatments"])
         .iter()
         .filter_map(|t| t.as_str().map(String::from))

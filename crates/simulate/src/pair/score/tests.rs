@@ -167,3 +167,13 @@ fn a_number_that_nobody_can_tell_may_be_left_open_but_not_be_stated_wrongly() {
         json!({"value": 2e6, "low": 1.9e6, "high": 2.1e6});
     assert_eq!(judge(&truth, &report).faults().len(), 1);
 }
+
+#[test]
+fn what_a_truth_itself_calls_right_is_right() {
+    let mut truth = truth();
+    truth["kind"] = json!("none");
+    truth["right_causes"] = json!(["none", "sender", "capture-loss"]);
+    let of = |cause: &str| json!({"verdicts": [{"cause": cause, "parameters": {}}], "pair": null});
+    assert!(judge(&truth, &of("capture-loss")).cause_right);
+    assert!(!judge(&truth, &of("random-loss")).cause_right);
+}

@@ -36,8 +36,10 @@ pub fn apply(world: &mut World, random: &mut Random) {
         Mechanism::AckLoss => ack_loss(world, random),
         Mechanism::Reorder | Mechanism::Jitter => uneven_delay(world, random),
         Mechanism::None => {
-            let rate_bps = fast_link(world, random);
-            world.transfer(rate_bps / 4, 400_000, random);
+            slow_line(world, random);
+            set_wide_link(world, random);
+            companions(world, random);
+            world.transfer(world.line_bps, 400_000, random);
         }
         Mechanism::AppLimited => application(world, random),
         Mechanism::RwndLimited | Mechanism::SlowReader => receiver(world, random),
@@ -232,12 +234,23 @@ fn managed_queue(world: &mut World, random: &mut Random) {
     world.transfer(rate_bps, 2_000_000, random);
 }
 
-/// A link that is never full for long: what limits is elsewhere.
-fn fast_link(world: &mut World, random: &mut Random) -> u64 {
-    let rate_bps = (random.log_uniform(200.0, 1_000.0) * MBIT) as u64;
-    world.circumstance("link_rate_bps", rate_bps);
-    world.set_element(Box::new(Fifo::new(rate_bps, Limit::NONE)));
-    rate_bps
+/// Seven of ten senders have a slower way out than their card, so that a transfer takes a while.
+fn slow_line(world: &mut World, random: &mut Random) {
+    if random.chance(0.7) {
+        world.set_line((random.log_uniform(20.0, 500.0) * MBIT) as u64);
+    }
+}
+
+/// A link that the sender cannot fill: what limits is elsewhere, and no queue grows between the points.
+fn wide_link(world: &mut World, random: &mut Random) -> Element {
+    let link_bps = (world.line_bps as f64 * random.uniform(1.05, 1.5)) as u64;
+    world.circumstance("link_rate_bps", link_bps);
+    Box::new(Fifo::new(link_bps, Limit::NONE).with_overhead(overhead::WIRE))
+}
+
+fn set_wide_link(world: &mut World, random: &mut Random) {
+    let link = wide_link(world, random);
+    world.set_element(link);
 }
 
 fn chance(world: &mut World, random: &mut Random) {
@@ -264,14 +277,9 @@ fn chance(world: &mut World, random: &mut Random) {
         Mechanism::LossBeyondY => put_behind(world, BEYOND_STAGE, lossy),
         Mechanism::LossBeforeB => put_behind(world, BEFORE_STAGE, lossy),
         _ => {
-            let mut elements: Vec<Element> = Vec::new();
-            if random.chance(0.5) {
-                let link_bps = (random.log_uniform(20.0, 900.0) * MBIT) as u64;
-                world.circumstance("link_rate_bps", link_bps);
-                elements.push(Box::new(Fifo::new(link_bps, Limit::NONE)));
-            }
-            elements.push(lossy);
-            world.set_element(Box::new(Chain::new(elements)));
+            slow_line(world, random);
+            let link = wide_link(world, random);
+            world.set_element(Box::new(Chain::new(vec![link, lossy])));
         }
     }
     companions(world, random);
@@ -289,14 +297,14 @@ fn ack_loss(world: &mut World, random: &mut Random) {
     let loss = random.log_uniform(0.003, 0.1);
     world.parameter("reverse_loss_probability", loss);
     world.watch.return_loss[1] = loss;
-    let rate_bps = fast_link(world, random);
-    world.transfer(rate_bps / 4, 2_000_000, random);
+    slow_line(world, random);
+    set_wide_link(world, random);
+    world.transfer(world.line_bps, 2_000_000, random);
 }
 
 fn uneven_delay(world: &mut World, random: &mut Random) {
-    let rate_bps = (random.log_uniform(10.0, 500.0) * MBIT) as u64;
-    world.circumstance("link_rate_bps", rate_bps);
-    let link: Element = Box::new(Fifo::new(rate_bps, Limit::NONE));
+    slow_line(world, random);
+    let link = wide_link(world, random);
     let seed = random.next_u64();
     let uneven: Element = if world.mechanism == Mechanism::Jitter {
         let spread_ns = logarithmic_ns(1.0, 8.0, random);
@@ -316,12 +324,12 @@ fn uneven_delay(world: &mut World, random: &mut Random) {
     };
     world.parameter("drops", false);
     world.set_element(Box::new(Chain::new(vec![link, uneven])));
-    world.transfer(rate_bps / 2, 2_000_000, random);
+    world.transfer(world.line_bps, 2_000_000, random);
 }
 
 /// The application delivers a little at a time.
 fn application(world: &mut World, random: &mut Random) {
-    fast_link(world, random);
+    set_wide_link(world, random);
     let rate_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
     let interval_ns = logarithmic_ns(10.0, 500.0, random);
     let bytes = ((rate_bps as f64 / 8.0 * interval_ns as f64 / 1e9) as u64).max(1_000);
@@ -337,7 +345,7 @@ fn application(world: &mut World, random: &mut Random) {
 
 /// The receiver's window limits: a small buffer, or an application that reads slowly.
 fn receiver(world: &mut World, random: &mut Random) {
-    let rate_bps = fast_link(world, random);
+    set_wide_link(world, random);
     world.parameter("drops", false);
     if world.mechanism == Mechanism::SlowReader {
         let read_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
@@ -348,7 +356,7 @@ fn receiver(world: &mut World, random: &mut Random) {
         (receiver.read_rate_bps, receiver.buffer_bytes) = (Some(read_bps), buffer_bytes);
         return world.transfer(read_bps, 1_000_000, random);
     }
-    let product_bytes = rate_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9;
+    let product_bytes = world.line_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9;
     let share = random.uniform(0.05, 0.5);
     let window_bytes = (product_bytes * share).clamp(16_000.0, 1_000_000.0) as u64;
     world.parameter("receiver_buffer_bytes", window_bytes);

@@ -115,7 +115,6 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
         let tellable = Tellable {
             spec,
             arrivals: &policers::arrivals(&pair.crossings, longer),
-            card_bps: (points[0] == draw::CARD_STAGE).then_some(world.line_bps),
         };
         // A policer whose rates nobody could tell even roughly is none to ask for.
         let roughly =

@@ -1,9 +1,7 @@
 //! Policers with one or two rates, alone or with a shaper, and how far their parameters can be told at all.
 
 use serde_json::{Map, Value, json};
-use whydrop_path::{
-    Arrival, Chain, Fifo, Limit, LinuxPolice, Outcome, Policer, Random, Shaper, overhead, replay,
-};
+use whydrop_path::{Arrival, Chain, Limit, LinuxPolice, Outcome, Policer, Random, Shaper, replay};
 
 use super::draw::{Element, World};
 use super::kind::Mechanism;
@@ -159,12 +157,11 @@ pub fn arrivals(crossings: &[Crossing], longer_ip_header_bytes: u32) -> Vec<Arri
 }
 
 /// What somebody with all arrivals and fates could tell: whether each parameter, wrong by a share, would have dropped
-/// other packets. `card_bps` is the rate of a card between B and the policer, where there is one.
+/// other packets.
 #[derive(Debug, Clone)]
 pub struct Tellable<'a> {
     pub spec: PolicerSpec,
     pub arrivals: &'a [Arrival],
-    pub card_bps: Option<u64>,
 }
 
 impl Tellable<'_> {
@@ -192,10 +189,6 @@ impl Tellable<'_> {
 
     fn fates(&self, spec: PolicerSpec) -> Vec<bool> {
         let mut element = spec.build();
-        if let Some(card_bps) = self.card_bps {
-            let card = Fifo::new(card_bps, Limit::NONE).with_overhead(overhead::WIRE);
-            element = Box::new(Chain::new(vec![Box::new(card), element]));
-        }
         replay(&mut element, self.arrivals)
             .into_iter()
             .map(Outcome::is_dropped)
@@ -236,7 +229,6 @@ mod tests {
         let tellable = Tellable {
             spec,
             arrivals: &bursts(packets),
-            card_bps: None,
         };
         let by_name = tellable.by_name(|_, _| share);
         spec.names()

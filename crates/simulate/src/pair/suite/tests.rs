@@ -82,9 +82,8 @@ fn losses_count_while_both_captures_watch_and_not_before_or_after() {
 fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
     use whydrop_path::{Outcome, Policer, replay};
     let (mut agreed, mut lost) = (0, 0);
-    // With offload at B the packets' own times are not those of the super-segments there.
-    let pairs = (0..10).map(|index| play(&config(Some(Mechanism::Policer)), index).unwrap());
-    for pair in pairs.filter(|pair| pair.b.offload.is_none()) {
+    for index in 0..8 {
+        let pair = play(&config(Some(Mechanism::Policer)), index).unwrap();
         let parameter = |name: &str| pair.parameters[name].as_u64().unwrap();
         let overhead = parameter("overhead_bytes") as u32;
         let header = if pair.tcp_flows[0].ends.client.is_ipv6() {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whydrop_path::{Delay, Random};
 
-use super::draw::{BEFORE_STAGE, BEYOND_STAGE, CARD_STAGE, MS, World, logarithmic_ns, pick};
+use super::draw::{BEFORE_STAGE, BEYOND_STAGE, MS, World, logarithmic_ns, pick};
 use super::kind::Mechanism;
 use crate::pair::frame::Link;
 use crate::pair::sniffer::{Offload, OffloadStamp, Sniffer};
@@ -109,8 +109,10 @@ fn translate(world: &mut World, random: &mut Random) {
 fn offload(world: &mut World, random: &mut Random) {
     if world.mechanism != Mechanism::LossBeforeB && random.chance(0.15) {
         capture_at_sender(world);
+        // Wire packets of a super-segment leave the card one right behind the other.
+        let full_frame_ns = (1_538.0 * 8e9 / world.line_bps as f64) as i64;
         world.b.offload = Some(Offload {
-            gap_ns: 1_000,
+            gap_ns: full_frame_ns + full_frame_ns / 10 + 100,
             most_payload_bytes: 64_000,
             stamp: OffloadStamp::First,
         });
@@ -132,7 +134,8 @@ fn offload(world: &mut World, random: &mut Random) {
     }
 }
 
-/// Point B is in the sender itself, where super-segments are seen, and next to the element: the distance moves behind.
+/// Point B is at the sender's card, where super-segments are seen on their way out of the host's queue, and next to
+/// the element: the distance moves behind.
 fn capture_at_sender(world: &mut World) {
     let stages = &mut world.scenario.stages;
     let before_ns = stages[BEFORE_STAGE].reverse_delay_ns;
@@ -143,7 +146,7 @@ fn capture_at_sender(world: &mut World) {
     let there = std::mem::replace(&mut beyond.element, Box::new(Delay::new(0)));
     let distance = Box::new(Delay::new(before_ns));
     beyond.element = Box::new(whydrop_path::Chain::new(vec![there, distance]));
-    world.watch.points[0] = CARD_STAGE;
+    world.watch.points[0] = BEFORE_STAGE;
 }
 
 /// Link layers and tunnels at Y only; snapshot lengths.
