@@ -27,6 +27,10 @@ mod hash;
 mod matching;
 pub mod packet;
 mod reading;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 use whydrop_capture::{Capture, Summary};
 use whydrop_tcp::Tracked;

@@ -75,6 +75,7 @@ pub(crate) fn read_through(
         }
     }
     report(&captures, &mut options)?;
+    matcher.finish();
     let [one, two] = trackers;
     Ok(ReadThrough {
         summaries: [captures[0].summary(), captures[1].summary()],

@@ -264,13 +264,27 @@ impl Flows {
     #[inline]
     pub(crate) fn may_be_one(&self, first: u32, second: u32) -> bool {
         let (one, two) = (self.get(0, first), self.get(1, second));
-        if one.partner == second && two.partner == first || one.matched == 0 && two.matched == 0 {
+        if one.partner == second && two.partner == first {
             return true;
+        }
+        if one.matched == 0 && two.matched == 0 {
+            let others_by_name = one.expects_its_namesake() || two.expects_its_namesake();
+            return !others_by_name && self.reverses_agree(one, two);
         }
         // ports used again, and one of the captures lacks the SYN that shows it
         let renewed_first = two.partner != NONE && self.get(0, two.partner).tuple == one.tuple;
         let renewed_second = one.partner != NONE && self.get(1, one.partner).tuple == two.tuple;
         renewed_first || renewed_second
+    }
+
+    /// Whether the other directions, as far as they are known, are of one connection too.
+    fn reverses_agree(&self, one: &FlowState, two: &FlowState) -> bool {
+        let known = |side: usize, flow: u32| {
+            let state = (flow != NONE).then(|| self.get(side, flow))?;
+            (state.matched > 0).then_some(state.partner)
+        };
+        known(0, one.reverse).is_none_or(|partner| partner == two.reverse)
+            && known(1, two.reverse).is_none_or(|partner| partner == one.reverse)
     }
 
     /// Whether they are known, or by their names expected, to be one.
@@ -383,7 +397,15 @@ impl Flows {
     }
 }
 
+/// Packets after which a flow whose namesake at the other point has no packet in common may be another one there.
+const NAMESAKE_PACKETS: u64 = 16;
+
 impl FlowState {
+    /// Whether it has, by its name, a partner which may prove right yet.
+    fn expects_its_namesake(&self) -> bool {
+        self.partner != NONE && self.packets < NAMESAKE_PACKETS
+    }
+
     /// A SYN with another sequence number than the flow's own opens a new connection on the same ports.
     fn is_reused_by(&self, tcp: &TcpSegment) -> bool {
         match self.syn {

@@ -16,6 +16,12 @@ use sighting::{FRAGMENT, PAYLOAD_KEY_BYTES, Parts, Precision, Sighting};
 /// Among equal packets the oldest is taken, unless another one's time on the way is nearer by more than this to that
 /// of the packet before: then the older one was lost. No sender repeats a packet sooner.
 const SAME_TRANSIT_NS: u64 = 1_000_000;
+/// A packet that nothing but its contents tells from its retransmission is not matched at once if its time on the way
+/// would differ by more than this from that of the packet before: the right one may come yet. No sender repeats a
+/// packet in less than this on paths where such packets are.
+const DOUBTFUL_TRANSIT_NS: u64 = 5_000_000;
+/// So many doubtful matches in a row show that the path or a clock has changed: the next one is believed.
+const MOST_DOUBTS: u32 = 32;
 /// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
 /// Super-segments of one flow that wait for their segment size at most.
@@ -35,6 +41,8 @@ pub(crate) struct Matcher {
     /// Latest matched time at each point.
     matched_ns: [i64; 2],
     pub(crate) matches: u64,
+    /// Doubtful matches put off since the last match.
+    doubts: u32,
     /// Frames without an IP packet that could be matched.
     pub(crate) unmatchable: [u64; 2],
 }
@@ -70,6 +78,7 @@ impl Matcher {
             delta_ns: None,
             matched_ns: [i64::MIN; 2],
             matches: 0,
+            doubts: 0,
             unmatchable: [0; 2],
         }
     }
@@ -280,8 +289,39 @@ impl Matcher {
             }
         }
         match found {
-            Found::Same(slot, same_id) => self.on_match(side, sighting, slot, same_id),
+            Found::Same(slot, same_id)
+                if same_id == Some(true) || !self.doubts(side, sighting, slot) =>
+            {
+                self.on_match(side, sighting, slot, same_id);
+            }
             _ => self.wait(side, sighting, key),
+        }
+    }
+
+    /// Whether a packet should rather wait for a better match than this one.
+    #[inline]
+    fn doubts(&mut self, side: usize, sighting: &Sighting, slot: u32) -> bool {
+        let entry = self.pending[1 - side].entry(slot);
+        if sighting.parts.has_timestamps() || entry.parts.has_timestamps() {
+            return false;
+        }
+        let Some(expected) = self.flows.get(side, sighting.flow).delta_ns else {
+            return false;
+        };
+        let doubtful = self.delta_to(side, sighting, entry).abs_diff(expected)
+            > DOUBTFUL_TRANSIT_NS
+            && self.doubts < MOST_DOUBTS;
+        self.doubts += u32::from(doubtful);
+        doubtful
+    }
+
+    /// Time at point 2 less time at point 1 if these two are one packet.
+    #[inline]
+    fn delta_to(&self, side: usize, sighting: &Sighting, entry: &Entry) -> i64 {
+        let there = self.rows[entry.row as usize].time_ns[1 - side];
+        match side {
+            0 => there - sighting.time_ns,
+            _ => sighting.time_ns - there,
         }
     }
 
@@ -328,14 +368,7 @@ impl Matcher {
         let Some(expected) = own.or(self.delta_ns) else {
             return false;
         };
-        let apart = |entry: &Entry| {
-            let there = self.rows[entry.row as usize].time_ns[1 - side];
-            let delta = match side {
-                0 => there.wrapping_sub(sighting.time_ns),
-                _ => sighting.time_ns.wrapping_sub(there),
-            };
-            delta.abs_diff(expected)
-        };
+        let apart = |entry: &Entry| self.delta_to(side, sighting, entry).abs_diff(expected);
         apart(entry).saturating_add(SAME_TRANSIT_NS) < apart(older)
     }
 
@@ -434,6 +467,7 @@ impl Matcher {
         }
         self.delta_ns = Some(delta_ns);
         self.matches += 1;
+        self.doubts = 0;
         let (first, second) = match side {
             0 => (sighting.flow, there),
             _ => (there, sighting.flow),
@@ -461,10 +495,44 @@ impl Matcher {
         }
     }
 
+    /// Matches what was put off for want of certainty: nothing better has come.
+    pub(crate) fn finish(&mut self) {
+        while let Some(entry) = self.pending[0].remove_oldest() {
+            self.match_after_all(0, &entry);
+        }
+    }
+
+    fn match_after_all(&mut self, side: usize, entry: &Entry) -> bool {
+        let row = &self.rows[entry.row as usize];
+        let sighting = Sighting {
+            parts: entry.parts,
+            flow: row.flow,
+            index: row.index[side],
+            time_ns: row.time_ns[side],
+            sequence: row.sequence,
+            payload_bytes: row.payload_bytes,
+            ip_bytes: row.ip_bytes,
+            ttl: row.ttl[side],
+            tos: row.tos[side],
+            flags: row.flags.0,
+        };
+        let Found::Same(slot, same_id) = self.find(side, &sighting, entry.key) else {
+            return false;
+        };
+        self.rows[entry.row as usize]
+            .flags
+            .set(PacketFlags::WITHDRAWN);
+        self.on_match(side, &sighting, slot, same_id);
+        true
+    }
+
     fn give_up_oldest(&mut self, side: usize) {
         let Some(entry) = self.pending[side].remove_oldest() else {
             return;
         };
+        if self.match_after_all(side, &entry) {
+            return;
+        }
         let row = &mut self.rows[entry.row as usize];
         // what others have long overtaken was not captured there; the rest might still have come
         let settled = self.matched_ns[side].saturating_sub(row.time_ns[side]) > SETTLED_AFTER_NS;

@@ -45,6 +45,12 @@ impl Parts {
         self.bits & bits != 0
     }
 
+    /// Whether timestamps tell a packet from its retransmission.
+    #[inline]
+    pub(crate) fn has_timestamps(&self) -> bool {
+        self.protocol == TCP && (self.material[1], self.material[2]) != (0, 0)
+    }
+
     #[inline]
     pub(crate) fn of_tcp(network: &Network, tcp: &TcpSegment) -> Self {
         let mut bits = 0;

@@ -1,0 +1,9 @@
+//! Whole pairs of captures, written by hand, with every packet's crossing known.
+
+mod captures;
+mod clocks;
+mod crossings;
+mod offload;
+mod other_protocols;
+mod properties;
+mod rewriting;
