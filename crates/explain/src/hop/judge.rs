@@ -4,7 +4,8 @@
 //! what only two captures can show: what lost packets found inside, flows that overtake each other, and rates that
 //! differ between what drops and what delays.
 
-use whydrop_path::fit::{BucketFit, Seen};
+use whydrop_path::fit::passage::HeldAtLosses;
+use whydrop_path::fit::{BucketFit, Interval, Seen};
 
 use super::measure::Hop;
 use super::models::{Element, replay_over};
@@ -79,19 +80,21 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
     plain(judgement)
 }
 
-/// Every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was.
 fn full_queue_shows(hop: &Hop) -> bool {
-    let (Some(held), Some(_)) = (&hop.held, &hop.departures) else {
-        return false;
-    };
-    let spread = |interval: whydrop_path::fit::Interval, unit: f64| {
+    hop.departures.is_some() && hop.held.as_ref().is_some_and(full_queue)
+}
+
+/// Whether every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was.
+pub fn full_queue(held: &HeldAtLosses) -> bool {
+    let spread = |interval: Interval, unit: f64| {
         let (low, high) = (
             interval.low.unwrap_or(0.0),
             interval.high.unwrap_or(f64::MAX),
         );
         high - low <= (FULL_PACKETS * unit).max(FULL_SHARE * interval.value)
     };
-    let alike = spread(held.packets, 1.0) || spread(held.with_packet_bytes, hop.packet_bytes());
+    let packet_bytes = held.with_packet_bytes.value / (held.packets.value + 1.0);
+    let alike = spread(held.packets, 1.0) || spread(held.with_packet_bytes, packet_bytes);
     held.losses >= 3
         && alike
         && held.packets.value >= FEWEST_INSIDE
@@ -119,26 +122,42 @@ fn queued_reason(hop: &Hop) -> String {
     )
 }
 
+/// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
+/// be told apart with certainty.
+const CLEARLY_SLOWER: f64 = 0.92;
+/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times what timestamps blur.
+const CORRECTED_BLURS: f64 = 2.0;
+/// Replayed by itself, such a bucket drops at least this share of the lost packets, and hardly others.
+const REPLAYED_SHARE: f64 = 0.6;
+
 /// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
 fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
     let departures = hop.departures.as_ref()?;
+    let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
     let slower = |fit: &BucketFit| {
-        let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
-        fit.rate_bps.high.is_some_and(|high| high < 0.97 * drains)
+        fit.rate_bps
+            .high
+            .is_some_and(|high| high < CLEARLY_SLOWER * drains)
     };
     let sharp = |fit: &BucketFit| {
-        let expected = f64::from(fit.agreement.expected_losses()) / hop.passages.lost.max(1) as f64;
+        let lost = hop.passages.lost.max(1) as f64;
+        let blur_bytes = hop.blur_bytes(fit);
         fit.gain() > 20.0
             && fit.certainty() > 0.6
-            && expected > 0.8
+            && f64::from(fit.agreement.expected_losses()) > 0.8 * lost
             && fit.limit_bytes.value > 3.0 * fit.packet_bytes
+            && fit.agreement.corrected_bytes() < CORRECTED_BLURS * blur_bytes * lost
     };
+    let again = hop.evidence.group_trace.trace.loss_runs() >= 3;
     let fit = hop
         .behind_queue
         .map(|behind| behind.fit)
         .or(hop.bucket)
-        .filter(|fit| slower(fit) && sharp(fit))?;
-    (hop.evidence.group_trace.trace.loss_runs() >= 3).then(|| HopJudgement {
+        .filter(|fit| again && slower(fit) && sharp(fit))?;
+    if hop.behind_queue.is_none() && !replays_alike(hop, &fit) {
+        return None;
+    }
+    Some(HopJudgement {
         judgement: Judgement {
             cause: Cause::Policer,
             confidence: fit.certainty().clamp(0.5, 0.95),
@@ -154,6 +173,16 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
         family: None,
         beside_queue: true,
     })
+}
+
+fn replays_alike(hop: &Hop, fit: &BucketFit) -> bool {
+    let element = Element::Policer {
+        rate_bps: fit.rate_bps.value,
+        burst_bytes: fit.limit_bytes.value,
+        peak: None,
+    };
+    let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
+    replay.hits as f64 > REPLAYED_SHARE * replay.lost.max(replay.dropped) as f64
 }
 
 /// Drops of a queue that is not full: which way of managing it?

@@ -7,6 +7,7 @@ use whydrop_path::fit::passage::{
 use whydrop_path::fit::{BucketFit, Trace, refine_exact};
 use whydrop_path::overhead;
 
+use super::line;
 use super::second_bucket::{BehindQueue, SecondBucket, bucket_behind_queue, second_bucket};
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
@@ -81,6 +82,11 @@ impl Hop {
             .map_or(0.0, |departures| departures.idle_wait_s)
     }
 
+    /// What passes a bucket in the time by which timestamps may be wrong, bytes.
+    pub fn blur_bytes(&self, fit: &BucketFit) -> f64 {
+        blur_bytes(fit, self.blur_s)
+    }
+
     /// A typical full packet, IP bytes.
     pub fn packet_bytes(&self) -> f64 {
         self.evidence.group_trace.trace.typical_bytes
@@ -119,16 +125,20 @@ pub fn measure_hop(input: HopInput) -> Hop {
         totals,
         base_rtt_s,
     } = input;
-    let slowest_line_bps = offloaded.then(|| slowest_line_bps(&passages)).flatten();
+    let (line_bps, passages) = match offloaded.then(|| line::find(&passages)).flatten() {
+        Some((line_bps, through)) => (Some(line_bps), through),
+        None => (None, passages),
+    };
     let plain = GroupTrace {
         trace: passages.trace(0),
         origins: Vec::new(),
     };
-    let mut evidence = measure_trace(plain, slowest_line_bps, totals, base_rtt_s);
+    let mut evidence = measure_trace(plain, None, totals, base_rtt_s);
     let passages = match evidence.line_rate_bps {
-        Some(line_bps) => passages.through_line(line_bps),
+        Some(queue_bps) => passages.through_line(queue_bps),
         None => passages,
     };
+    evidence.line_rate_bps = line_bps.or(evidence.line_rate_bps);
     let departures = measure_departures(&passages);
     let blur_s = blur_s(&passages, departures.as_ref());
     let bucket = evidence
@@ -161,26 +171,6 @@ pub fn measure_hop(input: HopInput) -> Hop {
         passages,
         blur_s,
     }
-}
-
-/// The least rate of the line behind the first point: how far apart the pieces of super-segments arrive, of which the
-/// fastest tenth, since whatever is slower on the way can only stretch them.
-fn slowest_line_bps(passages: &Passages) -> Option<f64> {
-    let mut s_per_byte: Vec<f64> = (1..passages.len())
-        .filter(|&index| {
-            passages.arrival_s[index] == passages.arrival_s[index - 1]
-                && passages.flow[index] == passages.flow[index - 1]
-        })
-        .map(|index| {
-            (passages.wait_s[index] - passages.wait_s[index - 1]) / f64::from(passages.bytes[index])
-        })
-        .filter(|pace| pace.is_finite() && *pace > 0.0)
-        .collect();
-    if s_per_byte.len() < 10 {
-        return None;
-    }
-    s_per_byte.sort_by(f64::total_cmp);
-    Some(8.0 / s_per_byte[s_per_byte.len() / 10])
 }
 
 /// By how much transits vary where nothing waits.

@@ -5,10 +5,13 @@
 //! | [`measure`](measure_hop) | losses and waits of the packets that entered it, buckets and queues fitted to them |
 //! | [`judge`](judge_hop) | which mechanism accounts for the losses |
 //! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
+//! | `line` | how fast super-segments left the sender |
+//! | `second_bucket` | buckets in company of another one, or of a queue |
 //! | `parameters` | rates and limits as counted between the points |
 //! | `words` | the verdict in words |
 
 mod judge;
+mod line;
 mod measure;
 pub mod models;
 mod parameters;

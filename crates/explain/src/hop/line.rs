@@ -1,0 +1,131 @@
+//! The line that super-segments leave the sender through.
+//!
+//! A capture at the sender shows up to 64 kB at one moment; on the wire they follow each other at the rate of the
+//! interface. Departures behind a queue do not tell that rate, since the queue spaces them anew: what was lost of each
+//! super-segment does.
+
+use whydrop_path::fit::passage::{Passages, held_at_losses, measure_departures};
+use whydrop_path::fit::{score_near, search_bucket};
+
+use super::judge::full_queue;
+
+/// Pieces of a super-segment that tell the pace of a line at least, and how many of them are enough to average jitter.
+const FEWEST_PIECES: usize = 3;
+const MANY_PIECES: usize = 10;
+/// With fewer such super-segments nothing is known.
+const FEWEST_SUPER_SEGMENTS: usize = 5;
+/// Rates to try, as multiples of the slowest possible one, in steps of a tenth; further on the line hardly matters.
+const FASTEST: f64 = 12.0;
+const STEP: f64 = 1.1;
+/// Final steps around the best.
+const FINE: [f64; 4] = [0.955, 0.98, 1.02, 1.045];
+
+/// The line's rate, bit/s, and the packets as they leave it. `None` where no super-segments tell.
+pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
+    let slowest_bps = slowest_bps(passages)?;
+    if passages.lost == 0 {
+        return Some((slowest_bps, passages.through_line(slowest_bps)));
+    }
+    let steps = (FASTEST.ln() / STEP.ln()) as i32;
+    let rates: Vec<f64> = (-1..=steps)
+        .map(|step| slowest_bps * STEP.powi(step))
+        .collect();
+    let best_bps = best_for_a_full_queue(passages, &rates)
+        .or_else(|| best_for_a_bucket(passages, &rates))
+        .unwrap_or(slowest_bps);
+    Some((best_bps, passages.through_line(best_bps)))
+}
+
+/// The line behind which all lost packets find a queue equally full, if there is one.
+fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
+    // losses at one place are alike behind any line
+    if passages.lost < 5 {
+        return None;
+    }
+    let spread = |rate_bps: f64| {
+        let through = passages.through_line(rate_bps);
+        let departures = measure_departures(&through)?;
+        let held = held_at_losses(&through, departures.idle_wait_s)?;
+        let full = full_queue(&held);
+        let spread = held.packets.high? - held.packets.low?;
+        Some((
+            full,
+            spread + held.misfits_packets as f64 / held.losses as f64,
+        ))
+    };
+    let coarse_bps = least(rates, |rate| spread(rate).map(|(_, spread)| spread))?;
+    let near: Vec<f64> = FINE
+        .iter()
+        .map(|factor| coarse_bps * factor)
+        .chain([coarse_bps])
+        .collect();
+    let best_bps = least(&near, |rate| spread(rate).map(|(_, spread)| spread))?;
+    spread(best_bps)
+        .is_some_and(|(full, _)| full)
+        .then_some(best_bps)
+}
+
+/// The rate with the least value of those that have one.
+fn least(rates: &[f64], value: impl Fn(f64) -> Option<f64>) -> Option<f64> {
+    rates
+        .iter()
+        .filter_map(|rate| Some((*rate, value(*rate)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(rate, _)| rate)
+}
+
+/// The line behind which a token bucket accounts best for the losses.
+fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
+    let trace = |rate_bps: f64| passages.through_line(rate_bps).trace(0);
+    // from what suits best of a few rates far apart ...
+    let known = rates
+        .iter()
+        .step_by(4)
+        .filter_map(|rate| search_bucket(&trace(*rate), None))
+        .max_by(|a, b| a.score().total_cmp(&b.score()))?;
+    // ... to those between them, and then around the best
+    let worse = |rate_bps: f64| Some(-score_near(&trace(rate_bps), &known));
+    let coarse_bps = least(rates, worse)?;
+    let near: Vec<f64> = FINE
+        .iter()
+        .map(|factor| coarse_bps * factor)
+        .chain([coarse_bps])
+        .collect();
+    least(&near, worse)
+}
+
+/// The least rate of the line: how far apart the pieces of long super-segments come out, of which the fastest quarter,
+/// since whatever is slower on the way can only stretch them.
+fn slowest_bps(passages: &Passages) -> Option<f64> {
+    let mut paces = paces(passages, MANY_PIECES);
+    if paces.len() < FEWEST_SUPER_SEGMENTS {
+        paces = self::paces(passages, FEWEST_PIECES);
+    }
+    if paces.len() < FEWEST_SUPER_SEGMENTS {
+        return None;
+    }
+    paces.sort_by(f64::total_cmp);
+    Some(8.0 / paces[paces.len() / 4])
+}
+
+/// Seconds per byte from the first to the last piece seen of each super-segment of so many pieces or more.
+fn paces(passages: &Passages, fewest: usize) -> Vec<f64> {
+    let together = |a: &usize, b: &usize| {
+        passages.arrival_s[*a] == passages.arrival_s[*b] && passages.flow[*a] == passages.flow[*b]
+    };
+    let indices: Vec<usize> = (0..passages.len()).collect();
+    indices
+        .chunk_by(together)
+        .filter(|pieces| pieces.len() >= fewest)
+        .filter_map(|pieces| {
+            let seen = |index: &&usize| !passages.wait_s[**index].is_nan();
+            let (first, last) = (*pieces.iter().find(seen)?, *pieces.iter().rfind(seen)?);
+            // lost pieces took their time on the line too
+            let bytes: f64 = (first + 1..=last)
+                .map(|index| f64::from(passages.bytes[index]))
+                .sum();
+            let pace = (passages.wait_s[last] - passages.wait_s[first]) / bytes;
+            (bytes > 0.0 && pace > 0.0).then_some(pace)
+        })
+        .collect()
+}
