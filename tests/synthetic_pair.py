@@ -15,12 +15,14 @@ from synthetic import FLOW, IP_BYTES, MSS, RATE_BPS, START_NS, Run, Synthetic, _
 
 OFFSET_S, DRIFT_PPM = 0.00219, -220.0
 TRANSIT_NS, AFTER_GAP_NS, GAP_NS = 450_000, 400_000, 1_300_000
+# The number in the header wraps in the middle of the transfer.
+FIRST_SEQUENCE = (1 << 32) - 4_000_000
 REVERSE_FLOW = " > ".join(reversed(FLOW.split(" > ")))
 FLOW_AT_2 = "203.0.113.9:443 > 198.51.100.23:50123"
 
 CROSSINGS: dict[str, Any] = {
     "flow": pl.UInt32, "direction": pl.UInt8, "sent_ns": pl.Int64, "transit_ns": pl.Int64, "time_1_ns": pl.Int64,
-    "time_2_ns": pl.Int64, "number_1": pl.UInt64, "number_2": pl.UInt64, "sequence": pl.Int64,
+    "time_2_ns": pl.Int64, "number_1": pl.UInt32, "number_2": pl.UInt32, "sequence": pl.UInt32,
     "payload_bytes": pl.UInt32, "ip_bytes": pl.UInt32, "crossing": pl.UInt8, "burst_position": pl.UInt32,
     "burst_length": pl.UInt32, "gap_ns": pl.Int64, "retransmission": pl.Boolean, "overtook": pl.Boolean,
     "ce_set": pl.Boolean, "hop": pl.UInt32,
@@ -63,6 +65,7 @@ def paired_transfer(packets: int = 6000, *, path: str = "far.pcap", steps: bool 
     document["captures"].append(far)
     pair = _pair(crossings)
     document["pair"] = pair
+    document["hops"] = []
     document["verdicts"][0] |= {
         "place": "between capture 1 and capture 2", "family": None, "models": _models(pair["lost_1_to_2"]),
     }  # fmt: skip
@@ -79,8 +82,9 @@ def _forward(run: Run) -> list[tuple]:
         arrived = None if lost else by_clock_2(time_ns + transit)
         lost_in_a_row = lost_in_a_row + 1 if lost else 0
         rows.append(
-            (0, 0, time_ns, None if lost else transit, time_ns, arrived, number, None if lost else number, sequence,
-             MSS, IP_BYTES, 1 if lost else 0, lost_in_a_row, lost_in_a_row, gap, segment[6] > 0, False, False, 0)
+            (0, 0, time_ns, None if lost else transit, time_ns, arrived, number, None if lost else number,
+             (sequence + FIRST_SEQUENCE) % (1 << 32), MSS, IP_BYTES, 1 if lost else 0, lost_in_a_row, lost_in_a_row,
+             gap, segment[6] > 0, False, False, 0)
         )  # fmt: skip
     return rows
 
@@ -150,10 +154,10 @@ def _pair(crossings: list[tuple]) -> dict[str, Any]:
         "reordered_1_to_2": 0, "reordered_2_to_1": 0, "duplicated_1_to_2": 0, "duplicated_2_to_1": 0,
         "loss_runs_1_to_2": [[1, lost - 6], [3, 2]], "loss_runs_2_to_1": [],
         "after_gap": {
-            "gap_s": GAP_NS / 1e9, "transit_median_s": (TRANSIT_NS + AFTER_GAP_NS) / 1e9,
+            "direction": "1-to-2", "gap_s": GAP_NS / 1e9, "transit_median_s": (TRANSIT_NS + AFTER_GAP_NS) / 1e9,
             "other_median_s": TRANSIT_NS / 1e9, "packets": 20,
         },
-        "changes": {"ttl_hops": 2, "dscp": 0, "ecn": 0, "ce_marked": 0, "mss": 1},
+        "changes": {"ttl_hops": 2, "dscp": 0, "ecn": 0, "ce_marked": 0, "mss": 1, "translated_flows": 1},
         "flows": [
             {"flow": FLOW, "flow_at_2": FLOW_AT_2, "direction": "1-to-2", "packets_1": there,
              "packets_2": there - lost, "matched": there - lost, "lost": lost, "transit": _transit(crossings, 0),

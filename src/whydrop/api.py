@@ -30,6 +30,7 @@ CROSSINGS = (
     "lost",
     "missed-downstream",
     "missed-upstream",
+    "duplicated",
     "outside-overlap",
     "other-path",
     "undecided",
@@ -168,6 +169,16 @@ class Explanation:
         pair = self.document.get("pair")
         return None if pair is None else Pair.from_json(pair)
 
+    @cached_property
+    def hops(self) -> tuple[Pair, ...]:
+        """Of more than two captures, each stretch of the path between two neighbours; ``pair`` is all of it."""
+        return tuple(Pair.from_json(hop) for hop in self.document.get("hops", ()))
+
+    @cached_property
+    def stretches(self) -> tuple[Pair, ...]:
+        """What lies between neighbouring captures: the hops, or the pair; ``hop`` columns index this tuple."""
+        return self.hops or (() if self.pair is None else (self.pair,))
+
     def table(self, name: str) -> polars.DataFrame:
         """One table as a polars frame that shares the memory of the analysis.
 
@@ -196,11 +207,13 @@ class Explanation:
         ``delivered``, ``lost``, ``unknown``; what is not known is null. In ``model``, ``rival`` marks rows of the best
         model that lost, and ``wait_ns`` is how long the model holds the packet, ``seen_wait_ns`` how long it was held.
 
-        In ``crossings``, ``flow`` counts the flows of :attr:`pair`; ``sent_ns`` is the time at the point that the
-        packet passed first and ``time_1_ns``, ``time_2_ns`` are the times as captured, each by its own clock;
-        ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is ``matched``, ``lost``,
-        ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``outside-overlap``, ``other-path``,
-        ``undecided`` or ``forgotten``; ``gap_ns`` is how long nothing went the same way before.
+        In ``crossings``, ``flow`` counts the flows of :attr:`pair` (of more than two captures those of the entry of
+        :attr:`hops` that ``hop`` counts); ``sent_ns`` is the time at the point that the packet passed first, by capture
+        1's clock, and ``time_1_ns``, ``time_2_ns`` are the times as captured, each by its own clock; ``sequence`` is
+        the number in the header, which wraps; ``direction`` is ``1-to-2``, ``2-to-1`` or ``unknown``; ``crossing`` is
+        ``matched``, ``lost``, ``missed-downstream`` or ``missed-upstream`` (by that capture only), ``duplicated`` (a
+        further copy), ``outside-overlap``, ``other-path``, ``undecided`` or ``forgotten``; ``gap_ns`` is how long
+        nothing went the same way before.
 
         Raises:
             KeyError: there is no table of this name.

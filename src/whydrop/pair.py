@@ -45,6 +45,7 @@ class ClockStretch(Entry):
 class AfterGap(Entry):
     """Packets that followed an idle time of ``gap_s`` or more, and how long they took beside the others."""
 
+    direction: str
     gap_s: float
     transit_median_s: float
     other_median_s: float
@@ -56,7 +57,8 @@ class Changes(Entry):
     """What was rewritten between the captures.
 
     ``ttl_hops`` is how much the time to live fell; the others count packets: DSCP or ECN changed, marked with
-    congestion experienced (RFC 3168), and the maximum segment size option rewritten.
+    congestion experienced (RFC 3168), and the maximum segment size option rewritten; ``translated_flows`` counts flows
+    whose addresses or ports differ between the captures.
     """
 
     ttl_hops: int | None = None
@@ -64,11 +66,15 @@ class Changes(Entry):
     ecn: int = 0
     ce_marked: int = 0
     mss: int = 0
+    translated_flows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PairFlow(Entry):
-    """One flow, as both captures saw it; ``flow_at_2`` is its name at capture 2 where translation (NAT) changed it."""
+    """One flow, as both captures saw it.
+
+    ``flow_at_2`` is its name where it arrives, if address translation changed it on the way.
+    """
 
     flow: str
     flow_at_2: str | None
@@ -93,9 +99,10 @@ class PairFlow(Entry):
 class Pair(Entry):
     """Two captures of one path: packets matched, clocks aligned, losses placed.
 
-    ``first`` and ``second`` are the numbers of the captures (from 0). ``lost_1_to_2`` counts packets that the path
-    dropped, ``missed_by_1`` those that only the capture failed to record. The hard bounds of the clock's offset come
-    from packets in both directions; in between, it cannot be known how the round trip divides into its two ways.
+    ``first`` and ``second`` are the numbers of the captures (from 0), which of more than two lie on the path in order.
+    ``lost_1_to_2`` counts packets that the path dropped, ``missed_by_1`` those that only the capture failed to record.
+    The hard bounds of the clock's offset come from packets in both directions; in between, it cannot be known how the
+    round trip divides into its two ways.
     """
 
     first: int
@@ -125,7 +132,6 @@ class Pair(Entry):
     after_gap: AfterGap | None
     changes: Changes
     flows: tuple[PairFlow, ...]
-    hops: tuple[Pair, ...] = ()
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
@@ -143,7 +149,6 @@ class Pair(Entry):
             after_gap=None if gap is None else AfterGap.from_json(gap),
             changes=Changes.from_json(entry.get("changes", {})),
             flows=tuple(PairFlow.from_json(flow) for flow in entry.get("flows", ())),
-            hops=tuple(Pair.from_json(hop) for hop in entry.get("hops", ())),
         )
 
     @property

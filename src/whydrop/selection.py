@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from whydrop.api import ArrowTable, Explanation
+from whydrop.pair import Pair
 
 _LISTED = 3
 
@@ -54,8 +55,12 @@ def only_flows(found: Explanation, wanted: str) -> Explanation:
     """
     matches = matcher(wanted)
     document = dict(found.document)
-    crossing = _crossing(found, matches)
-    elsewhere = {found.pair.flows[number].flow for number in crossing} if found.pair is not None else set()
+    crossing = [_crossing(stretch, matches) for stretch in found.stretches]
+    elsewhere = {
+        stretch.flows[number].flow
+        for stretch, numbers in zip(found.stretches, crossing, strict=True)
+        for number in numbers
+    }
     flows = _kept(document["flows"], lambda flow: matches(flow["flow"]) or flow["flow"] in elsewhere)
     if not flows:
         raise no_such_flow(wanted, (flow["flow"] for flow in document["flows"]))
@@ -65,9 +70,10 @@ def only_flows(found: Explanation, wanted: str) -> Explanation:
     kept = {"flow": flows, "transfer": transfers, "verdict": verdicts}
     for singular, numbers in kept.items():
         document[f"{singular}s"] = [document[f"{singular}s"][number] for number in numbers]
-    if document.get("pair") is not None:
-        own = document["pair"]["flows"]
-        document["pair"] = {**document["pair"], "flows": [own[number] for number in crossing]}
+    if found.pair is not None:
+        document["pair"] = _with_flows(document["pair"], _crossing(found.pair, matches))
+        stretches = zip(document.get("hops", ()), crossing, strict=False)
+        document["hops"] = [_with_flows(hop, numbers) for hop, numbers in stretches]
     return Explanation(_Narrowed(found, document, kept, crossing))
 
 
@@ -75,17 +81,21 @@ def _kept(entries: list[dict[str, Any]], keep: Callable[[dict[str, Any]], bool])
     return [number for number, entry in enumerate(entries) if keep(entry)]
 
 
-def _crossing(found: Explanation, matches: Callable[[str], bool]) -> list[int]:
-    """The numbers of the flows between two captures that match; none where there is one capture."""
-    flows = () if found.pair is None else found.pair.flows
-    return [number for number, flow in enumerate(flows) if matches(flow.flow) or matches(flow.flow_at_2 or "")]
+def _crossing(stretch: Pair, matches: Callable[[str], bool]) -> list[int]:
+    """The numbers of the flows between two captures that match."""
+    flows = enumerate(stretch.flows)
+    return [number for number, flow in flows if matches(flow.flow) or matches(flow.flow_at_2 or "")]
+
+
+def _with_flows(pair: dict[str, Any], numbers: list[int]) -> dict[str, Any]:
+    return {**pair, "flows": [pair["flows"][number] for number in numbers]}
 
 
 class _Narrowed:
     """An analysis of which some flows are left; tables refer to the entries that are left by their new numbers."""
 
     def __init__(
-        self, whole: Explanation, document: dict[str, Any], kept: dict[str, list[int]], crossing: list[int]
+        self, whole: Explanation, document: dict[str, Any], kept: dict[str, list[int]], crossing: list[list[int]]
     ) -> None:
         self._whole = whole
         self._document = document
@@ -98,10 +108,10 @@ class _Narrowed:
     def table(self, name: str) -> ArrowTable:
         import polars
 
-        # The flows of this table are those of the pair, which also holds what is no TCP.
-        kept = {"flow": self._crossing} if name == "crossings" else self._kept
-        frame = self._whole.table(name).filter(polars.col("flow").is_in(kept["flow"]))
-        for column, numbers in kept.items():
+        if name == "crossings":
+            return self._crossings()
+        frame = self._whole.table(name).filter(polars.col("flow").is_in(self._kept["flow"]))
+        for column, numbers in self._kept.items():
             if column in frame.columns:
                 new = {old: position for position, old in enumerate(numbers)}
                 number = polars.col(column).replace_strict(new, default=None, return_dtype=polars.UInt32)
@@ -109,3 +119,18 @@ class _Narrowed:
         if "verdict" in frame.columns:
             frame = frame.drop_nulls("verdict")
         return frame
+
+    def _crossings(self) -> ArrowTable:
+        """The flows of this table are those of each pair, which also holds what is no TCP."""
+        import polars
+
+        left = [
+            {"hop": hop, "flow": old, "new": new}
+            for hop, numbers in enumerate(self._crossing)
+            for new, old in enumerate(numbers)
+        ]
+        frame = self._whole.table("crossings")
+        schema = {"hop": frame.schema["hop"], "flow": frame.schema["flow"], "new": frame.schema["flow"]}
+        renamed = polars.DataFrame(left, schema=schema)
+        joined = frame.join(renamed, on=["hop", "flow"], how="inner", maintain_order="left")
+        return joined.with_columns(flow="new").drop("new")

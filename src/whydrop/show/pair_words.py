@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from whydrop import units
 from whydrop.document import Model, Verdict
-from whydrop.pair import Pair, Transit
+from whydrop.pair import AfterGap, Pair, Transit
 from whydrop.show.tables import Column, Sheet
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
@@ -17,12 +17,13 @@ _UNMATCHED = {
     "other-path": "of flows that only one of the captures saw",
     "undecided": "alike, so that it cannot be told which is which",
     "forgotten": "let go to keep to the memory allowed",
+    "not-ip-or-cut-off": "without a whole IP header",
 }
 
 
-def title(pair: Pair) -> str:
+def title(stretches: Sequence[Pair]) -> str:
     """The heading."""
-    return f"{len(pair.hops) + 1} captures of one path" if pair.hops else "Two captures"
+    return f"{len(stretches) + 1} captures of one path" if len(stretches) > 1 else "Two captures"
 
 
 def summary(pair: Pair) -> str:
@@ -42,9 +43,8 @@ def ends(pair: Pair) -> tuple[str, str]:
     return f"capture {pair.first + 1}", f"capture {pair.second + 1}"
 
 
-def ways(pair: Pair) -> Sheet:
+def ways(stretches: Sequence[Pair]) -> Sheet:
     """Losses and transit times, a row for each direction between neighbouring captures."""
-    hops = pair.hops or (pair,)
     columns = (
         Column("Way", False, 0),
         Column("Lost", True, 1),
@@ -56,7 +56,7 @@ def ways(pair: Pair) -> Sheet:
         Column("Reordered", True, 7),
         Column("Duplicated", True, 8),
     )
-    rows = tuple(row for hop in hops for row in _hop_rows(hop))
+    rows = tuple(row for stretch in stretches for row in _hop_rows(stretch))
     return Sheet("Between the captures", columns, rows, tuple((0.0, 0.0) for _ in rows), "")
 
 
@@ -95,28 +95,28 @@ def _transit(transit: Transit | None) -> tuple[str, str, str, str]:
     )
 
 
-def facts(pair: Pair) -> list[tuple[str, str]]:
+def facts(pair: Pair, stretches: Sequence[Pair]) -> list[tuple[str, str]]:
     """What else is to be said, each with a label."""
     lines = [("Matched", _matched(pair))]
     if pair.unmatched:
         reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]
         lines.append(("Unmatched", "; ".join(reasons)))
-    hops = pair.hops or (pair,)
-    for hop in hops:
-        lines += _clock(hop, named=len(hops) > 1)
+    for hop in stretches:
+        lines += _clock(hop, named=len(stretches) > 1)
     if pair.after_gap is not None:
-        gap = pair.after_gap
-        lines.append(
-            (
-                "After pauses",
-                f"{units.count(gap.packets)} packets after {units.duration(gap.gap_s)} or more without any took "
-                f"{units.duration(gap.transit_median_s)} (median), others {units.duration(gap.other_median_s)}",
-            )
-        )
+        lines.append(("After pauses", _pauses(pair, pair.after_gap)))
     changed = _changes(pair)
     if changed:
         lines.append(("Rewritten", "; ".join(changed)))
     return [(label, text) for label, text in lines if text]
+
+
+def _pauses(pair: Pair, gap: AfterGap) -> str:
+    return (
+        f"{units.count(gap.packets)} packets {_going(pair, gap.direction)} after {units.duration(gap.gap_s)} or more "
+        f"without any took {units.duration(gap.transit_median_s)} (median), others "
+        f"{units.duration(gap.other_median_s)}"
+    )
 
 
 def _matched(pair: Pair) -> str:
@@ -180,20 +180,20 @@ def _changes(pair: Pair) -> list[str]:
             parts.append(f"{what} in {units.count(number)} {'packet' if number == 1 else 'packets'}")
     renamed = [flow for flow in pair.flows if flow.flow_at_2 not in (None, flow.flow)]
     parts += [f"{flow.flow} became {flow.flow_at_2}" for flow in renamed[:_NAMES]]
-    if len(renamed) > _NAMES:
-        parts.append(f"and {units.count(len(renamed) - _NAMES)} more flows got new addresses or ports")
+    more = max(changes.translated_flows, len(renamed)) - _NAMES
+    if more > 0:
+        parts.append(f"{units.count(more)} more flows got new addresses or ports")
     return parts
 
 
 def flows(pair: Pair) -> Sheet:
     """Flows of any protocol, at both captures."""
-    first, second = ends(pair)
     rows = tuple(
         (
             flow.flow,
             flow.flow_at_2 or "the same",
             flow.protocol.upper(),
-            _direction(pair, flow.direction),
+            _going(pair, flow.direction),
             units.count(flow.packets_1),
             units.count(flow.packets_2),
             units.count(flow.matched),
@@ -205,8 +205,8 @@ def flows(pair: Pair) -> Sheet:
         for flow in pair.flows
     )
     columns = (
-        Column(f"Flow at {first}", False, 0),
-        Column(f"At {second}", False, 9),
+        Column("Flow", False, 0),
+        Column("Where it arrives", False, 9),
         Column("Protocol", False, 10),
         Column("Way", False, 4),
         Column("Packets at 1", True, 5),
@@ -222,9 +222,10 @@ def flows(pair: Pair) -> Sheet:
     return Sheet("Flows between the captures", columns, rows, weights, "those with most losses and packets come first")
 
 
-def _direction(pair: Pair, direction: str) -> str:
+def _going(pair: Pair, direction: str) -> str:
     first, second = ends(pair)
-    return {"1-to-2": f"{first} to {second}", "2-to-1": f"{second} to {first}"}.get(direction, "not known")
+    ways = {"1-to-2": f"from {first} to {second}", "2-to-1": f"from {second} to {first}"}
+    return ways.get(direction, "one way or the other")
 
 
 def models(verdict: Verdict) -> Sheet:

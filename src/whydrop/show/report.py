@@ -140,10 +140,10 @@ def _pair(found: Explanation) -> str:
         return ""
     facts = "".join(
         f"<div><dt>{_text(label)}</dt><dd>{_text(words.sentence(text))}</dd></div>"
-        for label, text in pair_words.facts(found.pair)
+        for label, text in pair_words.facts(found.pair, found.stretches)
     )
-    sheet = pair_words.ways(found.pair)
-    title = _text(pair_words.title(found.pair))
+    sheet = pair_words.ways(found.stretches)
+    title = _text(pair_words.title(found.stretches))
     charts = f'{_controls("charts between the captures")}<div class="figures"></div>' if found.flows else ""
     return (
         f'<section id="pair" aria-label="{title}"><h2>{title}</h2><p>{_text(pair_words.summary(found.pair))}</p>'

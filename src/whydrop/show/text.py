@@ -33,7 +33,7 @@ def print_explanation(found: Explanation, console: Console | None = None) -> Non
 
 def print_matching(found: Matching, console: Console | None = None) -> None:
     """Print what was matched, what was lost each way, and the clocks."""
-    _print_by(lambda console: _print_pair(found.pair, console, summary=True), console)
+    _print_by(lambda console: _print_matching(found.pair, console), console)
 
 
 def _print_by(write: Callable[[Console], None], console: Console | None) -> None:
@@ -55,7 +55,7 @@ def _print(found: Explanation, console: Console) -> None:
     for verdict in found.verdicts[:1]:
         _print_verdict(verdict, console, found.captures)
     if found.pair is not None:
-        _print_pair(found.pair, console)
+        _print_pair(found.pair, found.stretches, console)
     if len(found.verdicts) > 1:
         _heading(console, "Also")
     for verdict in found.verdicts[1:]:
@@ -111,16 +111,19 @@ def _print_minor(verdict: Verdict, console: Console) -> None:
             console.print(Padding(_safe(advice), (0, 0, 0, 4), expand=False))
 
 
-def _print_pair(pair: Pair, console: Console, *, summary: bool = False) -> None:
-    """What two captures show together; in short what else there is when nothing is explained."""
-    if summary:
-        console.print(_safe(pair_words.summary(pair), style="bold"))
-    sheet = pair_words.ways(pair)
-    _print_table(console, replace(sheet, title=pair_words.title(pair)), ordered=False)
+def _print_matching(pair: Pair, console: Console) -> None:
+    console.print(_safe(pair_words.summary(pair), style="bold"))
+    _print_pair(pair, (pair,), console)
+
+
+def _print_pair(pair: Pair, stretches: Sequence[Pair], console: Console) -> None:
+    """What captures of one path show together."""
+    sheet = replace(pair_words.ways(stretches), title=pair_words.title(stretches))
+    _print_table(console, sheet, ordered=False)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for label, text in pair_words.facts(pair):
+    for label, text in pair_words.facts(pair, stretches):
         grid.add_row(Text(label, style="dim"), _safe(text))
     console.print(Padding(grid, (1, 0, 0, 2), expand=False))
 

@@ -44,13 +44,18 @@ def figure(scene: PairScene) -> Grid:
 
 
 def _clouds(scene: PairScene) -> _Clouds:
-    """Both directions. A transit is the difference less the fitted line, so the line is the difference less it."""
+    """Both directions. A transit is the difference less the fitted line, so the line is the difference less it.
+
+    Not so of a transit of zero, which stands for one below it.
+    """
     rows = matched(scene.rows).drop_nulls(["time_1_ns", "time_2_ns"])
-    if rows.is_empty():
+    told = pl.col("transit_ns") > 0
+    if rows.filter(told).is_empty():
         raise NothingToDraw("no packet was seen at both captures")
     sign = pl.when(pl.col("direction") == "2-to-1").then(-1).otherwise(1)
     difference = pl.col("time_2_ns") - pl.col("time_1_ns")
-    rows = rows.with_columns(difference_ns=difference, line_ns=difference - sign * pl.col("transit_ns"))
+    line = pl.when(told).then(difference - sign * pl.col("transit_ns")).forward_fill().backward_fill()
+    rows = rows.with_columns(difference_ns=difference, line_ns=line)
     return _Clouds(
         there=rows.filter(pl.col("direction") == "1-to-2"),
         back=rows.filter(pl.col("direction") == "2-to-1"),

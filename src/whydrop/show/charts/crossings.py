@@ -20,7 +20,7 @@ SEE = (
 
 def figure(scene: PairScene) -> Figure:
     """Draw sequence number against time at both points."""
-    rows = scene.own.drop_nulls("sequence")
+    rows = scene.own
     if rows.is_empty():
         raise NothingToDraw(f"{scene.scene.flow.flow}: no data of this flow passed both captures")
     start, end = scene.ends(_direction(rows))
@@ -53,7 +53,7 @@ def figure(scene: PairScene) -> Figure:
 
 def close_up_figure(scene: PairScene) -> Figure:
     """Draw sequence number against time at both points around the most losses."""
-    rows = scene.own.drop_nulls("sequence")
+    rows = scene.own
     if lost(rows).is_empty():
         raise NothingToDraw(f"{scene.scene.flow.flow}: nothing was lost between the captures")
     times = loss_burst.heaviest(rows)["t"]

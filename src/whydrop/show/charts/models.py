@@ -19,7 +19,6 @@ SEE = (
     "packet against how long the packet was held; on the dashed line both are the same. The right model has few "
     "triangles and rings, and its dots near the line."
 )
-_BUCKETS = ("policer", "token-bucket", "dual-rate-policer")
 
 
 def figure(scene: PairScene) -> Grid:
@@ -79,7 +78,7 @@ def _level(rows: pl.DataFrame, model: Model) -> Figure:
     def where(condition: pl.Expr) -> pl.DataFrame:
         return points(rows.filter(condition), pl.col("t"), level)
 
-    what = "tokens in the bucket" if model.element in _BUCKETS else "bytes queued"
+    what = "tokens in the bucket" if model.element == "policer" else "bytes queued"
     layers = [
         Layer(what, "level", "line", points(rows, pl.col("t"), level)),
         Layer("wrong: predicted, but arrived", "predicted", "points", where(predicted & ~seen), rare=True),
@@ -94,7 +93,7 @@ def _level(rows: pl.DataFrame, model: Model) -> Figure:
         title=_heading(model),
         flow="",
         x_title="Time since the flow's first packet (s)",
-        y_title=f"{'Bucket fill' if model.element in _BUCKETS else 'Queue depth'} ({unit})",
+        y_title=f"{'Bucket fill' if model.element == 'policer' else 'Queue depth'} ({unit})",
         see="",
         layers=present(layers),
     )

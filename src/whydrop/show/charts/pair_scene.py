@@ -17,6 +17,8 @@ from whydrop.show.charts.figure import NothingToDraw, Scene
 Direction = Literal["1-to-2", "2-to-1"]
 DIRECTIONS: tuple[Direction, ...] = ("1-to-2", "2-to-1")
 
+_HALF_WRAP = 1 << 31
+
 TIME_TITLE = "Time since the first packet (s)"
 
 
@@ -43,18 +45,17 @@ class PairScene:
         """
         if found.pair is None:
             raise NothingToDraw("two captures of one path are needed")
-        hops = found.pair.hops or (found.pair,)
-        hop = max(range(len(hops)), key=lambda position: hops[position].lost)
+        hop = max(range(len(found.stretches)), key=lambda position: found.stretches[position].lost)
         rows = found.table("crossings").filter(pl.col("hop") == hop).drop_nulls("sent_ns")
         rows = rows.sort("sent_ns", maintain_order=True)
         scene = Scene.of(found, number)
-        pair = hops[hop]
+        pair = found.stretches[hop]
         return cls(
             pair=pair,
             rows=rows.with_columns(t=_since_first(rows)),
             scene=scene,
             files=(_file(found, pair.first), _file(found, pair.second)),
-            flow_number=found.pair.flow_number(scene.flow.flow),
+            flow_number=pair.flow_number(scene.flow.flow),
         )
 
     @property
@@ -91,9 +92,14 @@ class PairScene:
 
     @cached_property
     def own(self) -> pl.DataFrame:
-        """The data packets of the flow that is looked at; ``t`` is seconds since the first of them."""
+        """The data packets of the flow that is looked at.
+
+        ``t`` is seconds since the first of them, and ``sequence`` bytes since the first of them.
+        """
         rows = self.rows.filter(pl.col("flow") == self.flow_number, pl.col("payload_bytes") > 0)
-        return rows.with_columns(t=_since_first(rows))
+        # The number in the header wraps: between neighbours it moves by less than half of what it counts.
+        steps = (pl.col("sequence").cast(pl.Int64).diff().fill_null(0) + _HALF_WRAP) % (2 * _HALF_WRAP) - _HALF_WRAP
+        return rows.with_columns(t=_since_first(rows), sequence=steps.cum_sum())
 
 
 def lost(rows: pl.DataFrame) -> pl.DataFrame:

@@ -79,7 +79,7 @@ def _panel(scene: PairScene, direction: Direction) -> Figure | None:
     # Of a long path the variation would vanish if the axis began at zero.
     base = low - _ROOM * (high - low) if low > _FAR * (high - low) > 0 else min(0.0, low)
     gap = scene.pair.after_gap
-    paused = pl.col("gap_ns") >= (math.inf if gap is None else gap.gap_s * 1e9)
+    paused = pl.col("gap_ns") >= (math.inf if gap is None or gap.direction != direction else gap.gap_s * 1e9)
     layers = [
         Layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
         Layer("shortest", "limit", "rule", pl.DataFrame({"y": [low]})),
