@@ -110,3 +110,52 @@ pub struct Tables {
     pub model: ModelTable,
     pub crossings: CrossingTable,
 }
+
+impl ModelTable {
+    /// The rows of one verdict, without its number; `number` gives each flow a new one.
+    pub fn rows_of(&self, verdict: u32, number: impl Fn(u32) -> u32) -> Self {
+        let rows: Vec<usize> = (0..self.verdict.len())
+            .filter(|row| self.verdict[*row] == verdict)
+            .collect();
+        fn pick<T: Copy>(column: &[T], rows: &[usize]) -> Vec<T> {
+            rows.iter().map(|row| column[*row]).collect()
+        }
+        Self {
+            verdict: Vec::new(),
+            flow: rows.iter().map(|row| number(self.flow[*row])).collect(),
+            time_ns: pick(&self.time_ns, &rows),
+            level_bytes: pick(&self.level_bytes, &rows),
+            ip_bytes: pick(&self.ip_bytes, &rows),
+            predicted_drop: pick(&self.predicted_drop, &rows),
+            seen_lost: pick(&self.seen_lost, &rows),
+            rival: pick(&self.rival, &rows),
+            wait_ns: pick(&self.wait_ns, &rows),
+            seen_wait_ns: pick(&self.seen_wait_ns, &rows),
+        }
+    }
+}
+
+impl CrossingTable {
+    /// Appends the rows of another stretch of the path.
+    pub fn append(&mut self, mut rows: Self, hop: u32) {
+        self.hop.extend(std::iter::repeat_n(hop, rows.flow.len()));
+        self.flow.append(&mut rows.flow);
+        self.direction.append(&mut rows.direction);
+        self.sent_ns.append(&mut rows.sent_ns);
+        self.transit_ns.append(&mut rows.transit_ns);
+        self.time_1_ns.append(&mut rows.time_1_ns);
+        self.time_2_ns.append(&mut rows.time_2_ns);
+        self.number_1.append(&mut rows.number_1);
+        self.number_2.append(&mut rows.number_2);
+        self.sequence.append(&mut rows.sequence);
+        self.payload_bytes.append(&mut rows.payload_bytes);
+        self.ip_bytes.append(&mut rows.ip_bytes);
+        self.crossing.append(&mut rows.crossing);
+        self.burst_position.append(&mut rows.burst_position);
+        self.burst_length.append(&mut rows.burst_length);
+        self.gap_ns.append(&mut rows.gap_ns);
+        self.retransmission.append(&mut rows.retransmission);
+        self.overtook.append(&mut rows.overtook);
+        self.ce_set.append(&mut rows.ce_set);
+    }
+}

@@ -6,8 +6,10 @@ use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyException, PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use whydrop_explain::document::Document;
-use whydrop_explain::tables::Tables;
-use whydrop_explain::{ExplainError, Explanation, Options, explain_paths};
+use whydrop_explain::{
+    ExplainError, Explanation, Options, explain_pair as explain_several, explain_paths,
+    match_pair as match_two,
+};
 
 use crate::columns;
 use crate::progress::Watch;
@@ -24,7 +26,7 @@ pyo3::create_exception!(
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,
-    batches: [(&'static str, RecordBatch); 4],
+    batches: [(&'static str, RecordBatch); 5],
 }
 
 #[pymethods]
@@ -44,7 +46,7 @@ impl Analysis {
         })
     }
 
-    /// One of the tables `segments`, `acks`, `sacks`, `model`.
+    /// One of the tables `segments`, `acks`, `sacks`, `model`, `crossings`.
     fn table(&self, name: &str) -> PyResult<Table> {
         match self.batches.iter().find(|(known, _)| *known == name) {
             Some((_, batch)) => Ok(Table::new(batch.clone())),
@@ -71,28 +73,64 @@ pub fn explain(
     tables: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Analysis> {
+    run(py, &paths, tables, progress, explain_paths)
+}
+
+/// Analyses two captures of one path, given in either order, or more of them.
+///
+/// `progress` and `tables` as for `explain`.
+#[pyfunction]
+#[pyo3(signature = (paths, *, tables = true, progress = None))]
+pub fn explain_pair(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    tables: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Analysis> {
+    run(py, &paths, tables, progress, explain_several)
+}
+
+/// Matches the packets of two captures of one path: the document has `captures` and `pair`, and of the tables only
+/// `crossings` has rows.
+#[pyfunction]
+#[pyo3(signature = (paths, *, progress = None))]
+pub fn match_pair(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Analysis> {
+    run(py, &paths, true, progress, match_two)
+}
+
+fn run(
+    py: Python<'_>,
+    paths: &[PathBuf],
+    tables: bool,
+    progress: Option<Py<PyAny>>,
+    analyse: fn(&[PathBuf], Options) -> Result<Explanation, ExplainError>,
+) -> PyResult<Analysis> {
     let watch = Watch::new(progress);
-    let outcome = py.detach(|| run(&paths, tables, watch.clone()));
+    let mut reporting = watch.clone();
+    let outcome = py.detach(|| {
+        let options = Options {
+            keep_tables: tables,
+            progress: Some(Box::new(move |done, total| reporting.report(done, total))),
+            ..Options::default()
+        };
+        analyse(paths, options)
+    });
     if let Some(raised) = watch.raised() {
         return Err(raised);
     }
-    let (document, tables) = outcome?;
+    let Explanation { document, tables } = outcome.map_err(|error| match error {
+        error @ (ExplainError::Capture(_) | ExplainError::Pair(_)) => {
+            CaptureError::new_err(error.to_string())
+        }
+        // Python raised something, which the caller raises again.
+        ExplainError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
+    })?;
     let batches = columns::batches(tables).map_err(|error| {
         PyRuntimeError::new_err(format!("the tables could not be handed over: {error}"))
     })?;
     Ok(Analysis { document, batches })
-}
-
-fn run(paths: &[PathBuf], tables: bool, mut watch: Watch) -> PyResult<(Document, Tables)> {
-    let options = Options {
-        keep_tables: tables,
-        progress: Some(Box::new(move |done, total| watch.report(done, total))),
-        ..Options::default()
-    };
-    match explain_paths(paths, options) {
-        Ok(Explanation { document, tables }) => Ok((document, tables)),
-        Err(error @ ExplainError::Capture(_)) => Err(CaptureError::new_err(error.to_string())),
-        // Python raised something, which the caller raises again.
-        Err(ExplainError::Stopped) => Err(PyKeyboardInterrupt::new_err("stopped")),
-    }
 }

@@ -7,15 +7,18 @@ use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, 
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
-use whydrop_explain::tables::{AckTable, ModelTable, SackTable, SegmentTable, Tables};
+use whydrop_explain::tables::{
+    AckTable, CrossingTable, ModelTable, SackTable, SegmentTable, Tables,
+};
 
 /// The tables by the names under which Python asks for them.
-pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 4], ArrowError> {
+pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 5], ArrowError> {
     Ok([
         ("segments", segments(tables.segments)?),
         ("acks", acks(tables.acks)?),
         ("sacks", sacks(tables.sacks)?),
         ("model", model(tables.model)?),
+        ("crossings", crossings(tables.crossings)?),
     ])
 }
 
@@ -87,6 +90,52 @@ fn model(table: ModelTable) -> Result<RecordBatch, ArrowError> {
         ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
         ("predicted_drop", booleans(&table.predicted_drop), false),
         ("seen_lost", booleans(&table.seen_lost), false),
+        ("rival", booleans(&table.rival), false),
+        ("wait_ns", nullable::<Int64Type>(table.wait_ns, -1), true),
+        (
+            "seen_wait_ns",
+            nullable::<Int64Type>(table.seen_wait_ns, -1),
+            true,
+        ),
+    ])
+}
+
+fn crossings(table: CrossingTable) -> Result<RecordBatch, ArrowError> {
+    let number = |column| nullable::<UInt32Type>(column, u32::MAX);
+    let time = |column| nullable::<Int64Type>(column, i64::MIN);
+    let known = |column| nullable::<Int64Type>(column, -1);
+    RecordBatch::try_from_iter_with_nullable([
+        ("hop", values::<UInt32Type>(table.hop), false),
+        ("flow", values::<UInt32Type>(table.flow), false),
+        ("direction", values::<UInt8Type>(table.direction), false),
+        ("sent_ns", values::<Int64Type>(table.sent_ns), false),
+        ("transit_ns", known(table.transit_ns), true),
+        ("time_1_ns", time(table.time_1_ns), true),
+        ("time_2_ns", time(table.time_2_ns), true),
+        ("number_1", number(table.number_1), true),
+        ("number_2", number(table.number_2), true),
+        ("sequence", values::<UInt32Type>(table.sequence), false),
+        (
+            "payload_bytes",
+            values::<UInt32Type>(table.payload_bytes),
+            false,
+        ),
+        ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
+        ("crossing", values::<UInt8Type>(table.crossing), false),
+        (
+            "burst_position",
+            values::<UInt32Type>(table.burst_position),
+            false,
+        ),
+        (
+            "burst_length",
+            values::<UInt32Type>(table.burst_length),
+            false,
+        ),
+        ("gap_ns", known(table.gap_ns), true),
+        ("retransmission", booleans(&table.retransmission), false),
+        ("overtook", booleans(&table.overtook), false),
+        ("ce_set", booleans(&table.ce_set), false),
     ])
 }
 

@@ -17,6 +17,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.py().get_type::<analysis::CaptureError>(),
     )?;
     module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
+    module.add_function(wrap_pyfunction!(analysis::explain_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;
     Ok(())

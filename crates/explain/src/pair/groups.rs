@@ -25,6 +25,8 @@ use crate::words::{count, percent, plural};
 /// Flows of one direction to one destination host, as the upstream point names it.
 pub struct PairGroup<'a> {
     pub direction: Direction,
+    /// Numbers of the captures in the document, from 0.
+    places: [usize; 2],
     /// Positions in [`Pair::flows`]: all of them, whatever they carry.
     members: Vec<u32>,
     /// Those with TCP data, as the capture upstream shows them, numbered as in the document; and as the one downstream
@@ -46,7 +48,9 @@ fn tracked<'a>(pair: &'a Pair, flow: &PairFlow, side: usize) -> Option<&'a Flow>
 }
 
 /// The flows with data, in the document's order, and all flows in groups.
-pub fn of(pair: &Pair) -> (Vec<FlowRef<'_>>, Vec<PairGroup<'_>>) {
+///
+/// `numbered` are the captures' numbers in the document, from 0.
+pub fn of(pair: &Pair, numbered: [usize; 2]) -> (Vec<FlowRef<'_>>, Vec<PairGroup<'_>>) {
     let mut flows = Vec::new();
     let mut groups: Vec<PairGroup> = Vec::new();
     let mut places: HashMap<(usize, IpAddr), usize> = HashMap::new();
@@ -60,6 +64,7 @@ pub fn of(pair: &Pair) -> (Vec<FlowRef<'_>>, Vec<PairGroup<'_>>) {
             .or_insert_with(|| {
                 groups.push(PairGroup {
                     direction: flow.direction,
+                    places: numbered,
                     members: Vec::new(),
                     at_upstream: Group { flows: Vec::new() },
                     at_downstream: Group { flows: Vec::new() },
@@ -149,16 +154,21 @@ impl PairGroup<'_> {
             .sum()
     }
 
-    fn place(&self) -> &'static str {
-        "between capture 1 and capture 2"
+    fn place(&self) -> String {
+        let [first, second] = self.places.map(|place| place + 1);
+        format!("between capture {first} and capture {second}")
     }
 
     /// Names of the parts of the path before and beyond the points, as the packets of this group pass them.
-    fn outer_places(&self) -> [&'static str; 2] {
-        match self.direction {
-            Direction::SecondToFirst => ["before capture 2", "beyond capture 1"],
-            _ => ["before capture 1", "beyond capture 2"],
+    fn outer_places(&self) -> [String; 2] {
+        let [mut near, mut far] = self.places.map(|place| place + 1);
+        if self.direction == Direction::SecondToFirst {
+            (near, far) = (far, near);
         }
+        [
+            format!("before capture {near}"),
+            format!("beyond capture {far}"),
+        ]
     }
 }
 
@@ -233,7 +243,7 @@ fn judge(
     };
     for (place, evidence) in group.outer_places().into_iter().zip(outer) {
         let Some(evidence) = evidence else { continue };
-        ranked.push(outer_verdict(pair, group, place, &evidence, passages));
+        ranked.push(outer_verdict(pair, group, &place, &evidence, passages));
     }
     let headline = match judgement {
         Some(judgement) => judgement,
@@ -306,7 +316,7 @@ fn between_points(
     let (verdict, replays) = hop_verdict(
         &judged,
         &hop,
-        group.place(),
+        &group.place(),
         group.names(pair),
         mss_bytes(&group.at_upstream),
     );
@@ -412,7 +422,7 @@ fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, 
         let (mut verdict, replays) = hop_verdict(
             &judged,
             &hop,
-            group.place(),
+            &group.place(),
             group.names(pair),
             mss_bytes(&group.at_upstream),
         );

@@ -5,8 +5,10 @@
 //! | [`timeline`] | all packets on one clock, with transit, runs of losses and pauses |
 //! | [`groups`] | flows of one direction to one host, and what each stretch of the path did to them |
 //! | [`info`] | the pair in the shape of the JSON contract |
+//! | [`chain`] | more than two captures |
 //! | [`crossings`] | the table of matched packets |
 
+mod chain;
 mod crossings;
 mod groups;
 mod info;
@@ -23,16 +25,34 @@ use crate::tables::Tables;
 use crate::{ExplainError, Explanation, Options, tabulate};
 use timeline::Timeline;
 
-/// Explains two captures of one path, given in either order.
+/// Explains two captures of one path, given in either order, or more of them in any order.
+///
+/// With more than two the document names them in the order along the path, seen from the sender of most data; `pair` is
+/// what the first and the last show, `hops` what each two neighbours do, and the verdicts say between which of them.
 ///
 /// # Errors
 ///
-/// A capture that cannot be read, or captures without a packet in common.
-pub fn explain_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation, ExplainError> {
+/// Fewer than two captures, one that cannot be read, or captures without a packet in common.
+pub fn explain_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
+    match paths {
+        [first, second] => explain_two([first, second], [0, 1], options),
+        [_, _, _, ..] => chain::explain(paths, options),
+        _ => Err(ExplainError::Pair(
+            "one capture is no pair: give two captures of one path, or more".to_owned(),
+        )),
+    }
+}
+
+/// Explains two captures that the document numbers `places` (from 0).
+fn explain_two(
+    paths: [&PathBuf; 2],
+    places: [usize; 2],
+    options: Options,
+) -> Result<Explanation, ExplainError> {
     let keep_tables = options.keep_tables;
     let pair = read(paths, options)?;
     let timeline = Timeline::of(&pair);
-    let (flows, groups) = groups::of(&pair);
+    let (flows, groups) = groups::of(&pair, places);
     let (mut verdicts, causes) = groups::judge_all(&pair, &timeline, &groups, keep_tables);
     sort_verdicts(&mut verdicts);
     let mut tables = Tables::default();
@@ -59,9 +79,15 @@ pub fn explain_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation
 ///
 /// # Errors
 ///
-/// As [`explain_pair`].
-pub fn match_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation, ExplainError> {
-    let pair = read(paths, options)?;
+/// As [`explain_pair`]; also with more than two captures.
+pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, ExplainError> {
+    let [first, second] = paths else {
+        return Err(ExplainError::Pair(format!(
+            "packets are matched between two captures; {} were given",
+            paths.len()
+        )));
+    };
+    let pair = read([first, second], options)?;
     let timeline = Timeline::of(&pair);
     let tables = Tables {
         crossings: crossings::table(&pair, &timeline),
@@ -73,7 +99,7 @@ pub fn match_pair(paths: [PathBuf; 2], options: Options) -> Result<Explanation, 
     })
 }
 
-fn read(paths: [PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {
+fn read(paths: [&PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {
     let [first, second] = paths;
     let captures = [
         Capture::open(&[first], options.open)?,

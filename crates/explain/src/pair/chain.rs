@@ -1,0 +1,169 @@
+//! More than two captures: in order along the path, each two neighbours a stretch.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use whydrop_pair::{Direction, Pair};
+
+use super::timeline::Timeline;
+use super::{explain_two, read};
+use crate::document::{FlowInfo, Verdict};
+use crate::tables::{CrossingTable, ModelTable};
+use crate::tabulate::append_model;
+use crate::{ExplainError, Explanation, Options};
+
+/// Explains captures given in any order.
+pub fn explain(paths: &[PathBuf], mut options: Options) -> Result<Explanation, ExplainError> {
+    let steps = 2 * paths.len() as u64 - 1;
+    let watch = RefCell::new((0, options.progress.take()));
+    // every reading of two captures is one step, and all take about as long
+    let step = |keep_tables: bool| Options {
+        keep_tables,
+        open: options.open,
+        progress: Some(Box::new(|done, total| {
+            let (step, progress) = &mut *watch.borrow_mut();
+            progress
+                .as_mut()
+                .is_none_or(|progress| progress(*step * total + done, steps * total))
+        })),
+    };
+    let finish_step = || watch.borrow_mut().0 += 1;
+    let ordered = in_order(paths, || step(false), finish_step)?;
+    let (first, last) = (&ordered[0], &ordered[ordered.len() - 1]);
+    let mut whole = explain_two(
+        [first, last],
+        [0, ordered.len() - 1],
+        step(options.keep_tables),
+    )?;
+    finish_step();
+    let mut hops = Vec::new();
+    for (place, neighbours) in ordered.windows(2).enumerate() {
+        let places = [place, place + 1];
+        hops.push(explain_two(
+            [&neighbours[0], &neighbours[1]],
+            places,
+            step(options.keep_tables),
+        )?);
+        finish_step();
+    }
+    compose(&mut whole, hops);
+    Ok(whole)
+}
+
+/// The captures in the order in which most of the data passes them.
+fn in_order<'a>(
+    paths: &[PathBuf],
+    options: impl Fn() -> Options<'a>,
+    finish_step: impl Fn(),
+) -> Result<Vec<PathBuf>, ExplainError> {
+    let mut distances = vec![(0i64, paths[0].clone())];
+    for path in &paths[1..] {
+        let pair = read([&paths[0], path], options())?;
+        finish_step();
+        distances.push((distance_ns(&pair), path.clone()));
+    }
+    distances.sort_by_key(|(distance_ns, _)| *distance_ns);
+    Ok(distances.into_iter().map(|(_, path)| path).collect())
+}
+
+/// How far behind point 1 point 2 is for the data, as the shortest transit between them; negative if it is before.
+fn distance_ns(pair: &Pair) -> i64 {
+    let timeline = Timeline::of(pair);
+    let shortest = |direction: usize| {
+        timeline
+            .transits_ns(direction, |_| true)
+            .first()
+            .copied()
+            .unwrap_or(0)
+            .max(1)
+    };
+    let bytes = |direction: Direction| -> u64 {
+        let of = |flow: u32| pair.flows[flow as usize].direction == direction;
+        pair.packets
+            .iter()
+            .filter(|packet| of(packet.flow))
+            .map(|packet| u64::from(packet.payload_bytes))
+            .sum()
+    };
+    if bytes(Direction::FirstToSecond) >= bytes(Direction::SecondToFirst) {
+        shortest(0)
+    } else {
+        -shortest(1)
+    }
+}
+
+/// Puts what each two neighbours showed into the document on the whole path.
+fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
+    let last = hops.len();
+    let captures = |hop: &Explanation| hop.document.captures.clone();
+    whole.document.captures = hops.iter().map(|hop| captures(hop)[0].clone()).collect();
+    whole
+        .document
+        .captures
+        .extend(hops.last().map(|hop| captures(hop)[1].clone()));
+    if let Some(pair) = &mut whole.document.pair {
+        [pair.from, pair.to] = [0, last];
+    }
+    // the stretches in place of all of them together; what was lost outside, or nowhere, stays
+    let between_all = format!("between capture 1 and capture {}", last + 1);
+    let outside = std::mem::take(&mut whole.document.verdicts).into_iter();
+    let mut verdicts: Vec<(Verdict, Option<(usize, u32)>)> = outside
+        .filter(|verdict| verdict.place.as_ref() != Some(&between_all))
+        .map(|verdict| (verdict, None))
+        .collect();
+    whole.tables.model = ModelTable::default();
+    whole.tables.crossings = CrossingTable::default();
+    let mut models = Vec::new();
+    for (place, hop) in hops.into_iter().enumerate() {
+        let Explanation {
+            mut document,
+            tables,
+        } = hop;
+        let between = format!("between capture {} and capture {}", place + 1, place + 2);
+        verdicts.extend(
+            document
+                .verdicts
+                .into_iter()
+                .enumerate()
+                .filter(|(_, verdict)| verdict.place.as_ref() == Some(&between))
+                .map(|(index, verdict)| (verdict, Some((place, index as u32)))),
+        );
+        if let Some(pair) = &mut document.pair {
+            [pair.from, pair.to] = [place, place + 1];
+        }
+        whole.document.hops.extend(document.pair);
+        whole
+            .tables
+            .crossings
+            .append(tables.crossings, place as u32);
+        models.push((tables.model, document.flows));
+    }
+    let weight = |verdict: &Verdict| (verdict.explained * verdict.lost as f64, verdict.lost);
+    verdicts.sort_by(|a, b| {
+        weight(&b.0)
+            .partial_cmp(&weight(&a.0))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    for (index, (_, origin)) in verdicts.iter().enumerate() {
+        let Some((place, verdict)) = *origin else {
+            continue;
+        };
+        let (model, flows) = &models[place];
+        let number = |flow: u32| {
+            let name = flows.get(flow as usize).map(|flow| &flow.flow);
+            let same = |known: &FlowInfo| Some(&known.flow) == name;
+            whole
+                .document
+                .flows
+                .iter()
+                .position(same)
+                .map_or(u32::MAX, |flow| flow as u32)
+        };
+        let numbers: Vec<u32> = (0..flows.len() as u32).map(number).collect();
+        let rows = model.rows_of(verdict, |flow| {
+            numbers.get(flow as usize).copied().unwrap_or(u32::MAX)
+        });
+        append_model(&mut whole.tables.model, rows, index as u32);
+    }
+    whole.document.verdicts = verdicts.into_iter().map(|(verdict, _)| verdict).collect();
+}
