@@ -287,17 +287,55 @@ impl Case {
         self.at(arrives_ns + MILLISECOND_NS, Event::Burst);
     }
 
+    /// A burst of the size that is its turn; after the last of them, bursts of what is still lost, and the end.
     fn burst(&mut self) {
+        if self.bursts >= self.config.round_trips {
+            return self.repair();
+        }
         let first = FIRST_BURSTS.get(self.bursts as usize).copied();
         let span = u64::from(LATER_BURSTS.end() - LATER_BURSTS.start() + 1);
         let left = first.unwrap_or_else(|| LATER_BURSTS.start() + self.random.below(span) as u32);
         self.bursts += 1;
         self.at(self.now_ns, Event::Send { left });
-        if self.bursts < self.config.round_trips {
-            // The acknowledgments that clock the next burst wander a little.
-            let wander_ns = self.random.below(200_000) as i64 - 100_000;
-            self.at(self.now_ns + ROUND_TRIP_NS + wander_ns, Event::Burst);
+        self.plan_burst();
+    }
+
+    fn plan_burst(&mut self) {
+        // The acknowledgments that clock the next burst wander a little.
+        let wander_ns = self.random.below(200_000) as i64 - 100_000;
+        self.at(self.now_ns + ROUND_TRIP_NS + wander_ns, Event::Burst);
+    }
+
+    fn repair(&mut self) {
+        if self.sender.is_done() {
+            return self.close();
         }
+        // Nothing new is behind the last losses to tell of them: the timer does.
+        let left = self.sender.time_out(self.now_ns);
+        if left > 0 {
+            self.at(self.now_ns, Event::Send { left });
+        }
+        self.plan_burst();
+    }
+
+    /// The server's FIN, and the client's.
+    fn close(&mut self) {
+        self.server.next = self.sender.end();
+        let fin = self
+            .server
+            .segment(self.now_ns, Toward::Client, flags::FIN | flags::ACK, 0);
+        let (_, arrives_ns) = self.forth(fin);
+        self.now_ns = arrives_ns.unwrap_or(self.now_ns);
+        self.client.got(&fin);
+        let answer = self
+            .client
+            .segment(self.now_ns, Toward::Server, flags::FIN | flags::ACK, 0);
+        self.now_ns = self.back(answer).1;
+        self.server.got(&answer);
+        let last = self
+            .server
+            .segment(self.now_ns, Toward::Client, flags::ACK, 0);
+        self.forth(last);
     }
 
     fn send(&mut self, left: u32) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PAYLOAD_BYTES;
+use super::{PAYLOAD_BYTES, ROUND_TRIP_NS};
 use crate::segment::Segment;
 
 /// Segments sent this much before one that was delivered are taken to be lost (RACK's reordering window).
@@ -32,6 +32,26 @@ impl ScriptedSender {
         };
         self.out.insert(sequence, now_ns);
         (sequence, again)
+    }
+
+    /// Whether all that was sent has been acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// First sequence number that was never sent.
+    pub fn end(&self) -> u64 {
+        1 + self.written
+    }
+
+    /// Take everything that is out for longer than a round trip to be lost. How many segments are lost.
+    pub fn time_out(&mut self, now_ns: i64) -> u32 {
+        let late = self
+            .out
+            .iter()
+            .filter(|(_, sent_ns)| now_ns - **sent_ns > ROUND_TRIP_NS);
+        self.lost.extend(late.map(|(&sequence, _)| sequence));
+        self.lost.len() as u32
     }
 
     pub fn on_ack(&mut self, ack: &Segment) {

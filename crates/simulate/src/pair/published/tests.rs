@@ -39,10 +39,11 @@ fn bursts_are_those_of_the_case_and_leave_at_a_gigabit() {
     let sizes: Vec<usize> = bursts(&played(1)).iter().map(Vec::len).collect();
     assert_eq!(sizes[..5], [10, 20, 40, 80, 160]);
     assert!(
-        sizes[5..].iter().all(|size| (84..=98).contains(size)),
+        sizes[5..60].iter().all(|size| (84..=98).contains(size)),
         "{sizes:?}"
     );
-    assert_eq!(sizes.len(), 60);
+    // Then what is still lost is sent again.
+    assert!((61..=64).contains(&sizes.len()), "{sizes:?}");
     let longest = &bursts(&played(1))[4];
     let took_ns = longest[159].at_b_ns.unwrap() - longest[0].at_b_ns.unwrap();
     assert!(
@@ -56,7 +57,7 @@ fn bursts_are_those_of_the_case_and_leave_at_a_gigabit() {
 fn seven_of_ten_packets_of_a_long_burst_are_lost_once_losses_begin() {
     for seed in 1..=5 {
         let (mut tail, mut lost) = (0, 0);
-        for burst in bursts(&played(seed)).iter().skip(3) {
+        for burst in bursts(&played(seed)).iter().take(60).skip(3) {
             let first = burst.iter().position(|c| c.lost_between).unwrap();
             assert!(
                 (45..=53).contains(&first),
@@ -135,16 +136,7 @@ fn all_that_was_lost_is_sent_again_until_it_arrives() {
         }
     }
     assert!(again > 1_000);
-    // Those of the last bursts have no time left.
-    let last = pair.crossings.iter().map(|c| match c.body {
-        Body::Tcp(segment) => segment.sequence,
-        Body::Udp(_) => 0,
-    });
-    let horizon = last.max().unwrap() - 3 * 98 * 1_448;
-    assert!(
-        waiting.iter().all(|&sequence| sequence > horizon),
-        "{waiting:?} {horizon}"
-    );
+    assert!(waiting.is_empty(), "{waiting:?}");
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub const BEFORE_STAGE: usize = 1;
 pub const APPROACH_STAGE: usize = 2;
 pub const ELEMENT_STAGE: usize = 3;
 pub const BEYOND_STAGE: usize = 5;
-/// Payload of all connections together: some 33 000 full segments, so that a capture stays below 60 000 packets.
-pub const MOST_BYTES: u64 = 48_000_000;
+/// Payload of all connections together: some 25 000 full segments, so that a capture stays below 60 000 packets.
+pub const MOST_BYTES: u64 = 36_000_000;
 
 pub type Element = Box<dyn PathElement + Send>;
 
@@ -285,7 +285,7 @@ fn company(world: &mut World, random: &mut Random) {
         if let Some(flow) = world.scenario.flows.last_mut() {
             flow.application = Application::Stream {
                 bytes: 20 + random.below(700),
-                count: (world.scenario.end_ns / interval_ns) as u32,
+                count: (world.scenario.end_ns * 3 / 4 / interval_ns) as u32,
                 interval_ns,
             };
         }
