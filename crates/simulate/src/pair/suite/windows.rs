@@ -3,39 +3,78 @@
 use crate::network::{Fate, History};
 use crate::segment::Toward;
 
-/// A segment that leaves less than this many segments of room was stopped by the window.
+/// Less than this many segments of room is none: receivers and senders alike wait for more.
 const ROOM_SEGMENTS: u64 = 2;
 
-/// The share of data packets of a connection that were sent up to the edge of the window that the server knew.
+/// What the server did or learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Everything before this is acknowledged, and the window ends there.
+    Acknowledged {
+        until: u64,
+        window_end: u64,
+    },
+    Sent {
+        end: u64,
+        payload_bytes: u64,
+    },
+}
+
+/// Of the time in which data of a connection were in flight, the share in which the window, as the server knew it, had
+/// no room for more.
 pub fn limited_share(history: &History, flow: usize) -> f64 {
-    // (time, is data, end of the data, edge of the window, payload)
-    let mut events: Vec<(i64, bool, u64, u64)> = Vec::new();
+    let (mut until, mut window_end, mut sent_end, mut room) = (0, 0, 0, 0);
+    let (mut in_flight_ns, mut limited_ns, mut last_ns) = (0_i64, 0_i64, 0_i64);
+    for (time_ns, event) in events(history, flow) {
+        if sent_end > until {
+            in_flight_ns += time_ns - last_ns;
+            if sent_end + room > window_end {
+                limited_ns += time_ns - last_ns;
+            }
+        }
+        last_ns = time_ns;
+        match event {
+            Event::Acknowledged {
+                until: now_until,
+                window_end: now_end,
+            } => {
+                until = until.max(now_until);
+                window_end = window_end.max(now_end);
+            }
+            Event::Sent { end, payload_bytes } => {
+                sent_end = sent_end.max(end);
+                room = room.max(ROOM_SEGMENTS * payload_bytes);
+            }
+        }
+    }
+    limited_ns as f64 / in_flight_ns.max(1) as f64
+}
+
+/// In order of time; what an acknowledgment allows is sent after it.
+fn events(history: &History, flow: usize) -> Vec<(i64, Event)> {
+    let mut events = Vec::new();
     for packet in &history.packets {
         let Some(segment) = packet.segment.filter(|segment| segment.flow == flow) else {
             continue;
         };
         match (segment.toward, packet.fate) {
             (Toward::Client, _) if segment.payload_bytes > 0 => {
-                let room = ROOM_SEGMENTS * u64::from(segment.payload_bytes);
-                events.push((packet.sent_ns, true, segment.end(), room));
+                let sent = Event::Sent {
+                    end: segment.end(),
+                    payload_bytes: segment.payload_bytes.into(),
+                };
+                events.push((packet.sent_ns, sent));
             }
             (Toward::Server, Fate::Delivered { time_ns }) => {
-                let edge = segment.acknowledgment + u64::from(segment.window_bytes);
-                events.push((time_ns, false, edge, 0));
+                let acknowledged = Event::Acknowledged {
+                    until: segment.acknowledgment,
+                    window_end: segment.acknowledgment + u64::from(segment.window_bytes),
+                };
+                events.push((time_ns, acknowledged));
             }
             _ => {}
         }
     }
-    // What an acknowledgment allows is sent at the same time, after it.
-    events.sort_by_key(|event| (event.0, event.1));
-    let (mut edge, mut sent, mut limited) = (0, 0_u32, 0_u32);
-    for (_, is_data, end, room) in events {
-        if is_data {
-            sent += 1;
-            limited += u32::from(end + room > edge);
-        } else {
-            edge = edge.max(end);
-        }
-    }
-    f64::from(limited) / f64::from(sent.max(1))
+    events.sort_unstable();
+    events
 }
