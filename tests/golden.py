@@ -13,22 +13,31 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "golden"
-EXAMPLES = sorted((ROOT / "examples").glob("*.pcap.zst"))
+NEAR = sorted(path for path in (ROOT / "examples").glob("*.pcap.zst") if "-far." not in path.name)
+# Each example by itself, and together with the capture at the other side of its impairment.
+EXAMPLES: list[tuple[Path, ...]] = [(path,) for path in NEAR]
+EXAMPLES += [(path, path.with_name(path.name.replace(".", "-far.", 1))) for path in NEAR]
 
 # Floats may differ between machines in their last digits; a search that ends elsewhere differs by far more.
 RELATIVE = 1e-6
 
 
-def path_of(example: Path) -> Path:
+def name_of(example: tuple[Path, ...]) -> str:
+    """The name of an example: that of its first capture, and whether there is a second one."""
+    return example[0].name.partition(".")[0] + ("-pair" if len(example) > 1 else "")
+
+
+def path_of(example: tuple[Path, ...]) -> Path:
     """Where the golden document of an example is kept."""
-    return FOLDER / f"{example.name.partition('.')[0]}.json"
+    return FOLDER / f"{name_of(example)}.json"
 
 
-def document_of(example: Path) -> dict[str, Any]:
-    """The document of an example, with its path as a reader of the repository would write it."""
+def document_of(example: tuple[Path, ...]) -> dict[str, Any]:
+    """The document of an example, with its paths as a reader of the repository would write them."""
     import whydrop
 
-    document = whydrop.explain(example).document
+    found = whydrop.explain(example) if len(example) == 1 else whydrop.explain_pair(*example)
+    document = found.document
     for capture in document["captures"]:
         capture["path"] = Path(capture["path"]).relative_to(ROOT).as_posix()
     # A new version alone is no change of results.

@@ -40,7 +40,7 @@ def test_json_is_the_document_and_nothing_else(run: Run):
     document = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
     assert document["schema"] == 1
-    assert list(document) == ["whydrop", "schema", "captures", "flows", "transfers", "verdicts", "pair"]
+    assert list(document) == ["whydrop", "schema", "captures", "flows", "transfers", "verdicts", "pair", "hops"]
 
 
 def test_json_is_utf_8_whatever_the_locale(run: Run):

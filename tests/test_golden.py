@@ -10,8 +10,8 @@ import pytest
 import golden
 
 
-@pytest.mark.parametrize("example", golden.EXAMPLES, ids=lambda path: path.name)
-def test_an_example_yields_its_golden_document(example: Path):
+@pytest.mark.parametrize("example", golden.EXAMPLES, ids=golden.name_of)
+def test_an_example_yields_its_golden_document(example: tuple[Path, ...]):
     wanted = json.loads(golden.path_of(example).read_text(encoding="utf-8"))
     found = list(golden.differences(wanted, golden.document_of(example)))
     assert not found, "\n".join(
