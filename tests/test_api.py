@@ -18,8 +18,10 @@ DOCUMENTED = (
     "whydrop",
     "whydrop.api",
     "whydrop.cli.ending",
+    "whydrop.matching",
     "whydrop.selection",
     "whydrop.show.charts.figure",
+    "whydrop.show.flattening",
     "whydrop.show.words",
     "whydrop.units",
 )

@@ -66,9 +66,13 @@ def clock(seconds: float) -> str:
 
     >>> clock(3600.00219), clock(-0.00219)
     ('3600.002190 s', '−2.190 ms')
+    >>> clock(0.0000042)
+    '4.2 µs'
     """
-    sign = "−" if seconds < 0 else ""
-    return f"{sign}{abs(seconds):.6f} s" if abs(seconds) >= 1 else f"{sign}{abs(seconds) * 1e3:.3f} ms"
+    sign, size = "−" if seconds < 0 else "", abs(seconds)
+    if size >= 1:
+        return f"{sign}{size:.6f} s"
+    return f"{sign}{size * 1e3:.3f} ms" if size >= 1e-3 else f"{sign}{size * 1e6:.1f} µs"
 
 
 def count(number: float) -> str:

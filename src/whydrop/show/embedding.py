@@ -47,7 +47,7 @@ def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
     """What the page's script draws, as JSON values."""
     offered = charts_of(found, flow)
     path = charts.path_figures(found, charts.choose_flow(found, flow))
-    columns = _resolution([*path, *(drawing for _, drawings in offered for drawing in drawings)])
+    embedded = _thinned([*path, *(drawing for _, drawings in offered for drawing in drawings)])
     return {
         "styles": {name: asdict(style) for name, style in STYLES.items()},
         "flows": [
@@ -55,12 +55,12 @@ def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
                 "name": found.flows[number].flow,
                 "lost": found.flows[number].lost,
                 "focus": _focus(found, number),
-                "figures": _figures(drawings, columns),
+                "figures": _figures(drawings, embedded),
             }
             for number, drawings in offered
         ],
         # What is of all packets between two captures; none where there is one.
-        "path": {"focus": _path_focus(found), "figures": _figures(path, columns)} if path else None,
+        "path": {"focus": _path_focus(found), "figures": _figures(path, embedded)} if path else None,
     }
 
 
@@ -75,26 +75,42 @@ def _path_focus(found: Explanation) -> list[float] | None:
     return None if window is None else list(window)
 
 
-def _resolution(drawings: list[Drawing]) -> int:
-    """The finest number of columns at which everything keeps to the budget."""
-    figures = [figure for drawing in drawings for figure in panels(drawing)]
-    columns = _FINEST
-    while columns > _COARSEST and sum(_thinned_rows(figure, columns) for figure in figures) > BUDGET_POINTS:
-        columns //= 2
-    return columns
+def _thinned(drawings: list[Drawing]) -> dict[int, list[Layer]]:
+    """The layers of each figure, by its identity: as fine as keeps all to the budget.
+
+    The figure with the most points gives way first, so that one noisy cloud does not coarsen all the others.
+    """
+    figures = {id(figure): figure for drawing in drawings for figure in panels(drawing)}
+    columns = dict.fromkeys(figures, _FINEST)
+    layers = {key: _thin(figure, _FINEST) for key, figure in figures.items()}
+    points = {key: _points(of) for key, of in layers.items()}
+    while sum(points.values()) > BUDGET_POINTS:
+        finer = [key for key in figures if columns[key] > _COARSEST]
+        if not finer:
+            break
+        largest = max(finer, key=lambda key: points[key])
+        columns[largest] //= 2
+        layers[largest] = _thin(figures[largest], columns[largest])
+        points[largest] = _points(layers[largest])
+    return layers
 
 
-def _thinned_rows(figure: Figure, columns: int) -> int:
-    return sum(_thin(layer, figure, columns).data.height for layer in figure.layers)
+def _points(layers: list[Layer]) -> int:
+    """What layers take of the budget; slants three times as much as points, for two ends and exact times."""
+    return sum(layer.data.height * (3 if layer.mark == "slants" else 1) for layer in layers)
 
 
-def _thin(layer: Layer, figure: Figure, columns: int) -> Layer:
-    return thin(layer, figure, columns, max(400, columns // 4))
+def _thin(figure: Figure, columns: int) -> list[Layer]:
+    return [thin(layer, figure, columns, max(400, columns // 4)) for layer in figure.layers]
 
 
-def _figures(drawings: list[Drawing], columns: int) -> list[dict[str, Any]]:
+def _figures(drawings: list[Drawing], embedded: dict[int, list[Layer]]) -> list[dict[str, Any]]:
     """Every pair of axes, those of one chart after each other with the same ``group``."""
-    return [_figure(figure, columns) | {"group": _group(drawing)} for drawing in drawings for figure in panels(drawing)]
+    return [
+        _figure(figure, embedded[id(figure)]) | {"group": _group(drawing)}
+        for drawing in drawings
+        for figure in panels(drawing)
+    ]
 
 
 def _group(drawing: Drawing) -> dict[str, Any] | None:
@@ -103,7 +119,7 @@ def _group(drawing: Drawing) -> dict[str, Any] | None:
     return {"key": drawing.key, "title": drawing.title, "see": drawing.see, "columns": drawing.columns}
 
 
-def _figure(figure: Figure, columns: int) -> dict[str, Any]:
+def _figure(figure: Figure, thinned: list[Layer]) -> dict[str, Any]:
     return {
         "key": figure.key,
         "title": figure.title,
@@ -118,7 +134,7 @@ def _figure(figure: Figure, columns: int) -> dict[str, Any]:
         "yLabels": figure.y_labels,
         "xRange": list(figure.x_range()),
         "legend": [figure.layers.index(layer) for layer in figure.by_importance()],
-        "layers": [_layer(layer, _thin(layer, figure, columns)) for layer in figure.layers],
+        "layers": [_layer(layer, left) for layer, left in zip(figure.layers, thinned, strict=True)],
     }
 
 

@@ -12,6 +12,9 @@ from whydrop.show.tables import Column, Sheet
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
 _NAMES = 2
 
+# Clocks that differ by less are as good as one.
+_SAME_CLOCK_S = 5e-7
+
 _UNMATCHED = {
     "outside-overlap": "outside the time that both captures cover",
     "other-path": "of flows that only one of the captures saw",
@@ -136,19 +139,33 @@ def _reason(reason: str) -> str:
 def _clock(hop: Pair, *, named: bool) -> Iterator[tuple[str, str]]:
     if hop.clock_offset_s is None:
         return
+    yield (f"Clocks {hop.first + 1} and {hop.second + 1}" if named else "Clocks"), clocks(hop)
+    yield "Unknowable", _unknowable(hop)
+
+
+def clocks(hop: Pair) -> str:
+    """How far the second clock is ahead, how fast it runs, and whether it was stepped."""
+    if hop.clock_offset_s is None:
+        return "the clocks could not be compared"
     first, second = ends(hop)
-    label = f"Clocks {hop.first + 1} and {hop.second + 1}" if named else "Clocks"
-    way = "ahead of" if hop.clock_offset_s >= 0 else "behind"
-    parts = [f"{second}'s is {units.clock(abs(hop.clock_offset_s))} {way} {first}'s"]
+    if abs(hop.clock_offset_s) < _SAME_CLOCK_S:
+        parts = [f"{second}'s clock agrees with {first}'s"]
+    else:
+        way = "ahead of" if hop.clock_offset_s > 0 else "behind"
+        parts = [f"{second}'s clock is {units.clock(abs(hop.clock_offset_s))} {way} {first}'s"]
     if hop.clock_drift_ppm is not None:
-        error = f" ± {units.significant(hop.clock_drift_error_ppm, 2)}" if hop.clock_drift_error_ppm else ""
-        speed = "fast" if hop.clock_drift_ppm >= 0 else "slow"
-        parts.append(f"runs {units.significant(abs(hop.clock_drift_ppm))}{error} ppm {speed}")
+        parts.append(_drift(hop.clock_drift_ppm, hop.clock_drift_error_ppm))
     steps = len(hop.clock_stretches) - 1
     if steps > 0:
-        parts.append("one of them was stepped once" if steps == 1 else f"they were stepped {steps} times")
-    yield label, f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-    yield "Unknowable", _unknowable(hop)
+        parts.append("was stepped once meanwhile" if steps == 1 else f"was stepped {steps} times meanwhile")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+
+def _drift(drift_ppm: float, error_ppm: float | None) -> str:
+    error = f" ± {units.significant(error_ppm, 2)}" if error_ppm else ""
+    if abs(drift_ppm) <= (error_ppm or 0.0):
+        return f"runs as fast{f' (0{error} ppm)' if error else ''}"
+    return f"runs {units.significant(abs(drift_ppm))}{error} ppm {'fast' if drift_ppm > 0 else 'slow'}"
 
 
 def _unknowable(hop: Pair) -> str:

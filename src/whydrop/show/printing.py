@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import altair as alt
 import polars as pl
+import vl_convert
 
-from whydrop.show.charts.figure import Drawing, Figure, Grid, Layer
+from whydrop.show.charts.figure import Drawing, Figure, Layer
 from whydrop.show.charts.theme import INK, STYLES, Style
+from whydrop.show.flattening import flattened
 from whydrop.show.thinning import thin
 
 WIDTH, HEIGHT = 900, 380
@@ -46,7 +49,7 @@ _DOTS = "M-1.2,0L-0.9,0M-0.5,0L-0.2,0M0.2,0L0.5,0M0.9,0L1.2,0"
 _SPAN = "M0,-1L0,1"
 
 
-Several = TypeVar("Several", alt.VConcatChart, alt.HConcatChart)
+Several = TypeVar("Several", alt.VConcatChart, alt.ConcatChart)
 
 
 def write_all(drawings: Iterable[Drawing], folder: Path, kind: str) -> list[Path]:
@@ -65,8 +68,18 @@ def write_all(drawings: Iterable[Drawing], folder: Path, kind: str) -> list[Path
 def save(drawing: Drawing, path: Path) -> None:
     """Write one chart in the format that the path's suffix names."""
     kind = path.suffix.removeprefix(".")
+    if kind == "pdf":
+        path.write_bytes(_pdf(drawing))
+        return
     options: dict[str, Any] = {"scale_factor": 2} if kind == "png" else {}
     draw(drawing).save(path, format=kind, **options)  # type: ignore[arg-type]  # altair lists the formats as literals
+
+
+def _pdf(drawing: Drawing) -> bytes:
+    svg = io.StringIO()
+    draw(drawing).save(svg, format="svg")
+    pdf: bytes = vl_convert.svg_to_pdf(flattened(svg.getvalue()))
+    return pdf
 
 
 def draw(drawing: Drawing) -> alt.VConcatChart:
@@ -78,15 +91,10 @@ def draw(drawing: Drawing) -> alt.VConcatChart:
     if isinstance(drawing, Figure):
         chart = _panel(drawing, WIDTH, HEIGHT, legend_columns=4).properties(title=_below(drawing.see))
         return alt.vconcat(chart, title=title).configure(**_CONFIG)
-    rows = _apart(alt.vconcat(*_rows(drawing), spacing=24, title=_below(drawing.see)))
-    return _apart(alt.vconcat(rows, title=title)).configure(**_CONFIG)
-
-
-def _rows(grid: Grid) -> Iterator[alt.HConcatChart]:
-    width = (WIDTH - _BETWEEN_PANELS * (grid.columns - 1)) // grid.columns
-    for start in range(0, len(grid.panels), grid.columns):
-        row = grid.panels[start : start + grid.columns]
-        yield _apart(alt.hconcat(*(_titled(panel, width, max(1, 4 // grid.columns)) for panel in row), spacing=30))
+    width = (WIDTH - _BETWEEN_PANELS * (drawing.columns - 1)) // drawing.columns
+    titled = [_titled(panel, width, max(1, 4 // drawing.columns)) for panel in drawing.panels]
+    grid = _apart(alt.concat(*titled, columns=drawing.columns, spacing=26, title=_below(drawing.see)))
+    return _apart(alt.vconcat(grid, title=title)).configure(**_CONFIG)
 
 
 def _titled(panel: Figure, width: int, legend_columns: int) -> alt.VConcatChart:

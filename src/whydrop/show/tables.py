@@ -125,7 +125,7 @@ def captures(found: Explanation) -> Sheet:
     """Captures: what was read, and in what state it was."""
     rows = [
         (
-            capture.path,
+            f"{number}: {capture.path}" if found.pair is not None else capture.path,
             capture.format,
             capture.link_type,
             units.count(capture.packets),
@@ -135,7 +135,7 @@ def captures(found: Explanation) -> Sheet:
             units.count(capture.duplicates),
             "cut off" if capture.truncated else "whole",
         )
-        for capture in found.captures
+        for number, capture in enumerate(found.captures, start=1)
     ]
     columns = (
         Column("Capture", False, 0),
@@ -148,8 +148,9 @@ def captures(found: Explanation) -> Sheet:
         Column("Duplicates", True, 8),
         Column("State", False, 3),
     )
-    weights = tuple((float(capture.packets), 0.0) for capture in found.captures)
-    return Sheet("Captures", columns, tuple(rows), weights, "the largest first")
+    # Of one path they stand in its order.
+    weights = tuple((-float(number), 0.0) for number in range(len(rows)))
+    return Sheet("Captures", columns, tuple(rows), weights, "in their order")
 
 
 def _began(found: Explanation) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from whydrop import units
+from whydrop.show import pair_words, words
 from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, as_float, points, present
 from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
 from whydrop.show.charts.transit import time_unit
@@ -36,7 +37,7 @@ def figure(scene: PairScene) -> Grid:
     clouds = _clouds(scene)
     return Grid(
         key="clock",
-        title=_title(scene),
+        title=words.sentence(pair_words.clocks(scene.pair)),
         flow=scene.path,
         see=SEE,
         panels=(_difference(scene, clouds), _residuals(scene, clouds)),
@@ -148,18 +149,3 @@ def _window_ns(scene: PairScene, clouds: _Clouds) -> tuple[float, float]:
 
 def _signed(seconds: float) -> str:
     return f"{'+' if seconds >= 0 else '−'}{units.duration(abs(seconds))}"
-
-
-def _title(scene: PairScene) -> str:
-    pair = scene.pair
-    if pair.clock_offset_s is None:
-        return "The two clocks"
-    way = "ahead of" if pair.clock_offset_s >= 0 else "behind"
-    parts = [f"{scene.second.capitalize()}'s clock is {units.duration(abs(pair.clock_offset_s))} {way} {scene.first}'s"]
-    if pair.clock_drift_ppm is not None:
-        speed = "fast" if pair.clock_drift_ppm >= 0 else "slow"
-        parts.append(f"runs {units.significant(abs(pair.clock_drift_ppm))} ppm {speed}")
-    steps = len(pair.clock_stretches) - 1
-    if steps > 0:
-        parts.append("was stepped once" if steps == 1 else f"was stepped {steps} times")
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]

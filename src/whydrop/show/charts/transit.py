@@ -83,7 +83,7 @@ def _panel(scene: PairScene, direction: Direction) -> Figure | None:
     layers = [
         Layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
         Layer("shortest", "limit", "rule", pl.DataFrame({"y": [low]})),
-        Layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took), rare=True),
+        Layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took)),
         Layer(
             "marked on the way (CE)", "marked", "points", points(both.filter(pl.col("ce_set")), pl.col("t"), took),
             rare=True,
