@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,14 @@ def run() -> Run:
 def browser_path() -> str:
     """Chromium's executable."""
     return shutil.which("chromium") or shutil.which("google-chrome") or ""
+
+
+@pytest.fixture(scope="session")
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    path = request.getfixturevalue("browser_path")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from in_browser import DRAWN, Opened, changed, has_colour
 from synthetic import FLOW, policed_transfer
 from whydrop.api import Explanation
 from whydrop.show import charts, embedding, report
@@ -104,68 +104,9 @@ def test_a_flow_filter_chooses_the_connection_shown_first(synthetic: Explanation
         report.page(synthetic, flow=":9")
 
 
-# What is drawn is read back from the canvas: the share of pixels that are not transparent.
-DRAWN = """
-() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) => {
-  const canvas = figure.querySelector('.plot canvas');
-  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-  const colours = new Set();
-  for (let at = 0; at < data.length; at += 4) {
-    if (data[at + 3] > 200) colours.add(`${data[at] >> 4},${data[at + 1] >> 4},${data[at + 2] >> 4}`);
-  }
-  return [figure.id.replace('figure-', ''), [...colours]];
-}))
-"""
-
-PICTURES = """
-() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) =>
-  [figure.id.replace('figure-', ''), figure.querySelector('.plot canvas').toDataURL()]))
-"""
-
-
-@pytest.fixture(scope="module")
-def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = request.getfixturevalue("browser_path")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
-
-
-class Opened:
-    """A page in the browser, and what went on meanwhile."""
-
-    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
-        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.trouble: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_function("document.querySelectorAll('.figure canvas').length > 0")
-        self.page.wait_for_timeout(200)
-
-    def _note(self, message: Any) -> None:
-        # Said of this test's own reading of pixels.
-        if "willReadFrequently" not in message.text:
-            self.trouble.append(message.text)
-
-    def pictures(self) -> dict[str, str]:
-        """What each chart shows now, to compare."""
-        return self.page.evaluate(PICTURES)
-
-
 @pytest.fixture(scope="module")
 def written(synthetic: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthetic.write_report(tmp_path_factory.mktemp("report") / "report.html")
-
-
-def has_colour(colours: list[str], wanted: str) -> bool:
-    red, green, blue = (int(wanted[at : at + 2], 16) >> 4 for at in (1, 3, 5))
-    return f"{red},{green},{blue}" in colours
 
 
 @pytest.mark.needs_browser
@@ -198,10 +139,6 @@ def test_a_hostile_capture_name_runs_no_script(browser: Any, tmp_path: Path):
 def test_the_page_fits_a_phone(browser: Any, written: Path):
     opened = Opened(browser, written, width=400)
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
-def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
-    return {key for key in before if before[key] != after[key]}
 
 
 OVER_TIME = {"time-sequence", "model", "in-flight", "rtt", "throughput"}

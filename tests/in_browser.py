@@ -1,0 +1,57 @@
+"""A page in a real browser: what it shows, what it complains of, what it asks the network for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+# What is drawn is read back from the canvas: the share of pixels that are not transparent.
+DRAWN = """
+() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) => {
+  const canvas = figure.querySelector('.plot canvas');
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at + 3] > 200) colours.add(`${data[at] >> 4},${data[at + 1] >> 4},${data[at + 2] >> 4}`);
+  }
+  return [figure.id.replace('figure-', ''), [...colours]];
+}))
+"""
+
+PICTURES = """
+() => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) =>
+  [figure.id.replace('figure-', ''), figure.querySelector('.plot canvas').toDataURL()]))
+"""
+
+
+class Opened:
+    """A page in the browser, and what went on meanwhile."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.trouble: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function("document.querySelectorAll('.figure canvas').length > 0")
+        self.page.wait_for_timeout(200)
+
+    def _note(self, message: Any) -> None:
+        # Said of this test's own reading of pixels.
+        if "willReadFrequently" not in message.text:
+            self.trouble.append(message.text)
+
+    def pictures(self) -> dict[str, str]:
+        """What each chart shows now, to compare."""
+        return self.page.evaluate(PICTURES)
+
+
+def has_colour(colours: list[str], wanted: str) -> bool:
+    red, green, blue = (int(wanted[at : at + 2], 16) >> 4 for at in (1, 3, 5))
+    return f"{red},{green},{blue}" in colours
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    return {key for key in before if before[key] != after[key]}
