@@ -83,7 +83,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
     if pair.b.forward_only || pair.y.forward_only {
         (counts.reverse_y, counts.reverse_b) = (0, 0);
     }
-    let least = |forward: bool| least_transit_ns(&pair.crossings, forward);
+    let least = |forward: bool| least_transit_ns(&pair.crossings, &covered, forward);
     let mut truth = json!({
         "name": pair.name,
         "split": pair.split,
@@ -149,9 +149,15 @@ fn one_way_ms(forward_ns: Option<i64>, reverse_ns: Option<i64>) -> f64 {
     }
 }
 
-fn least_transit_ns(crossings: &[Crossing], forward: bool) -> Option<i64> {
-    let of_direction = crossings.iter().filter(|c| c.is_forward() == forward);
-    of_direction.filter_map(Crossing::transit_ns).min()
+/// Of what both captures cover: what came before or after cannot tell anybody of the clocks.
+fn least_transit_ns(crossings: &[Crossing], covered: &[bool], forward: bool) -> Option<i64> {
+    let of_direction = crossings
+        .iter()
+        .zip(covered)
+        .filter(|(crossing, covered)| **covered && crossing.is_forward() == forward);
+    of_direction
+        .filter_map(|(crossing, _)| crossing.transit_ns())
+        .min()
 }
 
 fn flows(pair: &Pair, covered: &[bool]) -> Value {
