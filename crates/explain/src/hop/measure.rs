@@ -145,7 +145,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         .bucket
         .as_ref()
         .filter(|_| passages.len() < MOST_REFINED)
-        .map(|fit| refine(&evidence.group_trace.trace, fit, blur_s))
+        .map(|fit| refine(&evidence.group_trace.trace, fit, blur_s).0)
         .or(evidence.bucket);
     let bucket_basis = bucket
         .as_ref()
@@ -160,9 +160,9 @@ pub fn measure_hop(input: HopInput) -> Hop {
         second: bucket
             .as_ref()
             .and_then(|fit| second_bucket(&evidence.group_trace.trace, fit)),
-        behind_queue: departures
-            .as_ref()
-            .and_then(|departures| bucket_behind_queue(&passages, departures, bucket.as_ref())),
+        behind_queue: departures.as_ref().and_then(|departures| {
+            bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)
+        }),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
         bucket,
         bucket_basis,
@@ -197,8 +197,25 @@ fn blur_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
     spread_s.max(SHORTEST_BLUR_S)
 }
 
-fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> BucketFit {
-    refine_exact(trace, fit, blur_bytes(fit, blur_s))
+/// Times that the blur may be found anew.
+const BLURS: usize = 6;
+
+/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which does not blur it. From
+/// what transits vary by, the blur shrinks to what the corrections themselves show (the mean of a Laplace distribution's
+/// sizes is its scale), and the fit with it.
+pub(super) fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> (BucketFit, f64) {
+    let mut blur = blur_bytes(fit, blur_s);
+    let mut best = refine_exact(trace, fit, blur);
+    for _ in 0..BLURS {
+        let corrected = best.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+        let smaller = corrected.max(smallest_blur_bytes(fit));
+        if smaller > 0.8 * blur {
+            break;
+        }
+        blur = smaller;
+        best = refine_exact(trace, &best, blur);
+    }
+    (best, blur)
 }
 
 /// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
@@ -217,7 +234,11 @@ fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
 /// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
 /// in ticks, and no more than a whole one.
 fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
-    (fit.rate_bps.value / 8.0 * blur_s).clamp(fit.packet_bytes / 50.0, fit.packet_bytes)
+    (fit.rate_bps.value / 8.0 * blur_s).clamp(smallest_blur_bytes(fit), fit.packet_bytes)
+}
+
+fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
+    fit.packet_bytes / 50.0
 }
 
 /// Share of packets of another size that must be there for their overhead to matter.
@@ -235,7 +256,7 @@ fn bucket_basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<Byt
     if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
         return None;
     }
-    let blur = blur_bytes(fit, blur_s);
+    let (_, blur) = refine(&passages.trace(0), fit, blur_s);
     let mut scores: Vec<(f64, ByteBasis)> = ByteBasis::ALL
         .into_iter()
         .map(|basis| {

@@ -1,5 +1,6 @@
 //! Buckets in company: a second one beside the first (two rates), or one that sees packets as a queue lets them out.
 
+use super::measure::refine;
 use whydrop_path::fit::passage::{Departures, Passages};
 use whydrop_path::fit::{BucketFit, Observation, Seen, Trace, fit_bucket, virtual_queue};
 
@@ -86,6 +87,7 @@ pub fn bucket_behind_queue(
     passages: &Passages,
     departures: &Departures,
     before: Option<&BucketFit>,
+    blur_s: f64,
 ) -> Option<BehindQueue> {
     let before = before.filter(|fit| fit.certainty() < CERTAIN)?;
     let rate_bps = departures.rate_bps.value;
@@ -107,7 +109,7 @@ pub fn bucket_behind_queue(
         }
     };
     let trace = Trace::new((0..passages.len()).map(observation).collect());
-    let fit = fit_bucket(&trace)?;
+    let (fit, _) = refine(&trace, &fit_bucket(&trace)?, blur_s);
     let expected = f64::from(fit.agreement.expected_losses());
     let better =
         fit.gain() > before.gain() + BEHIND_GAIN && fit.certainty() > before.certainty() + 0.1;

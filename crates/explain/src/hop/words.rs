@@ -45,6 +45,7 @@ pub fn hop_verdict(
         flows,
         mss_bytes,
     );
+    verdict.confidence = verdict.confidence.max(borne_out(replays.first()));
     verdict.byte_basis = basis.map(|basis| basis.name().to_owned());
     verdict.place = Some(place.to_owned());
     verdict.family = judged.family.map(|family| family.name().to_owned());
@@ -83,6 +84,18 @@ fn where_lost(hop: &Hop, place: &str) -> String {
         count(passages.lost as u64),
         plural((passages.lost + passages.passed) as u64, "packet"),
     )
+}
+
+/// A model that by itself drops the very packets that were lost, and no others, is beyond doubt: the share of its drops
+/// and of the losses that agree (their harmonic mean).
+fn borne_out(winner: Option<&Replayed>) -> f64 {
+    winner
+        .filter(|winner| winner.why.is_none() && winner.replay.lost > 2)
+        .map_or(0.0, |winner| {
+            let replay = &winner.replay;
+            let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
+            (agree.min(0.99) * 1000.0).round() / 1000.0
+        })
 }
 
 /// How many of the drops and passes the model gets right.

@@ -38,7 +38,7 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> Bucket
         y: limit,
         score: many(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
     };
-    let best = best_along_ridge(climb(start, CLIMB, FINEST, LOOKS, &many), &many);
+    let best = best_nearby(climb(start, CLIMB, FINEST, LOOKS, &many), &many);
     let whole = Candidate {
         rate_bytes_per_s: best.x,
         limit_bytes: best.y,
@@ -78,30 +78,45 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> Bucket
     }
 }
 
-/// Rate and limit compensate for each other: the best points lie along a ridge, too narrow to climb along. So other
-/// places of it are looked up, each the best limit for a rate nearby, and climbed from.
-fn best_along_ridge(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
-    const RATES: [f64; 8] = [-0.02, -0.01, -0.006, -0.003, 0.003, 0.006, 0.01, 0.02];
-    const LIMITS: [f64; LANES] = [-0.03, -0.016, -0.008, -0.003, 0.003, 0.008, 0.016, 0.03];
-    RATES
-        .iter()
-        .filter_map(|offset| {
-            let rate = best.x * offset.exp();
-            let limits = LIMITS.map(|offset| (rate, best.y * offset.exp()));
-            let nothing = Point {
-                score: 4.0 * best.score - 100.0,
-                ..best
-            };
-            let start = best_of(&limits, nothing, &mut |points: &[RateAndLimit], below| {
-                score(points, below)
-            })?;
-            Some(climb(
+/// Half the width of the neighbourhood that is looked through, and its steps, relative.
+const AROUND: f64 = 0.08;
+const RATE_STEP: f64 = 0.004;
+const LIMIT_STEP: f64 = 0.01;
+/// Places of the neighbourhood to climb from.
+const STARTS: usize = 3;
+
+/// Rate and limit compensate for each other: the best points lie along ridges, too narrow to climb along. So the whole
+/// neighbourhood is looked through, and its best places are climbed from.
+fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
+    let steps = |step: f64| {
+        let half = (AROUND / step).round() as i32;
+        (-half..=half).map(move |position| (f64::from(position) * step).exp())
+    };
+    let mut starts: Vec<Point> = Vec::new();
+    for rate in steps(RATE_STEP).map(|factor| best.x * factor) {
+        let limits: Vec<RateAndLimit> = steps(LIMIT_STEP)
+            .map(|factor| (rate, best.y * factor))
+            .collect();
+        // far worse than what is known is no start
+        let nothing = Point {
+            score: 4.0 * best.score - 100.0,
+            ..best
+        };
+        let look = &mut |points: &[RateAndLimit], below| score(points, below);
+        starts.extend(best_of(&limits, nothing, look));
+    }
+    starts.sort_by(|a, b| b.score.total_cmp(&a.score));
+    starts
+        .into_iter()
+        .take(STARTS)
+        .map(|start| {
+            climb(
                 start,
-                (CLIMB.0 / 4.0, CLIMB.1 / 4.0),
+                (RATE_STEP / 2.0, LIMIT_STEP / 2.0),
                 FINEST,
-                LOOKS / 3,
+                LOOKS / 2,
                 score,
-            ))
+            )
         })
         .fold(best, |best, found| {
             if found.score > best.score {

@@ -31,6 +31,8 @@ const SHORTEST_QUEUE_S: f64 = 10e-6;
 const CONCENTRATED: f64 = 0.03;
 /// ... and gaps that are this much longer on average hold packets that were not seen.
 const UNSEEN: f64 = 0.04;
+/// ... and more than this share of unseen service cannot be told from delays that vary for another reason.
+const MOST_UNSEEN: f64 = 0.7;
 /// A packet of less than this share of a full one is small.
 const SMALL: f64 = 0.6;
 
@@ -73,6 +75,9 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     let (rate_bps, unseen_share) = service_rate(&gaps)
         .or_else(|| Some((rate_of_runs(passages, surely_queued_s)?, 0.0)))
         .or_else(|| Some((rate_over_gaps(&gaps), 0.0)))?;
+    if unseen_share == 0.0 && explained(passages, rate_bps.value, idle_wait_s) < LEAST_EXPLAINED {
+        return None;
+    }
     Some(Departures {
         rate_bps,
         overhead_bytes,
@@ -113,6 +118,34 @@ fn gaps(passages: &Passages, order: &[u32], least_s: f64) -> Vec<Gap> {
         });
     }
     gaps
+}
+
+/// Waits that vary for another reason than a queue are not explained by one: it must account for this share of them.
+const LEAST_EXPLAINED: f64 = 0.1;
+
+/// Share of the spread of the waits that a queue which drains at `rate_bps` accounts for (Lindley's recursion), at most
+/// 1; below 0 if it is worse than none.
+fn explained(passages: &Passages, rate_bps: f64, idle_wait_s: f64) -> f64 {
+    let mut waits: Vec<f64> = passages
+        .wait_s
+        .iter()
+        .copied()
+        .filter(|wait| !wait.is_nan())
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let middle = quantile(&waits, 0.5);
+    let (mut free_s, mut spread, mut left) = (f64::MIN, 0.0, 0.0);
+    for index in 0..passages.len() {
+        let (arrival_s, wait_s) = (passages.arrival_s[index], passages.wait_s[index]);
+        if wait_s.is_nan() {
+            continue;
+        }
+        let queued_s = (free_s - arrival_s).max(0.0);
+        spread += (wait_s - middle).abs();
+        left += (wait_s - idle_wait_s - queued_s).abs();
+        free_s = free_s.max(arrival_s) + f64::from(passages.bytes[index]) * 8.0 / rate_bps;
+    }
+    1.0 - left / spread.max(1e-12)
 }
 
 /// Bytes over time in all gaps together, bit/s.
@@ -231,7 +264,7 @@ fn service_rate(gaps: &[Gap]) -> Option<(Interval, f64)> {
     let rate = 8.0 / mode.center;
     let longer = 1.0 - mean / rate;
     let earlier = per_byte.partition_point(|gap| *gap < 0.9 * mode.center);
-    let unseen = longer > UNSEEN && earlier * 20 < per_byte.len();
+    let unseen = longer > UNSEEN && longer < MOST_UNSEEN && earlier * 20 < per_byte.len();
     if longer.abs() > UNSEEN && !unseen {
         return None;
     }
