@@ -132,7 +132,7 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
         lost,
         lost_right,
         numbers,
-        byte_basis: byte_basis(&truth["parameters"], stated).filter(|_| cause_right),
+        byte_basis: byte_basis(&truth["parameters"], verdicts.first()).filter(|_| cause_right),
     }
 }
 
@@ -263,13 +263,17 @@ fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
 }
 
 /// What the element counts, as stated and in truth, by the short names.
-fn byte_basis(truth: &Value, stated: &Value) -> Option<(Option<String>, String)> {
+fn byte_basis(truth: &Value, verdict: Option<&Value>) -> Option<(Option<String>, String)> {
     let true_name = match truth["byte_basis"].as_str()? {
         prose if prose.starts_with("IP") => "ip",
         prose if prose.starts_with("Ethernet") => "ethernet",
         _ => "wire",
     };
-    let stated = &stated["byte_basis"];
-    let stated = stated.as_str().or_else(|| stated["value"].as_str());
+    // Among the parameters, with or without an interval, or beside them.
+    let places = verdict.map(|verdict| {
+        let parameter = &verdict["parameters"]["byte_basis"];
+        [parameter, &parameter["value"], &verdict["byte_basis"]]
+    });
+    let stated = places.into_iter().flatten().find_map(Value::as_str);
     Some((stated.map(String::from), true_name.into()))
 }
