@@ -17,6 +17,9 @@ const NEAR_NS: i64 = 1_000_000_000;
 /// Sums of transit times kept for one pair of hosts.
 const MOST_SUMS: usize = 4096;
 
+/// A matched packet: its time at point 1, and its time at point 2 less that, ns.
+type Sample = (i64, i64);
+
 /// What is known of the packets between two hosts. Orientation 0 is from the host with the lower address.
 #[derive(Debug, Default)]
 struct Hosts {
@@ -28,10 +31,10 @@ struct Hosts {
     only: [[u64; 2]; 2],
     /// Sum of time differences, to average, by orientation, ns.
     delta_sum: [f64; 2],
-    /// The latest two samples of either orientation: time at point 1, difference.
-    latest: [Option<(i64, i64)>; 2],
+    /// The latest sample of either orientation.
+    latest: [Option<Sample>; 2],
     /// A sample that waits for the next one of the other orientation, and the last one of that before it.
-    bracketed: [Option<((i64, i64), (i64, i64))>; 2],
+    bracketed: [Option<(Sample, Sample)>; 2],
     /// Transit of orientation 0 plus transit of orientation 1 if orientation 0 goes from point 1 to 2, ns.
     sums_ns: Vec<f64>,
     sums_seen: u64,
@@ -61,13 +64,7 @@ impl Hosts {
 
     /// `middle`, of `orientation`, between two samples of the other, which tell what its difference would have been:
     /// so drift cancels.
-    fn take_sum(
-        &mut self,
-        orientation: usize,
-        before: (i64, i64),
-        middle: (i64, i64),
-        after: (i64, i64),
-    ) {
+    fn take_sum(&mut self, orientation: usize, before: Sample, middle: Sample, after: Sample) {
         let span = after.0 - before.0;
         if !(before.0..=after.0).contains(&middle.0) || span > NEAR_NS {
             return;

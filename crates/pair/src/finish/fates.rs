@@ -52,6 +52,9 @@ pub(super) fn decide(
             }
             continue;
         }
+        if let Some(upstream) = flow.direction.upstream() {
+            mark_copies(packets, places, 1 - upstream);
+        }
         for &at in places {
             let packet = &mut packets[at as usize];
             if !packet.is_matched() && overlap.excludes(packet, flow, aligned) {
@@ -143,58 +146,81 @@ fn goes_another_way(
 
 /// The time, on capture 1's clock, during which both captures ran.
 struct Overlap {
+    /// Between these times the other capture should hold what this one does, by direction and the capture that holds
+    /// it.
+    spans: [[[i64; 2]; 2]; 2],
     /// First and last packet of each capture.
-    spans: [[i64; 2]; 2],
-    /// Longest transit of packets near the beginning and the end, by upstream point.
-    transit_ns: [[i64; 2]; 2],
+    captures: [[i64; 2]; 2],
 }
 
 impl Overlap {
     fn of(packets: &[PairPacket], flows: &[PairFlow], aligned: &Aligned) -> Self {
-        let mut spans = [[i64::MAX, i64::MIN]; 2];
+        let nothing = [i64::MAX, i64::MIN];
+        let include = |span: &mut [i64; 2], time: i64| {
+            *span = [span[0].min(time), span[1].max(time)];
+        };
+        let mut captures = [nothing; 2];
+        // of matched packets: what was sent between two of them would have arrived between them
+        let mut spans = [[nothing; 2]; 2];
         for packet in packets {
+            let direction = flows[packet.flow as usize].direction.upstream();
             for side in (0..2).filter(|&side| packet.is_at(side)) {
                 let time = aligned.first_clock_ns(side, packet.time_ns[side]);
-                spans[side] = [spans[side][0].min(time), spans[side][1].max(time)];
+                include(&mut captures[side], time);
+                if let Some(direction) = direction.filter(|_| packet.is_matched()) {
+                    include(&mut spans[direction][side], time);
+                }
             }
         }
-        let transit = |packet: &PairPacket| {
-            packet.time_ns[0]
-                .abs_diff(aligned.first_clock_ns(1, packet.time_ns[1]))
-                .min(i64::MAX as u64) as i64
-        };
-        let transit_ns = [0, 1].map(|upstream| {
-            let crossed = |packet: &&PairPacket| {
-                packet.is_matched()
-                    && flows[packet.flow as usize].direction.upstream() == Some(upstream)
-            };
-            let first = packets.iter().filter(crossed).take(NEAR_PACKETS);
-            let last = packets.iter().rev().filter(crossed).take(NEAR_PACKETS);
-            [
-                first.map(transit).max().unwrap_or(0),
-                last.map(transit).max().unwrap_or(0),
-            ]
-        });
-        Self { spans, transit_ns }
+        for (upstream, spans) in spans.iter_mut().enumerate() {
+            let downstream = 1 - upstream;
+            let [first_ns, last_ns] = transit_near_ends(packets, flows, aligned, upstream);
+            include(&mut spans[upstream], captures[downstream][0]);
+            include(
+                &mut spans[upstream],
+                captures[downstream][1].saturating_sub(last_ns),
+            );
+            include(
+                &mut spans[downstream],
+                captures[upstream][0].saturating_add(first_ns),
+            );
+            include(&mut spans[downstream], captures[upstream][1]);
+        }
+        Self { spans, captures }
     }
 
     /// Whether the other capture cannot be expected to hold a packet that only one does.
     fn excludes(&self, packet: &PairPacket, flow: &PairFlow, aligned: &Aligned) -> bool {
         let side = packet.only_side();
         let time = aligned.first_clock_ns(side, packet.time_ns[side]);
-        let [first, last] = self.spans[1 - side];
-        match flow.direction.upstream() {
-            Some(upstream) if upstream == side => {
-                let transit = self.transit_ns[upstream][1];
-                time < first || time.saturating_add(transit) > last
-            }
-            Some(upstream) => {
-                let transit = self.transit_ns[upstream][0];
-                time.saturating_sub(transit) < first || time > last
-            }
-            None => time < first || time > last,
-        }
+        let [first, last] = match flow.direction.upstream() {
+            Some(direction) => self.spans[direction][side],
+            None => self.captures[1 - side],
+        };
+        !(first..=last).contains(&time)
     }
+}
+
+/// Longest transit of matched packets near the beginning and near the end.
+fn transit_near_ends(
+    packets: &[PairPacket],
+    flows: &[PairFlow],
+    aligned: &Aligned,
+    upstream: usize,
+) -> [i64; 2] {
+    let transit = |packet: &PairPacket| {
+        let second = aligned.first_clock_ns(1, packet.time_ns[1]);
+        packet.time_ns[0].abs_diff(second).min(i64::MAX as u64) as i64
+    };
+    let crossed = |packet: &&PairPacket| {
+        packet.is_matched() && flows[packet.flow as usize].direction.upstream() == Some(upstream)
+    };
+    let first = packets.iter().filter(crossed).take(NEAR_PACKETS);
+    let last = packets.iter().rev().filter(crossed).take(NEAR_PACKETS);
+    [
+        first.map(transit).max().unwrap_or(0),
+        last.map(transit).max().unwrap_or(0),
+    ]
 }
 
 /// TCP data: what acknowledgments of the upstream capture tell. The rest is left open.
@@ -207,7 +233,6 @@ fn decide_flow(
 ) {
     let upstream = flow.direction.upstream().unwrap_or(0);
     let downstream = 1 - upstream;
-    mark_copies(packets, places, downstream);
     let mut in_order: Vec<u32> = places
         .iter()
         .copied()

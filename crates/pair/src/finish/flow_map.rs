@@ -35,8 +35,8 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
             }
         }
     }
-    for side in 0..2 {
-        find_tracked(side, &mut flows, &numbers, states.all(side), &tracked[side]);
+    for (side, tracked) in tracked.iter().enumerate() {
+        find_tracked(side, &mut flows, &numbers, states.all(side), tracked);
     }
     (flows, numbers)
 }

@@ -104,6 +104,10 @@ pub(crate) struct FlowState {
     ids: IdVotes,
     /// Time at point 2 less time at point 1 of the latest match.
     pub delta_ns: Option<i64>,
+    /// How much that differs from one match to the next, smoothed.
+    pub variation_ns: i64,
+    /// Matches put off since the latest one because their time on the way was unlikely.
+    pub doubts: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -187,6 +191,7 @@ impl Flows {
             (Some(flow), Some(tcp)) if tcp.flags.has(TcpFlags::SYN) => {
                 if here.flows[flow as usize].is_reused_by(tcp) {
                     here.by_tuple.remove(&tuple.reversed());
+                    here.recent = [NONE; 8];
                     self.add(side, tuple)
                 } else {
                     flow
@@ -239,6 +244,8 @@ impl Flows {
             whole_super_segments: false,
             ids: IdVotes::default(),
             delta_ns: None,
+            variation_ns: FIRST_VARIATION_NS,
+            doubts: 0,
         });
         here.by_tuple.insert(tuple, flow);
         if let Some(reverse) = reverse {
@@ -330,7 +337,12 @@ impl Flows {
         for (side, flow) in [(0, first), (1, second)] {
             let state = self.get_mut(side, flow);
             state.matched = state.matched.saturating_add(1);
+            if let Some(before) = state.delta_ns {
+                let change = (delta_ns - before).abs().min(LARGEST_VARIATION_NS);
+                state.variation_ns += (change - state.variation_ns) / 8;
+            }
             state.delta_ns = Some(delta_ns);
+            state.doubts = 0;
         }
     }
 
@@ -397,6 +409,9 @@ impl Flows {
     }
 }
 
+/// Taken for the variation of a flow's transit until matches show it, and at most.
+const FIRST_VARIATION_NS: i64 = 250_000;
+const LARGEST_VARIATION_NS: i64 = 10_000_000;
 /// Packets after which a flow whose namesake at the other point has no packet in common may be another one there.
 const NAMESAKE_PACKETS: u64 = 16;
 

@@ -9,19 +9,18 @@ use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
 use crate::hash::{FoldMap, Words};
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
-use flows::{Flows, Tuple};
+use flows::{FlowState, Flows, Tuple};
 use pending::{Entry, Pending};
 use sighting::{FRAGMENT, PAYLOAD_KEY_BYTES, Parts, Precision, Sighting};
 
-/// Among equal packets the oldest is taken, unless another one's time on the way is nearer by more than this to that
-/// of the packet before: then the older one was lost. No sender repeats a packet sooner.
-const SAME_TRANSIT_NS: u64 = 1_000_000;
-/// A packet that nothing but its contents tells from its retransmission is not matched at once if its time on the way
-/// would differ by more than this from that of the packet before: the right one may come yet. No sender repeats a
-/// packet in less than this on paths where such packets are.
-const DOUBTFUL_TRANSIT_NS: u64 = 5_000_000;
-/// So many doubtful matches in a row show that the path or a clock has changed: the next one is believed.
-const MOST_DOUBTS: u32 = 32;
+/// Among equal packets the oldest is taken, unless the time on the way of another one is nearer to that of the packet
+/// before by more than so many times what it varies: then the older one was lost.
+const UNLIKELY_VARIATIONS: u64 = 4;
+/// Clocks of captures are no finer than this.
+const CLOCK_GRAIN_NS: u64 = 5_000;
+/// A match that nothing but the contents proves, and whose time on the way is that unlikely, is put off: the right one
+/// may come yet. So many in a row show that the path or a clock has changed, and the next one is believed.
+const MOST_DOUBTS: u8 = 32;
 /// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
 /// Super-segments of one flow that wait for their segment size at most.
@@ -41,8 +40,7 @@ pub(crate) struct Matcher {
     /// Latest matched time at each point.
     matched_ns: [i64; 2],
     pub(crate) matches: u64,
-    /// Doubtful matches put off since the last match.
-    doubts: u32,
+    nothing_else_comes: bool,
     /// Frames without an IP packet that could be matched.
     pub(crate) unmatchable: [u64; 2],
 }
@@ -78,7 +76,7 @@ impl Matcher {
             delta_ns: None,
             matched_ns: [i64::MIN; 2],
             matches: 0,
-            doubts: 0,
+            nothing_else_comes: false,
             unmatchable: [0; 2],
         }
     }
@@ -159,7 +157,12 @@ impl Matcher {
                     self.place(side, &piece, true);
                 }
             }
-            Some(_) => self.place(side, &sighting, true),
+            Some(bytes) => {
+                if bytes == sighting.payload_bytes {
+                    self.learn_segment_bytes(side, sighting.flow, bytes);
+                }
+                self.place(side, &sighting, true);
+            }
             None => {
                 sighting.parts.bits |= Parts::WHOLE;
                 self.flows.get_mut(side, sighting.flow).whole_super_segments = true;
@@ -305,13 +308,13 @@ impl Matcher {
         if sighting.parts.has_timestamps() || entry.parts.has_timestamps() {
             return false;
         }
-        let Some(expected) = self.flows.get(side, sighting.flow).delta_ns else {
-            return false;
-        };
-        let doubtful = self.delta_to(side, sighting, entry).abs_diff(expected)
-            > DOUBTFUL_TRANSIT_NS
-            && self.doubts < MOST_DOUBTS;
-        self.doubts += u32::from(doubtful);
+        let apart_ns = self.delta_to(side, sighting, entry);
+        let flow = self.flows.get_mut(side, sighting.flow);
+        let unlikely = flow
+            .delta_ns
+            .is_some_and(|expected| apart_ns.abs_diff(expected) > tolerance_ns(flow));
+        let doubtful = unlikely && flow.doubts < MOST_DOUBTS;
+        flow.doubts += u8::from(doubtful);
         doubtful
     }
 
@@ -364,12 +367,17 @@ impl Matcher {
         if likeness != known {
             return likeness == Likeness::SameId;
         }
-        let own = self.flows.get(side, sighting.flow).delta_ns;
-        let Some(expected) = own.or(self.delta_ns) else {
+        let flow = self.flows.get(side, sighting.flow);
+        let Some(expected) = flow.delta_ns.or(self.delta_ns) else {
             return false;
         };
         let apart = |entry: &Entry| self.delta_to(side, sighting, entry).abs_diff(expected);
-        apart(entry).saturating_add(SAME_TRANSIT_NS) < apart(older)
+        let tolerance_ns = if self.nothing_else_comes {
+            0
+        } else {
+            tolerance_ns(flow)
+        };
+        apart(entry).saturating_add(tolerance_ns) < apart(older)
     }
 
     #[inline]
@@ -467,7 +475,6 @@ impl Matcher {
         }
         self.delta_ns = Some(delta_ns);
         self.matches += 1;
-        self.doubts = 0;
         let (first, second) = match side {
             0 => (sighting.flow, there),
             _ => (there, sighting.flow),
@@ -497,8 +504,11 @@ impl Matcher {
 
     /// Matches what was put off for want of certainty: nothing better has come.
     pub(crate) fn finish(&mut self) {
-        while let Some(entry) = self.pending[0].remove_oldest() {
-            self.match_after_all(0, &entry);
+        // from the side where fewer wait: each of them takes the likeliest of the other side
+        let side = usize::from(self.pending[1].len() < self.pending[0].len());
+        self.nothing_else_comes = true;
+        while let Some(entry) = self.pending[side].remove_oldest() {
+            self.match_after_all(side, &entry);
         }
     }
 
@@ -598,7 +608,9 @@ impl Matcher {
         let Some((first, whole)) = self.reassembled(side, &entry) else {
             return false;
         };
-        if !offload::can_cut(whole.payload_bytes, bytes) {
+        // no super-segment at all, but a packet larger than was announced
+        let is_one = bytes == whole.payload_bytes && entry.parts.has(Parts::PIECE);
+        if !is_one && !offload::can_cut(whole.payload_bytes, bytes) {
             return false;
         }
         let mut row = first;
@@ -613,8 +625,12 @@ impl Matcher {
             }
             row += 1;
         }
-        for piece in offload::pieces(&whole, side, bytes) {
-            self.place(side, &piece, false);
+        if is_one {
+            self.place(side, &whole, false);
+        } else {
+            for piece in offload::pieces(&whole, side, bytes) {
+                self.place(side, &piece, false);
+            }
         }
         self.learn_segment_bytes(side, whole.flow, bytes);
         true
@@ -675,6 +691,11 @@ fn lasting_icmp_bytes(kind: u8) -> std::ops::Range<usize> {
 #[inline]
 pub(crate) fn plausible(time_ns: i64) -> i64 {
     time_ns.clamp(0, 1 << 62)
+}
+
+/// How far times on the way differ without being unlikely.
+fn tolerance_ns(flow: &FlowState) -> u64 {
+    CLOCK_GRAIN_NS + UNLIKELY_VARIATIONS * flow.variation_ns.unsigned_abs()
 }
 
 #[inline]

@@ -122,6 +122,8 @@ struct Simulation<'a> {
     left_ns: [i64; 2],
     received: BTreeSet<u32>,
     expected: u32,
+    /// All segments below are acknowledged, and these above.
+    below: u32,
     acknowledged: BTreeSet<u32>,
     /// Transmissions and last time of sending of each segment.
     sent: Vec<(u32, i64)>,
@@ -147,6 +149,7 @@ impl Path {
                 left_ns: [0; 2],
                 received: BTreeSet::new(),
                 expected: 0,
+                below: 0,
                 acknowledged: BTreeSet::new(),
                 sent: vec![(0, 0); transfer.segments as usize],
             };
@@ -186,7 +189,7 @@ impl Simulation<'_> {
                 }
                 Event::TimesOut(segment, times) => {
                     let waiting = self.sent[segment as usize].0 == times;
-                    if waiting && !self.acknowledged.contains(&segment) {
+                    if waiting && !self.is_acknowledged(segment) {
                         self.send(now, segment);
                     }
                 }
@@ -311,16 +314,22 @@ impl Simulation<'_> {
         }
     }
 
+    fn is_acknowledged(&self, segment: u32) -> bool {
+        segment < self.below || self.acknowledged.contains(&segment)
+    }
+
     fn on_acknowledgment(&mut self, now: i64, below: u32, selectively: &[u32]) {
-        self.acknowledged.extend(0..below);
+        self.below = self.below.max(below);
         self.acknowledged.extend(selectively);
+        self.acknowledged = self.acknowledged.split_off(&self.below);
         let Some(&highest) = self.acknowledged.last() else {
             return;
         };
+        let below = self.below;
         // three segments above a hole, and no news of the hole for a round trip
         for hole in below..highest.saturating_sub(3) {
             let (_, sent) = self.sent[hole as usize];
-            if !self.acknowledged.contains(&hole) && now - sent > RESEND_AFTER_NS {
+            if !self.is_acknowledged(hole) && now - sent > RESEND_AFTER_NS {
                 self.send(now, hole);
             }
         }
