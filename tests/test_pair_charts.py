@@ -132,6 +132,15 @@ def test_a_burst_on_a_long_path_is_drawn_early_and_says_so(pair: Explanation):
     assert (lines["x2"] - lines["x"]).min() < lines["x"].max() / 5  # type: ignore[operator]
 
 
+def test_packets_captured_as_one_large_segment_are_told_of(pair: Explanation):
+    assert "segmentation offload" not in drawing(pair, "loss-burst").see
+    analysis = paired_transfer()
+    rows = analysis.table("crossings")
+    analysis._pair["crossings"] = rows.with_columns(sent_ns=pl.col("sent_ns") // 10_000_000 * 10_000_000)
+    for name in ("loss-burst", "crossings"):
+        assert "segmentation offload" in drawing(Explanation(analysis), name).see
+
+
 def with_transit(more_ns: int) -> Explanation:
     """The pair with every packet so much longer on its way."""
     analysis = paired_transfer()

@@ -19,8 +19,9 @@ SEE = (
     "is taken off: the fastest packets must keep to one level, or the line were wrong."
 )
 
-# Shown below: so many times the usual transit, for the fastest packets are what the fit rests on.
-_AROUND = 3.0
+# Shown below: so many times what this share of the packets takes, for the fit rests on the fastest ones.
+_AROUND = 2.0
+_FAST = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _difference(scene: PairScene, clouds: _Clouds) -> Figure:
         title=f"{scene.second.capitalize()}'s clock less {scene.first}'s",
         flow=scene.path,
         x_title=TIME_TITLE,
-        y_title=f"Difference beyond {_base(base_ns)} ({unit})",
+        y_title=f"Difference beyond {_base(base_ns)} ({unit})" if base_ns else f"Difference ({unit})",
         see="",
         layers=present(layers),
         y_from_zero=False,
@@ -140,8 +141,8 @@ def _window_ns(scene: PairScene, clouds: _Clouds) -> tuple[float, float]:
     ends = [value * 1e9 for _, _, value in _bounds(scene)]
     for cloud, sign in ((clouds.there, 1.0), (clouds.back, -1.0)):
         if not cloud.is_empty():
-            fastest, usual = as_float(cloud["transit_ns"].min()), as_float(cloud["transit_ns"].median())
-            ends += [sign * fastest, sign * (fastest + _AROUND * (usual - fastest))]
+            fastest, fast = (as_float(cloud["transit_ns"].quantile(share)) for share in (0.0, _FAST))
+            ends += [sign * fastest, sign * (fastest + _AROUND * (fast - fastest))]
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     room = max((high - low) * 0.15, 1.0)
     return low - room, high + room

@@ -7,9 +7,9 @@ from dataclasses import replace
 import polars as pl
 
 from whydrop import units
-from whydrop.show.charts import close_up, loss_burst
+from whydrop.show.charts import loss_burst
 from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, byte_unit, points, present
-from whydrop.show.charts.pair_scene import Direction, PairScene, lost, matched
+from whydrop.show.charts.pair_scene import Direction, PairScene, lost, matched, offloaded
 
 SEE = (
     "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
@@ -20,9 +20,20 @@ SEE = (
 
 def figure(scene: PairScene) -> Figure:
     """Draw sequence number against time at both points."""
-    rows = scene.own
-    if rows.is_empty():
+    if scene.own.is_empty():
         raise NothingToDraw(f"{scene.scene.flow.flow}: no data of this flow passed both captures")
+    return _figure(scene, scene.own)
+
+
+def close_up_figure(scene: PairScene) -> Figure:
+    """Draw sequence number against time at both points around the most losses."""
+    if lost(scene.own).is_empty():
+        raise NothingToDraw(f"{scene.scene.flow.flow}: nothing was lost between the captures")
+    whole = _figure(scene, loss_burst.heaviest(scene.own))
+    return replace(whole, key="crossings-close-up", title=f"{whole.title}: the heaviest loss", y_from_zero=False)
+
+
+def _figure(scene: PairScene, rows: pl.DataFrame) -> Figure:
     start, end = scene.ends(_direction(rows))
     last = rows.select((pl.col("sequence") + pl.col("payload_bytes")).max()).item()
     scale, unit = byte_unit(float(last))
@@ -30,7 +41,6 @@ def figure(scene: PairScene) -> Figure:
     arrival = pl.col("t") + pl.col("transit_ns") / 1e9
     both = matched(rows)
     repeated = rows.filter(pl.col("retransmission"))
-    gone = lost(rows)
     layers = [
         Layer("on the way", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
         # The smaller dots on the larger diamonds: seen from far both lie at one place.
@@ -38,28 +48,17 @@ def figure(scene: PairScene) -> Figure:
         Layer(f"at {start}", "point-1", "points", points(rows, pl.col("t"), middle)),
         Layer("sent again", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
         *_missed(rows, middle),
-        Layer("lost packet", "lost", "points", points(gone, pl.col("t"), middle), rare=True),
+        Layer("lost packet", "lost", "points", points(lost(rows), pl.col("t"), middle), rare=True),
     ]
     return Figure(
         key="crossings",
-        title=f"{_lost_of(gone.height, rows.height)} between {start} and {end}",
+        title=f"{_lost_of(lost(scene.own).height, scene.own.height)} between {start} and {end}",
         flow=scene.scene.flow.flow,
         x_title="Time since the flow's first data packet (s)",
         y_title=f"Sequence number ({unit})",
-        see=SEE,
+        see=SEE + offloaded(rows),
         layers=present(layers),
     )
-
-
-def close_up_figure(scene: PairScene) -> Figure:
-    """Draw sequence number against time at both points around the most losses."""
-    rows = scene.own
-    if lost(rows).is_empty():
-        raise NothingToDraw(f"{scene.scene.flow.flow}: nothing was lost between the captures")
-    times = loss_burst.heaviest(rows)["t"]
-    whole = figure(scene)
-    cut = close_up.cut(whole, (times[0], times[-1]))
-    return replace(cut, key="crossings-close-up", title=f"{whole.title}: the heaviest loss", y_from_zero=False)
 
 
 def _direction(rows: pl.DataFrame) -> Direction:

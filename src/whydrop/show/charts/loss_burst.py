@@ -6,7 +6,7 @@ import polars as pl
 
 from whydrop import units
 from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, as_float, points, present
-from whydrop.show.charts.pair_scene import PairScene, lost, matched
+from whydrop.show.charts.pair_scene import PairScene, lost, matched, offloaded
 
 # So many lines can be told apart on a page, with some before and after the losses for comparison.
 _PACKETS = 72
@@ -49,7 +49,7 @@ def figure(scene: PairScene) -> Figure:
         flow=f"from {_clock(scene, begin)}",
         x_title=f"Time since the first packet shown (ms{note})",
         y_title="",
-        see=SEE,
+        see=SEE + offloaded(burst),
         layers=present(layers),
         over_time=False,
         y_span=(-0.06, 1.06),
@@ -84,4 +84,4 @@ def _shift(burst: pl.DataFrame) -> tuple[int, str]:
 
 
 def _clock(scene: PairScene, begin_ns: int) -> str:
-    return f"{(begin_ns - scene.rows['sent_ns'][0]) / 1e9:.6f} s after the first packet; {scene.path}"
+    return f"{(begin_ns - scene.rows['sent_ns'][0]) / 1e9:.6f} s on; {scene.path}"

@@ -61,13 +61,29 @@ def _roles(scene: Scene) -> tuple[Model, Model]:
 
 
 def _title(winner: Model, rival: Model) -> str:
-    return f"{_score(winner, 'The winner')}; {_score(rival, 'the best loser')}"
+    drops = (
+        f"The winner drops {units.count(winner.hits)} of the {units.count(winner.lost)} lost packets and "
+        f"{_others(winner)}, the best loser {units.count(rival.hits)} and {_others(rival)}"
+    )
+    return f"{drops}{_holds(rival)}"
 
 
-def _score(model: Model, name: str) -> str:
+def _others(model: Model) -> str:
     wrong = model.dropped - model.hits
-    false = f", and drops {units.count(wrong)} that arrived" if wrong else ""
-    return f"{name} drops {units.count(model.hits)} of the {units.count(model.lost)} lost packets{false}"
+    return f"{units.count(wrong)} others" if wrong != 1 else "1 other"
+
+
+def _holds(rival: Model) -> str:
+    """What is wrong with the loser's waits, where they tell it apart."""
+    longest, seen = rival.longest_wait_s, rival.seen_longest_wait_s
+    if longest is None or seen is None:
+        return ""
+    seen_words = f"the longest wait seen is {units.duration(seen)}"
+    if longest > 2 * seen:
+        return f"; it would hold packets for up to {units.duration(longest)}: {seen_words}"
+    if longest < seen / 2:
+        return f"; it holds none longer than {units.duration(longest)}: {seen_words}"
+    return ""
 
 
 def _level(rows: pl.DataFrame, model: Model) -> Figure:

@@ -17,6 +17,9 @@ from whydrop.show.charts.figure import NothingToDraw, Scene
 Direction = Literal["1-to-2", "2-to-1"]
 DIRECTIONS: tuple[Direction, ...] = ("1-to-2", "2-to-1")
 
+# One in so many packets captured at the very time of the one before it is no chance.
+_MANY = 10
+
 _HALF_WRAP = 1 << 31
 
 TIME_TITLE = "Time since the first packet (s)"
@@ -110,6 +113,17 @@ def lost(rows: pl.DataFrame) -> pl.DataFrame:
 def matched(rows: pl.DataFrame) -> pl.DataFrame:
     """The packets that both captures hold, with their transit time."""
     return rows.filter(pl.col("crossing") == "matched").drop_nulls("transit_ns")
+
+
+def offloaded(rows: pl.DataFrame) -> str:
+    """What to add where packets were captured at one time, before a network card cut them apart; else nothing."""
+    together = rows["sent_ns"].diff().eq(0).sum()
+    if together * _MANY < rows.height:
+        return ""
+    return (
+        " Packets that begin at one spot were captured as one large segment (segmentation offload) and left one after "
+        "the other: of their time on the way, that part is not the path's."
+    )
 
 
 def _file(found: Explanation, capture: int) -> str:
