@@ -282,7 +282,7 @@ def test_ctrl_c_twice_stops_even_while_a_pipe_is_silent():
 
 
 def test_every_help_text_has_an_example(run: Run):
-    for arguments in (["--help"], ["explain", "--help"]):
+    for arguments in (["--help"], ["explain", "--help"], ["match", "--help"]):
         done = run(*arguments)
         assert done.returncode == 0
         assert "Example" in done.stdout

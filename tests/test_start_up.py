@@ -37,7 +37,7 @@ def test_importing_the_package_imports_no_heavy_module():
     assert imported.isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["match", "--help"], ["--version"]])
 def test_help_and_version_import_no_heavy_module(arguments: list[str]):
     assert imported_by(*arguments).isdisjoint(HEAVY)
 

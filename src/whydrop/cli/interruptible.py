@@ -40,17 +40,19 @@ def match_pair(paths: Sequence[str | PathLike[str]]) -> _core.Analysis:
     """Match two captures of one path, as :func:`analyse` analyses one."""
     from whydrop import _core
 
-    return _watched(paths, lambda **watch: _core.match_pair(paths, **watch))
+    return _watched(paths, lambda **watch: _core.match_pair(paths, **watch), "Aligning clocks")
 
 
-def _watched(paths: Sequence[str | PathLike[str]], call: Callable[..., _core.Analysis]) -> _core.Analysis:
+def _watched(
+    paths: Sequence[str | PathLike[str]], call: Callable[..., _core.Analysis], afterwards: str = "Weighing causes"
+) -> _core.Analysis:
     patient = "-" in map(str, paths)
     if not sys.stderr.isatty():
         return _finish(_start(call), patient)
 
     from whydrop.cli.progress import PATIENCE_S, metered
 
-    with metered() as meter:
+    with metered(afterwards) as meter:
         work = _start(lambda: call(progress=meter.advance))
         return _finish(work, patient, wait_s=PATIENCE_S, when_long=meter.show)
 

@@ -20,7 +20,8 @@ _SILENCE_S = 0.5
 class Meter:
     """Takes what the core reports, and says it on stderr from the moment on that :meth:`show` is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, afterwards: str = "Weighing causes") -> None:
+        self.afterwards = afterwards
         self.done = self.total = 0
         self.began = self.heard = time.monotonic()
         self._display: Progress | None = None
@@ -46,7 +47,7 @@ class Meter:
 
         now = time.monotonic()
         if now - self.heard > _SILENCE_S:
-            return "Weighing causes"
+            return self.afterwards
         if not self.done:
             return "Reading"
         if not self.total:
@@ -56,9 +57,12 @@ class Meter:
 
 
 @contextmanager
-def metered() -> Iterator[Meter]:
-    """A meter that is gone from the terminal when the work ends, however it ends."""
-    meter = Meter()
+def metered(afterwards: str = "Weighing causes") -> Iterator[Meter]:
+    """A meter that is gone from the terminal when the work ends, however it ends.
+
+    ``afterwards`` says what is done when everything has been read.
+    """
+    meter = Meter(afterwards)
     try:
         yield meter
     finally:
