@@ -51,7 +51,7 @@ use whydrop_capture::{Capture, CaptureError, OpenOptions};
 use whydrop_tcp::{Tracker, TrackerOptions};
 
 use document::Document;
-pub use pair::{explain_pair, match_pair};
+pub use pair::{explain_pair, match_pair, measure_pair};
 use tables::Tables;
 
 /// Told now and then how many bytes of how many have been read (0 where the size is unknown); `false` stops.

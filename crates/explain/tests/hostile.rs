@@ -62,6 +62,7 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
             assert!(!line.contains('\n') && line.contains("at byte"), "{line}");
             None
         }
+        Err(ExplainError::Pair(message)) => panic!("one capture is no pair: {message}"),
         Err(ExplainError::Stopped) => panic!("nobody stopped it"),
     }
 }

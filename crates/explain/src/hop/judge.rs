@@ -72,12 +72,24 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         return judged;
     }
     let judgement = judge_losses(&hop.evidence);
-    if let Cause::Aqm | Cause::Unknown = judgement.cause
-        && let Some(judged) = queue_management(hop, &judgement)
-    {
-        return judged;
-    }
-    plain(judgement)
+    let early = match judgement.cause {
+        Cause::Aqm | Cause::Unknown | Cause::RandomLoss => queue_management(hop, &judgement),
+        Cause::ShallowQueue | Cause::DeepQueue if fullness_varies(hop) => {
+            queue_management(hop, &judgement)
+        }
+        _ => None,
+    };
+    early.unwrap_or_else(|| plain(judgement))
+}
+
+/// Losses of one full queue find about as much inside, however the others vary.
+fn fullness_varies(hop: &Hop) -> bool {
+    let unseen = hop
+        .departures
+        .as_ref()
+        .is_none_or(|departures| departures.unseen_share > 0.0);
+    let held = hop.held.as_ref();
+    !unseen && held.is_some_and(|held| held.losses >= 10 && held.near_median < 0.4)
 }
 
 fn full_queue_shows(hop: &Hop) -> bool {
@@ -131,8 +143,19 @@ const CORRECTED_BLURS: f64 = 2.0;
 const REPLAYED_SHARE: f64 = 0.6;
 
 /// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
+///
+/// Unless others' packets share the queue: what is left for those seen is less than it drains, and losses that come with
+/// the longest waits are its own.
 fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
     let departures = hop.departures.as_ref()?;
+    let with_the_longest_waits = hop
+        .evidence
+        .at_loss
+        .as_ref()
+        .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
+    if departures.unseen_share > 0.0 && with_the_longest_waits {
+        return None;
+    }
     let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
     let slower = |fit: &BucketFit| {
         fit.rate_bps
@@ -175,6 +198,9 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
     })
 }
 
+/// Waits before losses that are longer than this share of all, on average, have to do with them.
+const UNRELATED_RANK: f64 = 0.7;
+
 fn replays_alike(hop: &Hop, fit: &BucketFit) -> bool {
     let element = Element::Policer {
         rate_bps: fit.rate_bps.value,
@@ -193,7 +219,8 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
     let queued =
         held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
     let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
-    let related = judgement.cause == Cause::Aqm;
+    let deviations = held.deviations.max(held.average_deviations);
+    let related = judgement.cause == Cause::Aqm || deviations > RELATED_DEVIATIONS;
     let overtaking = hop.overtaking;
     let flow_queueing = overtaking.between_flows > 0
         && overtaking.within_flows * 10 <= overtaking.between_flows
@@ -233,6 +260,10 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
         found(family, judgement.confidence)
     })
 }
+
+/// Losses related to the queue by so many standard deviations are: one chance in three million, of the few that a path
+/// has with several mechanisms to look for.
+const RELATED_DEVIATIONS: f64 = 5.0;
 
 fn early_reason(hop: &Hop) -> String {
     let held = hop.held.as_ref().expect("there were losses");

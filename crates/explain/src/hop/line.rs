@@ -17,23 +17,48 @@ const FEWEST_SUPER_SEGMENTS: usize = 5;
 /// Rates to try, as multiples of the slowest possible one, in steps of a tenth; further on the line hardly matters.
 const FASTEST: f64 = 12.0;
 const STEP: f64 = 1.1;
+/// A bucket that leaves more than this share of the uncertainty about the losses tells nothing of the line.
+const BUCKET_TELLS: f64 = 0.6;
 /// Final steps around the best.
 const FINE: [f64; 4] = [0.955, 0.98, 1.02, 1.045];
 
 /// The line's rate, bit/s, and the packets as they leave it. `None` where no super-segments tell.
 pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
     let slowest_bps = slowest_bps(passages)?;
+    // where whole super-segments wait, what spaces their pieces is a queue on the way and no line of the sender
+    let no_line = queue_holds_super_segments(passages, slowest_bps);
+    let otherwise = || (!no_line).then(|| (slowest_bps, passages.through_line(slowest_bps)));
     if passages.lost == 0 {
-        return Some((slowest_bps, passages.through_line(slowest_bps)));
+        return otherwise();
     }
     let steps = (FASTEST.ln() / STEP.ln()) as i32;
     let rates: Vec<f64> = (-1..=steps)
         .map(|step| slowest_bps * STEP.powi(step))
         .collect();
-    let best_bps = best_for_a_full_queue(passages, &rates)
-        .or_else(|| best_for_a_bucket(passages, &rates))
-        .unwrap_or(slowest_bps);
-    Some((best_bps, passages.through_line(best_bps)))
+    let best_bps =
+        best_for_a_full_queue(passages, &rates).or_else(|| best_for_a_bucket(passages, &rates));
+    match best_bps {
+        Some(best_bps) => Some((best_bps, passages.through_line(best_bps))),
+        None => otherwise(),
+    }
+}
+
+/// Whether a quarter of the super-segments' first pieces wait for longer than it takes to send a typical one.
+fn queue_holds_super_segments(passages: &Passages, line_bps: f64) -> bool {
+    let first =
+        |index: &usize| *index == 0 || passages.arrival_s[*index] != passages.arrival_s[*index - 1];
+    let firsts: Vec<usize> = (0..passages.len()).filter(first).collect();
+    let mut waits: Vec<f64> = firsts
+        .iter()
+        .map(|index| passages.wait_s[*index])
+        .filter(|wait| !wait.is_nan())
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let bytes: f64 = passages.bytes.iter().map(|bytes| f64::from(*bytes)).sum();
+    let typical_s = bytes / firsts.len().max(1) as f64 * 8.0 / line_bps;
+    waits
+        .get(waits.len() * 3 / 4)
+        .is_some_and(|wait| *wait > typical_s)
 }
 
 /// The line behind which all lost packets find a queue equally full, if there is one.
@@ -83,6 +108,9 @@ fn best_for_a_bucket(passages: &Passages, rates: &[f64]) -> Option<f64> {
         .step_by(4)
         .filter_map(|rate| search_bucket(&trace(*rate), None))
         .max_by(|a, b| a.score().total_cmp(&b.score()))?;
+    if known.left_open() > BUCKET_TELLS {
+        return None;
+    }
     // ... to those between them, and then around the best
     let worse = |rate_bps: f64| Some(-score_near(&trace(rate_bps), &known));
     let coarse_bps = least(rates, worse)?;

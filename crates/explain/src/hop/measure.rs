@@ -218,13 +218,18 @@ pub(super) fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> (BucketFit,
     (best, blur)
 }
 
+/// A bucket whose certainty falls below this share of what it was, once the least corrections are asked for, only looked
+/// like one.
+const BORNE_OUT: f64 = 0.6;
+
 /// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
 /// is after the least corrections.
 fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
-    let agreement = rough
-        .map(|rough| rough.agreement)
-        .filter(|rough| rough.log_likelihood > refined.agreement.log_likelihood)
-        .unwrap_or(refined.agreement);
+    let better = rough.filter(|rough| {
+        rough.certainty() > refined.certainty()
+            && refined.certainty() > BORNE_OUT * rough.certainty()
+    });
+    let agreement = better.map_or(refined.agreement, |rough| rough.agreement);
     BucketFit {
         agreement,
         ..refined

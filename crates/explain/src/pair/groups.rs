@@ -116,6 +116,17 @@ pub fn judge_all(
     (verdicts, causes)
 }
 
+/// What is measured of each group between the points, with the group's first flow for a name.
+pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Hop)> {
+    let passages = passages_of_groups(pair, timeline, groups);
+    groups
+        .iter()
+        .zip(&passages)
+        .filter(|(group, passages)| group.is_worth_a_verdict(passages))
+        .map(|(group, passages)| (group.names(pair)[0].clone(), hop_of(group, pair, passages)))
+        .collect()
+}
+
 impl PairGroup<'_> {
     /// Flows with data, and others that lost packets.
     fn is_worth_a_verdict(&self, passages: &Passages) -> bool {

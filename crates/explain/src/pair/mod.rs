@@ -21,6 +21,7 @@ use whydrop_pair::{Pair, PairError, PairOptions, read_pair};
 
 use crate::assemble::{capture_info, flow_info, sort_verdicts, transfer_infos};
 use crate::document::{Document, SCHEMA};
+use crate::hop::Hop;
 use crate::tables::Tables;
 use crate::{ExplainError, Explanation, Options, tabulate};
 use timeline::Timeline;
@@ -97,6 +98,21 @@ pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, Ex
         document: matched_document(&pair, &timeline),
         tables,
     })
+}
+
+/// What is measured between two captures, by group of flows: for development.
+#[doc(hidden)]
+pub fn measure_pair(
+    paths: &[PathBuf],
+    options: Options,
+) -> Result<Vec<(String, Hop)>, ExplainError> {
+    let [first, second] = paths else {
+        return Err(ExplainError::Pair("give two captures".to_owned()));
+    };
+    let pair = read([first, second], options)?;
+    let timeline = Timeline::of(&pair);
+    let (_, groups) = groups::of(&pair, [0, 1]);
+    Ok(groups::hops(&pair, &timeline, &groups))
 }
 
 fn read(paths: [&PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {

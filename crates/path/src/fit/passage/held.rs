@@ -32,7 +32,16 @@ pub struct HeldAtLosses {
     pub mean_rank: f64,
     /// Share of the losses that found no more than one packet inside.
     pub found_empty: f64,
+    /// Share of the losses that found as many packets inside as their median, to within two or a twentieth.
+    pub near_median: f64,
+    /// By how many standard deviations the first losses of each run found more inside than arrivals do by chance; and
+    /// the same for the average queue that random early detection looks at (Floyd and Jacobson 1993, weight 0.002).
+    pub deviations: f64,
+    pub average_deviations: f64,
 }
+
+/// Weight of the newest queue length in the average of random early detection.
+const AVERAGE_WEIGHT: f64 = 0.002;
 
 /// What every packet finds inside, a packet being inside from its arrival to its departure, less the `idle_wait_s` that
 /// an idle path takes. One whose departure was not seen, though it passed, left right behind the one before it.
@@ -118,7 +127,15 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         let upto = passed_packets.partition_point(|other| *other <= value);
         (below + upto) as f64 / 2.0 / passed_packets.len().max(1) as f64
     };
+    let near = (0.05 * packets.value).max(2.0);
+    let from = lost_packets.partition_point(|held| *held < packets.value - near);
+    let to = lost_packets.partition_point(|held| *held <= packets.value + near);
+    let first_losses = first_losses(passages);
+    let queue: Vec<f64> = held.iter().map(|held| held.packets).collect();
     Some(HeldAtLosses {
+        near_median: (to - from) as f64 / lost_packets.len() as f64,
+        deviations: deviations(&queue, &first_losses),
+        average_deviations: deviations(&average(&queue), &first_losses),
         packets,
         with_packet_bytes: spread(&lost_bytes),
         most_passed_packets: passed_packets.last().copied().unwrap_or(0.0),
@@ -131,6 +148,41 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64
             / lost_packets.len() as f64,
     })
+}
+
+/// The first packet of each run of losses: those after it are no new evidence.
+fn first_losses(passages: &Passages) -> Vec<usize> {
+    let lost = |index: usize| passages.outcome[index] == Seen::Lost;
+    (0..passages.len())
+        .filter(|&index| lost(index) && (index == 0 || !lost(index - 1)))
+        .collect()
+}
+
+/// The exponentially weighted average of a queue, at each arrival.
+fn average(queue: &[f64]) -> Vec<f64> {
+    let mut average = 0.0;
+    queue
+        .iter()
+        .map(|queue| {
+            average += AVERAGE_WEIGHT * (queue - average);
+            average
+        })
+        .collect()
+}
+
+/// How far the mean rank of the chosen values among all lies above one half, in standard deviations of the mean of as
+/// many uniform ranks (the rank-sum test of Wilcoxon 1945, and Mann and Whitney 1947).
+fn deviations(values: &[f64], chosen: &[usize]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = |index: &usize| {
+        let value = values[*index];
+        let below = sorted.partition_point(|other| *other < value);
+        let upto = sorted.partition_point(|other| *other <= value);
+        (below + upto) as f64 / 2.0 / sorted.len() as f64
+    };
+    let mean = chosen.iter().map(rank).sum::<f64>() / chosen.len().max(1) as f64;
+    (mean - 0.5) * (12.0 * chosen.len() as f64).sqrt()
 }
 
 fn spread(sorted: &[f64]) -> Interval {
