@@ -5,7 +5,7 @@
 //! acknowledged and never sent again has arrived. For the rest, counting tells: how often the downstream capture
 //! misses what certainly passed it.
 
-use whydrop_tcp::{Fate, SegmentFlags, Tracked};
+use whydrop_tcp::{Fate, Segment, SegmentFlags, Tracked};
 
 use super::alignment::Aligned;
 use super::capture_loss::MissRate;
@@ -17,20 +17,25 @@ use crate::packet::{Crossing, PacketFlags, PairPacket};
 const NEAR_PACKETS: usize = 1000;
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
 const MANY_UNMATCHED: u64 = 64;
+/// Longer than any sender waits for an acknowledgment before it repeats data: the initial retransmission timeout
+/// (RFC 6298), twice for its doubling.
+const LONG_NS: i64 = 2_000_000_000;
 /// Copies of one packet follow each other within this time.
 const COPIES_WITHIN_NS: u64 = 1_000_000_000;
 
 /// Packets whose crossing is not known for certain, by their upstream point.
 #[derive(Debug, Default)]
 struct Open {
-    /// Nothing tells.
+    /// Nothing tells: data near the end of its flow, whose acknowledgments were not captured, and all else.
+    unproven_data: [Vec<u32>; 2],
     unproven: [Vec<u32>; 2],
     /// Acknowledged, but so was another transmission that certainly crossed.
     ambiguous: [Vec<u32>; 2],
     /// How often each capture misses packets that certainly passed it.
     rates: [MissRate; 2],
-    /// Matched packets without data, by upstream point.
-    matched_without_data: [u64; 2],
+    /// Matched packets of the same kinds, by upstream point.
+    matched_unproven_data: [u64; 2],
+    matched_unproven: [u64; 2],
 }
 
 pub(super) fn decide(
@@ -239,10 +244,16 @@ fn decide_flow(
         .filter(|&at| packets[at as usize].is_at(upstream))
         .collect();
     in_order.sort_by_key(|&at| packets[at as usize].index[upstream]);
+    let times = in_order.iter().map(|&at| &packets[at as usize]);
+    let data_times = times.filter(|packet| packet.payload_bytes > 0);
+    let last_ns = data_times.map(|packet| packet.time_ns[upstream]).max();
+    let goes_on_after = |packet: &PairPacket| {
+        last_ns.is_some_and(|last| last.saturating_sub(packet.time_ns[upstream]) > LONG_NS)
+    };
     let segments = flow.tracked[upstream]
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
-    let mut crossed: Option<Crossed> = None;
+    let mut transmissions: Option<Transmissions> = None;
     for at in in_order {
         let packet = packets[at as usize];
         let is_data = packet.flags.has(PacketFlags::TCP) && packet.payload_bytes > 0;
@@ -255,32 +266,36 @@ fn decide_flow(
         }
         if packet.is_matched() {
             open.rates[upstream].passed += 1;
-            open.rates[downstream].passed += u64::from(is_data);
-            open.matched_without_data[upstream] += u64::from(!is_data);
+            let fate = segment.map_or(Fate::Unknown, |segment| segment.fate);
+            let unproven = fate == Fate::Unknown && !goes_on_after(&packet);
+            open.matched_unproven_data[upstream] += u64::from(is_data && unproven);
+            // only where the lack of the packet would have proven the capture's miss
+            let provable = fate == Fate::Delivered || fate == Fate::Unknown && !unproven;
+            open.rates[downstream].passed += u64::from(is_data && provable);
+            open.matched_unproven[upstream] += u64::from(!is_data);
             continue;
         }
         if packet.crossing != Crossing::Undecided {
             continue;
         }
-        let Some(segment) = segment.filter(|segment| segment.fate != Fate::Unknown) else {
+        if !is_data {
             open.unproven[upstream].push(at);
             continue;
-        };
-        let repeats_delivered =
-            segment.fate == Fate::Delivered && segment.flags.has(SegmentFlags::SPURIOUS);
-        let others = crossed.get_or_insert_with(|| Crossed::of(packets, places, downstream));
-        let other = others.overlapping(packets, &packet);
-        match (segment.fate, other) {
-            (Fate::Lost, _) | (_, Other::MissedUpstream) => {
-                packets[at as usize].crossing = Crossing::Lost;
-            }
-            _ if repeats_delivered => open.unproven[upstream].push(at),
-            (_, Other::Matched) => open.ambiguous[upstream].push(at),
-            (_, Other::None) => {
-                packets[at as usize].crossing = Crossing::MissedDownstream;
+        }
+        let others =
+            transmissions.get_or_insert_with(|| Transmissions::of(packets, places, upstream));
+        let others = others.others(packets, &packet);
+        let verdict = data_verdict(&others, segment, goes_on_after(&packet));
+        let packet = &mut packets[at as usize];
+        match verdict {
+            Verdict::Lost => packet.crossing = Crossing::Lost,
+            Verdict::Missed => {
+                packet.crossing = Crossing::MissedDownstream;
                 open.rates[downstream].missed += 1;
                 open.rates[downstream].passed += 1;
             }
+            Verdict::Unproven => open.unproven_data[upstream].push(at),
+            Verdict::Ambiguous => open.ambiguous[upstream].push(at),
         }
     }
     for &at in places {
@@ -332,44 +347,73 @@ fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
     }
 }
 
-/// Another transmission of the same bytes that arrived downstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Other {
-    None,
-    Matched,
-    /// The upstream capture lacks it.
-    MissedUpstream,
+/// What is known of a data packet that the downstream capture lacks.
+enum Verdict {
+    Lost,
+    Missed,
+    Unproven,
+    Ambiguous,
 }
 
-/// Ranges of a flow's bytes that arrived downstream.
-struct Crossed {
+/// `goes_on`: the flow goes on for long after the packet.
+fn data_verdict(others: &Others, segment: Option<&Segment>, goes_on: bool) -> Verdict {
+    if others.missed_upstream {
+        return Verdict::Lost;
+    }
+    let repeats_delivered =
+        segment.is_some_and(|segment| segment.flags.has(SegmentFlags::SPURIOUS));
+    match segment.map_or(Fate::Unknown, |segment| segment.fate) {
+        Fate::Lost => Verdict::Lost,
+        Fate::Delivered if repeats_delivered => Verdict::Unproven,
+        Fate::Delivered if others.matched => Verdict::Ambiguous,
+        Fate::Delivered => Verdict::Missed,
+        // no acknowledgment tells; but TCP repeats what is lost, and does not go on for long without
+        Fate::Unknown if others.later => Verdict::Lost,
+        Fate::Unknown if goes_on && !others.matched => Verdict::Missed,
+        Fate::Unknown => Verdict::Unproven,
+    }
+}
+
+/// What is known of other transmissions of a packet's bytes.
+#[derive(Debug, Default)]
+struct Others {
+    /// One is in both captures.
+    matched: bool,
+    /// One is in the downstream capture only.
+    missed_upstream: bool,
+    /// One passed the upstream point later.
+    later: bool,
+}
+
+/// A flow's data packets by the bytes that they carry.
+struct Transmissions {
     /// Start, on a number line that does not wrap, and position of the packet; by start.
     ranges: Vec<(i64, u32)>,
     longest: i64,
     origin: u32,
+    upstream: usize,
 }
 
-impl Crossed {
-    fn of(packets: &[PairPacket], places: &[u32], downstream: usize) -> Self {
+impl Transmissions {
+    fn of(packets: &[PairPacket], places: &[u32], upstream: usize) -> Self {
         let data = || {
-            places.iter().copied().filter(|&at| {
-                let packet = &packets[at as usize];
-                packet.is_at(downstream) && packet.payload_bytes > 0
-            })
+            let data = places.iter().map(|&at| (at, &packets[at as usize]));
+            data.filter(|(_, packet)| packet.payload_bytes > 0)
         };
-        let origin = data().next().map_or(0, |at| packets[at as usize].sequence);
-        let mut crossed = Self {
+        let mut transmissions = Self {
             ranges: Vec::new(),
             longest: 0,
-            origin,
+            origin: data().next().map_or(0, |(_, packet)| packet.sequence),
+            upstream,
         };
-        for at in data() {
-            let packet = &packets[at as usize];
-            crossed.longest = crossed.longest.max(i64::from(packet.payload_bytes));
-            crossed.ranges.push((crossed.line(packet), at));
+        for (at, packet) in data() {
+            let bytes = i64::from(packet.payload_bytes);
+            transmissions.longest = transmissions.longest.max(bytes);
+            let start = transmissions.line(packet);
+            transmissions.ranges.push((start, at));
         }
-        crossed.ranges.sort_unstable();
-        crossed
+        transmissions.ranges.sort_unstable();
+        transmissions
     }
 
     /// Sequence numbers of flows of more than 2 GiB repeat; times then tell transmissions apart.
@@ -377,33 +421,35 @@ impl Crossed {
         i64::from(packet.sequence.wrapping_sub(self.origin) as i32)
     }
 
-    fn overlapping(&self, packets: &[PairPacket], packet: &PairPacket) -> Other {
+    fn others(&self, packets: &[PairPacket], packet: &PairPacket) -> Others {
         /// Longer after each other than this, equal numbers are those of other bytes, or of a lost cause.
         const SAME_BYTES_NS: u64 = 120_000_000_000;
+        let upstream = self.upstream;
         let start = self.line(packet);
         let end = start + i64::from(packet.payload_bytes);
         let from = self
             .ranges
             .partition_point(|(other, _)| *other <= start - self.longest);
-        let mut found = Other::None;
+        let mut found = Others::default();
         for &(other_start, at) in self.ranges[from..]
             .iter()
             .take_while(|(other, _)| *other < end)
         {
             let other = &packets[at as usize];
-            let apart = (0..2)
-                .filter(|&side| packet.is_at(side) && other.is_at(side))
-                .map(|side| packet.time_ns[side].abs_diff(other.time_ns[side]))
-                .next();
             if other_start + i64::from(other.payload_bytes) <= start
-                || apart.is_some_and(|apart| apart > SAME_BYTES_NS)
+                || other.crossing == Crossing::Duplicated
             {
                 continue;
             }
-            if !other.is_matched() && other.crossing != Crossing::Duplicated {
-                return Other::MissedUpstream;
+            if !other.is_at(upstream) {
+                found.missed_upstream = true;
+                continue;
             }
-            found = Other::Matched;
+            let after = other.time_ns[upstream].saturating_sub(packet.time_ns[upstream]);
+            if after.unsigned_abs() <= SAME_BYTES_NS {
+                found.matched |= other.is_matched();
+                found.later |= after > 0;
+            }
         }
         found
     }
@@ -420,17 +466,20 @@ fn decide_open(packets: &mut [PairPacket], open: &Open) {
                 false => Crossing::Lost,
             };
         }
-        let unproven = &open.unproven[upstream];
-        let absent = unproven.len() as u64;
-        let lost = rate.lost(absent, absent + open.matched_without_data[upstream]);
-        for (number, &at) in unproven.iter().enumerate() {
-            // nothing tells which ones: evenly among them
-            let number = number as u64;
-            let is_lost = (number + 1) * lost / absent > number * lost / absent;
-            packets[at as usize].crossing = match is_lost {
-                true => Crossing::Lost,
-                false => Crossing::MissedDownstream,
-            };
+        for (unproven, matched) in [
+            (&open.unproven_data, &open.matched_unproven_data),
+            (&open.unproven, &open.matched_unproven),
+        ] {
+            let absent = unproven[upstream].len() as u64;
+            let lost = rate.lost(absent, absent + matched[upstream]);
+            for (number, &at) in (0u64..).zip(&unproven[upstream]) {
+                // nothing tells which ones: evenly among them
+                let is_lost = (number + 1) * lost / absent > number * lost / absent;
+                packets[at as usize].crossing = match is_lost {
+                    true => Crossing::Lost,
+                    false => Crossing::MissedDownstream,
+                };
+            }
         }
     }
 }

@@ -98,6 +98,8 @@ pub(crate) struct FlowState {
     timestamps: bool,
     /// Payload of the wire packets that super-segments become; 0 while unknown.
     pub segment_bytes: u32,
+    /// The largest payload of packets that are no super-segments, and how many had it.
+    plain: (u32, u32),
     /// Holds super-segments whose segment size was unknown when they came.
     pub whole_super_segments: bool,
     /// Matched packets whose identifications were equal, and different, at the two points.
@@ -241,6 +243,7 @@ impl Flows {
             announced_mss: 0,
             timestamps: false,
             segment_bytes: 0,
+            plain: (0, 0),
             whole_super_segments: false,
             ids: IdVotes::default(),
             delta_ns: None,
@@ -300,11 +303,16 @@ impl Flows {
         self.get(0, first).partner == second
     }
 
-    /// Whether a different identification proves a different packet.
+    /// Whether a different identification proves a different packet of this flow.
     #[inline]
     pub(crate) fn ids_are_preserved(&self, first: u32) -> bool {
-        let own = self.get(0, first).ids.preserved();
-        own.or(self.ids.preserved()) == Some(true)
+        self.get(0, first).ids.preserved() == Some(true)
+    }
+
+    /// Whether a different identification is suspicious: this flow has not shown yet whether they are preserved, but
+    /// those of others are.
+    pub(crate) fn ids_should_be_preserved(&self, first: u32) -> bool {
+        self.get(0, first).ids.preserved().is_none() && self.ids.preserved() == Some(true)
     }
 
     /// Whether the pieces of super-segments have the identifications that counting up gives.
@@ -409,6 +417,8 @@ impl Flows {
     }
 }
 
+/// So many packets of a flow's largest payload make it likely to be the segment size.
+const TELLING_PACKETS: u32 = 8;
 /// Taken for the variation of a flow's transit until matches show it, and at most.
 const FIRST_VARIATION_NS: i64 = 250_000;
 const LARGEST_VARIATION_NS: i64 = 10_000_000;
@@ -416,6 +426,23 @@ const LARGEST_VARIATION_NS: i64 = 10_000_000;
 const NAMESAKE_PACKETS: u64 = 16;
 
 impl FlowState {
+    /// A packet with so much payload that is no super-segment.
+    #[inline]
+    pub(crate) fn on_plain(&mut self, payload_bytes: u32) {
+        if payload_bytes > self.plain.0 {
+            self.plain = (payload_bytes, 0);
+        }
+        if payload_bytes == self.plain.0 {
+            self.plain.1 = self.plain.1.saturating_add(1);
+        }
+    }
+
+    /// The segment size that packets which are no super-segments suggest.
+    pub(crate) fn plain_segment_bytes(&self) -> Option<u32> {
+        let (bytes, packets) = self.plain;
+        (packets >= TELLING_PACKETS).then_some(bytes)
+    }
+
     /// Whether it has, by its name, a partner which may prove right yet.
     fn expects_its_namesake(&self) -> bool {
         self.partner != NONE && self.packets < NAMESAKE_PACKETS

@@ -21,6 +21,8 @@ const CLOCK_GRAIN_NS: u64 = 5_000;
 /// A match that nothing but the contents proves, and whose time on the way is that unlikely, is put off: the right one
 /// may come yet. So many in a row show that the path or a clock has changed, and the next one is believed.
 const MOST_DOUBTS: u8 = 32;
+/// The same for matches of packets with different identifications, while other flows' cross unchanged.
+const MOST_DOUBTS_OF_IDS: u8 = 4;
 /// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
 /// Super-segments of one flow that wait for their segment size at most.
@@ -53,14 +55,17 @@ enum Likeness {
     Possible,
     /// The same, by its identification too.
     SameId,
-    /// A super-segment that begins like this packet: its segments are as long as this packet.
+    /// The waiting one is a super-segment that begins like this packet: its segments are as long as this packet.
     CutTo(u32),
+    /// This packet is one that begins like the waiting one, which is so long.
+    CutSelfTo(u32),
 }
 
 enum Found {
     Nothing,
     Same(u32, Option<bool>),
     CutTo(u32, u32),
+    CutSelfTo(u32),
 }
 
 impl Matcher {
@@ -139,13 +144,12 @@ impl Matcher {
             None => sighting.payload_bytes > offload::LARGEST_ETHERNET_PAYLOAD_BYTES,
         };
         if !suspect {
+            let flow = self.flows.get_mut(side, sighting.flow);
+            flow.on_plain(sighting.payload_bytes);
             self.place(side, &sighting, true);
             return;
         }
-        self.lower_precision(Precision {
-            strict_data: false,
-            ..self.precision
-        });
+        self.expect_offload();
         let segment_bytes = match self.first_piece_elsewhere(side, &sighting) {
             Some(bytes) => Some(bytes),
             None => known.or_else(|| self.guess_for_both(side, &sighting)),
@@ -169,6 +173,14 @@ impl Matcher {
                 self.place(side, &sighting, true);
             }
         }
+    }
+
+    /// There are super-segments: their pieces need not agree in all that keys hold otherwise.
+    fn expect_offload(&mut self) {
+        self.lower_precision(Precision {
+            strict_data: false,
+            ..self.precision
+        });
     }
 
     /// The length of the wire packet at the other point that begins as this super-segment does.
@@ -201,7 +213,9 @@ impl Matcher {
         if same {
             return None;
         }
-        let bytes = offload::likely_segment_bytes(sighting)?;
+        let plain = [(side, sighting.flow), (1 - side, partner)]
+            .map(|(side, flow)| self.flows.get(side, flow).plain_segment_bytes());
+        let bytes = offload::likely_segment_bytes(sighting, plain.into_iter().flatten().max())?;
         self.cut_waiting(1 - side, partner, bytes);
         Some(bytes)
     }
@@ -283,17 +297,27 @@ impl Matcher {
     /// Matches a packet with one that waits at the other point, or lets it wait itself.
     #[inline]
     fn place(&mut self, side: usize, sighting: &Sighting, may_cut: bool) {
-        let key = self.key(sighting);
+        let mut key = self.key(sighting);
         let mut found = self.find(side, sighting, key);
         if let Found::CutTo(slot, bytes) = found {
             found = Found::Nothing;
             if may_cut && self.cut(1 - side, slot, bytes) {
+                // which may have changed what keys are made of
+                key = self.key(sighting);
                 found = self.find(side, sighting, key);
             }
         }
         match found {
+            Found::CutSelfTo(bytes)
+                if may_cut && offload::can_cut(sighting.payload_bytes, bytes) =>
+            {
+                self.expect_offload();
+                for piece in offload::pieces(sighting, side, bytes) {
+                    self.place(side, &piece, false);
+                }
+            }
             Found::Same(slot, same_id)
-                if same_id == Some(true) || !self.doubts(side, sighting, slot) =>
+                if same_id == Some(true) || !self.doubts(side, sighting, slot, same_id) =>
             {
                 self.on_match(side, sighting, slot, same_id);
             }
@@ -302,18 +326,27 @@ impl Matcher {
     }
 
     /// Whether a packet should rather wait for a better match than this one.
-    #[inline]
-    fn doubts(&mut self, side: usize, sighting: &Sighting, slot: u32) -> bool {
-        let entry = self.pending[1 - side].entry(slot);
-        if sighting.parts.has_timestamps() || entry.parts.has_timestamps() {
-            return false;
-        }
-        let apart_ns = self.delta_to(side, sighting, entry);
+    fn doubts(
+        &mut self,
+        side: usize,
+        sighting: &Sighting,
+        slot: u32,
+        same_id: Option<bool>,
+    ) -> bool {
+        let entry = *self.pending[1 - side].entry(slot);
+        let other = self.rows[entry.row as usize].flow;
+        let first = if side == 0 { sighting.flow } else { other };
+        let guessed = (sighting.parts.bits | entry.parts.bits) & Parts::LATER_PIECE != 0;
+        let by_id = same_id == Some(false) && !guessed && self.flows.ids_should_be_preserved(first);
+        let by_time = !sighting.parts.has_timestamps() && !entry.parts.has_timestamps() && {
+            let delta_ns = self.delta_to(side, sighting, &entry);
+            let flow = self.flows.get(side, sighting.flow);
+            let expected = flow.delta_ns;
+            expected.is_some_and(|ns| delta_ns.abs_diff(ns) > tolerance_ns(flow))
+        };
         let flow = self.flows.get_mut(side, sighting.flow);
-        let unlikely = flow
-            .delta_ns
-            .is_some_and(|expected| apart_ns.abs_diff(expected) > tolerance_ns(flow));
-        let doubtful = unlikely && flow.doubts < MOST_DOUBTS;
+        let doubtful =
+            by_time && flow.doubts < MOST_DOUBTS || by_id && flow.doubts < MOST_DOUBTS_OF_IDS;
         flow.doubts += u8::from(doubtful);
         doubtful
     }
@@ -336,6 +369,7 @@ impl Matcher {
             match self.compare(side, sighting, entry) {
                 Likeness::Different => {}
                 Likeness::CutTo(bytes) => cut = Found::CutTo(slot, bytes),
+                Likeness::CutSelfTo(bytes) => cut = Found::CutSelfTo(bytes),
                 likeness => {
                     let better = best.is_none_or(|(_, other, known)| {
                         self.is_better(side, sighting, (entry, likeness), (other, known))
@@ -398,10 +432,18 @@ impl Matcher {
             _ if row.flags.has(PacketFlags::WITHDRAWN) => Likeness::Different,
             _ => self.compare_offloaded(first, second, &sighting.parts, &entry.parts),
         };
-        match (likeness, offloaded) {
-            _ if row.payload_bytes == sighting.payload_bytes => likeness,
-            (Likeness::Different, _) => Likeness::Different,
-            (_, [false, true]) => Likeness::CutTo(sighting.payload_bytes),
+        let (here, there) = (sighting.payload_bytes, row.payload_bytes);
+        if likeness == Likeness::Different || here == there {
+            return likeness;
+        }
+        // Linux joins small packets on receipt too: what is certainly the same transmission is cut like the other
+        let certain = likeness == Likeness::SameId
+            || sighting.parts.has_timestamps()
+                && self.precision.agree(&sighting.parts, &entry.parts);
+        match offloaded {
+            [false, true] => Likeness::CutTo(here),
+            [false, false] if certain && here < there => Likeness::CutTo(here),
+            [false, false] if certain => Likeness::CutSelfTo(there),
             _ => Likeness::Different,
         }
     }
@@ -608,6 +650,7 @@ impl Matcher {
         let Some((first, whole)) = self.reassembled(side, &entry) else {
             return false;
         };
+        self.expect_offload();
         // no super-segment at all, but a packet larger than was announced
         let is_one = bytes == whole.payload_bytes && entry.parts.has(Parts::PIECE);
         if !is_one && !offload::can_cut(whole.payload_bytes, bytes) {
@@ -632,7 +675,9 @@ impl Matcher {
                 self.place(side, &piece, false);
             }
         }
-        self.learn_segment_bytes(side, whole.flow, bytes);
+        if entry.parts.has(Parts::PIECE | Parts::WHOLE) {
+            self.learn_segment_bytes(side, whole.flow, bytes);
+        }
         true
     }
 

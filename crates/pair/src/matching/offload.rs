@@ -16,7 +16,12 @@ const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
 const MOST_PIECES: u32 = 8 * 65_535 / SMALLEST_SEGMENT_BYTES;
 
 /// The segment size that a super-segment most likely has when neither the handshake nor the other point tells.
-pub(crate) fn likely_segment_bytes(sighting: &Sighting) -> Option<u32> {
+///
+/// `plain_bytes` is the largest payload that the flow's other packets have.
+pub(crate) fn likely_segment_bytes(sighting: &Sighting, plain_bytes: Option<u32>) -> Option<u32> {
+    if let Some(bytes) = plain_bytes.filter(|bytes| can_cut(sighting.payload_bytes, *bytes)) {
+        return Some(bytes);
+    }
     let header_bytes = sighting.ip_bytes.saturating_sub(sighting.payload_bytes);
     let guess = ETHERNET_MTU_BYTES.checked_sub(header_bytes)?;
     let whole = guess > 0 && sighting.payload_bytes.is_multiple_of(guess);
@@ -28,9 +33,15 @@ pub(crate) fn likely_segment_bytes(sighting: &Sighting) -> Option<u32> {
 
 /// Whether a super-segment can be cut like this.
 pub(crate) fn can_cut(payload_bytes: u32, segment_bytes: u32) -> bool {
-    segment_bytes >= SMALLEST_SEGMENT_BYTES
+    /// So many small packets Linux joins at most on receipt (64 KiB in frames of the smallest size, rounded).
+    const MOST_SMALL_PIECES: u32 = 64;
+    let most = match segment_bytes {
+        SMALLEST_SEGMENT_BYTES.. => MOST_PIECES,
+        _ => MOST_SMALL_PIECES,
+    };
+    segment_bytes > 0
         && segment_bytes < payload_bytes
-        && payload_bytes.div_ceil(segment_bytes) <= MOST_PIECES
+        && payload_bytes.div_ceil(segment_bytes) <= most
 }
 
 /// The wire packets of a super-segment. Hardware and Linux both count the identification up from piece to piece; FIN

@@ -152,7 +152,7 @@ impl Wire {
 
     fn fragment_field(&self) -> u16 {
         match self.body {
-            Body::Fragment(offset, more, _) => offset / 8 | u16::from(more) << 13,
+            Body::Fragment(offset, more, _) => (offset / 8) | (u16::from(more) << 13),
             Body::Udp(_) => 0,
             _ => 0x4000,
         }
