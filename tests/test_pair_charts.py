@@ -207,6 +207,17 @@ def test_the_close_up_of_the_models_shows_one_window_of_time_in_both(pair: Expla
     assert winner.x_range()[1] - winner.x_range()[0] < 1
 
 
+def test_a_model_that_tells_only_waits_is_drawn_by_what_drains_meanwhile():
+    analysis = paired_transfer()
+    whole = panels(drawing(Explanation(paired_transfer()), "models"))[1]
+    unknown = pl.when("rival").then(float("nan")).otherwise("level_bytes")
+    analysis._pair["model"] = analysis.table("model").with_columns(level_bytes=unknown)
+    rival = panels(drawing(Explanation(analysis), "models"))[1]
+    one, other = layer_data(rival, "bytes queued"), layer_data(whole, "bytes queued")
+    assert one.height == other.height
+    assert one["y"].max() == pytest.approx(other["y"].max(), rel=0.03)
+
+
 def test_a_model_alone_is_not_compared(synthetic: Explanation):
     analysis = paired_transfer()
     model = analysis.table("model")

@@ -234,7 +234,8 @@ def _layer(layer: Layer, x: alt.X, y: alt.Y, x_range: tuple[float, float], y_ran
         line["strokeDash"] = list(style.dash)
     match layer.mark:
         case "line":
-            return chart.mark_line(**line).encode(x=x, y=y)
+            # Pointed joins of a dense line would stick out as spikes that are not in the data.
+            return chart.mark_line(strokeJoin="round", **line).encode(x=x, y=y)
         case "step":
             return chart.mark_line(interpolate="step-after", **line).encode(x=x, y=y)
         case "spans":

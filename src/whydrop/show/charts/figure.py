@@ -148,17 +148,21 @@ class Scene:
         verdicts = [position for position, verdict in enumerate(found.verdicts) if flow.flow in verdict.flows]
         model = found.table("model").filter(pl.col("verdict").is_in(verdicts[:1]))
         model = model.sort("time_ns", maintain_order=True)
-        rival = pl.col("rival")
+        verdict = found.verdicts[verdicts[0]] if verdicts else None
+        replayed = {
+            "model": _with_level(model.filter(~pl.col("rival")), verdict, "winner"),
+            "rival": _with_level(model.filter("rival"), verdict, "rival"),
+        }
         first = own["segments"]["time_ns"].min()
         origin = first if isinstance(first, int) else int(flow.start * 1e9)
         frames = {
             name: frame.with_columns(t=(pl.col("time_ns") - origin) / 1e9)
-            for name, frame in {**own, "model": model.filter(~rival), "rival": model.filter(rival)}.items()
+            for name, frame in {**own, **replayed}.items()
         }
         return cls(
             flow=flow,
             number=number,
-            verdict=found.verdicts[verdicts[0]] if verdicts else None,
+            verdict=verdict,
             verdict_flows=frames["model"]["flow"].n_unique(),
             **frames,
         )
@@ -178,6 +182,15 @@ class Scene:
         """Stop with a reason where the capture holds no data packet of the flow."""
         if self.segments.is_empty():
             raise NothingToDraw(f"{self.flow.flow}: the capture holds no data packets of this flow")
+
+
+def _with_level(rows: pl.DataFrame, verdict: Verdict | None, role: str) -> pl.DataFrame:
+    """The rows of a model with what it holds; where the replay tells only waits, what drains in that time."""
+    model = next((model for model in verdict.models if model.role == role), None) if verdict is not None else None
+    held = None if model is None or model.rate_bps is None else pl.col("wait_ns") * model.rate_bps / 8e9
+    level = pl.col("level_bytes").fill_nan(None)
+    # A packet that is dropped is held for no time, but finds what the one before it found.
+    return rows.with_columns(level_bytes=level if held is None else level.fill_null(held.forward_fill()))
 
 
 def points(frame: pl.DataFrame, x: pl.Expr, y: pl.Expr, **more: pl.Expr) -> pl.DataFrame:

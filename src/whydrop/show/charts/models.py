@@ -65,7 +65,7 @@ def _title(winner: Model, rival: Model) -> str:
         f"The winner drops {units.count(winner.hits)} of the {units.count(winner.lost)} lost packets and "
         f"{_others(winner)}, the best loser {units.count(rival.hits)} and {_others(rival)}"
     )
-    return f"{drops}{_holds(rival)}"
+    return f"{drops}{_holds(winner, rival)}"
 
 
 def _others(model: Model) -> str:
@@ -73,16 +73,21 @@ def _others(model: Model) -> str:
     return f"{units.count(wrong)} others" if wrong != 1 else "1 other"
 
 
-def _holds(rival: Model) -> str:
+def _holds(winner: Model, rival: Model) -> str:
     """What is wrong with the loser's waits, where they tell it apart."""
     longest, seen = rival.longest_wait_s, rival.seen_longest_wait_s
-    if longest is None or seen is None:
-        return ""
-    seen_words = f"the longest wait seen is {units.duration(seen)}"
-    if longest > 2 * seen:
-        return f"; it would hold packets for up to {units.duration(longest)}: {seen_words}"
-    if longest < seen / 2:
-        return f"; it holds none longer than {units.duration(longest)}: {seen_words}"
+    if longest is not None and seen is not None and longest > 2 * seen:
+        return (
+            f"; it would hold packets for up to {units.duration(longest)}: the longest wait seen is "
+            f"{units.duration(seen)}"
+        )
+    right, wrong = winner.wait_error_s, rival.wait_error_s
+    if right is not None and wrong is not None and wrong > 2 * right:
+        return (
+            f"; its waits are off by {units.duration(wrong)} (median), those of the winner by {units.duration(right)}"
+        )
+    if longest == 0 and seen:
+        return f"; it delays nothing: the longest wait seen is {units.duration(seen)}"
     return ""
 
 
@@ -125,7 +130,7 @@ def _same_axes(both: list[Figure], window: tuple[float, float]) -> list[Figure]:
     unit = {panel.y_title.partition("(")[2] for panel in both}
     if len(unit) > 1:
         return both
-    top = max(panel.y_range()[1] for panel in both) * 1.05
+    top = max(1.0, *(panel.y_range()[1] for panel in both)) * 1.05
     return [replace(panel, y_span=(0.0, top)) for panel in both]
 
 
