@@ -35,7 +35,11 @@ def payload_by_flow(capture: Path, display_filter: str) -> Counter[str]:
     return total
 
 
-@pytest.fixture(params=sorted(EXAMPLES.glob("*.pcap.zst")), ids=lambda path: path.name)
+# Behind the impairment, whydrop counts what was lost before it as well; tshark knows only what was captured.
+NEAR = sorted(path for path in EXAMPLES.glob("*.pcap.zst") if "-far." not in path.name)
+
+
+@pytest.fixture(params=NEAR, ids=lambda path: path.name)
 def example(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
     return path
