@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  held        {:?}", hop.held);
         println!("  overtaking  {:?}", hop.overtaking);
         println!("  bucket      {:?}", hop.bucket);
-        println!("  second      {:?}", hop.second);
+        println!("  two buckets {:?}", hop.two_buckets);
         println!("  behind      {:?}", hop.behind_queue);
         println!("  at loss     {:?}", hop.evidence.at_loss);
         println!("  occupancy   {:?}", hop.evidence.occupancy);

@@ -9,6 +9,7 @@
 
 pub mod bucket;
 pub mod delay;
+pub mod envelope;
 pub mod exact;
 mod lanes;
 pub mod passage;
@@ -29,8 +30,10 @@ mod trace_tests;
 
 pub use bucket::{BucketFit, Found, fit_bucket, score_near, search_bucket};
 pub use delay::{
-    DelayAtLoss, DelayByOccupancy, DrainFit, delay_at_loss, delay_by_occupancy, fit_drain_rate,
+    DelayAtLoss, DelayByOccupancy, DrainFit, burst_bytes_at, delay_at_loss, delay_by_occupancy,
+    fit_drain_rate,
 };
+pub use envelope::{EnvelopeBucket, EnvelopeFit, fit_envelope};
 pub use exact::refine_exact;
 pub use profile::Interval;
 pub use rows::{Row, Rows};

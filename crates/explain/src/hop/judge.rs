@@ -71,6 +71,9 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
     if let Some(judged) = bucket_beside_queue(hop) {
         return judged;
     }
+    if let Some(judged) = two_buckets_drop(hop) {
+        return judged;
+    }
     let judgement = judge_losses(&hop.evidence);
     let early = match judgement.cause {
         Cause::Aqm | Cause::Unknown | Cause::RandomLoss => queue_management(hop, &judgement),
@@ -81,6 +84,32 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
     };
     early.unwrap_or_else(|| plain(judgement))
 }
+
+/// Two buckets in company that drop, replayed by themselves, most of the very packets that were lost, where no queue
+/// delays them.
+fn two_buckets_drop(hop: &Hop) -> Option<HopJudgement> {
+    let two = hop.two_buckets.as_ref()?;
+    let element = Element::Policer {
+        rate_bps: two.committed.rate_bps.value,
+        burst_bytes: two.committed.limit_bytes.value,
+        peak: Some((two.peak.rate_bps.value, two.peak.limit_bytes.value)),
+    };
+    let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
+    let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
+    let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
+    (again && hop.departures.is_none() && agree > TWO_AGREE).then(|| HopJudgement {
+        judgement: Judgement {
+            cause: Cause::Policer,
+            confidence: agree.clamp(0.5, 0.97),
+            against: Vec::new(),
+        },
+        family: None,
+        beside_queue: false,
+    })
+}
+
+/// Four parameters must do better than two: three quarters of the drops and of the losses agree.
+const TWO_AGREE: f64 = 0.75;
 
 /// Losses of one full queue find about as much inside, however the others vary.
 fn fullness_varies(hop: &Hop) -> bool {

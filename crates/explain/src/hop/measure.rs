@@ -1,14 +1,15 @@
 //! What is measured of a stretch of path before a mechanism is named.
 
+use whydrop_path::fit::BucketFit;
 use whydrop_path::fit::passage::{
     Departures, FlowOvertaking, HeldAtLosses, Passages, flow_overtaking, held_at_losses,
     measure_departures,
 };
-use whydrop_path::fit::{BucketFit, Trace, refine_exact};
 use whydrop_path::overhead;
 
+use super::behind_queue::{BehindQueue, bucket_behind_queue};
+use super::buckets::{Buckets, TwoBuckets, blur_bytes, sharper};
 use super::line;
-use super::second_bucket::{BehindQueue, SecondBucket, bucket_behind_queue, second_bucket};
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
 
@@ -63,8 +64,8 @@ pub struct Hop {
     pub overtaking: FlowOvertaking,
     /// The bucket fitted to the losses, refined.
     pub bucket: Option<BucketFit>,
-    /// A second bucket for losses that the first one does not account for.
-    pub second: Option<SecondBucket>,
+    /// Two buckets in company, where one does not account for the losses.
+    pub two_buckets: Option<TwoBuckets>,
     /// A bucket that sees the packets as they leave the queue of this stretch.
     pub behind_queue: Option<BehindQueue>,
     /// What the bucket counts, where small packets tell.
@@ -114,9 +115,6 @@ impl Hop {
 
 /// Shortest blur of timestamps, seconds: what a kernel takes to stamp a packet.
 const SHORTEST_BLUR_S: f64 = 1e-6;
-/// Losses beyond these are more than enough to look at them packet by packet; a search then takes seconds.
-const MOST_REFINED: usize = 3_000_000;
-
 /// Measures a stretch of path.
 pub fn measure_hop(input: HopInput) -> Hop {
     let HopInput {
@@ -141,15 +139,8 @@ pub fn measure_hop(input: HopInput) -> Hop {
     evidence.line_rate_bps = line_bps.or(evidence.line_rate_bps);
     let departures = measure_departures(&passages);
     let blur_s = blur_s(&passages, departures.as_ref());
-    let bucket = evidence
-        .bucket
-        .as_ref()
-        .filter(|_| passages.len() < MOST_REFINED)
-        .map(|fit| refine(&evidence.group_trace.trace, fit, blur_s).0)
-        .or(evidence.bucket);
-    let bucket_basis = bucket
-        .as_ref()
-        .and_then(|fit| bucket_basis(&passages, fit, blur_s));
+    let buckets = Buckets::find(&passages, &evidence, blur_s);
+    let bucket = buckets.single;
     evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
     // the bucket is replayed with its refined parameters
     evidence.replay = None;
@@ -157,15 +148,13 @@ pub fn measure_hop(input: HopInput) -> Hop {
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * blur_s),
-        second: bucket
-            .as_ref()
-            .and_then(|fit| second_bucket(&evidence.group_trace.trace, fit)),
+        two_buckets: buckets.two,
         behind_queue: departures.as_ref().and_then(|departures| {
             bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)
         }),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
         bucket,
-        bucket_basis,
+        bucket_basis: buckets.basis,
         departures,
         evidence,
         passages,
@@ -195,87 +184,4 @@ fn blur_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
         |departures| departures.idle_spread_s,
     );
     spread_s.max(SHORTEST_BLUR_S)
-}
-
-/// Times that the blur may be found anew.
-const BLURS: usize = 6;
-
-/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which does not blur it. From
-/// what transits vary by, the blur shrinks to what the corrections themselves show (the mean of a Laplace distribution's
-/// sizes is its scale), and the fit with it.
-pub(super) fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> (BucketFit, f64) {
-    let mut blur = blur_bytes(fit, blur_s);
-    let mut best = refine_exact(trace, fit, blur);
-    for _ in 0..BLURS {
-        let corrected = best.agreement.corrected_bytes() / trace.lost.max(1) as f64;
-        let smaller = corrected.max(smallest_blur_bytes(fit));
-        if smaller > 0.8 * blur {
-            break;
-        }
-        blur = smaller;
-        best = refine_exact(trace, &best, blur);
-    }
-    (best, blur)
-}
-
-/// A bucket whose certainty falls below this share of what it was, once the least corrections are asked for, only looked
-/// like one.
-const BORNE_OUT: f64 = 0.6;
-
-/// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
-/// is after the least corrections.
-fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
-    let better = rough.filter(|rough| {
-        rough.certainty() > refined.certainty()
-            && refined.certainty() > BORNE_OUT * rough.certainty()
-    });
-    let agreement = better.map_or(refined.agreement, |rough| rough.agreement);
-    BucketFit {
-        agreement,
-        ..refined
-    }
-}
-
-/// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
-/// in ticks, and no more than a whole one.
-fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
-    (fit.rate_bps.value / 8.0 * blur_s).clamp(smallest_blur_bytes(fit), fit.packet_bytes)
-}
-
-fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
-    fit.packet_bytes / 50.0
-}
-
-/// Share of packets of another size that must be there for their overhead to matter.
-const ENOUGH_SMALL: f64 = 0.02;
-/// A basis is told when it suits this much better than the others, nats.
-const BASIS_GAIN: f64 = 5.0;
-
-/// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
-fn bucket_basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis> {
-    let small = passages
-        .bytes
-        .iter()
-        .filter(|bytes| f64::from(**bytes) < 0.8 * fit.packet_bytes)
-        .count();
-    if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
-        return None;
-    }
-    let (_, blur) = refine(&passages.trace(0), fit, blur_s);
-    let mut scores: Vec<(f64, ByteBasis)> = ByteBasis::ALL
-        .into_iter()
-        .map(|basis| {
-            let trace = passages.trace(basis.overhead_bytes());
-            let raise = (fit.packet_bytes + f64::from(basis.overhead_bytes())) / fit.packet_bytes;
-            let mut start = *fit;
-            start.rate_bps.value *= raise;
-            start.limit_bytes.value *= raise;
-            (
-                refine_exact(&trace, &start, blur).agreement.score(blur),
-                basis,
-            )
-        })
-        .collect();
-    scores.sort_by(|a, b| b.0.total_cmp(&a.0));
-    (scores[0].0 > scores[1].0 + BASIS_GAIN).then_some(scores[0].1)
 }

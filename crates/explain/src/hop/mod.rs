@@ -6,16 +6,18 @@
 //! | [`judge`](judge_hop) | which mechanism accounts for the losses |
 //! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
 //! | `line` | how fast super-segments left the sender |
-//! | `second_bucket` | buckets in company of another one, or of a queue |
+//! | `buckets` | the token bucket, or two in company, that account for the losses |
+//! | `behind_queue` | a bucket that sees packets as a queue lets them out |
 //! | `parameters` | rates and limits as counted between the points |
 //! | `words` | the verdict in words |
 
+mod behind_queue;
+mod buckets;
 mod judge;
 mod line;
 mod measure;
 pub mod models;
 mod parameters;
-mod second_bucket;
 mod words;
 
 pub use judge::{Family, HopJudgement, judge_hop};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_path::fit::{BucketFit, Interval};
+use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::judge::HopJudgement;
 use super::measure::{ByteBasis, Hop};
@@ -42,16 +42,20 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
     };
     let basis = hop.bucket_basis;
     let scale = Scale::new(basis, fit.packet_bytes);
-    let mut buckets = vec![fit];
-    buckets.extend(hop.second.map(|second| second.fit));
-    buckets.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
-    let names = [
-        ("rate_bps", "burst_bytes"),
-        ("peak_rate_bps", "peak_burst_bytes"),
-    ];
-    for (fit, (rate, burst)) in buckets.iter().zip(names) {
-        parameters.insert(rate.to_owned(), scale.apply(fit.rate_bps));
-        parameters.insert(burst.to_owned(), scale.apply(fit.limit_bytes));
+    let mut put = |name: &str, interval: Interval| {
+        parameters.insert(name.to_owned(), scale.apply(interval));
+    };
+    match &hop.two_buckets {
+        Some(two) => {
+            put("rate_bps", two.committed.rate_bps);
+            put("burst_bytes", two.committed.limit_bytes);
+            put("peak_rate_bps", two.peak.rate_bps);
+            put("peak_burst_bytes", two.peak.limit_bytes);
+        }
+        None => {
+            put("rate_bps", fit.rate_bps);
+            put("burst_bytes", fit.limit_bytes);
+        }
     }
     (parameters, basis)
 }
@@ -178,8 +182,22 @@ fn limits_by_wait(hop: &Hop, rate: Parameter) -> Vec<(String, Parameter)> {
 fn shaper(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
-    if let Some(rate) = drain_rate(hop, basis) {
-        parameters.insert("rate_bps".to_owned(), rate);
-    }
+    let Some(rate) = drain_rate(hop, basis) else {
+        return (parameters, None);
+    };
+    parameters.insert("rate_bps".to_owned(), rate);
+    // with a rate from departures, the waits say what passed before they began: to within what the rate's error makes
+    // of the longest of them, and a packet
+    let departures = hop.departures.as_ref().expect("it gave the rate");
+    let trace = &hop.evidence.group_trace.trace;
+    let value = burst_bytes_at(trace, departures.rate_bps.value);
+    let at = |rate: Option<f64>| rate.map_or(value, |rate| burst_bytes_at(trace, rate));
+    let ends = [at(departures.rate_bps.low), at(departures.rate_bps.high)];
+    let burst = Parameter {
+        value,
+        low: Some((ends[0].min(ends[1]).min(value) - hop.packet_bytes()).max(0.0)),
+        high: Some(ends[0].max(ends[1]).max(value) + 2.0 * hop.packet_bytes()),
+    };
+    parameters.insert("burst_bytes".to_owned(), burst);
     (parameters, basis)
 }

@@ -66,8 +66,10 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
             let Some(fit) = dropping_bucket(hop) else {
                 return 0.0;
             };
-            let by_second = hop.second.map_or(0, |second| second.losses);
-            let expected = fit.agreement.expected_losses() as usize + by_second;
+            let expected = match &hop.two_buckets {
+                Some(two) => two.explained,
+                None => fit.agreement.expected_losses() as usize,
+            };
             (expected as f64 / hop.passages.lost.max(1) as f64).min(1.0)
         }
         (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) => {
@@ -178,12 +180,13 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<String> {
             duration(departures.long_wait_s)
         ));
     }
-    if let Some(second) = &hop.second {
+    if let (Cause::Policer, Some(two)) = (cause, &hop.two_buckets) {
         lines.push(format!(
-            "a second bucket, {} with {}, accounts for {} that find room in the first",
-            rate(second.fit.rate_bps.value),
-            bytes(second.fit.limit_bytes.value),
-            plural(second.losses as u64, "loss").replace("losss", "losses")
+            "two buckets in company: {} that found no room in the one of {} did find it in the one of {}, and {} the other way round",
+            plural(two.committed.alone as u64, "lost packet"),
+            rate(two.committed.rate_bps.value),
+            rate(two.peak.rate_bps.value),
+            count(two.peak.alone as u64)
         ));
     }
     lines

@@ -1,5 +1,7 @@
 //! All packets of a pair on capture 1's clock: when they were sent, how long they took, what they followed.
 
+use std::cmp::Ordering;
+
 use whydrop_pair::clock::ClockSample;
 use whydrop_pair::{Crossing, Direction, Pair, PairPacket};
 
@@ -18,6 +20,14 @@ pub struct Timeline {
     pub burst: Vec<(u32, u32)>,
     /// Positions in the order of sending, by direction: from point 1 to 2, back, unknown.
     pub in_order: [Vec<u32>; 3],
+}
+
+/// The order of packets of one time: that of the capture, and of the bytes within a super-segment.
+fn in_super_segment(a: &PairPacket, b: &PairPacket, upstream: usize) -> Ordering {
+    let by_bytes = || (a.sequence.wrapping_sub(b.sequence) as i32).cmp(&0);
+    a.index[upstream]
+        .cmp(&b.index[upstream])
+        .then_with(by_bytes)
 }
 
 /// 0 from point 1 to point 2, 1 back, 2 unknown.
@@ -47,10 +57,15 @@ impl Timeline {
             timeline.in_order[direction_number(direction)].push(index as u32);
         }
         let sent_ns = &timeline.sent_ns;
-        for order in &mut timeline.in_order {
-            let key = |index: &u32| sent_ns[*index as usize];
-            if !order.is_sorted_by_key(key) {
-                order.sort_by_key(key);
+        for (upstream, order) in [0, 1, 0].into_iter().zip(&mut timeline.in_order) {
+            let before = |a: &u32, b: &u32| {
+                let (a, b) = (*a as usize, *b as usize);
+                sent_ns[a]
+                    .cmp(&sent_ns[b])
+                    .then_with(|| in_super_segment(&pair.packets[a], &pair.packets[b], upstream))
+            };
+            if !order.is_sorted_by(|a, b| before(a, b).is_le()) {
+                order.sort_by(before);
             }
         }
         timeline.follow(pair);
@@ -98,28 +113,25 @@ fn sent_and_transit(pair: &Pair, packet: &PairPacket, direction: Direction) -> (
         let side = usize::from(!packet.is_at(0));
         return (on_first_clock(side), -1);
     }
-    let sample = ClockSample {
-        first_ns: packet.time_ns[0],
-        second_ns: packet.time_ns[1],
-        forward: upstream == 0,
+    let sent_ns = on_first_clock(upstream);
+    let arrived_ns = match &pair.clock {
+        // where a clock was set back a time occurs twice: the pair of times tells which is meant
+        Some(clock) => {
+            let sample = ClockSample {
+                first_ns: packet.time_ns[0],
+                second_ns: packet.time_ns[1],
+                forward: upstream == 0,
+            };
+            let apart_ns = packet.time_ns[1].saturating_sub(packet.time_ns[0]);
+            let transit_ns = apart_ns.saturating_sub(clock.offset_of(&sample).round() as i64);
+            let transit_ns = if upstream == 0 {
+                transit_ns
+            } else {
+                transit_ns.saturating_neg()
+            };
+            sent_ns.saturating_add(transit_ns)
+        }
+        None => packet.time_ns[1 - upstream],
     };
-    let offset_ns = pair
-        .clock
-        .as_ref()
-        .map_or(0.0, |clock| clock.offset_of(&sample));
-    let apart_ns = packet.time_ns[1]
-        .saturating_sub(packet.time_ns[0])
-        .saturating_sub(offset_ns.round() as i64);
-    let transit_ns = if upstream == 0 {
-        apart_ns
-    } else {
-        apart_ns.saturating_neg()
-    }
-    .max(0);
-    let sent_ns = if upstream == 0 {
-        packet.time_ns[0]
-    } else {
-        packet.time_ns[0].saturating_sub(transit_ns)
-    };
-    (sent_ns, transit_ns)
+    (sent_ns, arrived_ns.saturating_sub(sent_ns).max(0))
 }

@@ -314,6 +314,18 @@ pub fn fit_drain_rate(trace: &Trace) -> Option<DrainFit> {
     })
 }
 
+/// Bytes that pass before a queue which drains at a known rate begins to delay: the burst of a shaper, by the delays.
+pub fn burst_bytes_at(trace: &Trace, rate_bps: f64) -> f64 {
+    let measured: Vec<usize> = (0..trace.len())
+        .filter(|i| !trace.delay_s[*i].is_nan())
+        .collect();
+    let rate = rate_bps / 8.0;
+    if measured.is_empty() || rate <= 0.0 {
+        return 0.0;
+    }
+    misfit(trace, &measured, rate).1 * rate
+}
+
 /// Sum of the distances between the measured delays and `max(0, queue / rate - burst)`, with the burst (seconds) that
 /// suits them best, the median distance, and the longest modelled delay.
 fn misfit(trace: &Trace, measured: &[usize], rate: f64) -> (f64, f64, f64, f64) {

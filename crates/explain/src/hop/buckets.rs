@@ -1,0 +1,183 @@
+//! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
+
+use whydrop_path::fit::passage::Passages;
+use whydrop_path::fit::{BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_exact};
+
+use super::measure::ByteBasis;
+use crate::evidence::Evidence;
+
+/// Two buckets in company: each packet must find room in both.
+#[derive(Debug, Clone, Copy)]
+pub struct TwoBuckets {
+    pub committed: EnvelopeBucket,
+    pub peak: EnvelopeBucket,
+    /// Losses that find no room in one or the other.
+    pub explained: usize,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Buckets {
+    /// The single bucket that suits best.
+    pub single: Option<BucketFit>,
+    /// Only where they account for clearly more.
+    pub two: Option<TwoBuckets>,
+    /// What the single one counts, where small packets tell.
+    pub basis: Option<ByteBasis>,
+}
+
+/// Captures of more packets than these are not looked at packet by packet: a search would take minutes.
+const MOST_REFINED: usize = 3_000_000;
+/// Fewer losses need no second bucket.
+const FEWEST_LOSSES: usize = 10;
+/// A single bucket that is right needs less correction for each loss than this share of a packet.
+const EXACT: f64 = 0.05;
+/// Share of the losses that buckets must account for.
+const NEEDED_SHARE: f64 = 0.9;
+
+impl Buckets {
+    /// Looks for them, from what a search over the losses has found already.
+    pub fn find(passages: &Passages, evidence: &Evidence, blur_s: f64) -> Self {
+        let trace = &evidence.group_trace.trace;
+        if passages.len() > MOST_REFINED {
+            return Self {
+                single: evidence.bucket,
+                ..Self::default()
+            };
+        }
+        let refined = evidence
+            .bucket
+            .as_ref()
+            .map(|fit| refine(trace, fit, blur_s));
+        let exact = refined.is_some_and(|(fit, _)| {
+            let corrected = fit.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+            corrected < EXACT * fit.packet_bytes && fit.certainty() > 0.5
+        });
+        let (single, two) = if exact || trace.lost < FEWEST_LOSSES {
+            (refined.map(|(fit, _)| fit), None)
+        } else {
+            by_envelope(trace, refined, blur_s)
+        };
+        Self {
+            basis: single.as_ref().and_then(|fit| basis(passages, fit, blur_s)),
+            single,
+            two,
+        }
+    }
+}
+
+/// The best of all rates, where the nearest is not good enough.
+fn by_envelope(
+    trace: &Trace,
+    refined: Option<(BucketFit, f64)>,
+    blur_s: f64,
+) -> (Option<BucketFit>, Option<TwoBuckets>) {
+    let known = refined.map(|(fit, _)| fit);
+    let Some(envelope) = fit_envelope(trace) else {
+        return (known, None);
+    };
+    let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
+    match envelope.buckets[..] {
+        [committed, peak] if enough => {
+            let explained = envelope.explained;
+            (
+                known,
+                Some(TwoBuckets {
+                    committed,
+                    peak,
+                    explained,
+                }),
+            )
+        }
+        [single] if enough => {
+            let (fit, blur) = refine(trace, &single.to_fit(trace), blur_s);
+            let score = |fit: &BucketFit| fit.agreement.score(blur);
+            let better = known.is_none_or(|known| score(&fit) > score(&known));
+            (if better { Some(fit) } else { known }, None)
+        }
+        _ => (known, None),
+    }
+}
+
+/// Times that the blur may be found anew.
+const BLURS: usize = 6;
+
+/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which does not blur it. From
+/// what transits vary by, the blur shrinks to what the corrections themselves show (the mean of a Laplace distribution's
+/// sizes is its scale), and the fit with it.
+pub fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> (BucketFit, f64) {
+    let mut blur = blur_bytes(fit, blur_s);
+    let mut best = refine_exact(trace, fit, blur);
+    for _ in 0..BLURS {
+        let corrected = best.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+        let smaller = corrected.max(smallest_blur_bytes(fit));
+        if smaller > 0.8 * blur {
+            break;
+        }
+        blur = smaller;
+        best = refine_exact(trace, &best, blur);
+    }
+    (best, blur)
+}
+
+/// A bucket whose certainty falls below this share of what it was, once the least corrections are asked for, only looked
+/// like one.
+const BORNE_OUT: f64 = 0.6;
+
+/// The refined parameters, with the agreement of whichever fit tells lost packets from others better: the refined one
+/// is after the least corrections.
+pub fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
+    let better = rough.filter(|rough| {
+        rough.certainty() > refined.certainty()
+            && refined.certainty() > BORNE_OUT * rough.certainty()
+    });
+    let agreement = better.map_or(refined.agreement, |rough| rough.agreement);
+    BucketFit {
+        agreement,
+        ..refined
+    }
+}
+
+/// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
+/// in ticks, and no more than a whole one.
+pub fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
+    (fit.rate_bps.value / 8.0 * blur_s).clamp(smallest_blur_bytes(fit), fit.packet_bytes)
+}
+
+fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
+    fit.packet_bytes / 50.0
+}
+
+/// Share of packets of another size that must be there for their overhead to matter.
+const ENOUGH_SMALL: f64 = 0.02;
+/// A basis is told when it suits this much better than the others, nats.
+const BASIS_GAIN: f64 = 5.0;
+
+/// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
+fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis> {
+    let small = passages
+        .bytes
+        .iter()
+        .filter(|bytes| f64::from(**bytes) < 0.8 * fit.packet_bytes)
+        .count();
+    if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
+        return None;
+    }
+    let (_, blur) = refine(&passages.trace(0), fit, blur_s);
+    let mut scores: Vec<(f64, ByteBasis)> = ByteBasis::ALL
+        .into_iter()
+        .map(|basis| {
+            let trace = passages.trace(basis.overhead_bytes());
+            let raise = (fit.packet_bytes + f64::from(basis.overhead_bytes())) / fit.packet_bytes;
+            let mut start = *fit;
+            start.rate_bps.value *= raise;
+            start.limit_bytes.value *= raise;
+            (
+                refine_exact(&trace, &start, blur).agreement.score(blur),
+                basis,
+            )
+        })
+        .collect();
+    scores.sort_by(|a, b| b.0.total_cmp(&a.0));
+    (scores[0].0 > scores[1].0 + BASIS_GAIN).then_some(scores[0].1)
+}

@@ -1,0 +1,326 @@
+//! One token bucket or two in company, from the envelope of what passed.
+//!
+//! What passes a bucket never asks more of it than it holds. So for each rate there is a least burst size: the most that
+//! the packets which passed ever asked of a bucket of that rate (the arrival envelope of network calculus, Cruz 1991). A
+//! bucket that dropped packets lies on that curve, and the packets which it dropped lie above it. Two buckets in company
+//! (a committed and a peak rate) are two points of the curve that have the lost packets above one or the other.
+//!
+//! This needs exact fates, and finds the best of all rates instead of the nearest.
+
+use super::bucket::BucketFit;
+use super::profile::Interval;
+use super::trace::{Seen, Trace};
+use super::virtual_queue::{Agreement, CLASSES, binomial_log_likelihood};
+
+/// A point of the envelope.
+#[derive(Debug, Clone)]
+struct Point {
+    rate_bytes_per_s: f64,
+    /// What the packets that passed asked at most, but for a few.
+    limit_bytes: f64,
+    /// Which losses ask for more, in the order of the losses.
+    above: Vec<bool>,
+    count: usize,
+}
+
+/// Buckets that account for losses by the envelope of what passed.
+#[derive(Debug, Clone)]
+pub struct EnvelopeFit {
+    /// By rate; one or two.
+    pub buckets: Vec<EnvelopeBucket>,
+    /// Losses that at least one of them accounts for.
+    pub explained: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct EnvelopeBucket {
+    /// Rate, bit/s, and the rates that account for as many losses.
+    pub rate_bps: Interval,
+    pub limit_bytes: Interval,
+    /// Losses that it accounts for and the other one does not.
+    pub alone: usize,
+}
+
+/// Rates that are looked at, as multiples of the mean rate of what passed, and their steps; and how many packets times
+/// rates that may take.
+const RATES: (f64, f64) = (0.5, 200.0);
+const STEP: f64 = 0.012;
+const MOST_STEPS: usize = 60_000_000;
+/// Steps of the final look around.
+const FINE_STEP: f64 = 4e-4;
+const FINE_STEPS: i32 = 40;
+/// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
+const STRAYS: f64 = 0.01;
+/// A second bucket must account for this share of the losses by itself, and for so many.
+const SECOND_SHARE: f64 = 0.05;
+const SECOND_LOSSES: usize = 5;
+
+/// Finds the bucket, or the two, whose envelope has most of the lost packets above it. `None` without losses.
+pub fn fit_envelope(trace: &Trace) -> Option<EnvelopeFit> {
+    if trace.lost == 0 || trace.passed < 2 || trace.duration_s() <= 0.0 {
+        return None;
+    }
+    let mean = trace.passed_bytes / trace.duration_s();
+    let span: f64 = (RATES.1 / RATES.0).ln();
+    let affordable = (MOST_STEPS / trace.len().max(1)).max(30) as f64;
+    let step = STEP.max(span / affordable);
+    let rates = (0..=(span / step) as i32)
+        .map(|position| mean * RATES.0 * (f64::from(position) * step).exp());
+    let curve: Vec<Point> = rates.map(|rate| point(trace, rate)).collect();
+    let single = curve.iter().max_by_key(|point| point.count)?.clone();
+    let pair = best_pair(&curve).filter(|pair| pair.union > single.count + needed(trace));
+    let Some(pair) = pair else {
+        let (bucket, point) = finer(trace, &single, None, step);
+        return Some(EnvelopeFit {
+            explained: point.count,
+            buckets: vec![bucket],
+        });
+    };
+    let (_, slow) = finer(trace, &curve[pair.slow], Some(&curve[pair.fast]), step);
+    let (fast_bucket, fast) = finer(trace, &curve[pair.fast], Some(&slow), step);
+    let (slow_bucket, slow) = finer(trace, &slow, Some(&fast), FINE_STEP);
+    Some(EnvelopeFit {
+        buckets: vec![slow_bucket, fast_bucket],
+        explained: slow.union(&fast),
+    })
+}
+
+impl Point {
+    /// Losses above one or the other.
+    fn union(&self, other: &Self) -> usize {
+        let both = self.above.iter().zip(&other.above);
+        both.filter(|(own, theirs)| **own || **theirs).count()
+    }
+
+    /// Losses above this one and not above the other.
+    fn alone(&self, other: Option<&Self>) -> usize {
+        other.map_or(self.count, |other| self.union(other) - other.count)
+    }
+}
+
+fn needed(trace: &Trace) -> usize {
+    SECOND_LOSSES.max((SECOND_SHARE * trace.lost as f64) as usize)
+}
+
+/// The envelope at one rate, and the losses above it. Only what passed enters the bucket's debt.
+fn point(trace: &Trace, rate_bytes_per_s: f64) -> Point {
+    let (mut queue, mut last_s) = (0.0f64, 0.0f64);
+    let strays = (STRAYS * trace.lost as f64) as usize;
+    // the largest few that passed, the smallest of them first
+    let mut largest: Vec<f64> = vec![0.0; strays + 1];
+    let mut asked = Vec::with_capacity(trace.lost);
+    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
+        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        last_s = time_s;
+        let with_packet = queue + f64::from(bytes);
+        if outcome == Seen::Lost {
+            asked.push(with_packet);
+            continue;
+        }
+        queue = with_packet;
+        if with_packet > largest[0] && outcome == Seen::Passed {
+            let place = largest.partition_point(|value| *value < with_packet);
+            largest.copy_within(1..place, 0);
+            largest[place - 1] = with_packet;
+        }
+    }
+    let limit_bytes = largest[0];
+    let above: Vec<bool> = asked.iter().map(|asked| *asked > limit_bytes).collect();
+    Point {
+        rate_bytes_per_s,
+        limit_bytes,
+        count: above.iter().filter(|above| **above).count(),
+        above,
+    }
+}
+
+struct Pair {
+    slow: usize,
+    fast: usize,
+    union: usize,
+}
+
+/// The two points that have most losses above one or the other, each with its own share.
+fn best_pair(curve: &[Point]) -> Option<Pair> {
+    let mut best: Option<Pair> = None;
+    for (slow, first) in curve.iter().enumerate() {
+        for (offset, second) in curve[slow + 1..].iter().enumerate() {
+            // no union is larger than both together
+            let most = best.as_ref().map_or(0, |best| best.union);
+            if first.count + second.count <= most {
+                continue;
+            }
+            let union = first.union(second);
+            if union > most {
+                let fast = slow + 1 + offset;
+                best = Some(Pair { slow, fast, union });
+            }
+        }
+    }
+    best
+}
+
+/// The middle of the rates near a point that account for most of the losses that `other` leaves.
+fn finer(trace: &Trace, near: &Point, other: Option<&Point>, step: f64) -> (EnvelopeBucket, Point) {
+    let fine = FINE_STEP.max(step / f64::from(FINE_STEPS));
+    let factor = |position: i32| (f64::from(position) * fine).exp();
+    let around: Vec<Point> = (-FINE_STEPS..=FINE_STEPS)
+        .map(|position| point(trace, near.rate_bytes_per_s * factor(position)))
+        .collect();
+    let alone = |point: &&Point| point.alone(other);
+    let most = around
+        .iter()
+        .map(|point| point.alone(other))
+        .max()
+        .unwrap_or(0);
+    let good: Vec<&Point> = around.iter().filter(|point| alone(point) == most).collect();
+    let (first, middle, last) = (good[0], good[good.len() / 2], good[good.len() - 1]);
+    let bucket = EnvelopeBucket {
+        rate_bps: Interval {
+            value: middle.rate_bytes_per_s * 8.0,
+            low: Some(first.rate_bytes_per_s * 8.0 * (1.0 - fine)),
+            high: Some(last.rate_bytes_per_s * 8.0 * (1.0 + fine)),
+        },
+        limit_bytes: Interval {
+            value: middle.limit_bytes,
+            low: Some(last.limit_bytes),
+            high: Some(first.limit_bytes + f64::from(trace.largest_bytes)),
+        },
+        alone: most,
+    };
+    (bucket, middle.clone())
+}
+
+impl EnvelopeBucket {
+    /// As a fit to start a refinement from.
+    pub fn to_fit(&self, trace: &Trace) -> BucketFit {
+        BucketFit {
+            rate_bps: self.rate_bps,
+            limit_bytes: self.limit_bytes,
+            agreement: Agreement {
+                log_likelihood: f64::MIN,
+                added_bytes: 0.0,
+                removed_bytes: 0.0,
+                lost: [0; CLASSES],
+                passed: [0; CLASSES],
+            },
+            packet_bytes: trace.typical_bytes,
+            independent_log_likelihood: binomial_log_likelihood(
+                trace.lost as f64,
+                trace.passed as f64,
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::Observation;
+    use crate::{Arrival, Policer, Random, replay};
+
+    /// Bursts of random length at 1 Gbit/s in random pauses.
+    fn bursts(seed: u64) -> Vec<Arrival> {
+        let mut random = Random::new(seed);
+        let (mut time_ns, mut arrivals) = (0i64, Vec::new());
+        for _ in 0..400 {
+            time_ns += random.below(12_000_000) as i64;
+            for _ in 0..5 + random.below(80) {
+                time_ns += 12_000;
+                arrivals.push(Arrival {
+                    time_ns,
+                    bytes: 1500,
+                });
+            }
+        }
+        arrivals
+    }
+
+    fn policed(mut policer: Policer, arrivals: &[Arrival]) -> Trace {
+        let outcomes = replay(&mut policer, arrivals);
+        let observe = |(arrival, outcome): (&Arrival, crate::Outcome)| Observation {
+            time_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: if outcome.is_dropped() {
+                Seen::Lost
+            } else {
+                Seen::Passed
+            },
+            delay_s: None,
+        };
+        Trace::new(arrivals.iter().zip(outcomes).map(observe).collect())
+    }
+
+    #[test]
+    fn one_bucket_lies_below_all_losses() {
+        let trace = policed(Policer::new(60_000_000, 40_000), &bursts(3));
+        let fit = fit_envelope(&trace).unwrap();
+        assert_eq!(fit.buckets.len(), 1);
+        assert!(
+            fit.explained * 100 >= trace.lost * 98,
+            "{} of {}",
+            fit.explained,
+            trace.lost
+        );
+        let bucket = fit.buckets[0];
+        assert!(
+            (bucket.rate_bps.value / 60e6 - 1.0).abs() < 0.01,
+            "{bucket:?}"
+        );
+        assert!(
+            (bucket.limit_bytes.value - 40_000.0).abs() < 1500.0,
+            "{bucket:?}"
+        );
+    }
+
+    #[test]
+    fn two_buckets_in_company_share_the_losses() {
+        let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
+        let trace = policed(policer, &bursts(5));
+        let fit = fit_envelope(&trace).unwrap();
+        assert_eq!(fit.buckets.len(), 2, "{fit:?}");
+        assert!(
+            fit.explained * 20 > trace.lost * 19,
+            "{} of {}",
+            fit.explained,
+            trace.lost
+        );
+        for (bucket, (rate, burst)) in fit
+            .buckets
+            .iter()
+            .zip([(55e6, 120_000.0), (300e6, 30_000.0)])
+        {
+            assert!(
+                (bucket.rate_bps.value / rate - 1.0).abs() < 0.02,
+                "{bucket:?}"
+            );
+            assert!(
+                (bucket.limit_bytes.value - burst).abs() < 3_000.0,
+                "{bucket:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn losses_by_chance_lie_below_the_envelope() {
+        let mut random = Random::new(9);
+        let observe = |arrival: &Arrival| Observation {
+            time_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: if random.chance(0.01) {
+                Seen::Lost
+            } else {
+                Seen::Passed
+            },
+            delay_s: None,
+        };
+        let trace = Trace::new(bursts(7).iter().map(observe).collect());
+        let fit = fit_envelope(&trace).unwrap();
+        assert!(
+            fit.explained * 4 < trace.lost,
+            "{} of {}",
+            fit.explained,
+            trace.lost
+        );
+    }
+}
