@@ -3,19 +3,45 @@
 //! The lowest values of a sample show how its distribution ends (order statistics; J. Pickands, "Statistical
 //! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest
 //! value climbs in proportion to a power of k; with none (a bell's tail) it climbs with the logarithm of k.
+//!
+//! A bell has two tails, and they are alike. Jitter that is spread evenly and keeps the packets in order has a
+//! long lower one, where a packet happened not to wait for any of those before it, but ends sharply above; so
+//! does a queue with a limit that is short now and then.
+//!
+//! Order statistics speak of values drawn independently. Jitter nearly is: it strikes each packet on its own,
+//! if it does not have to wait for the one before it. The depth of a queue is not: a few packets from one
+//! that met a short queue stands another one. A queue's lowest values are those of its few emptiest moments,
+//! and say nothing of what lies below.
 
 use super::anchor::Floor;
 use super::track::{Tracks, sign};
 
-/// Which of the lowest values are looked at: equal steps on a logarithmic scale.
-const RANKS: [usize; 4] = [1, 4, 16, 64];
+/// Ranks of the lowest values, each this many times the last, show how the distribution ends. The very lowest
+/// scatter most.
+const FIRST_RANK: usize = 4;
+const NEXT_RANK: usize = 4;
+/// Four ranks tell three climbs.
+const LEAST_RANKS: usize = 4;
+/// The ranks go up to this share of all values: further up it is the bell's body that climbs.
+const TAIL_SHARE: usize = 16;
+/// The tails of a bell climb equally far within this factor.
+const ALIKE: f64 = 2.0;
+/// The ranks between which a climb is about one standard deviation of a bell of thousands.
+const CLIMB_RANKS: [usize; 2] = [1, 16];
 /// Without a sharp end equal logarithmic steps climb equally; with one each climbs at least twice as far as
 /// the last (fourfold where packets are spread evenly above the floor). Halfway, on a logarithmic scale:
 const SHARP_END: f64 = 1.4;
-/// A bell of jitter may end this many climbs below its luckiest packet: a climb, from the first to the
-/// sixteenth of thousands, is about one standard deviation, and the bells that path emulators and radio
-/// links make end within four of their middle, to which the luckiest packet owes them one or two.
+/// A bell of jitter may end this many climbs below its luckiest packet: the bells that path emulators and
+/// radio links make end within four standard deviations of their middle, to which the luckiest packet owes
+/// them one or two.
 const CLIMBS: f64 = 5.0;
+/// Packets closer than this to a lucky one, in the order in which they come, may have waited for it.
+const APART: usize = 64;
+/// So many of the lowest packets are compared with those at that distance, which must stand, on average,
+/// above this share of all packets: half of them if each packet is struck on its own. The average of 512 such
+/// shares scatters by 0.013.
+const COMPARED: usize = 256;
+const INDEPENDENT: f64 = 0.45;
 
 /// How far each direction's own smallest transit probably lies below the smallest seen, nanoseconds.
 ///
@@ -35,12 +61,11 @@ pub(super) fn excess(
         let track = &tracks.by_direction[direction];
         let points = &track.points[track.position(from)..track.position(to)];
         let slope = sign(direction) * rate;
-        open_end(
-            points
-                .iter()
-                .map(|point| point.z - slope * point.x)
-                .collect(),
-        )
+        let heights: Vec<f64> = points
+            .iter()
+            .map(|point| point.z - slope * point.x)
+            .collect();
+        open_end(&heights)
     });
     let sum = excess[0] + excess[1];
     if sum > round_trip {
@@ -50,54 +75,105 @@ pub(super) fn excess(
     }
 }
 
-/// How far below the lowest value the distribution may go on; 0 where it ends sharply.
-fn open_end(mut values: Vec<f64>) -> f64 {
-    let highest = RANKS[RANKS.len() - 1];
-    if values.len() < 4 * highest {
+/// How far below the lowest value the distribution may go on; 0 where it ends sharply, and where the values
+/// (in order of time) hang together.
+fn open_end(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let ranks = std::iter::successors(Some(FIRST_RANK), |rank| Some(rank * NEXT_RANK))
+        .take_while(|rank| rank * TAIL_SHARE <= sorted.len());
+    let (lower, upper): (Vec<f64>, Vec<f64>) = ranks
+        .map(|rank| (sorted[rank - 1], sorted[sorted.len() - rank]))
+        .unzip();
+    if lower.len() < LEAST_RANKS
+        || ends_sharply(&lower)
+        || !are_alike(&lower, &upper)
+        || company(values, &sorted) < INDEPENDENT
+    {
         return 0.0;
     }
-    values.select_nth_unstable_by(highest, f64::total_cmp);
-    values.truncate(highest);
-    values.sort_unstable_by(f64::total_cmp);
-    let at = RANKS.map(|rank| values[rank - 1]);
-    let climbs = [at[1] - at[0], at[2] - at[1], at[3] - at[2]];
-    // two steps together are less at the mercy of one packet
-    let grows = (climbs[2] * climbs[1]) > SHARP_END * SHARP_END * (climbs[1] * climbs[0]);
-    if grows { 0.0 } else { CLIMBS * (at[2] - at[0]) }
+    let [low, high] = CLIMB_RANKS.map(|rank| sorted[rank - 1]);
+    CLIMBS * (high - low)
+}
+
+/// Whether the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own
+/// may lie below the sharp end of all others.
+fn ends_sharply(at_ranks: &[f64]) -> bool {
+    at_ranks.windows(LEAST_RANKS).any(|at| {
+        let (first, last) = (at[1] - at[0], at[LEAST_RANKS - 1] - at[LEAST_RANKS - 2]);
+        last > SHARP_END * SHARP_END * first
+    })
+}
+
+fn are_alike(lower: &[f64], upper: &[f64]) -> bool {
+    let climb = |tail: &[f64]| (tail[tail.len() - 1] - tail[0]).abs();
+    let (lower, upper) = (climb(lower), climb(upper));
+    lower.max(upper) <= ALIKE * lower.min(upper)
+}
+
+/// The share of all values that those at a distance from the lowest are above, on average.
+fn company(values: &[f64], sorted: &[f64]) -> f64 {
+    let low = sorted[COMPARED.min(sorted.len()) - 1];
+    let (mut sum, mut count) = (0, 0);
+    for around in values.windows(2 * APART + 1) {
+        if around[APART] > low {
+            continue;
+        }
+        for other in [around[0], around[2 * APART]] {
+            sum += sorted.partition_point(|&value| value < other);
+            count += sorted.len();
+        }
+    }
+    sum as f64 / count.max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Values at the quantiles of a distribution: a sample without luck.
+    /// Values at the quantiles of a distribution, as if shuffled: a sample without luck.
     fn quantiles(of: impl Fn(f64) -> f64) -> Vec<f64> {
-        (0..20_000)
-            .map(|i| of((f64::from(i) + 0.5) / 20_000.0))
+        const COUNT: u64 = 20_000;
+        (0..COUNT)
+            // 7 919 is prime: every quantile comes up once, and far from its neighbours
+            .map(|i| of(((i * 7919 % COUNT) as f64 + 0.5) / COUNT as f64))
             .collect()
+    }
+
+    /// The logistic distribution: a bell with a tail that falls exponentially.
+    fn bell(p: f64) -> f64 {
+        (p / (1.0 - p)).ln()
     }
 
     #[test]
     fn evenly_spread_values_and_those_of_a_queue_end_sharply() {
-        assert_eq!(open_end(quantiles(|p| p)), 0.0);
-        assert_eq!(open_end(quantiles(|p| -(1.0 - p).ln())), 0.0);
-        assert_eq!(open_end(quantiles(|p| p.powi(2))), 0.0);
+        assert_eq!(open_end(&quantiles(|p| p)), 0.0);
+        assert_eq!(open_end(&quantiles(|p| -(1.0 - p).ln())), 0.0);
+        assert_eq!(open_end(&quantiles(|p| p.powi(2))), 0.0);
+        assert_eq!(open_end(&quantiles(|p| p.sqrt())), 0.0);
         // half of the packets within microseconds, the others in a queue
         assert_eq!(
-            open_end(quantiles(|p| if p < 0.5 { p * 1e-3 } else { p * 1e6 })),
+            open_end(&quantiles(|p| if p < 0.5 { p * 1e-3 } else { p * 1e6 })),
             0.0
         );
     }
 
     #[test]
     fn the_tail_of_a_bell_has_no_sharp_end() {
-        // the logistic distribution: a bell with a tail that falls exponentially
-        let end = open_end(quantiles(|p| (p / (1.0 - p)).ln()));
+        let end = open_end(&quantiles(bell));
         assert!(end > 5.0, "{end}");
     }
 
     #[test]
+    fn a_queue_that_is_seldom_short_is_no_bell_whatever_its_lowest_values() {
+        let mut moments = quantiles(bell);
+        // the same values, packet after packet at almost the same depth
+        moments.sort_by(f64::total_cmp);
+        assert_eq!(open_end(&moments), 0.0);
+    }
+
+    #[test]
     fn few_values_say_nothing_of_their_tail() {
-        assert_eq!(open_end(vec![0.0, 1.0, 1.1, 1.2]), 0.0);
+        assert_eq!(open_end(&[0.0, 1.0, 1.1, 1.2]), 0.0);
     }
 }
