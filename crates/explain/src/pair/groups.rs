@@ -158,6 +158,14 @@ impl PairGroup<'_> {
         })
     }
 
+    /// Losses before the upstream point show there as gaps only, and a capture that misses packets has gaps of its own:
+    /// fewer losses than half of what it is known to have missed prove nothing.
+    fn gaps_tell(&self, pair: &Pair, evidence: &Evidence) -> bool {
+        let upstream = self.direction.upstream().unwrap_or(0);
+        2 * evidence.totals.lost_before_capture >= self.missed(pair)[upstream]
+            || evidence.totals.lost_before_capture == 0
+    }
+
     fn overtaken(&self, pair: &Pair) -> u64 {
         self.members
             .iter()
@@ -253,7 +261,9 @@ fn judge(
         None
     };
     for (place, evidence) in group.outer_places().into_iter().zip(outer) {
-        let Some(evidence) = evidence else { continue };
+        let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
+            continue;
+        };
         ranked.push(outer_verdict(pair, group, &place, &evidence, passages));
     }
     let headline = match judgement {
