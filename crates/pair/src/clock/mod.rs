@@ -9,6 +9,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `odd` | packets that were taken for another |
 //! | `track` | the samples of one direction, as transit that still contains the offset |
 //! | `steps` | where a clock was set |
 //! | `level` | the level of a direction before and after a place, with its tolerance |
@@ -24,6 +25,7 @@
 mod anchor;
 mod envelope;
 mod level;
+mod odd;
 mod slope;
 mod steps;
 mod tail;
@@ -81,7 +83,7 @@ pub struct ClockFit {
 /// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a
 /// clock that nobody measured: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
-    let tracks = Tracks::of(samples)?;
+    let tracks = Tracks::of(samples, &odd::find(samples))?;
     // A step can only be told from drift by drift's known bounds; the drift is known better after the first
     // look.
     let unknown = slope::Drift::unmeasured();

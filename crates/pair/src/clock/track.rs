@@ -48,12 +48,15 @@ pub(super) fn sign(direction: usize) -> f64 {
 }
 
 impl Tracks {
-    /// `None` without samples.
-    pub fn of(samples: &[ClockSample]) -> Option<Tracks> {
+    /// Of all samples but the `odd` ones; `None` without samples.
+    pub fn of(samples: &[ClockSample], odd: &[bool]) -> Option<Tracks> {
         let first = samples.first()?;
         let base_ns = difference(first);
         let mut by_direction: [Track; 2] = Default::default();
         for (index, sample) in samples.iter().enumerate().take(u32::MAX as usize) {
+            if odd[index] {
+                continue;
+            }
             let direction = usize::from(!sample.forward);
             // wide integers first: times near the ends of i64 must not overflow, nor lose their nanoseconds
             let z = sign(direction) * (difference(sample) - base_ns) as f64;
