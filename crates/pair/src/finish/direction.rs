@@ -10,10 +10,12 @@ use whydrop_tcp::{Tracked, Vantage};
 
 use crate::flow::{Direction, PairFlow};
 use crate::hash::FoldMap;
-use crate::packet::PairPacket;
+use crate::packet::{PacketFlags, PairPacket};
 
 /// Samples further apart than this say nothing of the transit at one time.
 const NEAR_NS: i64 = 1_000_000_000;
+/// Samples whose time difference is taken at its word where nothing else tells.
+const FIRST_SAMPLES: u64 = 64;
 /// Sums of transit times kept for one pair of hosts.
 const MOST_SUMS: usize = 4096;
 
@@ -27,9 +29,10 @@ struct Hosts {
     matched: [u64; 2],
     /// Packets whose TTL decreased from point 1 to 2, and from 2 to 1, by orientation.
     ttl: [[u64; 2]; 2],
-    /// Packets that only one point has, by orientation and point.
+    /// Packets that only one point has and that were sent again, by orientation and point: lost on the way. Those that
+    /// were not sent again may have been missed by the other capture.
     only: [[u64; 2]; 2],
-    /// Sum of time differences, to average, by orientation, ns.
+    /// Sum of the first time differences, by orientation, ns.
     delta_sum: [f64; 2],
     /// The latest sample of either orientation.
     latest: [Option<Sample>; 2],
@@ -51,7 +54,10 @@ impl Hosts {
             std::cmp::Ordering::Equal => {}
         }
         let delta = two - one;
-        self.delta_sum[orientation] += delta as f64;
+        // before drift adds up
+        if self.matched[orientation] <= FIRST_SAMPLES {
+            self.delta_sum[orientation] += delta as f64;
+        }
         let sample = (one, delta);
         if let Some((before, middle)) = self.bracketed[orientation].take() {
             self.take_sum(1 - orientation, before, middle, sample);
@@ -164,13 +170,20 @@ pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[
             (number, orientation, [source, destination])
         })
         .collect();
+    let mut unmatched: FoldMap<(u32, u32), usize> = FoldMap::default();
     for packet in packets {
         let (number, orientation, _) = places[packet.flow as usize];
         let hosts = &mut all[number as usize];
         if packet.is_matched() {
             hosts.take(orientation, packet);
-        } else {
-            hosts.only[orientation][packet.only_side()] += 1;
+        } else if packet.payload_bytes > 0 && packet.flags.has(PacketFlags::TCP) {
+            unmatched.insert((packet.flow, packet.sequence), packet.only_side());
+        }
+    }
+    for packet in packets.iter().filter(|packet| packet.is_matched()) {
+        if let Some(side) = unmatched.remove(&(packet.flow, packet.sequence)) {
+            let (number, orientation, _) = places[packet.flow as usize];
+            all[number as usize].only[orientation][side] += 1;
         }
     }
     for (flow, &(number, orientation, _)) in flows.iter().zip(&places) {

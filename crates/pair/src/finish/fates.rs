@@ -13,13 +13,11 @@ use super::transmissions::{self, Segments};
 use crate::flow::PairFlow;
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
-/// Matched packets next to the ends of a capture whose transit tells how long packets were on the way then.
-const NEAR_PACKETS: usize = 1000;
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
 const MANY_UNMATCHED: u64 = 64;
-/// Longer than any sender waits for an acknowledgment before it repeats data: the initial retransmission timeout
-/// (RFC 6298), twice for its doubling.
-const LONG_NS: i64 = 2_000_000_000;
+/// Senders repeat data sooner: a round trip after its loss, or after a timeout that is 200 ms longer than that in the
+/// systems in use. Only the end of a flow is judged by this; before it, a repetition would have been captured.
+const LONG_NS: i64 = 600_000_000;
 /// Copies of one packet follow each other within this time.
 const COPIES_WITHIN_NS: u64 = 1_000_000_000;
 
@@ -45,7 +43,6 @@ pub(super) fn decide(
     aligned: &Aligned,
 ) {
     let by_flow = ByFlow::of(packets, flows.len());
-    let overlap = Overlap::of(packets, flows, aligned);
     let known_hosts = matched_hosts(packets, flows);
     let mut open = Open::default();
     for (number, flow) in flows.iter().enumerate() {
@@ -55,19 +52,14 @@ pub(super) fn decide(
             for &at in places {
                 settle(&mut packets[at as usize], Crossing::OtherPath);
             }
-            continue;
-        }
-        if let Some(upstream) = flow.direction.upstream() {
+        } else if let Some(upstream) = flow.direction.upstream() {
             mark_copies(packets, places, 1 - upstream);
         }
-        for &at in places {
-            let packet = &mut packets[at as usize];
-            if !packet.is_matched() && overlap.excludes(packet, flow, aligned) {
-                settle(packet, Crossing::OutsideOverlap);
-            }
-        }
+    }
+    settle_outside(packets, flows, aligned);
+    for (number, flow) in flows.iter().enumerate() {
         if flow.direction.upstream().is_some() {
-            decide_flow(packets, places, flow, tracked, &mut open);
+            decide_flow(packets, by_flow.places(number), flow, tracked, &mut open);
         }
     }
     decide_open(packets, &open);
@@ -149,83 +141,123 @@ fn goes_another_way(
     !hosts_are_known || packets >= MANY_UNMATCHED
 }
 
-/// The time, on capture 1's clock, during which both captures ran.
-struct Overlap {
-    /// Between these times the other capture should hold what this one does, by direction and the capture that holds
-    /// it.
-    spans: [[[i64; 2]; 2]; 2],
-    /// First and last packet of each capture.
-    captures: [[i64; 2]; 2],
-}
-
-impl Overlap {
-    fn of(packets: &[PairPacket], flows: &[PairFlow], aligned: &Aligned) -> Self {
-        let nothing = [i64::MAX, i64::MIN];
-        let include = |span: &mut [i64; 2], time: i64| {
-            *span = [span[0].min(time), span[1].max(time)];
-        };
-        let mut captures = [nothing; 2];
-        // of matched packets: what was sent between two of them would have arrived between them
-        let mut spans = [[nothing; 2]; 2];
-        for packet in packets {
-            let direction = flows[packet.flow as usize].direction.upstream();
-            for side in (0..2).filter(|&side| packet.is_at(side)) {
-                let time = aligned.first_clock_ns(side, packet.time_ns[side]);
-                include(&mut captures[side], time);
-                if let Some(direction) = direction.filter(|_| packet.is_matched()) {
-                    include(&mut spans[direction][side], time);
-                }
-            }
+/// Settles what passed while the other capture was not running. A packet is taken to be on the way for as long as
+/// those before it, in its direction, that are known to have crossed.
+fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Aligned) {
+    let mut captures = [[i64::MAX, i64::MIN]; 2];
+    let mut transits = [RecentTransits::default(), RecentTransits::default()];
+    for packet in packets.iter() {
+        for side in (0..2).filter(|&side| packet.is_at(side)) {
+            let time = aligned.first_clock_ns(side, packet.time_ns[side]);
+            let [first, last] = captures[side];
+            captures[side] = [first.min(time), last.max(time)];
         }
-        for (upstream, spans) in spans.iter_mut().enumerate() {
-            let downstream = 1 - upstream;
-            let [first_ns, last_ns] = transit_near_ends(packets, flows, aligned, upstream);
-            include(&mut spans[upstream], captures[downstream][0]);
-            include(
-                &mut spans[upstream],
-                captures[downstream][1].saturating_sub(last_ns),
-            );
-            include(
-                &mut spans[downstream],
-                captures[upstream][0].saturating_add(first_ns),
-            );
-            include(&mut spans[downstream], captures[upstream][1]);
+        if let Some(direction) = flows[packet.flow as usize].direction.upstream()
+            && packet.is_matched()
+            && transits[direction].count == 0
+        {
+            // what comes before the first one is measured by it
+            transits[direction].take(transit_ns(packet, direction, aligned));
         }
-        Self { spans, captures }
     }
-
-    /// Whether the other capture cannot be expected to hold a packet that only one does.
-    fn excludes(&self, packet: &PairPacket, flow: &PairFlow, aligned: &Aligned) -> bool {
+    let between = Between::of(packets, flows.len());
+    for packet in packets {
+        let direction = flows[packet.flow as usize].direction.upstream();
+        if packet.is_matched() {
+            if let Some(direction) = direction {
+                transits[direction].take(transit_ns(packet, direction, aligned));
+            }
+            continue;
+        }
+        if between.holds(packet) {
+            continue;
+        }
         let side = packet.only_side();
         let time = aligned.first_clock_ns(side, packet.time_ns[side]);
-        let [first, last] = match flow.direction.upstream() {
-            Some(direction) => self.spans[direction][side],
-            None => self.captures[1 - side],
+        let [earliest, latest] = match direction {
+            Some(upstream) if upstream == side => {
+                let [fastest, slowest] = transits[upstream].range_ns();
+                [time.saturating_add(fastest), time.saturating_add(slowest)]
+            }
+            Some(upstream) => {
+                let [fastest, slowest] = transits[upstream].range_ns();
+                [time.saturating_sub(slowest), time.saturating_sub(fastest)]
+            }
+            None => [time; 2],
         };
-        !(first..=last).contains(&time)
+        let [first, last] = captures[1 - side];
+        if earliest < first || latest > last {
+            settle(packet, Crossing::OutsideOverlap);
+        }
     }
 }
 
-/// Longest transit of matched packets near the beginning and near the end.
-fn transit_near_ends(
-    packets: &[PairPacket],
-    flows: &[PairFlow],
-    aligned: &Aligned,
-    upstream: usize,
-) -> [i64; 2] {
-    let transit = |packet: &PairPacket| {
-        let second = aligned.first_clock_ns(1, packet.time_ns[1]);
-        packet.time_ns[0].abs_diff(second).min(i64::MAX as u64) as i64
-    };
-    let crossed = |packet: &&PairPacket| {
-        packet.is_matched() && flows[packet.flow as usize].direction.upstream() == Some(upstream)
-    };
-    let first = packets.iter().filter(crossed).take(NEAR_PACKETS);
-    let last = packets.iter().rev().filter(crossed).take(NEAR_PACKETS);
-    [
-        first.map(transit).max().unwrap_or(0),
-        last.map(transit).max().unwrap_or(0),
-    ]
+/// Flows in order: what passes between two matched packets of its flow passes while both captures run, whatever the
+/// clocks say.
+struct Between {
+    /// First and last matched packet of each flow, by capture; none where packets overtake each other.
+    spans: Vec<[[u32; 2]; 2]>,
+}
+
+impl Between {
+    fn of(packets: &[PairPacket], flows: usize) -> Self {
+        const NOTHING: [u32; 2] = [u32::MAX, 0];
+        let mut spans = vec![[NOTHING; 2]; flows];
+        let mut in_order = vec![true; flows];
+        for packet in packets.iter().filter(|packet| packet.is_matched()) {
+            let flow = packet.flow as usize;
+            in_order[flow] &= !packet.flags.has(PacketFlags::OVERTAKEN);
+            for (span, index) in spans[flow].iter_mut().zip(packet.index) {
+                *span = [span[0].min(index), span[1].max(index)];
+            }
+        }
+        for (span, in_order) in spans.iter_mut().zip(in_order) {
+            if !in_order {
+                *span = [NOTHING; 2];
+            }
+        }
+        Self { spans }
+    }
+
+    fn holds(&self, packet: &PairPacket) -> bool {
+        let side = packet.only_side();
+        let [first, last] = self.spans[packet.flow as usize][side];
+        (first..=last).contains(&packet.index[side])
+    }
+}
+
+/// Transit times of the latest packets of a direction.
+struct RecentTransits {
+    ring_ns: [i64; 256],
+    count: usize,
+}
+
+impl Default for RecentTransits {
+    fn default() -> Self {
+        Self {
+            ring_ns: [0; 256],
+            count: 0,
+        }
+    }
+}
+
+impl RecentTransits {
+    fn take(&mut self, transit_ns: i64) {
+        self.ring_ns[self.count % self.ring_ns.len()] = transit_ns;
+        self.count += 1;
+    }
+
+    /// The fastest and the slowest.
+    fn range_ns(&self) -> [i64; 2] {
+        let known = &self.ring_ns[..self.count.min(self.ring_ns.len())];
+        let fastest = known.iter().copied().min().unwrap_or(0);
+        [fastest, known.iter().copied().max().unwrap_or(0)]
+    }
+}
+
+fn transit_ns(packet: &PairPacket, upstream: usize, aligned: &Aligned) -> i64 {
+    let times = [0, 1].map(|side| aligned.first_clock_ns(side, packet.time_ns[side]));
+    times[1 - upstream].saturating_sub(times[upstream]).max(0)
 }
 
 /// TCP data: what acknowledgments of the upstream capture tell. The rest is left open.

@@ -1,6 +1,7 @@
 //! Finds for each packet of one capture the same packet in the other, in one pass and bounded memory.
 
 pub(crate) mod flows;
+mod leftovers;
 mod offload;
 pub(crate) mod pending;
 pub(crate) mod sighting;
@@ -21,7 +22,7 @@ const CLOCK_GRAIN_NS: u64 = 5_000;
 /// A match that nothing but the contents proves, and whose time on the way is that unlikely, is put off: the right one
 /// may come yet. So many in a row show that the path or a clock has changed, and the next one is believed.
 const MOST_DOUBTS: u8 = 32;
-/// The same for matches of packets with different identifications, while other flows' cross unchanged.
+/// Doubts in a row about packets with different identifications, while other flows' cross unchanged.
 const MOST_DOUBTS_OF_IDS: u8 = 4;
 /// A packet that later ones have overtaken by this much, by its own clock, is not coming any more.
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
@@ -544,45 +545,11 @@ impl Matcher {
         }
     }
 
-    /// Matches what was put off for want of certainty: nothing better has come.
-    pub(crate) fn finish(&mut self) {
-        // from the side where fewer wait: each of them takes the likeliest of the other side
-        let side = usize::from(self.pending[1].len() < self.pending[0].len());
-        self.nothing_else_comes = true;
-        while let Some(entry) = self.pending[side].remove_oldest() {
-            self.match_after_all(side, &entry);
-        }
-    }
-
-    fn match_after_all(&mut self, side: usize, entry: &Entry) -> bool {
-        let row = &self.rows[entry.row as usize];
-        let sighting = Sighting {
-            parts: entry.parts,
-            flow: row.flow,
-            index: row.index[side],
-            time_ns: row.time_ns[side],
-            sequence: row.sequence,
-            payload_bytes: row.payload_bytes,
-            ip_bytes: row.ip_bytes,
-            ttl: row.ttl[side],
-            tos: row.tos[side],
-            flags: row.flags.0,
-        };
-        let Found::Same(slot, same_id) = self.find(side, &sighting, entry.key) else {
-            return false;
-        };
-        self.rows[entry.row as usize]
-            .flags
-            .set(PacketFlags::WITHDRAWN);
-        self.on_match(side, &sighting, slot, same_id);
-        true
-    }
-
     fn give_up_oldest(&mut self, side: usize) {
         let Some(entry) = self.pending[side].remove_oldest() else {
             return;
         };
-        if self.match_after_all(side, &entry) {
+        if self.match_after_all(side, &entry, None) {
             return;
         }
         let row = &mut self.rows[entry.row as usize];

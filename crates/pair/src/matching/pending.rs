@@ -128,6 +128,16 @@ impl Pending {
         entry
     }
 
+    /// All that wait, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let mut slot = self.oldest;
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(slot as usize)?;
+            slot = entry.newer;
+            Some(entry)
+        })
+    }
+
     pub(crate) fn remove_oldest(&mut self) -> Option<Entry> {
         (self.oldest != NONE).then(|| self.remove(self.oldest))
     }
