@@ -1,8 +1,9 @@
 //! Matches that were put off because something better might have come, made when nothing else comes.
 
+use super::Matcher;
+use super::likeness::Found;
 use super::pending::Entry;
 use super::sighting::{Parts, Sighting};
-use super::{Found, Matcher};
 use crate::hash::FoldMap;
 use crate::packet::PacketFlags;
 

@@ -79,3 +79,61 @@ pub(crate) fn pieces(
         piece
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(payload_bytes: u32) -> Sighting {
+        Sighting {
+            parts: Parts {
+                material: [0; 5],
+                identification: 0xffff,
+                protocol: 6,
+                bits: Parts::DATA | Parts::WHOLE,
+            },
+            flow: 0,
+            index: 7,
+            time_ns: 1,
+            sequence: u32::MAX - 999,
+            payload_bytes,
+            ip_bytes: payload_bytes + 52,
+            ttl: 64,
+            tos: 0,
+            flags: PacketFlags::TCP | PacketFlags::FIN,
+        }
+    }
+
+    #[test]
+    fn pieces_are_what_goes_on_the_wire() {
+        let pieces: Vec<Sighting> = pieces(&whole(2500), 1, 1000).collect();
+        let sizes: Vec<u32> = pieces.iter().map(|piece| piece.ip_bytes).collect();
+        assert_eq!(sizes, [1052, 1052, 552]);
+        let sequences: Vec<u32> = pieces.iter().map(|piece| piece.sequence).collect();
+        assert_eq!(sequences, [u32::MAX - 999, 0, 1000]);
+        let ids: Vec<u16> = pieces.iter().map(|p| p.parts.identification).collect();
+        assert_eq!(ids, [0xffff, 0, 1]);
+        let finished: Vec<bool> = pieces
+            .iter()
+            .map(|piece| piece.flags & PacketFlags::FIN != 0)
+            .collect();
+        assert_eq!(finished, [false, false, true]);
+        assert!(pieces.iter().all(|piece| !piece.parts.has(Parts::WHOLE)));
+    }
+
+    #[test]
+    fn no_packet_is_cut_into_thousands() {
+        assert!(can_cut(65_000, 1448));
+        assert!(can_cut(70, 35));
+        assert!(!can_cut(65_000, 1));
+        assert!(!can_cut(1448, 1448));
+        assert!(!can_cut(1448, 0));
+    }
+
+    #[test]
+    fn without_other_evidence_the_size_is_that_of_ethernet() {
+        assert_eq!(likely_segment_bytes(&whole(1448 * 7), None), Some(1448));
+        assert_eq!(likely_segment_bytes(&whole(8948), None), None);
+        assert_eq!(likely_segment_bytes(&whole(5000), Some(1228)), Some(1228));
+    }
+}

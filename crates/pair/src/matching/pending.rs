@@ -200,3 +200,87 @@ impl Pending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PARTS: Parts = Parts {
+        material: [0; 5],
+        identification: 0,
+        protocol: 6,
+        bits: 0,
+    };
+
+    #[derive(Debug, Clone)]
+    enum Action {
+        Insert(u64),
+        /// Removes the packet with this key that is so far from the oldest.
+        Remove(u64, usize),
+        RemoveOldest,
+        /// Gives all packets keys modulo this.
+        Rekey(u64),
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            6 => (0..40u64).prop_map(Action::Insert),
+            4 => (0..40u64, 0..3usize).prop_map(|(key, nth)| Action::Remove(key, nth)),
+            1 => Just(Action::RemoveOldest),
+            1 => (1..40u64).prop_map(Action::Rekey),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn packets_are_found_by_key_in_order_of_age(
+            actions in proptest::collection::vec(action(), 0..400),
+        ) {
+            let mut pending = Pending::default();
+            let mut model: Vec<(u64, u32)> = Vec::new();
+            for (row, action) in (0u32..).zip(actions) {
+                match action {
+                    Action::Insert(key) => {
+                        pending.insert(key, row, PARTS);
+                        model.push((key, row));
+                    }
+                    Action::Remove(key, nth) => {
+                        let slot = pending.with_key(key).nth(nth).map(|(slot, _)| slot);
+                        let at = (0..model.len()).filter(|&at| model[at].0 == key).nth(nth);
+                        prop_assert_eq!(slot.is_some(), at.is_some());
+                        if let (Some(slot), Some(at)) = (slot, at) {
+                            prop_assert_eq!(pending.remove(slot).row, model.remove(at).1);
+                        }
+                    }
+                    Action::RemoveOldest => {
+                        let oldest = pending.remove_oldest().map(|entry| entry.row);
+                        let expected = (!model.is_empty()).then(|| model.remove(0).1);
+                        prop_assert_eq!(oldest, expected);
+                    }
+                    Action::Rekey(modulus) => {
+                        pending.rekey(|entry| entry.key % modulus);
+                        for (key, _) in &mut model {
+                            *key %= modulus;
+                        }
+                    }
+                }
+                let all: Vec<(u64, u32)> =
+                    pending.iter().map(|entry| (entry.key, entry.row)).collect();
+                prop_assert_eq!(&all, &model);
+                prop_assert_eq!(pending.len(), model.len());
+                for key in 0..40 {
+                    let found: Vec<u32> =
+                        pending.with_key(key).map(|(_, entry)| entry.row).collect();
+                    let expected: Vec<u32> = model
+                        .iter()
+                        .filter(|(other, _)| *other == key)
+                        .map(|(_, row)| *row)
+                        .collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+}
