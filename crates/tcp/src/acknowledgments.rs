@@ -58,6 +58,14 @@ impl Half {
         if acknowledged > self.acknowledged {
             self.on_progress(packet, acknowledged, highest_before);
         }
+        match self.window_bytes {
+            Some(window) => {
+                let edge = self.acknowledged + window;
+                self.known_window
+                    .allow(packet.time_ns, edge, self.near_rtt_ns);
+            }
+            None => self.known_window.forget(),
+        }
         self.acknowledgment_seen = true;
         // data of the other side that acknowledges nothing new makes nobody repeat anything
         if progress || packet.pure {

@@ -16,6 +16,7 @@ mod sequence;
 mod tracker;
 mod transmissions;
 mod vantage;
+mod window;
 
 #[cfg(test)]
 mod hostile_tests;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use crate::flow::{Fate, Flow, Segment, SegmentFlags, Transfer};
 use crate::ranges::RangeSet;
 use crate::sequence::Unwrapper;
+use crate::window::KnownWindow;
 
 /// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +78,7 @@ pub(crate) struct Half {
     pub duplicate_acknowledgments: u32,
     /// Receive window as last advertised to this sender; `None` while unknown.
     pub window_bytes: Option<i64>,
+    pub known_window: KnownWindow,
     pub window_raw: u16,
     pub window_shift: Option<u8>,
     pub smoothed_rtt_ns: f64,
@@ -111,12 +113,6 @@ impl Jump {
 impl Half {
     pub fn in_flight_bytes(&self) -> i64 {
         (self.next - self.acknowledged - self.sacked.total()).max(0)
-    }
-
-    /// Bytes of the receive window not yet used; `None` while the window is unknown.
-    pub fn window_room(&self) -> Option<i64> {
-        self.window_bytes
-            .map(|window| self.acknowledged + window - self.next)
     }
 
     pub fn segment_size(&self) -> u32 {
@@ -205,6 +201,20 @@ impl Half {
 
     /// Adds the time since the last event to what limited the sender during it.
     pub fn account_time(&mut self, now_ns: i64) {
+        // what the sender learns in between changes what limits it from then on
+        while let Some(due_ns) = self
+            .known_window
+            .next_due_ns()
+            .filter(|due_ns| *due_ns < now_ns)
+        {
+            self.account_time_to(due_ns);
+            self.known_window.advance(due_ns, self.next);
+        }
+        self.account_time_to(now_ns);
+        self.known_window.advance(now_ns, self.next);
+    }
+
+    fn account_time_to(&mut self, now_ns: i64) {
         if self.last_event_ns != 0 {
             let elapsed = (now_ns - self.last_event_ns).max(0); // both plausible: no overflow
             if self.in_flight_bytes() > 0 {

@@ -221,6 +221,7 @@ impl Half {
 
     fn after_send(&mut self, packet: &DataPacket, offloaded: bool) {
         let in_flight = u32::try_from(self.in_flight_bytes()).unwrap_or(u32::MAX);
+        self.known_window.advance(packet.time_ns, self.next);
         let limited = self
             .window_room()
             .is_some_and(|room| room < i64::from(self.segment_size()));

@@ -1,0 +1,109 @@
+//! The receive window as the sender knows it.
+//!
+//! An acknowledgment that passes the capture point has not reached the sender yet, and what it makes the sender send
+//! passes here a round trip to the sender later. Until then, the sender fills the window of older acknowledgments: seen
+//! from the middle of a path, a window that is full all the time would look half open otherwise.
+
+use std::collections::VecDeque;
+
+use crate::scoreboard::Half;
+
+/// Acknowledgments on their way to the sender that are remembered; beyond them the oldest are taken to have arrived.
+const MOST_ON_THEIR_WAY: usize = 1 << 12;
+
+/// Right edges of the window, and when packets that know of them can pass here first.
+#[derive(Debug, Default)]
+pub(crate) struct KnownWindow {
+    /// From the capture point to the sender and back, at most.
+    near_rtt_ns: Option<i64>,
+    coming: VecDeque<(i64, i64)>,
+    /// Right edge that the sender knows: one past the last byte that it may send.
+    edge: Option<i64>,
+}
+
+impl KnownWindow {
+    /// An acknowledgment that passes now allows bytes up to `edge`. `near_rtt_ns` is by the handshake.
+    pub fn allow(&mut self, now_ns: i64, edge: i64, near_rtt_ns: i64) {
+        let near_rtt_ns = *self.near_rtt_ns.get_or_insert(near_rtt_ns);
+        if near_rtt_ns <= 0 {
+            self.edge = Some(edge);
+            return;
+        }
+        if self.coming.len() >= MOST_ON_THEIR_WAY
+            && let Some((_, oldest)) = self.coming.pop_front()
+        {
+            self.edge = Some(oldest);
+        }
+        self.coming
+            .push_back((now_ns.saturating_add(near_rtt_ns), edge));
+    }
+
+    /// Lets time pass, and looks at what was sent: a byte beyond the known edge shows that the sender is nearer than the
+    /// handshake said.
+    pub fn advance(&mut self, now_ns: i64, next: i64) {
+        while let Some(&(due_ns, edge)) = self.coming.front() {
+            let early = self.edge.is_some_and(|edge| next > edge);
+            if due_ns > now_ns && !early {
+                break;
+            }
+            if due_ns > now_ns
+                && let Some(near_rtt_ns) = &mut self.near_rtt_ns
+            {
+                *near_rtt_ns -= (due_ns - now_ns).min(*near_rtt_ns);
+            }
+            self.edge = Some(edge);
+            self.coming.pop_front();
+        }
+    }
+
+    /// When packets that know of the next edge can pass first.
+    pub fn next_due_ns(&self) -> Option<i64> {
+        self.coming.front().map(|(due_ns, _)| *due_ns)
+    }
+
+    pub fn forget(&mut self) {
+        self.coming.clear();
+        self.edge = None;
+    }
+}
+
+impl Half {
+    /// Bytes of the receive window that the sender knows of and has not used; `None` while the window is unknown.
+    pub fn window_room(&self) -> Option<i64> {
+        self.window_bytes?;
+        self.known_window.edge.map(|edge| edge - self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgment_counts_when_what_it_allows_can_pass() {
+        let mut window = KnownWindow::default();
+        window.allow(0, 1000, 10);
+        window.advance(9, 0);
+        assert_eq!(window.edge, None);
+        window.advance(10, 0);
+        assert_eq!(window.edge, Some(1000));
+    }
+
+    #[test]
+    fn at_the_sender_it_counts_at_once() {
+        let mut window = KnownWindow::default();
+        window.allow(5, 1000, 0);
+        assert_eq!(window.edge, Some(1000));
+    }
+
+    #[test]
+    fn a_byte_beyond_the_known_window_shows_that_the_sender_is_nearer() {
+        let mut window = KnownWindow::default();
+        window.allow(0, 1000, 100);
+        window.advance(100, 500);
+        window.allow(110, 2000, 100);
+        // sent 40 after that acknowledgment passed, and only it allows so much
+        window.advance(150, 1500);
+        assert_eq!((window.edge, window.near_rtt_ns), (Some(2000), Some(40)));
+    }
+}
