@@ -7,8 +7,8 @@ pub(super) struct MissRate {
     pub passed: u64,
 }
 
-/// Standard deviations beyond which chance does not explain what is missing (one case in 700).
-const SIGNIFICANT_DEVIATIONS: f64 = 3.0;
+/// Standard deviations beyond which chance does not explain what is missing (one case in 30 000).
+const SIGNIFICANT_DEVIATIONS: f64 = 4.0;
 
 impl MissRate {
     fn rate(self) -> f64 {
