@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -20,20 +21,41 @@ TSHARK_FIELDS = (
     "tcp.analysis.zero_window",
 )
 
+# What it takes to find each packet of one capture in the other by hand.
+TSHARK_MATCHING_FIELDS = (
+    "frame.number",
+    "frame.time_epoch",
+    "ip.id",
+    "ip.src",
+    "ip.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "tcp.seq_raw",
+    "tcp.ack_raw",
+    "tcp.len",
+    "tcp.options.timestamp.tsval",
+)
+
 
 @dataclass(frozen=True)
 class Program:
-    """A program to measure; the path of the capture is appended to ``before`` and followed by ``after``."""
+    """A program to measure; the paths of the captures are appended to ``before`` and followed by ``after``."""
 
     name: str
     before: tuple[str, ...]
     after: tuple[str, ...] = ()
     version_command: tuple[str, ...] = ()
     install: str = ""
+    once_per_capture: bool = False
+    """It takes one capture at a time, and is run on one after the other."""
 
-    def command(self, capture: Path) -> list[str]:
-        """The command line that measures ``capture``."""
-        return [*self.before, str(capture), *self.after]
+    def command(self, *captures: Path) -> list[str]:
+        """The command line that measures ``captures``."""
+        if not self.once_per_capture:
+            return [*self.before, *map(str, captures), *self.after]
+        before, after = shlex.join(self.before), shlex.join(self.after)
+        script = f'for capture; do {before} "$capture" {after} || exit; done'
+        return ["sh", "-c", script, self.name, *map(str, captures)]
 
     def is_installed(self) -> bool:
         """Whether there is such a program."""
@@ -53,11 +75,11 @@ class Program:
         return " ".join([Path(self.before[0]).name, *self.before[1:], "FILE", *self.after])
 
 
-def whydrop(command: tuple[str, ...]) -> Program:
-    """``command`` takes the capture as its last argument."""
+def whydrop(command: tuple[str, ...], name: str = "whydrop") -> Program:
+    """``command`` takes the captures as its last arguments."""
     has_version = Path(command[0]).name == "whydrop"
     return Program(
-        name="whydrop",
+        name=name,
         before=command,
         version_command=(command[0], "--version") if has_version else (),
         install="make setup",
@@ -70,6 +92,15 @@ TSHARK = Program(
     after=("-T", "fields", *(word for name in TSHARK_FIELDS for word in ("-e", name))),
     version_command=("tshark", "--version"),
     install="apt-get install tshark",
+)
+
+TSHARK_MATCHING = Program(
+    name="tshark",
+    before=("tshark", "-r"),
+    after=("-T", "fields", *(word for name in TSHARK_MATCHING_FIELDS for word in ("-e", name))),
+    version_command=("tshark", "--version"),
+    install="apt-get install tshark",
+    once_per_capture=True,
 )
 
 # Without -n it asks the name service for every address, and waits seconds for each where there is none.

@@ -1,236 +1,236 @@
-//! Makes one large capture out of small ones: a busy server's capture, to measure speed with.
+//! Makes large captures out of small ones: those of a busy server, to measure speed with.
 //!
 //!     cargo run --release -p whydrop-simulate --example replicate_captures -- PACKETS OUT.pcap CAPTURE...
+//!     cargo run --release -p whydrop-simulate --example replicate_captures -- pairs PACKETS OUT.pcap FAR_OUT.pcap \
+//!         CAPTURE FAR_CAPTURE...
 //!
 //! The captures (pcap on Ethernet, plain or zstd) are replayed in turn, eight at a time, until `PACKETS` packets are
-//! written. Each replica has addresses of its own, with checksums to match, and starts when the one before it in its
-//! lane has ended, so that eight pairs of hosts are always talking and their packets interleave.
+//! written. Each replica has addresses, sequence numbers, timestamps and identifications of its own, with checksums to
+//! match, and starts when the one before it in its lane has ended, so that eight pairs of hosts are always talking and
+//! their packets interleave.
 //!
 //! Where `PACKETS` is `once`, each capture is written once, one after the other.
+//!
+//! With `pairs`, captures of the same packets at two points of a path are replayed side by side, whole, until both
+//! outputs hold `PACKETS` packets at least. The second clock is made to run ahead and slow.
 
+#[path = "replicate/renumber.rs"]
+mod renumber;
+#[path = "replicate/template.rs"]
+mod template;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 
+use renumber::{DESTINATION, SOURCE, Shift, set_address};
+use template::{ETHERNET, ETHERNET_BYTES, NS_PER_SECOND, RECORD_HEADER_BYTES, Template};
+
+const USAGE: &str = "usage: replicate_captures PACKETS OUT.pcap CAPTURE...
+       replicate_captures pairs PACKETS OUT.pcap FAR_OUT.pcap CAPTURE FAR_CAPTURE...";
 /// Replicas that run at the same time.
 const LANES: usize = 8;
 /// Time between the end of a replica and the start of the next one in its lane.
 const PAUSE_NS: i64 = 50_000_000;
-const FILE_HEADER_BYTES: usize = 24;
-const RECORD_HEADER_BYTES: usize = 16;
-const ETHERNET: u32 = 1;
-const ETHERNET_BYTES: usize = 14;
-/// Ethernet, IPv4 without options, TCP without options.
-const SMALLEST_FRAME_BYTES: usize = ETHERNET_BYTES + 20 + 20;
-/// Where the addresses and the checksums that cover them are, from the start of an IPv4 header without options.
-const SOURCE: usize = 12;
-const DESTINATION: usize = 16;
-const IP_CHECKSUM: usize = 10;
-const TCP_CHECKSUM: usize = 20 + 16;
-const NS_PER_SECOND: i64 = 1_000_000_000;
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// How the second clock of a pair runs: so far ahead at first, and so much slower (parts per million).
+const CLOCK_AHEAD_NS: i64 = 2_190_000;
+const CLOCK_SLOW_PPM: i64 = 220;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [packets, out, captures @ ..] = arguments.as_slice() else {
-        return Err("usage: replicate_captures PACKETS OUT.pcap CAPTURE...".into());
-    };
-    if captures.is_empty() {
-        return Err("name at least one capture to replicate".into());
+    match arguments.as_slice() {
+        [pairs, packets, near, far, captures @ ..] if pairs == "pairs" => {
+            write_pair(packets, [near, far], &templates(captures, 2)?)
+        }
+        [packets, out, captures @ ..] => write_one(packets, out, &templates(captures, 1)?),
+        _ => Err(USAGE.into()),
     }
-    let templates = captures
-        .iter()
-        .map(|path| read_template(path).map_err(|error| format!("{path}: {error}")))
-        .collect::<Result<Vec<_>, _>>()?;
-    let (packets, lanes) = match packets.as_str() {
+}
+
+/// Each of so many captures.
+fn templates(captures: &[String], points: usize) -> Result<Vec<Template>, Box<dyn Error>> {
+    if captures.is_empty() || !captures.len().is_multiple_of(points) {
+        return Err(USAGE.into());
+    }
+    let templates = captures.chunks(points).map(Template::read);
+    Ok(templates.collect::<Result<_, _>>()?)
+}
+
+fn write_one(packets: &str, out: &str, templates: &[Template]) -> Result<(), Box<dyn Error>> {
+    let (packets, lanes) = match packets {
         "once" => (
             templates
                 .iter()
-                .map(|template| template.frames.len() as u64)
+                .map(|template| template.frames[0].len())
                 .sum(),
             1,
         ),
-        number => (
-            number
-                .parse()
-                .map_err(|_| format!("PACKETS must be a whole number or once, not {number:?}"))?,
-            LANES,
-        ),
+        number => (whole_number(number)?, LANES),
     };
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(out)?);
-    replicate(&templates, packets, lanes, &mut file)?;
-    file.flush()?;
+    let schedule = Schedule::new(templates, lanes);
+    write_point(out, templates, 0, schedule, packets)?;
     println!("{packets} packets");
     Ok(())
 }
 
-/// Writes a capture of `packets` packets with `lanes` replicas at a time.
-fn replicate(
+fn write_pair(
+    packets: &str,
+    outs: [&str; 2],
     templates: &[Template],
-    packets: u64,
-    lanes: usize,
-    out: &mut impl Write,
-) -> std::io::Result<()> {
-    write_file_header(templates, out)?;
-    let mut begun = 0;
-    let mut next_replica = |start_ns: i64| {
-        let replica = Replica {
-            number: begun,
-            template: &templates[begun as usize % templates.len()],
-            start_ns,
-            next: 0,
-        };
-        begun += 1;
-        replica
-    };
-    let epoch_ns = templates[0].epoch_ns;
-    let stagger_ns = templates[0].duration_ns / lanes as i64;
-    let mut lanes: Vec<Replica> = (0..lanes)
-        .map(|lane| next_replica(epoch_ns + lane as i64 * stagger_ns))
-        .collect();
-    let mut record = Vec::new();
-    for _ in 0..packets {
-        let lane = lanes
-            .iter_mut()
-            .min_by_key(|replica| replica.next_time_ns())
-            .expect("there are always as many replicas as lanes");
-        lane.build_next(&mut record);
-        out.write_all(&record)?;
-        if lane.next == lane.template.frames.len() {
-            *lane = next_replica(lane.start_ns + lane.template.duration_ns + PAUSE_NS);
-        }
+) -> Result<(), Box<dyn Error>> {
+    let wanted = whole_number(packets)?;
+    let mut counts = [0; 2];
+    let begun = Schedule::new(templates, LANES)
+        .take_while(|replica| {
+            let is_needed = counts.iter().any(|&count| count < wanted);
+            for (count, frames) in counts.iter_mut().zip(&replica.template.frames) {
+                *count += if is_needed { frames.len() } else { 0 };
+            }
+            is_needed
+        })
+        .count();
+    for (point, out) in outs.into_iter().enumerate() {
+        let schedule = Schedule::new(templates, LANES).take(begun);
+        write_point(out, templates, point, schedule, usize::MAX)?;
     }
+    println!("{} {} packets", counts[0], counts[1]);
     Ok(())
 }
 
-/// A capture to replicate.
-struct Template {
-    epoch_ns: i64,
-    duration_ns: i64,
-    snaplen: u32,
-    frames: Vec<Frame>,
-    /// The hosts of the capture.
-    addresses: Vec<[u8; 4]>,
+fn whole_number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("PACKETS must be a whole number or once, not {text:?}"))
 }
 
-struct Frame {
-    /// Since the first frame.
-    offset_ns: i64,
-    wire_bytes: u32,
-    bytes: Vec<u8>,
-    /// Positions in [`Template::addresses`].
-    source: usize,
-    destination: usize,
-}
-
-fn read_template(path: &str) -> Result<Template, Box<dyn Error>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    if bytes.starts_with(&ZSTD_MAGIC) {
-        bytes = zstd::decode_all(bytes.as_slice())?;
-    }
-    Template::parse(&bytes)
-}
-
-impl Template {
-    fn parse(bytes: &[u8]) -> Result<Self, Box<dyn Error>> {
-        if bytes.len() < FILE_HEADER_BYTES {
-            return Err(format!("{} bytes are too few for a pcap header", bytes.len()).into());
+/// Writes what was captured at one point.
+fn write_point<'a>(
+    path: &str,
+    templates: &[Template],
+    point: usize,
+    replicas: impl Iterator<Item = Replica<'a>>,
+    packets: usize,
+) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    write_file_header(templates, &mut out)?;
+    let mut records = Merged::new(replicas, point);
+    let mut record = Vec::new();
+    for _ in 0..packets {
+        if !records.next_into(&mut record) {
+            break;
         }
-        let ns_per_unit = match u32_at(bytes, 0) {
-            0xa1b2_c3d4 => 1_000,
-            0xa1b2_3c4d => 1,
-            magic => {
-                return Err(format!(
-                    "expected a little-endian pcap file (a1b2c3d4 or a1b23c4d), found {magic:08x}"
-                )
-                .into());
-            }
+        out.write_all(&record)?;
+    }
+    out.flush()
+}
+
+/// The replicas in the order of their beginnings: the same at every point.
+struct Schedule<'a> {
+    templates: &'a [Template],
+    /// When the next replica of each lane begins.
+    starts_ns: Vec<i64>,
+    begun: u32,
+}
+
+impl<'a> Schedule<'a> {
+    fn new(templates: &'a [Template], lanes: usize) -> Self {
+        let stagger_ns = templates[0].duration_ns / lanes as i64;
+        let starts_ns = (0..lanes as i64).map(|lane| templates[0].epoch_ns + lane * stagger_ns);
+        Self {
+            templates,
+            starts_ns: starts_ns.collect(),
+            begun: 0,
+        }
+    }
+}
+
+impl<'a> Iterator for Schedule<'a> {
+    type Item = Replica<'a>;
+
+    fn next(&mut self) -> Option<Replica<'a>> {
+        let start_ns = self.starts_ns.iter_mut().min()?;
+        let replica = Replica {
+            number: self.begun,
+            template: &self.templates[self.begun as usize % self.templates.len()],
+            start_ns: *start_ns,
         };
-        let link_type = u32_at(bytes, 20);
-        if link_type != ETHERNET {
-            return Err(
-                format!("expected Ethernet (link type 1), found link type {link_type}").into(),
-            );
-        }
-        let mut template = Self {
-            epoch_ns: 0,
-            duration_ns: 0,
-            snaplen: u32_at(bytes, 16),
-            frames: Vec::new(),
-            addresses: Vec::new(),
-        };
-        let mut rest = &bytes[FILE_HEADER_BYTES..];
-        while rest.len() >= RECORD_HEADER_BYTES {
-            let (header, after) = rest.split_at(RECORD_HEADER_BYTES);
-            let time_ns = i64::from(u32_at(header, 0)) * NS_PER_SECOND
-                + i64::from(u32_at(header, 4)) * ns_per_unit;
-            let captured_bytes = u32_at(header, 8) as usize;
-            let frame = after
-                .get(..captured_bytes)
-                .ok_or("the file ends within a packet")?;
-            template.add(time_ns, u32_at(header, 12), frame);
-            rest = &after[captured_bytes..];
-        }
-        if template.frames.is_empty() {
-            return Err("holds no TCP packet over IPv4".into());
-        }
-        Ok(template)
-    }
-
-    /// Anything but TCP over IPv4 is left out: only that is measured.
-    fn add(&mut self, time_ns: i64, wire_bytes: u32, bytes: &[u8]) {
-        let is_tcp = bytes.len() >= SMALLEST_FRAME_BYTES
-            && bytes[12..14] == [0x08, 0x00]
-            && bytes[ETHERNET_BYTES] == 0x45
-            && bytes[ETHERNET_BYTES + 9] == 6;
-        if !is_tcp {
-            return;
-        }
-        if self.frames.is_empty() {
-            self.epoch_ns = time_ns;
-        }
-        let offset_ns = time_ns - self.epoch_ns;
-        self.duration_ns = self.duration_ns.max(offset_ns);
-        let source = self.host(&bytes[ETHERNET_BYTES + SOURCE..][..4]);
-        let destination = self.host(&bytes[ETHERNET_BYTES + DESTINATION..][..4]);
-        self.frames.push(Frame {
-            offset_ns,
-            wire_bytes,
-            bytes: bytes.to_vec(),
-            source,
-            destination,
-        });
-    }
-
-    fn host(&mut self, address: &[u8]) -> usize {
-        let known = self.addresses.iter().position(|other| other == address);
-        known.unwrap_or_else(|| {
-            let address = address.try_into().expect("an IPv4 address has four bytes");
-            self.addresses.push(address);
-            self.addresses.len() - 1
-        })
+        *start_ns += replica.template.duration_ns + PAUSE_NS;
+        self.begun += 1;
+        Some(replica)
     }
 }
 
-/// A replay of a template, as far as it has come.
+/// A replay of a template.
 struct Replica<'a> {
     number: u32,
     template: &'a Template,
     start_ns: i64,
-    /// Position of the frame to write next.
-    next: usize,
+}
+
+/// The packets of all replicas at one point, in the order of time.
+struct Merged<'a, I: Iterator<Item = Replica<'a>>> {
+    point: usize,
+    replicas: std::iter::Peekable<I>,
+    running: Vec<Replica<'a>>,
+    /// Time, position in `running` and number of the next frame of each replica that runs.
+    next: BinaryHeap<Reverse<(i64, usize, usize)>>,
+    epoch_ns: Option<i64>,
+}
+
+impl<'a, I: Iterator<Item = Replica<'a>>> Merged<'a, I> {
+    fn new(replicas: I, point: usize) -> Self {
+        Self {
+            point,
+            replicas: replicas.peekable(),
+            running: Vec::new(),
+            next: BinaryHeap::new(),
+            epoch_ns: None,
+        }
+    }
+
+    /// Builds the next record; false after the last one.
+    fn next_into(&mut self, record: &mut Vec<u8>) -> bool {
+        while let Some(replica) = self.replicas.peek()
+            && self
+                .next
+                .peek()
+                .is_none_or(|Reverse((time_ns, ..))| *time_ns >= replica.start_ns)
+        {
+            let replica = self.replicas.next().expect("it was there a moment ago");
+            self.epoch_ns.get_or_insert(replica.start_ns);
+            let place = self.running.len();
+            self.running.push(replica);
+            self.queue(place, 0);
+        }
+        let Some(Reverse((time_ns, place, number))) = self.next.pop() else {
+            return false;
+        };
+        let shown_ns = match (self.point, self.epoch_ns) {
+            (0, _) | (_, None) => time_ns,
+            (_, Some(epoch_ns)) => by_second_clock(time_ns, epoch_ns),
+        };
+        self.running[place].build(self.point, number, shown_ns, record);
+        self.queue(place, number + 1);
+        true
+    }
+
+    fn queue(&mut self, place: usize, number: usize) {
+        let replica = &self.running[place];
+        if let Some(frame) = replica.template.frames[self.point].get(number) {
+            let time_ns = replica.start_ns + frame.offset_ns;
+            self.next.push(Reverse((time_ns, place, number)));
+        }
+    }
+}
+
+fn by_second_clock(time_ns: i64, epoch_ns: i64) -> i64 {
+    time_ns + CLOCK_AHEAD_NS - (time_ns - epoch_ns) / 1_000_000 * CLOCK_SLOW_PPM
 }
 
 impl Replica<'_> {
-    fn next_time_ns(&self) -> i64 {
-        self.start_ns + self.template.frames[self.next].offset_ns
-    }
-
-    fn build_next(&mut self, record: &mut Vec<u8>) {
-        let time_ns = self.next_time_ns();
-        let frame = &self.template.frames[self.next];
-        self.next += 1;
+    fn build(&self, point: usize, number: usize, time_ns: i64, record: &mut Vec<u8>) {
+        let frame = &self.template.frames[point][number];
         record.clear();
         for field in [
             (time_ns / NS_PER_SECOND) as u32,
@@ -244,6 +244,7 @@ impl Replica<'_> {
         let packet = &mut record[RECORD_HEADER_BYTES + ETHERNET_BYTES..];
         set_address(packet, SOURCE, self.address(frame.source));
         set_address(packet, DESTINATION, self.address(frame.destination));
+        Shift::of_replica(self.number).apply(packet);
     }
 
     /// 10.0.0.0/8 has room for 65 536 replicas of up to 254 hosts; further ones begin again.
@@ -251,26 +252,6 @@ impl Replica<'_> {
         let [_, _, high, low] = self.number.to_be_bytes();
         [10, high, low, host as u8 + 1]
     }
-}
-
-/// Writes an address into an IPv4 packet. Its own checksum covers it; so does TCP's, through the pseudo-header.
-fn set_address(packet: &mut [u8], at: usize, address: [u8; 4]) {
-    for half in [0, 2] {
-        let old = u16::from_be_bytes([packet[at + half], packet[at + half + 1]]);
-        let new = u16::from_be_bytes([address[half], address[half + 1]]);
-        update_checksum(&mut packet[IP_CHECKSUM..][..2], old, new);
-        update_checksum(&mut packet[TCP_CHECKSUM..][..2], old, new);
-    }
-    packet[at..at + 4].copy_from_slice(&address);
-}
-
-/// RFC 1624, equation 3: `HC' = ~(~HC + ~m + m')`.
-fn update_checksum(checksum: &mut [u8], old: u16, new: u16) {
-    let before = u16::from_be_bytes([checksum[0], checksum[1]]);
-    let mut sum = u32::from(!before) + u32::from(!old) + u32::from(new);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    checksum.copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
 fn write_file_header(templates: &[Template], out: &mut impl Write) -> std::io::Result<()> {
@@ -289,110 +270,108 @@ fn write_file_header(templates: &[Template], out: &mut impl Write) -> std::io::R
     Ok(())
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use renumber::tests::{checksums_are_right, packet};
+    use template::u32_at;
 
     const CLIENT: [u8; 4] = [192, 0, 2, 1];
     const SERVER: [u8; 4] = [198, 51, 100, 7];
 
-    /// A frame of 54 bytes with both checksums right.
-    fn frame(source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
-        let mut frame = vec![0; SMALLEST_FRAME_BYTES];
-        frame[12] = 0x08;
-        let packet = &mut frame[ETHERNET_BYTES..];
-        packet[0] = 0x45;
-        packet[3] = 40;
-        packet[8..10].copy_from_slice(&[64, 6]);
-        packet[SOURCE..][..4].copy_from_slice(&source);
-        packet[DESTINATION..][..4].copy_from_slice(&destination);
-        packet[20..24].copy_from_slice(&[0xd4, 0x31, 0x14, 0x51]);
-        packet[32] = 0x50;
-        let ip = !sum(&packet[..20]);
-        let tcp = !pseudo_sum(packet);
-        packet[IP_CHECKSUM..][..2].copy_from_slice(&ip.to_be_bytes());
-        packet[TCP_CHECKSUM..][..2].copy_from_slice(&tcp.to_be_bytes());
-        frame
-    }
-
-    fn sum(bytes: &[u8]) -> u16 {
-        let words = bytes
-            .chunks(2)
-            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
-        let mut sum: u32 = words.sum();
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
+    /// A capture with packets to and fro at these times.
+    fn capture(times_ms: &[u32]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for field in [0xa1b2_3c4d, 0x0004_0002, 0, 0, 128, ETHERNET] {
+            file.extend_from_slice(&u32::to_le_bytes(field));
         }
-        sum as u16
+        for (number, time_ms) in times_ms.iter().enumerate() {
+            let [source, destination] = if number % 2 == 0 {
+                [CLIENT, SERVER]
+            } else {
+                [SERVER, CLIENT]
+            };
+            let packet = packet(source, destination);
+            let bytes = (ETHERNET_BYTES + packet.len()) as u32;
+            for field in [7, time_ms * 1_000_000, bytes, bytes] {
+                file.extend_from_slice(&field.to_le_bytes());
+            }
+            file.extend_from_slice(&[0; 12]);
+            file.extend_from_slice(&[0x08, 0x00]);
+            file.extend_from_slice(&packet);
+        }
+        file
     }
 
-    /// Over the pseudo-header (addresses, protocol 6, 20 bytes) and the TCP header.
-    fn pseudo_sum(packet: &[u8]) -> u16 {
-        sum(&[&packet[SOURCE..20], &[0, 6, 0, 20], &packet[20..]].concat())
-    }
-
-    /// Packets at 0, 5 and 10 ms, to and fro.
+    /// Packets at 0, 5 and 10 ms, to and fro; at the second point the last one is missing.
     fn template() -> Template {
-        let mut template = Template {
-            epoch_ns: 0,
-            duration_ns: 0,
-            snaplen: 128,
-            frames: Vec::new(),
-            addresses: Vec::new(),
-        };
-        template.add(7_000_000_000, 54, &frame(CLIENT, SERVER));
-        template.add(7_005_000_000, 54, &frame(SERVER, CLIENT));
-        template.add(7_010_000_000, 54, &frame(CLIENT, SERVER));
-        template
+        Template::parse(&[capture(&[0, 5, 10]), capture(&[1, 4])]).unwrap()
     }
 
-    fn records(packets: u64) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        replicate(&[template()], packets, LANES, &mut out).unwrap();
-        let size = RECORD_HEADER_BYTES + SMALLEST_FRAME_BYTES;
-        out[FILE_HEADER_BYTES..]
-            .chunks(size)
-            .map(<[u8]>::to_vec)
-            .collect()
+    fn records(template: &Template, point: usize, replicas: usize) -> Vec<Vec<u8>> {
+        let replicas = Schedule::new(std::slice::from_ref(template), LANES).take(replicas);
+        let mut merged = Merged::new(replicas, point);
+        let (mut all, mut record) = (Vec::new(), Vec::new());
+        while merged.next_into(&mut record) {
+            all.push(record.clone());
+        }
+        all
+    }
+
+    fn packet_of(record: &[u8]) -> &[u8] {
+        &record[RECORD_HEADER_BYTES + ETHERNET_BYTES..]
+    }
+
+    fn is_from_client(record: &[u8]) -> bool {
+        packet_of(record)[SOURCE + 3] == 1
+    }
+
+    fn time_ns(record: &Vec<u8>) -> i64 {
+        i64::from(u32_at(record, 0)) * NS_PER_SECOND + i64::from(u32_at(record, 4))
     }
 
     #[test]
     fn replicas_have_hosts_of_their_own_and_valid_checksums() {
-        let records = records(240);
+        let records = records(&template(), 0, 80);
         assert_eq!(records.len(), 240);
         let mut pairs = std::collections::BTreeSet::new();
         for record in &records {
-            let packet = &record[RECORD_HEADER_BYTES + ETHERNET_BYTES..];
-            assert_eq!((sum(&packet[..20]), pseudo_sum(packet)), (0xffff, 0xffff));
-            let mut pair = [
-                packet[SOURCE..][..4].to_vec(),
-                packet[DESTINATION..][..4].to_vec(),
-            ];
+            let packet = packet_of(record);
+            assert!(checksums_are_right(packet));
+            let mut pair = [&packet[SOURCE..][..4], &packet[DESTINATION..][..4]];
             pair.sort();
-            pairs.insert(pair);
+            pairs.insert(pair.concat());
         }
-        // 240 packets are 80 replicas of three, of which eight run at a time: the last ones may be cut short
-        assert!((80..=80 + LANES).contains(&pairs.len()), "{}", pairs.len());
+        assert_eq!(pairs.len(), 80);
     }
 
     #[test]
     fn replicas_interleave_in_the_order_of_time() {
-        let records = records(240);
-        let time = |record: &Vec<u8>| {
-            i64::from(u32_at(record, 0)) * NS_PER_SECOND + i64::from(u32_at(record, 4))
-        };
-        assert!(records.is_sorted_by_key(time));
+        let records = records(&template(), 0, 80);
+        assert!(records.is_sorted_by_key(time_ns));
         // lanes start 10 ms / 8 apart: the second packet of a file is another lane's first
-        assert_eq!(time(&records[1]) - time(&records[0]), 1_250_000);
+        assert_eq!(time_ns(&records[1]) - time_ns(&records[0]), 1_250_000);
     }
 
     #[test]
-    fn a_file_that_is_no_pcap_is_refused_with_what_was_found() {
-        let error = Template::parse(&[0; 24]).err().unwrap().to_string();
-        assert!(error.ends_with("found 00000000"), "{error}");
+    fn both_points_hold_the_same_replicas_by_clocks_of_their_own() {
+        let template = template();
+        let [near, far] = [0, 1].map(|point| records(&template, point, 80));
+        assert_eq!((near.len(), far.len()), (240, 160));
+        for record in &far {
+            let is_same = |one: &&Vec<u8>| packet_of(one) == packet_of(record);
+            let same = near.iter().find(is_same).unwrap();
+            let difference_ns = time_ns(record) - time_ns(same) - CLOCK_AHEAD_NS;
+            // 1 ms on the way, one direction or the other; the clock loses 220 ppm of the 0.6 s of 80 replicas
+            let least_ns = if is_from_client(record) {
+                1_000_000
+            } else {
+                -1_000_000
+            };
+            assert!(
+                (least_ns - 140_000..=least_ns).contains(&difference_ns),
+                "{difference_ns}"
+            );
+        }
     }
 }

@@ -2,6 +2,7 @@
 
     make bench                                  # or: .venv/bin/python bench/run.py
     .venv/bin/python bench/run.py --readme      # writes the results into bench/README.md as well
+    .venv/bin/python bench/run.py --only pairs  # two captures of one path only
     .venv/bin/python bench/run.py --whydrop target/release/examples/explain_json
 
 What is measured, and why so, stands in bench/README.md.
@@ -13,65 +14,86 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import aims
 import captures
 import measuring
 import presenting
+from aims import Bar, grouped
+from captures import Measured, MeasuredPair
 from measuring import Series
 from presenting import Table
-from programs import PLAIN_READ, TCPTRACE, TSHARK, Program, whydrop
+from programs import PLAIN_READ, TCPTRACE, TSHARK, TSHARK_MATCHING, Program, whydrop
 
 README = Path(__file__).with_name("README.md")
 REFERENCE_PACKETS = 500_000
+REFERENCE_PAIR_PACKETS = 200_000
+OURS = "what to measure, without the captures"
+
+
+class Section(NamedTuple):
+    """What is measured together, and where in the page it goes."""
+
+    name: str
+    tables: list[Table]
+    bars: list[Bar]
+    programs: list[Program]
 
 
 def main() -> int:
     """Measure and print; the exit status is 1 where whydrop could not be measured."""
     options = parse_arguments()
-    ours = whydrop(tuple(shlex.split(options.whydrop)))
-    if not ours.is_installed():
-        print(f"bench: no {ours.before[0]}: run `make setup`, or name a command with --whydrop", file=sys.stderr)
+    ours = shlex.split(options.whydrop)
+    if not whydrop(tuple(ours)).is_installed():
+        print(f"bench: no {ours[0]}: run `make setup`, or name a command with --whydrop", file=sys.stderr)
         return 1
-    others = [TSHARK, TCPTRACE, PLAIN_READ]
-    missing = [program for program in others if not program.is_installed()]
-    for program in missing:
-        print(f"bench: {program.name} is not installed and is left out ({program.install})", file=sys.stderr)
     try:
-        tables = measure(options, ours, [program for program in others if program not in missing])
+        for measure in (measure_captures, measure_pairs):
+            section = measure(options, tuple(ours))
+            if section is None:
+                continue
+            print(presenting.for_terminal(section.tables, section.bars), end="\n\n")
+            if options.readme:
+                measured = presenting.as_markdown(section.tables, section.bars, section.programs, options.core)
+                presenting.write_into(README, section.name, measured)
+                print(f"Written into {README}")
     except (captures.MakingError, measuring.ProgramError) as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 1
-    programs = [ours, *(program for program in others if program not in missing)]
-    print(presenting.for_terminal(tables))
-    if options.readme:
-        presenting.write_into(README, presenting.as_markdown(tables, programs, options.core))
-        print(f"Written into {README}")
     return 0
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ours = f"{shlex.quote(str(Path(sys.executable).parent / 'whydrop'))} explain --json"
-    parser.add_argument("--whydrop", metavar="COMMAND", default=ours, help="what to measure, without the capture")
+    whydrop_here = shlex.quote(str(Path(sys.executable).parent / "whydrop"))
+    parser.add_argument("--only", choices=("captures", "pairs"), help="measure single captures, or pairs, only")
+    parser.add_argument("--whydrop", metavar="COMMAND", default=f"{whydrop_here} explain --json", help=OURS)
+    parser.add_argument("--match", metavar="COMMAND", default=f"{whydrop_here} match --json", help=OURS)
     parser.add_argument("--packets", type=int, default=5_000_000, help="size of the large capture (%(default)s)")
+    parser.add_argument("--pair-packets", type=int, default=2_000_000, help="of each capture of the pair (%(default)s)")
     parser.add_argument("--captures", type=Path, nargs="+", help="what to replicate (the captures in examples/)")
+    parser.add_argument("--pairs", type=Path, nargs="+", help="the same for the pair: two captures of each path")
     parser.add_argument("--folder", type=Path, default=captures.ROOT / "target" / "bench", help="for the captures")
     parser.add_argument("--core", type=int, default=0, help="the processor core that everything runs on (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="turns on each capture (%(default)s; small one: 4x)")
     parser.add_argument(
-        "--tshark-large", action="store_true", help="run tshark on the large capture too (once; minutes, gigabytes)"
+        "--tshark-large", action="store_true", help="run tshark on the large ones too (once; minutes, gigabytes)"
     )
     parser.add_argument("--readme", action="store_true", help="write the results into bench/README.md")
     options = parser.parse_args()
-    if options.packets < 1 or options.repetitions < 1:
-        parser.error("--packets and --repetitions must be at least 1")
+    if min(options.packets, options.pair_packets, options.repetitions) < 1:
+        parser.error("--packets, --pair-packets and --repetitions must be at least 1")
     return options
 
 
-def measure(options: argparse.Namespace, ours: Program, others: list[Program]) -> list[Table]:
-    """Make the captures, run everything on them, compare."""
-    sources = options.captures or sorted(captures.EXAMPLES.glob("*.pcap.zst"))
+def measure_captures(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
+    """Whydrop beside others on single captures."""
+    if options.only not in (None, "captures"):
+        return None
+    ours, others = whydrop(command), installed([TSHARK, TCPTRACE, PLAIN_READ])
+    sources = options.captures or captures.examples()
     small_capture = captures.make_small(options.folder)
     part_capture = captures.make_large(options.folder, min(REFERENCE_PACKETS, options.packets), sources)
     large_capture = captures.make_large(options.folder, options.packets, sources)
@@ -82,17 +104,54 @@ def measure(options: argparse.Namespace, ours: Program, others: list[Program]) -
     quick = [program for program in others if program is not TSHARK]
     large = run("Large capture", large_capture, [ours, *quick], options.repetitions)
     if options.tshark_large and TSHARK in others:
-        once = Series(TSHARK.name, TSHARK.command(large_capture.path))
-        measuring.measure_in_turns([once], 1, warm_up=False)
-        large.series.append(once)
-    return [small, part, large]
+        large.series.append(run_tshark_once(TSHARK, large_capture))
+    return Section("captures", [small, part, large], aims.of_captures(small, part, large), [ours, *others])
 
 
-def run(title: str, capture: captures.Measured, programs: list[Program], repetitions: int) -> Table:
-    """All programs in turns on one capture."""
-    series = [Series(program.name, program.command(capture.path)) for program in programs]
+def measure_pairs(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
+    """Matching two captures of one path, and explaining them, beside the export that matching by hand begins with."""
+    if options.only not in (None, "pairs"):
+        return None
+    matching = whydrop(tuple(shlex.split(options.match)), "whydrop match")
+    ours, others = [matching, whydrop(command, "whydrop explain")], installed([TSHARK_MATCHING, PLAIN_READ])
+    sources = options.pairs or captures.example_pairs()
+    part_pair = captures.make_pair(options.folder, min(REFERENCE_PAIR_PACKETS, options.pair_packets), sources)
+    pair = captures.make_pair(options.folder, options.pair_packets, sources)
+    measuring.pin_to_core(options.core)
+
+    part = run(f"Part of the pair ({each(part_pair)})", part_pair, [*ours, *others], options.repetitions)
+    quick = [program for program in others if program is not TSHARK_MATCHING]
+    large = run(f"Pair of captures ({each(pair)})", pair, [*ours, *quick], options.repetitions)
+    if options.tshark_large and TSHARK_MATCHING in others:
+        large.series.append(run_tshark_once(TSHARK_MATCHING, pair))
+    return Section("pairs", [part, large], aims.of_pairs(large), [*ours, *others])
+
+
+def each(pair: MeasuredPair) -> str:
+    """How many packets each capture has."""
+    return " and ".join(map(grouped, pair.packets_each))
+
+
+def installed(programs: list[Program]) -> list[Program]:
+    """Those of them that are; the others are mentioned."""
+    for program in programs:
+        if not program.is_installed():
+            print(f"bench: {program.name} is not installed and is left out ({program.install})", file=sys.stderr)
+    return [program for program in programs if program.is_installed()]
+
+
+def run(title: str, on: Measured | MeasuredPair, programs: list[Program], repetitions: int) -> Table:
+    """All programs in turns on one capture, or one pair."""
+    series = [Series(program.name, program.command(*on.paths)) for program in programs]
     measuring.measure_in_turns(series, repetitions)
-    return Table(title, capture.packets, capture.size_bytes(), series)
+    return Table(title, on.packets, on.size_bytes(), series)
+
+
+def run_tshark_once(program: Program, on: Measured | MeasuredPair) -> Series:
+    """It takes minutes."""
+    once = Series(program.name, program.command(*on.paths))
+    measuring.measure_in_turns([once], 1, warm_up=False)
+    return once
 
 
 if __name__ == "__main__":

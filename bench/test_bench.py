@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import aims
+import captures
 import presenting
 import pytest
 from measuring import ProgramError, Run, Series, measure_in_turns, own_peak_bytes, ratio, run_once
 from presenting import Table
+from programs import Program
 
 
 def series(name: str, *times_s: float, peak_mb: float = 50) -> Series:
@@ -50,7 +53,7 @@ def test_bars_compare_the_large_capture_per_packet_with_the_part_that_tshark_rea
     small = Table("small", 10, 1000, [series("whydrop", 0.02), series("tshark", 0.3)])
     part = Table("part", 100, 10_000, [series("whydrop", 0.1), series("tshark", 9)])
     large = Table("large", 1000, 100_000, [series("whydrop", 0.5, peak_mb=401), series("tcptrace", 2)])
-    bars = presenting.bars(small, part, large)
+    bars = aims.of_captures(small, part, large)
     # 0.3 / 0.02; (9 / 100) / (0.5 / 1000); 2 / 0.5; 401 MB
     assert [(bar.measured, bar.met) for bar in bars] == [
         ("15 x", True),
@@ -60,11 +63,45 @@ def test_bars_compare_the_large_capture_per_packet_with_the_part_that_tshark_rea
     ]
 
 
+def test_matching_is_held_to_packets_of_both_captures_per_second_and_to_a_gigabyte() -> None:
+    pair = Table("pair", 4_000_000, 1000, [series("whydrop match", 2, 2.5, 4, peak_mb=999), series("whydrop", 30)])
+    # 4 million in 2.5 s
+    assert [(bar.measured, bar.met) for bar in aims.of_pairs(pair)] == [("1.60 million", True), ("999 MB", True)]
+    slow = Table("pair", 4_000_000, 1000, [series("whydrop match", 3, peak_mb=1000)])
+    assert [(bar.measured, bar.met) for bar in aims.of_pairs(slow)] == [("1.33 million", False), ("1000 MB", False)]
+
+
+def test_ratios_are_those_to_the_first_program_of_a_table() -> None:
+    table = Table("pair", 100, 1000, [series("whydrop match", 2), series("tshark", 8)])
+    assert table.headings()[-2:] == ["CPU: x whydrop match", "wall: x whydrop match"]
+    assert [row[-2] for row in table.rows()] == ["1", "4"]
+
+
+def test_a_program_that_takes_one_capture_is_run_on_each_and_stops_at_a_failure(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + ' '); sys.exit(sys.argv[2].startswith('bad'))"
+    program = Program("each", (sys.executable, "-c", script, str(log)), once_per_capture=True)
+    run_once(program.command(Path("a file"), Path("b")))
+    assert log.read_text() == "a file b "
+    with pytest.raises(ProgramError, match="status 1"):
+        run_once(program.command(Path("bad"), Path("c")))
+    assert log.read_text() == "a file b bad "
+
+
+def test_the_far_ends_of_example_pairs_are_no_captures_of_a_sender() -> None:
+    near, far = captures.example_pairs()[::2], captures.example_pairs()[1::2]
+    assert len(near) == len(far) > 0
+    assert set(near) <= set(captures.examples())
+    assert not set(far) & set(captures.examples())
+
+
 def test_only_what_stands_between_the_marks_of_the_page_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{presenting.BEGIN}\nold\n{presenting.END}\nafter\n")
-    presenting.write_into(page, "new")
-    assert page.read_text() == f"before\n{presenting.BEGIN}\n\nnew\n\n{presenting.END}\nafter\n"
+    (begin, end), (other_begin, other_end) = presenting.marks("pairs"), presenting.marks("captures")
+    page.write_text(f"before\n{begin}\nold\n{end}\nbetween\n{other_begin}\nother\n{other_end}\nafter\n")
+    presenting.write_into(page, "pairs", "new")
+    expected = f"before\n{begin}\n\nnew\n\n{end}\nbetween\n{other_begin}\nother\n{other_end}\nafter\n"
+    assert page.read_text() == expected
     page.write_text("no marks")
     with pytest.raises(ValueError, match="lacks the lines"):
-        presenting.write_into(page, "new")
+        presenting.write_into(page, "pairs", "new")
