@@ -325,9 +325,12 @@ fn independent_losses(evidence: &Evidence) -> bool {
     evidence.totals.lost >= FEWEST_LOSSES && weak && unrelated && alone
 }
 
+/// Round trip of a path whose own was not seen, because only one direction was captured.
+const USUAL_RTT_S: f64 = 0.05;
+
 /// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
 pub fn queue_depth(evidence: &Evidence) -> Cause {
-    let base = evidence.base_rtt_s.unwrap_or(f64::INFINITY);
+    let base = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
     let Some(at_loss) = &evidence.at_loss else {
         return Cause::Unknown;
     };

@@ -31,7 +31,7 @@ const MOST_REFINED: usize = 3_000_000;
 /// Fewer losses need no second bucket.
 const FEWEST_LOSSES: usize = 10;
 /// A single bucket that is right needs less correction for each loss than this share of a packet.
-const EXACT: f64 = 0.05;
+const EXACT: f64 = 0.004;
 /// Share of the losses that buckets must account for.
 const NEEDED_SHARE: f64 = 0.9;
 
@@ -91,6 +91,7 @@ fn by_envelope(
         }
         [single] if enough => {
             let (fit, blur) = refine(trace, &single.to_fit(trace), blur_s);
+            let blur = refined.map_or(blur, |(_, other)| blur.min(other));
             let score = |fit: &BucketFit| fit.agreement.score(blur);
             let better = known.is_none_or(|known| score(&fit) > score(&known));
             (if better { Some(fit) } else { known }, None)
