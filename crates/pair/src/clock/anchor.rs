@@ -13,9 +13,10 @@
 use super::envelope::Group;
 use super::level::median;
 use super::slope::Drift;
+use super::steps::Step;
 use super::tail;
-use super::track::Tracks;
-use super::{ClockFit, ClockSample, ClockStretch};
+use super::track::{Tracks, sign};
+use super::{ClockFit, ClockStretch, clamp};
 
 /// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each
 /// nanosecond: NTP holds independent clocks within 0.1 ppm at best.
@@ -33,31 +34,23 @@ pub(super) struct Floor {
     blur: f64,
 }
 
-pub(super) fn fit(
-    samples: &[ClockSample],
-    tracks: &Tracks,
-    breaks: &[usize],
-    groups: &[Group],
-    drift: &Drift,
-) -> ClockFit {
-    let mut floors = vec![[None; 2]; breaks.len() + 1];
+pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Drift) -> ClockFit {
+    let mut floors = vec![[None; 2]; steps.len() + 1];
     for group in groups {
         floors[group.stretch][group.direction] = floor(group, drift.of_stretch(group.stretch));
     }
     if is_one_clock(tracks, &floors, drift) {
-        let line = stretch(samples, tracks, -(tracks.base_ns as f64), 0.0);
+        let line = stretch(tracks, steps, 0, -(tracks.base_ns as f64), 0.0);
         let bounds = bounds(&floors, &[-(tracks.base_ns as f64)]);
         return whole(tracks, drift, vec![line], bounds);
     }
     // a luckiest packet that is no floor is taken down to where the floor may be
     let mut likely = floors.clone();
     if let Some(stretch) = tightest(&floors) {
-        let from = if stretch == 0 { 0 } else { breaks[stretch - 1] };
-        let to = breaks.get(stretch).copied().unwrap_or(samples.len());
         let excess = tail::excess(
             tracks,
-            from,
-            to,
+            steps,
+            stretch,
             drift.of_stretch(stretch),
             &floors[stretch],
         );
@@ -76,11 +69,7 @@ pub(super) fn fit(
     let stretches = anchors
         .iter()
         .enumerate()
-        .map(|(number, &anchor)| {
-            let from = if number == 0 { 0 } else { breaks[number - 1] };
-            let to = breaks.get(number).copied().unwrap_or(samples.len());
-            stretch(&samples[from..to], tracks, anchor, drift.of_stretch(number))
-        })
+        .map(|(number, &anchor)| stretch(tracks, steps, number, anchor, drift.of_stretch(number)))
         .collect();
     whole(tracks, drift, stretches, bounds(&floors, &anchors))
 }
@@ -171,22 +160,32 @@ fn bounds(floors: &[[Option<Floor>; 2]], anchors: &[f64]) -> Option<(f64, f64)> 
     Some((low.min(high), low.max(high)))
 }
 
-fn stretch(samples: &[ClockSample], tracks: &Tracks, anchor: f64, rate: f64) -> ClockStretch {
-    let start_ns = samples
-        .iter()
-        .map(|sample| sample.first_ns)
-        .min()
-        .unwrap_or(tracks.origin_ns);
-    let end_ns = samples
-        .iter()
-        .map(|sample| sample.first_ns)
-        .max()
-        .unwrap_or(tracks.origin_ns);
+/// A stretch's line, and when it held by capture 1's clock: at the point where a clock was set, that is what
+/// the line makes of capture 2's stamps, if it was that clock.
+fn stretch(tracks: &Tracks, steps: &[Step], number: usize, anchor: f64, rate: f64) -> ClockStretch {
+    let begins_at_second = number > 0 && steps[number - 1].of_second;
+    let ends_at_second = steps.get(number).is_some_and(|step| step.of_second);
+    let mut start = f64::INFINITY;
+    let mut end = f64::NEG_INFINITY;
+    for (direction, track) in tracks.by_direction.iter().enumerate() {
+        for point in &track.points[track.stretch(steps, number, direction)] {
+            let at_second = (point.x + sign(direction) * point.z - anchor) / (1.0 + rate);
+            start = start.min(if begins_at_second { at_second } else { point.x });
+            end = end.max(if ends_at_second { at_second } else { point.x });
+        }
+    }
+    if start > end {
+        (start, end) = (0.0, 0.0);
+    }
+    let time_ns = |x: f64| clamp(i128::from(tracks.origin_ns) + x.round() as i128);
+    let start_ns = time_ns(start);
     let x = (i128::from(start_ns) - i128::from(tracks.origin_ns)) as f64;
     ClockStretch {
         start_ns,
-        end_ns,
+        end_ns: time_ns(end),
         offset_ns: tracks.base_ns as f64 + (anchor + rate * x),
         drift_ppm: rate * 1e6,
+        begins_at_second,
+        ends_at_second,
     }
 }

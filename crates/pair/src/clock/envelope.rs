@@ -4,6 +4,9 @@
 //! lowest point above a line of that slope is a corner of the hull, so that the samples themselves are read
 //! once only.
 
+use std::ops::Range;
+
+use super::steps::Step;
 use super::track::{Point, Track, Tracks, sign};
 
 /// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are
@@ -77,17 +80,14 @@ impl Group {
     }
 }
 
-/// The envelopes of every stretch and direction that has samples. `breaks` are the samples that begin a
-/// stretch, the first one left out.
-pub(super) fn groups(tracks: &Tracks, breaks: &[usize]) -> Vec<Group> {
+/// The envelopes of every stretch and direction that has samples.
+pub(super) fn groups(tracks: &Tracks, steps: &[Step]) -> Vec<Group> {
     let mut groups = Vec::new();
-    for stretch in 0..=breaks.len() {
-        let from = if stretch == 0 { 0 } else { breaks[stretch - 1] };
-        let to = breaks.get(stretch).copied().unwrap_or(tracks.samples);
+    for stretch in 0..=steps.len() {
         for (direction, track) in tracks.by_direction.iter().enumerate() {
-            let (from, to) = (track.position(from), track.position(to));
-            if from < to {
-                groups.push(Group::of(track, from, to, stretch, direction));
+            let Range { start, end } = track.stretch(steps, stretch, direction);
+            if start < end {
+                groups.push(Group::of(track, start, end, stretch, direction));
             }
         }
     }

@@ -12,6 +12,7 @@
 //! | `odd` | packets that were taken for another |
 //! | `track` | the samples of one direction, as transit that still contains the offset |
 //! | `steps` | where a clock was set |
+//! | `moment` | when that was, and which packets of each direction were stamped afterwards |
 //! | `level` | the level of a direction before and after a place, with its tolerance |
 //! | `envelope` | a direction's lower envelope, window by window, and the hull's slope |
 //! | `slope` | one drift for both directions, each weighted by how sharp its envelope is, and its error |
@@ -25,6 +26,7 @@
 mod anchor;
 mod envelope;
 mod level;
+mod moment;
 mod odd;
 mod slope;
 mod steps;
@@ -39,6 +41,10 @@ mod testing;
 mod tests;
 
 use track::Tracks;
+
+/// Of two stretches that a packet may belong to, one that makes its transit shorter than the smallest is so much
+/// less likely than one that makes it longer: next to impossible.
+const BELOW_SMALLEST: f64 = 100.0;
 
 /// A packet that both captures hold, as the clocks see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +67,10 @@ pub struct ClockStretch {
     pub offset_ns: f64,
     /// How much faster capture 2's clock runs, parts per million.
     pub drift_ppm: f64,
+    /// The clock that was set where the stretch begins, and where it ends, was capture 2's: packets that were on
+    /// the way then belong to the stretch in which they passed point 2, not point 1.
+    pub begins_at_second: bool,
+    pub ends_at_second: bool,
 }
 
 /// What is known of the clocks.
@@ -87,16 +97,16 @@ pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
     // A step can only be told from drift by drift's known bounds; the drift is known better after the first
     // look.
     let unknown = slope::Drift::unmeasured();
-    let mut breaks = steps::find(&tracks, &unknown);
-    let mut groups = envelope::groups(&tracks, &breaks);
+    let mut steps = steps::find(&tracks, &unknown);
+    let mut groups = envelope::groups(&tracks, &steps);
     let mut drift = slope::fit(&groups, tracks.resolution_ns);
     let again = steps::find(&tracks, &drift);
-    if again != breaks {
-        breaks = again;
-        groups = envelope::groups(&tracks, &breaks);
+    if again != steps {
+        steps = again;
+        groups = envelope::groups(&tracks, &steps);
         drift = slope::fit(&groups, tracks.resolution_ns);
     }
-    Some(anchor::fit(samples, &tracks, &breaks, &groups, &drift))
+    Some(anchor::fit(&tracks, &steps, &groups, &drift))
 }
 
 impl ClockStretch {
@@ -114,6 +124,25 @@ impl ClockStretch {
         let rest = (since_start - whole as i128) as f64 - (self.offset_ns - whole);
         let elapsed = rest / (1.0 + self.drift_ppm * 1e-6);
         clamp(i128::from(self.start_ns) + elapsed.round() as i128)
+    }
+
+    /// How far from the stretch this packet passed the points where the clocks were set, nanoseconds.
+    fn distance_of(&self, sample: &ClockSample) -> u64 {
+        let at = |at_second: bool| {
+            if at_second {
+                self.first_at(sample.second_ns)
+            } else {
+                sample.first_ns
+            }
+        };
+        let (begin, end) = (at(self.begins_at_second), at(self.ends_at_second));
+        if begin < self.start_ns {
+            self.start_ns.abs_diff(begin)
+        } else if end > self.end_ns {
+            end.abs_diff(self.end_ns)
+        } else {
+            0
+        }
     }
 
     /// How far `first_ns` lies outside of the stretch, nanoseconds.
@@ -140,20 +169,25 @@ impl ClockFit {
 
     /// How far capture 2's clock was ahead when this packet passed, nanoseconds.
     ///
-    /// Like [`ClockFit::offset_at`]; where a time occurs twice, the stretch counts whose transit is the
-    /// likelier: positive, and small.
+    /// Like [`ClockFit::offset_at`], but as the points tell where the clocks were set: what was on the way then
+    /// was stamped before at one of them. Where a time occurs twice, the stretch counts whose transit is the
+    /// likelier: possible, and small.
     pub fn offset_of(&self, sample: &ClockSample) -> f64 {
         let difference = (i128::from(sample.second_ns) - i128::from(sample.first_ns)) as f64;
+        let (backward, forward) = self.offset_bounds_ns.unwrap_or((0.0, 0.0));
         let unlikeliness = |stretch: &ClockStretch| {
             let apart = difference - stretch.offset_at(sample.first_ns);
-            let transit = if sample.forward { apart } else { -apart };
-            // a wrong stretch is as likely to make transit negative as long, but only the one is impossible
-            let cost = if transit < 0.0 {
-                -4.0 * transit
+            let beyond_smallest = if sample.forward {
+                apart - forward
             } else {
-                transit
+                backward - apart
             };
-            (stretch.distance(sample.first_ns), cost as u64)
+            let cost = if beyond_smallest < 0.0 {
+                -BELOW_SMALLEST * beyond_smallest
+            } else {
+                beyond_smallest
+            };
+            (stretch.distance_of(sample), cost as u64)
         };
         self.nearest(unlikeliness)
             .map_or(0.0, |stretch| stretch.offset_at(sample.first_ns))

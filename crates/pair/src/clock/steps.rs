@@ -14,19 +14,29 @@
 //! With one direction only, a route change and a step look the same. A jump to *less* than the smallest
 //! transit seen before, from one packet to the next, is taken for a step: queues cannot do that. A jump to
 //! more is what queues do, and a step only from [`ALONE_UPWARD_NS`] on, if transit never comes back.
+//!
+//! A step is one moment at one point. Packets that were on the way then had passed the other point before, so
+//! that each direction's packets split at a place of their own (see `moment`).
 
 use std::ops::Range;
 
 use super::level::{Shift, median, shift};
+use super::moment::{self, Move};
 use super::slope::Drift;
 use super::track::{Point, Track, Tracks, sign};
 
 /// A smaller step is not looked for, nanoseconds.
-const LEAST_STEP_NS: f64 = 300e3;
+pub(super) const LEAST_STEP_NS: f64 = 300e3;
 /// A jump is this many times what the level moves within either side.
 const JUMP_OVER_SCATTER: f64 = 3.0;
 /// A step is this many times what its measurement leaves open.
 const STEP_OVER_TOLERANCE: f64 = 3.0;
+/// Both directions move by the same within this share of it, where their scatter leaves open less: a queue that
+/// changes by so nearly as much as the other way's route would be a rare chance.
+const DIRECTIONS_AGREE: f64 = 0.1;
+/// The floors of both directions move by a step within this share of it, and within this, nanoseconds.
+const FLOORS_AGREE: f64 = 0.05;
+const FLOORS_AGREE_NS: f64 = 50e3;
 /// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use
 /// holds a second of traffic from one packet to the next and never lets go of it.
 const ALONE_UPWARD_NS: f64 = 1e9;
@@ -35,16 +45,26 @@ const BLOCK: usize = 8;
 const SCALES: usize = 3;
 /// Jumps that are looked at; a capture with more of them is not a clock that was set a few times.
 const MOST_JUMPS: usize = 256;
-/// Samples on each side of a place that are looked at to find it exactly.
-const NEAR: usize = 24;
+/// Packets of a direction on each side of a place that are looked at to find it exactly.
+const NEAR: usize = 16;
 /// A packet of a sharp direction counts for at most so many of a blurred one where they differ on the place.
 const MOST_WEIGHT: f64 = 1000.0;
 /// So many packets may contradict what is possible by stamps too early before it counts.
 const ODD_PACKETS: usize = 2;
 
+/// A clock was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The sample of each direction from which on stamps were made afterwards.
+    pub at: [usize; 2],
+    /// Capture 2's clock was set, not capture 1's.
+    pub of_second: bool,
+}
+
 /// A place where one direction's level jumps.
 #[derive(Debug, Clone, Copy)]
 struct Jump {
+    direction: usize,
     /// The samples between which it lies.
     from: usize,
     to: usize,
@@ -52,48 +72,143 @@ struct Jump {
     clear: f64,
 }
 
-/// The samples at which a clock had been set, in order.
-pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<usize> {
-    let mut jumps: Vec<Jump> = tracks
-        .by_direction
-        .iter()
-        .enumerate()
-        .flat_map(|(i, track)| jumps(track, sign(i) * drift.rate))
+/// The samples of each direction between two steps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Between {
+    pub left: [usize; 2],
+    pub right: [usize; 2],
+}
+
+/// The steps, in order.
+pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
+    let mut found: Vec<Jump> = (0..2)
+        .flat_map(|direction| jumps(tracks, direction, drift))
         .collect();
-    jumps.sort_by(|a, b| b.clear.total_cmp(&a.clear));
-    jumps.truncate(MOST_JUMPS);
+    found.sort_by(|a, b| b.clear.total_cmp(&a.clear));
+    found.truncate(MOST_JUMPS);
     // the clearest first: what is left between two steps is then measured without the steps in it
-    let mut steps: Vec<usize> = Vec::new();
-    for jump in jumps {
-        let left = steps
-            .iter()
-            .copied()
-            .filter(|&step| step <= jump.from)
-            .max()
-            .unwrap_or(0);
-        let right = steps
-            .iter()
-            .copied()
-            .filter(|&step| step >= jump.to)
-            .min()
-            .unwrap_or(tracks.samples);
-        if steps.iter().any(|&step| step > jump.from && step < jump.to) {
+    let mut steps: Vec<Step> = Vec::new();
+    for jump in found {
+        let inside =
+            |step: &Step| step.at[jump.direction] > jump.from && step.at[jump.direction] < jump.to;
+        if steps.iter().any(inside) {
             continue;
         }
-        let coarse = place(tracks, jump.from..jump.to, left..right, drift.rate);
-        // over a long region queues move on: once more, with the levels right beside the place
-        let near = coarse.saturating_sub(NEAR)..coarse + NEAR;
-        let at = place(tracks, near, left..right, drift.rate);
-        if at > left && at < right && is_step(tracks, at, left, right, drift) {
-            steps.push(at);
+        let between = around(&steps, &jump, tracks.samples);
+        if let Some(step) = step_at(tracks, &jump, &between, drift)
+            && is_step(tracks, &step, &between, drift)
+        {
+            steps.push(step);
+            steps.sort_unstable_by_key(|step| step.at);
         }
     }
-    steps.sort_unstable();
     steps
 }
 
+/// What lies between the steps on either side of a jump.
+fn around(steps: &[Step], jump: &Jump, samples: usize) -> Between {
+    let before = steps
+        .iter()
+        .rfind(|step| step.at[jump.direction] <= jump.from);
+    let after = steps.iter().find(|step| step.at[jump.direction] >= jump.to);
+    Between {
+        left: before.map_or([0; 2], |step| step.at),
+        right: after.map_or([samples; 2], |step| step.at),
+    }
+}
+
+/// The step that the jump would be, as the direction whose level is sharper tells its moment.
+fn step_at(tracks: &Tracks, jump: &Jump, between: &Between, drift: &Drift) -> Option<Step> {
+    let track = &tracks.by_direction[jump.direction];
+    let region = track.position(jump.from)..track.position(jump.to);
+    let step = step_in(tracks, jump.direction, region, between, drift)?;
+    let [own, others] = [jump.direction, 1 - jump.direction].map(|direction| {
+        let tolerance =
+            shift_at(tracks, direction, &step, between, drift).map(|shift| shift.tolerance_ns);
+        tolerance.unwrap_or(f64::INFINITY)
+    });
+    if own <= others {
+        return Some(step);
+    }
+    let other = 1 - jump.direction;
+    let at = tracks.by_direction[other].position(step.at[other]);
+    let region = at.saturating_sub(NEAR)..at + NEAR;
+    step_in(tracks, other, region, between, drift).or(Some(step))
+}
+
+/// The step at which a direction's level jumps in a region of its track.
+fn step_in(
+    tracks: &Tracks,
+    direction: usize,
+    region: Range<usize>,
+    between: &Between,
+    drift: &Drift,
+) -> Option<Step> {
+    let track = &tracks.by_direction[direction];
+    let slope = sign(direction) * drift.rate;
+    let within = track.position(between.left[direction])..track.position(between.right[direction]);
+    let coarse = place(track, slope, region, within.clone())?;
+    // over a long region queues move on: once more, with the levels right beside the place
+    let near = coarse.saturating_sub(NEAR)..coarse + NEAR;
+    let at = place(track, slope, near, within.clone())?;
+    if at <= within.start || at >= within.end {
+        return None;
+    }
+    let level = |points: &[Point]| {
+        median(&mut points.iter().map(|p| p.z - slope * p.x).collect::<Vec<_>>())
+    };
+    let before = level(&track.points[within.start.max(at.saturating_sub(BLOCK))..at]);
+    let after = level(&track.points[at..within.end.min(at + BLOCK)]);
+    let moved = Move {
+        direction,
+        at,
+        by_ns: sign(direction) * (after - before),
+    };
+    Some(both_sides(tracks, &moved, between, drift))
+}
+
+/// The step with its place in the other direction as well.
+fn both_sides(tracks: &Tracks, moved: &Move, between: &Between, drift: &Drift) -> Step {
+    let other = 1 - moved.direction;
+    let others = &tracks.by_direction[other];
+    let bounds = others.position(between.left[other])..others.position(between.right[other]);
+    let of_second = moment::is_of_second(tracks, moved);
+    let range = moment::other_places(tracks, moved, of_second, bounds.clone());
+    let middle = range.start + (range.end - range.start) / 2;
+    let there = place(others, sign(other) * drift.rate, range, bounds).unwrap_or(middle);
+    let sample = |direction: usize, position: usize| {
+        let index = tracks.by_direction[direction].index.get(position);
+        index.map_or(tracks.samples, |&index| index as usize)
+    };
+    let mut at = [sample(moved.direction, moved.at); 2];
+    at[other] = sample(other, there);
+    Step { at, of_second }
+}
+
+/// How far one direction's level moves at the step.
+fn shift_at(
+    tracks: &Tracks,
+    direction: usize,
+    step: &Step,
+    between: &Between,
+    drift: &Drift,
+) -> Option<Shift> {
+    let track = &tracks.by_direction[direction];
+    let (left, right) = (between.left[direction], between.right[direction]);
+    shift(
+        track,
+        direction,
+        step.at[direction],
+        left,
+        right,
+        drift.rate,
+    )
+}
+
 /// The jumps of one direction's level, at every scale.
-fn jumps(track: &Track, slope: f64) -> Vec<Jump> {
+fn jumps(tracks: &Tracks, direction: usize, drift: &Drift) -> Vec<Jump> {
+    let track = &tracks.by_direction[direction];
+    let slope = sign(direction) * drift.rate;
     let mut found = Vec::new();
     let mut levels: Vec<f64> = track.points.iter().map(|p| p.z - slope * p.x).collect();
     let mut packets = 1;
@@ -108,7 +223,12 @@ fn jumps(track: &Track, slope: f64) -> Vec<Jump> {
             }
             let from = track.index[(middle - 1) * packets] as usize;
             let to = track.index[(middle + 2) * packets - 1] as usize + 1;
-            let jump = Jump { from, to, clear };
+            let jump = Jump {
+                direction,
+                from,
+                to,
+                clear,
+            };
             match &mut last {
                 // neighbours see the same jump: the clearest view of it counts
                 Some(last) if last.to > from => {
@@ -141,66 +261,51 @@ fn clearness(levels: &[f64], middle: usize) -> f64 {
     jump / ((a_high - a_low).max(b_high - b_low) + LEAST_STEP_NS / 100.0)
 }
 
-/// The sample at which the jump happened: where both directions' packets split best between both levels.
-fn place(tracks: &Tracks, region: Range<usize>, within: Range<usize>, rate: f64) -> usize {
-    let (left, right) = (within.start, within.end);
-    let (from, to) = (region.start.max(left), region.end.min(right));
-    // how much nearer each packet is to the level before than to the one after, in scatters
-    let mut votes: Vec<(usize, f64)> = Vec::new();
-    for (direction, track) in tracks.by_direction.iter().enumerate() {
-        let slope = sign(direction) * rate;
-        let (first, last) = (track.position(from), track.position(to));
-        let height = |points: &[Point]| {
-            let mut heights: Vec<f64> = points.iter().map(|p| p.z - slope * p.x).collect();
-            let level = median(&mut heights);
-            let mut away: Vec<f64> = heights
-                .iter()
-                .map(|height| (height - level).abs())
-                .collect();
-            (level, median(&mut away))
-        };
-        let before = &track.points[track.position(left).max(first.saturating_sub(16))..first];
-        let after = &track.points[last..track.position(right).min(last + 16)];
-        if before.is_empty() || after.is_empty() {
-            continue;
-        }
-        let ((a, a_scatter), (b, b_scatter)) = (height(before), height(after));
-        let most = (a - b).abs();
-        let scatter = a_scatter + b_scatter + 1e3;
-        if most < 2.0 * scatter {
-            continue;
-        }
-        for position in first..last {
-            let point = track.points[position];
-            let z = point.z - slope * point.x;
-            let vote = ((z - a).abs().min(most) - (z - b).abs().min(most)) / most
-                * (most / scatter).min(MOST_WEIGHT);
-            votes.push((track.index[position] as usize, vote));
-        }
+/// The position in a track, within `region`, where its packets split best between the levels on both sides.
+/// `None` where these levels do not differ.
+fn place(track: &Track, slope: f64, region: Range<usize>, within: Range<usize>) -> Option<usize> {
+    let (first, last) = (region.start.max(within.start), region.end.min(within.end));
+    if first > last {
+        return None;
     }
-    votes.sort_by_key(|(sample, _)| *sample);
-    // votes are positive for "after": the sum from the place on must be the largest
-    let (mut sum, mut best, mut at) = (0.0, 0.0, to);
-    for (sample, vote) in votes.into_iter().rev() {
-        sum += vote;
+    let height = |points: &[Point]| {
+        let mut heights: Vec<f64> = points.iter().map(|p| p.z - slope * p.x).collect();
+        let level = median(&mut heights);
+        let mut away: Vec<f64> = heights
+            .iter()
+            .map(|height| (height - level).abs())
+            .collect();
+        (level, median(&mut away))
+    };
+    let before = &track.points[within.start.max(first.saturating_sub(16))..first];
+    let after = &track.points[last..within.end.min(last + 16)];
+    if before.is_empty() || after.is_empty() {
+        return None;
+    }
+    let ((a, a_scatter), (b, b_scatter)) = (height(before), height(after));
+    let most = (a - b).abs();
+    let scatter = a_scatter + b_scatter + 1e3;
+    if most < 2.0 * scatter {
+        return None;
+    }
+    // how much nearer each packet is to the level before than to the one after, in scatters: positive for
+    // "after", and the sum from the place on must be the largest
+    let (mut sum, mut best, mut at) = (0.0, 0.0, last);
+    for position in (first..last).rev() {
+        let point = track.points[position];
+        let z = point.z - slope * point.x;
+        sum += ((z - a).abs().min(most) - (z - b).abs().min(most)) / most
+            * (most / scatter).min(MOST_WEIGHT);
         if sum > best {
-            (best, at) = (sum, sample);
+            (best, at) = (sum, position);
         }
     }
-    at
+    Some(at)
 }
 
-fn is_step(tracks: &Tracks, at: usize, left: usize, right: usize, drift: &Drift) -> bool {
-    let [forward, backward] = [0, 1].map(|direction| {
-        shift(
-            &tracks.by_direction[direction],
-            direction,
-            at,
-            left,
-            right,
-            drift.rate,
-        )
-    });
+fn is_step(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift) -> bool {
+    let [forward, backward] =
+        [0, 1].map(|direction| shift_at(tracks, direction, step, between, drift));
     let drifted = |shift: &Shift| drift.error * shift.apart_ns;
     match (forward, backward) {
         (Some(forward), Some(backward)) => {
@@ -213,18 +318,25 @@ fn is_step(tracks: &Tracks, at: usize, left: usize, right: usize, drift: &Drift)
             };
             let size = sharper.by_ns.abs();
             let least = LEAST_STEP_NS + drifted(&forward).max(drifted(&backward));
-            let agree = (forward.by_ns - backward.by_ns).abs() <= open + LEAST_STEP_NS / 3.0;
-            let clear = agree && size >= STEP_OVER_TOLERANCE * open;
-            size >= least && (clear || contradicts(tracks, at, left, right, drift))
+            let apart = (forward.by_ns - backward.by_ns).abs();
+            let agree = apart <= (open + LEAST_STEP_NS / 3.0).max(DIRECTIONS_AGREE * size);
+            let is_clear = agree && size >= STEP_OVER_TOLERANCE * open;
+            let is_borne_out = || {
+                agree
+                    && size >= STEP_OVER_TOLERANCE * sharper.tolerance_ns
+                    && floors_move(tracks, step, between, drift, sharper.by_ns)
+            };
+            size >= least
+                && (is_clear || is_borne_out() || contradicts(tracks, step, between, drift))
         }
         (Some(shift), None) if is_silent(tracks, 1) => {
-            is_step_alone(tracks, 0, at, left, right, drift, &shift)
+            is_step_alone(tracks, 0, step, between, drift, &shift)
         }
         (None, Some(shift)) if is_silent(tracks, 0) => {
-            is_step_alone(tracks, 1, at, left, right, drift, &shift)
+            is_step_alone(tracks, 1, step, between, drift, &shift)
         }
         // the other direction is there, with too few packets here to tell its level
-        _ => contradicts(tracks, at, left, right, drift),
+        _ => contradicts(tracks, step, between, drift),
     }
 }
 
@@ -233,52 +345,62 @@ fn is_silent(tracks: &Tracks, direction: usize) -> bool {
     tracks.by_direction[direction].points.len() < 2 * BLOCK
 }
 
+/// The smallest transits of both directions before and after the step.
+fn extremes(
+    tracks: &Tracks,
+    step: &Step,
+    between: &Between,
+    drift: &Drift,
+) -> Option<[[f64; 2]; 2]> {
+    let mut lowest = [[0.0; 2]; 2];
+    for (direction, track) in tracks.by_direction.iter().enumerate() {
+        let at = step.at[direction];
+        let here = track.position(at).min(track.points.len().checked_sub(1)?);
+        let here_ns = track.points[here].x;
+        let sides = [between.left[direction]..at, at..between.right[direction]];
+        for (side, samples) in sides.into_iter().enumerate() {
+            lowest[side][direction] = extreme(track, direction, samples, here_ns, drift)?;
+        }
+    }
+    Some(lowest)
+}
+
 /// No offset is possible both before and after.
-fn contradicts(tracks: &Tracks, at: usize, left: usize, right: usize, drift: &Drift) -> bool {
-    let before = [0, 1].map(|direction| {
-        extreme(
-            &tracks.by_direction[direction],
-            direction,
-            left,
-            at,
-            at,
-            drift,
-        )
-    });
-    let after = [0, 1].map(|direction| {
-        extreme(
-            &tracks.by_direction[direction],
-            direction,
-            at,
-            right,
-            at,
-            drift,
-        )
-    });
-    let ([Some(f0), Some(b0)], [Some(f1), Some(b1)]) = (before, after) else {
+fn contradicts(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift) -> bool {
+    let Some([before, after]) = extremes(tracks, step, between, drift) else {
         return false;
     };
     // the transit that a packet forward and one backward share, negative where the difference of the clocks
     // had to be less than the one and more than the other
-    f0 + b1 < -LEAST_STEP_NS || f1 + b0 < -LEAST_STEP_NS
+    before[0] + after[1] < -LEAST_STEP_NS || after[0] + before[1] < -LEAST_STEP_NS
 }
 
-/// The smallest transit among samples `from..to`, a few odd ones left out, as seen from sample `at`: what the
-/// clocks may have drifted since is given to the benefit of the doubt.
+/// The smallest transits of both directions, over all of what lies before and after, moved by `by_ns` like
+/// the clocks: queues on one way or a longer route would not move those of the other.
+fn floors_move(tracks: &Tracks, step: &Step, between: &Between, drift: &Drift, by_ns: f64) -> bool {
+    let Some([before, after]) = extremes(tracks, step, between, drift) else {
+        return false;
+    };
+    let open = FLOORS_AGREE_NS.max(FLOORS_AGREE * by_ns.abs());
+    (0..2).all(|direction| {
+        let moved = sign(direction) * (after[direction] - before[direction]);
+        (moved - by_ns).abs() <= open
+    })
+}
+
+/// The smallest transit among `samples`, a few odd ones left out, as seen from `here_ns`: what the clocks may
+/// have drifted since is given to the benefit of the doubt.
 fn extreme(
     track: &Track,
     direction: usize,
-    from: usize,
-    to: usize,
-    at: usize,
+    samples: Range<usize>,
+    here_ns: f64,
     drift: &Drift,
 ) -> Option<f64> {
-    let here = track.position(at).min(track.points.len().checked_sub(1)?);
-    let here = track.points[here].x;
     let slope = sign(direction) * drift.rate;
     let mut lowest = [f64::INFINITY; ODD_PACKETS + 1];
-    for point in &track.points[track.position(from)..track.position(to)] {
-        let z = point.z - slope * point.x + drift.error * (point.x - here).abs();
+    for point in &track.points[track.position(samples.start)..track.position(samples.end)] {
+        let z = point.z - slope * point.x + drift.error * (point.x - here_ns).abs();
         if z < lowest[ODD_PACKETS] {
             lowest[ODD_PACKETS] = z;
             lowest.sort_by(f64::total_cmp);
@@ -289,16 +411,18 @@ fn extreme(
         .then_some(lowest[ODD_PACKETS])
 }
 
+/// The one direction that was captured speaks for a step.
 fn is_step_alone(
     tracks: &Tracks,
     direction: usize,
-    at: usize,
-    left: usize,
-    right: usize,
+    step: &Step,
+    between: &Between,
     drift: &Drift,
     shift: &Shift,
 ) -> bool {
     let track = &tracks.by_direction[direction];
+    let at = step.at[direction];
+    let (left, right) = (between.left[direction], between.right[direction]);
     let least =
         LEAST_STEP_NS + drift.error * shift.apart_ns + STEP_OVER_TOLERANCE * shift.tolerance_ns;
     if shift.by_ns.abs() < least {
@@ -310,25 +434,30 @@ fn is_step_alone(
     } else {
         (at..right, left..at)
     };
-    // all of the one side lies above the other's level
     let slope = sign(direction) * drift.rate;
-    let mut heights: Vec<f64> = track.points[track.position(low.start)..track.position(low.end)]
-        .iter()
-        .map(|p| p.z - slope * p.x)
-        .collect();
-    let Some(floor) = extreme(track, direction, high.start, high.end, at, drift) else {
+    let heights = |samples: &Range<usize>| -> Vec<f64> {
+        track.points[track.position(samples.start)..track.position(samples.end)]
+            .iter()
+            .map(|p| p.z - slope * p.x)
+            .collect()
+    };
+    let here = track.position(at).min(track.points.len() - 1);
+    let Some(floor) = extreme(track, direction, high.clone(), track.points[here].x, drift) else {
         return false;
     };
+    // all of the one side lies above the other's level
+    let mut low = heights(&low);
     let near = if rises {
-        heights.len().saturating_sub(64)..heights.len()
+        low.len().saturating_sub(64)..low.len()
     } else {
-        0..heights.len().min(64)
+        0..low.len().min(64)
     };
-    let apart = floor - median(&mut heights[near]);
-    let spread = 2.0 * drift.error * shift.apart_ns;
+    let apart = floor - median(&mut low[near]) - 2.0 * drift.error * shift.apart_ns;
     if rises {
-        apart - spread >= ALONE_UPWARD_NS
-    } else {
-        apart - spread >= 0.5 * shift.by_ns.abs()
+        return apart >= ALONE_UPWARD_NS;
     }
+    // a queue may have emptied during a pause, if there was one: then transit had been moving before
+    let mut high = heights(&high);
+    let queue = median(&mut high) - floor;
+    apart >= 0.5 * shift.by_ns.abs() && apart >= JUMP_OVER_SCATTER * queue
 }

@@ -14,6 +14,7 @@
 //! and say nothing of what lies below.
 
 use super::anchor::Floor;
+use super::steps::Step;
 use super::track::{Tracks, sign};
 
 /// Ranks of the lowest values, each this many times the last, show how the distribution ends. The very lowest
@@ -48,8 +49,8 @@ const INDEPENDENT: f64 = 0.45;
 /// Together never more than what both directions have in common: then the path itself takes no time.
 pub(super) fn excess(
     tracks: &Tracks,
-    from: usize,
-    to: usize,
+    steps: &[Step],
+    stretch: usize,
     rate: f64,
     floors: &[Option<Floor>; 2],
 ) -> [f64; 2] {
@@ -59,7 +60,7 @@ pub(super) fn excess(
     let round_trip = (forward.lowest + backward.lowest).max(0.0);
     let excess = [0, 1].map(|direction| {
         let track = &tracks.by_direction[direction];
-        let points = &track.points[track.position(from)..track.position(to)];
+        let points = &track.points[track.stretch(steps, stretch, direction)];
         let slope = sign(direction) * rate;
         let heights: Vec<f64> = points
             .iter()

@@ -52,7 +52,8 @@ pub(super) struct Path {
     pub seed: u64,
     /// How often a packet runs backward rather than forward, 0 to 1.
     pub backward_share: f64,
-    /// At these seconds capture 2's clock is set forward by so many nanoseconds.
+    /// At these seconds capture 2's clock is set forward by so many nanoseconds: packets on the way then are
+    /// stamped afterwards if they run forward.
     pub steps_2: Vec<(f64, f64)>,
     /// The same for capture 1's clock.
     pub steps_1: Vec<(f64, f64)>,
@@ -114,7 +115,7 @@ impl Path {
                 let clock_2 = at_2
                     + self.offset_ns
                     + self.drift_ppm * 1e-6 * at_2
-                    + stepped(&self.steps_2, seconds);
+                    + stepped(&self.steps_2, at_2 * 1e-9);
                 ClockSample {
                     first_ns: stamp(at_1 + stepped(&self.steps_1, seconds)),
                     second_ns: stamp(clock_2),

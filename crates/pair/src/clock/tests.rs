@@ -137,9 +137,15 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                 assert_eq!(fit.stretches.len(), 2, "{what}");
                 // every packet on its own side, but for those of the very moment
                 for (i, sample) in samples.iter().enumerate() {
-                    let stretch = &fit.stretches[usize::from(i as f64 / 2000.0 >= 3.3)];
-                    let outside = stretch.distance(sample.first_ns);
-                    assert!(outside == 0 || (i as i64 - 6600).abs() <= 2, "{i} {what}");
+                    let on_the_way = match (of_first, sample.forward) {
+                        (true, _) => 0.0,
+                        (false, true) => transit * 1e-9,
+                        (false, false) => -transit * 1e-9,
+                    };
+                    let late = i as f64 / 2000.0 + on_the_way - 3.3;
+                    let stretch = &fit.stretches[usize::from(late >= 0.0)];
+                    let outside = stretch.distance_of(sample);
+                    assert!(outside == 0 || late.abs() <= 1e-3, "{i} {what}");
                 }
                 assert!(
                     path.offset_error(&fit, 1.0).abs() < 20e3 || (of_first && size < 0.0),
@@ -148,6 +154,31 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                 assert!(path.offset_error(&fit, 7.0).abs() < 20e3, "{what}");
                 assert!((fit.stretches[1].drift_ppm - 30.0).abs() < 0.5, "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn packets_on_the_way_when_the_second_clock_is_set_keep_their_transit() {
+    for size in [-60e6, -9e6, 9e6, 60e6] {
+        let path = Path {
+            queue: Queue::Sawtooth(40e6),
+            steps_2: vec![(3.0, size)],
+            transit_ns: [15e6; 2],
+            offset_ns: 5e6,
+            ..Path::default()
+        };
+        let samples = path.samples();
+        let fit = fit(&samples).unwrap();
+        assert_eq!(fit.stretches.len(), 2, "{size}: {fit:?}");
+        for (i, sample) in samples.iter().enumerate() {
+            let apart = (sample.second_ns - sample.first_ns) as f64 - fit.offset_of(sample);
+            let transit = if sample.forward { apart } else { -apart };
+            let most = if sample.forward { 56e6 } else { 16e6 };
+            assert!(
+                (14.9e6..most).contains(&transit),
+                "{size} {i}: {transit} {fit:?}"
+            );
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The samples of one direction, as transit that still contains the clocks' offset.
 
+use std::ops::Range;
+
 use super::ClockSample;
+use super::steps::Step;
 
 /// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a
 /// minimum in both directions.
@@ -25,6 +28,18 @@ impl Track {
     pub fn position(&self, sample: usize) -> usize {
         self.index
             .partition_point(|&index| (index as usize) < sample)
+    }
+
+    /// The positions of this direction's points in a stretch between `steps`.
+    pub fn stretch(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
+        let from = match number {
+            0 => 0,
+            _ => self.position(steps[number - 1].at[direction]),
+        };
+        let to = steps
+            .get(number)
+            .map_or(self.points.len(), |step| self.position(step.at[direction]));
+        from..to.max(from)
     }
 }
 
