@@ -1,4 +1,4 @@
-"""Draws the pictures of README.md from the example capture (``make images``)."""
+"""Draws the pictures of README.md from the example captures (``make images``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import whydrop
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = "examples/policed-download.pcap.zst"
+FAR_EXAMPLE = "examples/policed-download-far.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
 CHARTS = ("model-close-up",)
+PAIR_CHARTS = ("models-close-up",)
 
 
 def main() -> None:
@@ -21,8 +23,10 @@ def main() -> None:
     os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = whydrop.explain(EXAMPLE)
-    for name in CHARTS:
-        found.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
+    both = whydrop.explain_pair(EXAMPLE, FAR_EXAMPLE)
+    for explained, names in ((found, CHARTS), (both, PAIR_CHARTS)):
+        for name in names:
+            explained.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
     with tempfile.TemporaryDirectory() as folder:
         photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
 

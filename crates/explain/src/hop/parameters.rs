@@ -54,10 +54,26 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
         }
         None => {
             put("rate_bps", fit.rate_bps);
-            put("burst_bytes", fit.limit_bytes);
+            put("burst_bytes", within_a_packet(fit, hop));
         }
     }
     (parameters, basis)
+}
+
+/// Where packets left in super-segments, the line that they went through is only known to some per cent: one packet more
+/// or less of each may have passed before the first drop.
+fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
+    if hop.evidence.line_rate_bps.is_none() {
+        return fit.limit_bytes;
+    }
+    Interval {
+        low: fit
+            .limit_bytes
+            .low
+            .map(|low| (low - fit.packet_bytes).max(0.0)),
+        high: fit.limit_bytes.high.map(|high| high + fit.packet_bytes),
+        ..fit.limit_bytes
+    }
 }
 
 /// Turns IP bytes into those of a known basis; where none is known, the upper end makes room for all of them.
