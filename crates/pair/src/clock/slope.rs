@@ -275,18 +275,13 @@ impl Band {
     }
 
     /// The slope of a floor that is higher at one end by its scatter and half of a timestamp's step together.
+    ///
+    /// The line between the ends lies where most floors are: it is as long as they would spread evenly, for a
+    /// burst of packets and a few stragglers hours later are no more than two moments.
     fn tilt(&self, resolution_ns: f64) -> f64 {
-        let first = self
-            .floors
-            .iter()
-            .map(|point| point.x)
-            .fold(f64::INFINITY, f64::min);
-        let last = self
-            .floors
-            .iter()
-            .map(|point| point.x)
-            .fold(f64::NEG_INFINITY, f64::max);
-        (self.scatter + resolution_ns / (2.0 * (self.floors.len() as f64).sqrt())) / (last - first)
+        let count = self.floors.len() as f64;
+        let length = (12.0 * self.xx / count).sqrt();
+        (self.scatter + resolution_ns / (2.0 * count.sqrt())) / length
     }
 
     /// How much more the floors scatter from one tenth of the time to the next than within: a floor that
