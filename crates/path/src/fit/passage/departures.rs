@@ -318,19 +318,26 @@ struct Mode {
 }
 
 /// Where sorted values lie most densely: the shortest interval that holds a quarter of them (Grübel 1988, "the length
-/// of the shorth", there with one half).
+/// of the shorth", there with one half). Of several about as dense the one of the smallest values: gaps that hold
+/// others' packets are longer.
 fn mode(sorted: &[f64]) -> Option<Mode> {
     if sorted.len() < FEWEST_GAPS {
         return None;
     }
     let held = (sorted.len() / 4).max(5);
-    (0..=sorted.len() - held)
-        .map(|from| (from, sorted[from + held - 1] - sorted[from]))
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(from, width)| Mode {
-            center: sorted[from + held / 2],
-            width,
-        })
+    let interval = |from: usize| Mode {
+        center: sorted[from + held / 2],
+        width: sorted[from + held - 1] - sorted[from],
+    };
+    let all = || (0..=sorted.len() - held).map(interval);
+    let narrow = |mode: &Mode| mode.width < CONCENTRATED * mode.center;
+    let narrowest = |a: &Mode, b: &Mode| a.width.total_cmp(&b.width);
+    match all().find(narrow) {
+        Some(first) => all()
+            .filter(|mode| mode.center < first.center * (1.0 + 2.0 * CONCENTRATED))
+            .min_by(narrowest),
+        None => all().min_by(narrowest),
+    }
 }
 
 /// What the hop counts on top of each packet: small packets take longer than their share of the bytes.

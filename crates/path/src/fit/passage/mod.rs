@@ -9,7 +9,7 @@ mod held;
 mod overtaking;
 
 #[cfg(test)]
-mod testing;
+mod tests;
 
 pub use departures::{Departures, measure_departures};
 pub use held::{Held, HeldAtLosses, held_at_losses};
