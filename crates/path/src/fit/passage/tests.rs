@@ -107,7 +107,7 @@ fn every_lost_packet_finds_the_queue_full() {
         // a place may be freed at the very nanosecond at which another packet comes
         assert!(held.most_passed_packets <= limit as f64, "{held:?}");
         assert!(held.misfits_packets * 50 < held.losses, "{held:?}");
-        assert!(held.deviations > 5.0, "{}", held.deviations);
+        assert!(held.deviations > 4.0, "{}", held.deviations);
     }
 }
 
