@@ -1,6 +1,7 @@
 //! Times of both captures on one clock.
 
-use crate::clock::{self, ClockFit, ClockSample};
+use super::order::by_index;
+use crate::clock::{self, ClockFit, ClockSample, ClockStretch};
 use crate::flow::{Direction, PairFlow};
 use crate::packet::{PacketFlags, PairPacket};
 
@@ -11,34 +12,25 @@ const WINDOWS: usize = MOST_SAMPLES / 4;
 
 /// Fits the clocks to the packets that both captures hold.
 pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit> {
-    let all = || {
-        packets.iter().filter_map(|packet| {
-            let direction = flows[packet.flow as usize].direction;
-            // later pieces of a super-segment have the time of the first, or of none
-            let sample = packet.is_matched()
-                && !packet.flags.has(PacketFlags::LATER_PIECE)
-                && direction != Direction::Unknown;
-            sample.then(|| ClockSample {
-                first_ns: packet.time_ns[0],
-                second_ns: packet.time_ns[1],
-                forward: direction == Direction::FirstToSecond,
-            })
+    let sample = |packet: &PairPacket| {
+        let direction = flows[packet.flow as usize].direction;
+        // later pieces of a super-segment have the time of the first, or of none
+        let tells = packet.is_matched()
+            && !packet.flags.has(PacketFlags::LATER_PIECE)
+            && direction != Direction::Unknown;
+        tells.then(|| ClockSample {
+            first_ns: packet.time_ns[0],
+            second_ns: packet.time_ns[1],
+            forward: direction == Direction::FirstToSecond,
         })
     };
-    let mut samples: Vec<(u32, ClockSample)> = Vec::new();
-    let count = all().count();
-    let indices = packets.iter().filter_map(|packet| {
-        let direction = flows[packet.flow as usize].direction;
-        (packet.is_matched()
-            && !packet.flags.has(PacketFlags::LATER_PIECE)
-            && direction != Direction::Unknown)
-            .then_some(packet.index[0])
-    });
-    samples.extend(indices.zip(all()));
     // in capture 1's order
-    samples.sort_by_key(|(index, _)| *index);
-    let samples: Vec<ClockSample> = samples.into_iter().map(|(_, sample)| sample).collect();
-    if count <= MOST_SAMPLES {
+    let order = by_index(packets, 0, |packet| sample(packet).is_some());
+    let samples: Vec<ClockSample> = order
+        .into_iter()
+        .filter_map(|at| sample(&packets[at as usize]))
+        .collect();
+    if samples.len() <= MOST_SAMPLES {
         return clock::fit(&samples);
     }
     clock::fit(&thinned(&samples))
@@ -71,24 +63,105 @@ fn thinned(samples: &[ClockSample]) -> Vec<ClockSample> {
 /// Both captures' times on capture 1's clock.
 pub(super) struct Aligned<'a> {
     clock: Option<&'a ClockFit>,
+    /// The fit where there was no step.
+    line: Option<Line>,
     /// In place of a fit.
     constant_offset_ns: i64,
 }
 
 impl<'a> Aligned<'a> {
     pub(super) fn new(clock: Option<&'a ClockFit>, constant_offset_ns: i64) -> Self {
+        let line = clock.and_then(|clock| match clock.stretches.as_slice() {
+            [stretch] => Line::of(stretch),
+            _ => None,
+        });
         Self {
             clock,
+            line,
             constant_offset_ns,
         }
     }
 
     /// A time of capture 1 (`side` 0) or 2 on capture 1's clock.
+    #[inline]
     pub(super) fn first_clock_ns(&self, side: usize, time_ns: i64) -> i64 {
-        match (side, self.clock) {
-            (0, _) => time_ns,
-            (_, Some(clock)) => clock.first_at(time_ns),
-            (_, None) => time_ns.saturating_sub(self.constant_offset_ns),
+        if side == 0 {
+            return time_ns;
+        }
+        let by_line = self.line.and_then(|line| line.first_at(time_ns));
+        by_line.unwrap_or_else(|| self.by_fit(time_ns))
+    }
+
+    fn by_fit(&self, time_ns: i64) -> i64 {
+        match self.clock {
+            Some(clock) => clock.first_at(time_ns),
+            None => time_ns.saturating_sub(self.constant_offset_ns),
+        }
+    }
+}
+
+/// [`crate::ClockStretch::first_at`] for times that 64 bits hold: it is asked for several times for every packet.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    start_ns: i64,
+    /// Of the offset, apart from its fraction.
+    whole_ns: i64,
+    fraction_ns: f64,
+    rate: f64,
+}
+
+impl Line {
+    fn of(stretch: &ClockStretch) -> Option<Self> {
+        let whole = stretch.offset_ns.trunc();
+        // times that matching lets pass, and their differences
+        (whole.abs() < (1i64 << 62) as f64).then_some(Self {
+            start_ns: stretch.start_ns,
+            whole_ns: whole as i64,
+            fraction_ns: stretch.offset_ns - whole,
+            rate: 1.0 + stretch.drift_ppm * 1e-6,
+        })
+    }
+
+    #[inline]
+    fn first_at(self, second_ns: i64) -> Option<i64> {
+        let since_start_ns = second_ns.checked_sub(self.start_ns)?;
+        let rest = since_start_ns.checked_sub(self.whole_ns)? as f64 - self.fraction_ns;
+        self.start_ns.checked_add((rest / self.rate).round() as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn one_stretch_without_wide_numbers_gives_the_same_times(
+            start_ns in 0i64..1 << 62,
+            offset_ns in prop_oneof![-1e18..1e18, -1e6..1e6],
+            drift_ppm in -1e3..1e3,
+            since_ns in prop_oneof![-1i64 << 61..1 << 61, -1_000_000i64..1_000_000],
+        ) {
+            let stretch = ClockStretch {
+                start_ns,
+                end_ns: start_ns,
+                offset_ns,
+                drift_ppm,
+                begins_at_second: false,
+                ends_at_second: false,
+            };
+            let clock = ClockFit {
+                stretches: vec![stretch],
+                offset_bounds_ns: None,
+                drift_error_ppm: 0.0,
+                samples: [0, 0],
+            };
+            let second_ns = start_ns.saturating_add(since_ns);
+            prop_assert_eq!(
+                Aligned::new(Some(&clock), 0).first_clock_ns(1, second_ns),
+                clock.first_at(second_ns)
+            );
         }
     }
 }

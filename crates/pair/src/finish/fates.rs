@@ -11,6 +11,7 @@ use super::alignment::Aligned;
 use super::capture_loss::MissRate;
 use super::transmissions::{self, Segments};
 use crate::flow::PairFlow;
+use crate::hash::FoldMap;
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
@@ -353,15 +354,19 @@ fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
     }
     let identity =
         |packet: &PairPacket| (packet.identification, packet.sequence, packet.payload_bytes);
-    let mut times: std::collections::HashMap<(u16, u32, u32), Vec<i64>> =
-        std::collections::HashMap::new();
+    let mut times: FoldMap<(u16, u32, u32), Vec<i64>> = FoldMap::default();
     for &at in places {
         let packet = &packets[at as usize];
-        if packet.is_matched() {
-            times
-                .entry(identity(packet))
-                .or_default()
-                .push(packet.time_ns[downstream]);
+        if unmatched(packet) {
+            times.entry(identity(packet)).or_default();
+        }
+    }
+    for &at in places {
+        let packet = &packets[at as usize];
+        if packet.is_matched()
+            && let Some(times) = times.get_mut(&identity(packet))
+        {
+            times.push(packet.time_ns[downstream]);
         }
     }
     for &at in places {
