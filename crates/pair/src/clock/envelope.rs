@@ -16,12 +16,29 @@ const WINDOWS: usize = 512;
 const PACKETS_PER_WINDOW: usize = 8;
 const FEW_WINDOWS: usize = 16;
 
+/// Slices of equal time for each direction and stretch, and packets taken from each: for floors, and of sparse
+/// packets.
+///
+/// Where a transfer is over in a burst and stragglers follow for long, windows of as many packets tell of the
+/// burst; slices of time tell of the whole stretch. The lowest of many packets is lower than that of few, so
+/// the same number is taken from each slice.
+const SLICES: [(usize, usize); 2] = [(256, 8), (1024, 1)];
+
 /// The envelope of one direction over one stretch.
 #[derive(Debug)]
 pub(super) struct Group {
     pub stretch: usize,
     pub direction: usize,
-    /// The hulls of all windows, one after the other.
+    /// Of windows of as many packets each.
+    even: Windows,
+    /// Of slices of equal time, as far as these hold packets enough.
+    timed: [Windows; 2],
+}
+
+/// The hulls of windows.
+#[derive(Debug, Default)]
+struct Windows {
+    /// One hull after the other.
     corners: Vec<Point>,
     /// Where each window's corners end.
     ends: Vec<usize>,
@@ -34,24 +51,54 @@ impl Group {
         let windows = (points.len() / PACKETS_PER_WINDOW)
             .clamp(few, WINDOWS)
             .max(1);
-        let mut group = Group {
-            stretch,
-            direction,
-            corners: Vec::new(),
-            ends: Vec::with_capacity(windows),
-        };
+        let mut even = Windows::default();
         for window in 0..windows {
             let span = points.len() * window / windows..points.len() * (window + 1) / windows;
-            append_hull(&mut group.corners, &points[span]);
-            group.ends.push(group.corners.len());
+            even.push(&points[span]);
         }
-        group
+        Group {
+            stretch,
+            direction,
+            even,
+            timed: SLICES.map(|(slices, packets)| sliced(points, slices, packets)),
+        }
     }
 
     /// The lowest point of each window above a line of this drift (of the clocks' difference), as time and
     /// height.
     pub fn floors(&self, drift: f64) -> impl Iterator<Item = Point> + '_ {
+        self.even.floors(sign(self.direction) * drift)
+    }
+
+    /// The same of slices of equal time: they tell the slope, not the lowest.
+    pub fn timed_floors(&self, drift: f64) -> [Vec<Point>; 2] {
         let slope = sign(self.direction) * drift;
+        self.timed
+            .each_ref()
+            .map(|windows| windows.floors(slope).collect())
+    }
+
+    /// The drift of the line below all points that is nearest to them: the edge of the convex hull below
+    /// their mean time (Moon, Skelly, Towsley 1999, by linear programming; the hull gives the same edge).
+    pub fn hull_drift(&self) -> Option<f64> {
+        let mut hull = Vec::new();
+        append_hull(&mut hull, &self.even.corners);
+        let mean = self.even.corners.iter().map(|point| point.x).sum::<f64>()
+            / self.even.corners.len() as f64;
+        let right = hull.partition_point(|point| point.x < mean).max(1);
+        let (a, b) = (hull.get(right - 1)?, hull.get(right)?);
+        let drift = sign(self.direction) * (b.z - a.z) / (b.x - a.x);
+        drift.is_finite().then_some(drift)
+    }
+}
+
+impl Windows {
+    fn push(&mut self, points: &[Point]) {
+        append_hull(&mut self.corners, points);
+        self.ends.push(self.corners.len());
+    }
+
+    fn floors(&self, slope: f64) -> impl Iterator<Item = Point> + '_ {
         let mut start = 0;
         self.ends.iter().filter_map(move |&end| {
             let corners = &self.corners[start..end];
@@ -65,19 +112,24 @@ impl Group {
                 .min_by(|a, b| a.z.total_cmp(&b.z))
         })
     }
+}
 
-    /// The drift of the line below all points that is nearest to them: the edge of the convex hull below
-    /// their mean time (Moon, Skelly, Towsley 1999, by linear programming; the hull gives the same edge).
-    pub fn hull_drift(&self) -> Option<f64> {
-        let mut hull = Vec::new();
-        append_hull(&mut hull, &self.corners);
-        let mean =
-            self.corners.iter().map(|point| point.x).sum::<f64>() / self.corners.len() as f64;
-        let right = hull.partition_point(|point| point.x < mean).max(1);
-        let (a, b) = (hull.get(right - 1)?, hull.get(right)?);
-        let drift = sign(self.direction) * (b.z - a.z) / (b.x - a.x);
-        drift.is_finite().then_some(drift)
+/// The same number of packets from each slice of time that holds so many.
+fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
+    let mut windows = Windows::default();
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return windows;
+    };
+    let slice_ns = (last.x - first.x) / slices as f64;
+    let number = |point: &Point| ((point.x - first.x) / slice_ns) as usize;
+    // times of a clock that was set back may fall: such a slice ends early
+    for slice in points.chunk_by(|a, b| number(a) == number(b)) {
+        if slice.len() >= packets {
+            let taken = (0..packets).map(|i| slice[i * slice.len() / packets]);
+            windows.push(&taken.collect::<Vec<_>>());
+        }
     }
+    windows
 }
 
 /// The envelopes of every stretch and direction that has samples.
@@ -174,10 +226,8 @@ mod tests {
             points,
             index: vec![0, 1, 2],
         };
-        let group = Group {
-            ends: vec![3],
-            ..Group::of(&track, 0, 3, 0, 0)
-        };
+        let mut group = Group::of(&track, 0, 3, 0, 0);
+        group.even.ends = vec![3];
         // three windows of one point each were merged into one: its corners are all of them
         assert_eq!(
             group.floors(0.5).collect::<Vec<_>>(),

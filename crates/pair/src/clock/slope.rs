@@ -28,6 +28,8 @@ const MOST_DRIFT: f64 = 4.0 * UNMEASURED_PPM * 1e-6;
 /// The smallest band: this many floors, or this share of them.
 const SMALLEST_BAND: usize = 8;
 const SMALLEST_BAND_SHARE: f64 = 0.05;
+/// Single packets are no floors: in jitter they lie anywhere, and a band of them promises this much less.
+const SINGLE_PACKETS: f64 = 2.0;
 /// Timestamps do not repeat better than this even where they are given in nanoseconds.
 const LEAST_SCATTER_NS: f64 = 50.0;
 /// With one direction only, a floor may tilt by this many times its scatter: from one edge of its band to
@@ -227,13 +229,25 @@ fn credible(mut bands: Vec<Band>, resolution_ns: f64) -> Vec<Band> {
 
 impl Band {
     fn of(group: &Group, rate: f64, least: f64) -> Option<Band> {
-        let finest: Vec<Point> = group.floors(rate).collect();
-        let views = MERGED_WINDOWS.iter().filter_map(|&windows| {
-            let floors = merge(&finest, windows);
+        let [sliced, single] = group.timed_floors(rate);
+        let kinds = [
+            (group.floors(rate).collect(), 1.0),
+            (sliced, 1.0),
+            (single, SINGLE_PACKETS),
+        ];
+        let merged = kinds
+            .iter()
+            .flat_map(|kind| MERGED_WINDOWS.map(|windows| (kind, windows)));
+        let views = merged.filter_map(|((finest, doubt), windows)| {
+            let floors = merge(finest, windows);
             if windows > 1 && floors.len() < 2 * SMALLEST_BAND {
                 return None;
             }
-            Some((narrowest(&floors, least)?, floors))
+            let mut band = narrowest(&floors, least)?;
+            if windows == 1 {
+                band.promised *= doubt;
+            }
+            Some((band, floors))
         });
         let (Narrowest { low, high, .. }, mut floors) =
             views.min_by(|(a, _), (b, _)| a.promised.total_cmp(&b.promised))?;
