@@ -15,6 +15,8 @@ pub(super) const UNMEASURED_PPM: f64 = 500.0;
 /// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a
 /// slow reader.
 const BELOW_BAND: f64 = 0.03;
+/// So many shares of them are tried.
+const BELOW_TRIED: usize = 8;
 /// Each of them makes a band this much less credible: what holds the line down from below is a floor, too.
 const DOUBT_BELOW: f64 = 0.25;
 /// How far below the band such stamps may lie, nanoseconds: interrupts and readers are held back for less
@@ -394,7 +396,8 @@ fn narrowest(floors: &[Point], least: f64) -> Option<Narrowest> {
         .max((count as f64 * SMALLEST_BAND_SHARE) as usize)
         .min(count);
     let mut best: Option<Narrowest> = None;
-    for from in 0..=((count as f64 * BELOW_BAND) as usize).max(1) {
+    let most_below = ((count as f64 * BELOW_BAND) as usize).max(1);
+    for from in (0..=most_below).step_by(most_below.div_ceil(BELOW_TRIED)) {
         let low = sorted[from].z;
         if low - sorted[0].z > BELOW_BAND_NS {
             break;
