@@ -93,16 +93,23 @@ pub struct ClockFit {
 /// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a
 /// clock that nobody measured: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
-    let tracks = Tracks::of(samples, &odd::find(samples))?;
-    // A step can only be told from drift by drift's known bounds; the drift is known better after the first
-    // look.
-    let unknown = slope::Drift::unmeasured();
-    let mut steps = steps::find(&tracks, &unknown);
+    // A step can only be told from drift by drift's known bounds, and an odd packet too; the drift is known
+    // better after the first look.
+    let mut drift = slope::Drift::unmeasured();
+    let mut odd = odd::find(samples, &drift);
+    let mut tracks = Tracks::of(samples, &odd)?;
+    let mut steps = steps::find(&tracks, &drift);
     let mut groups = envelope::groups(&tracks, &steps);
-    let mut drift = slope::fit(&groups, tracks.resolution_ns);
-    let again = steps::find(&tracks, &drift);
-    if again != steps {
-        steps = again;
+    drift = slope::fit(&groups, tracks.resolution_ns);
+    let odd_again = odd::find(samples, &drift);
+    let is_cleaner = odd_again != odd;
+    if is_cleaner {
+        odd = odd_again;
+        tracks = Tracks::of(samples, &odd)?;
+    }
+    let steps_again = steps::find(&tracks, &drift);
+    if is_cleaner || steps_again != steps {
+        steps = steps_again;
         groups = envelope::groups(&tracks, &steps);
         drift = slope::fit(&groups, tracks.resolution_ns);
     }
