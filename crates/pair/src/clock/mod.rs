@@ -9,7 +9,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `odd` | packets that were taken for another |
+//! | `odd` | packets that were taken for another, by their order |
+//! | `impossible` | such packets, by what the other direction makes impossible |
 //! | `track` | the samples of one direction, as transit that still contains the offset |
 //! | `steps` | where a clock was set |
 //! | `moment` | when that was, and which packets of each direction were stamped afterwards |
@@ -25,6 +26,7 @@
 
 mod anchor;
 mod envelope;
+mod impossible;
 mod level;
 mod moment;
 mod odd;
@@ -93,20 +95,15 @@ pub struct ClockFit {
 /// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of a
 /// clock that nobody measured: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
-    // A step can only be told from drift by drift's known bounds, and an odd packet too; the drift is known
-    // better after the first look.
+    let mut tracks = Tracks::of(samples, &odd::find(samples))?;
+    // Only drift's known bounds tell a step from drift, and what is impossible; the drift is known better after
+    // the first look.
     let mut drift = slope::Drift::unmeasured();
-    let mut odd = odd::find(samples, &drift);
-    let mut tracks = Tracks::of(samples, &odd)?;
+    impossible::leave_out(&mut tracks, &drift);
     let mut steps = steps::find(&tracks, &drift);
     let mut groups = envelope::groups(&tracks, &steps);
     drift = slope::fit(&groups, tracks.resolution_ns);
-    let odd_again = odd::find(samples, &drift);
-    let is_cleaner = odd_again != odd;
-    if is_cleaner {
-        odd = odd_again;
-        tracks = Tracks::of(samples, &odd)?;
-    }
+    let is_cleaner = impossible::leave_out(&mut tracks, &drift);
     let steps_again = steps::find(&tracks, &drift);
     if is_cleaner || steps_again != steps {
         steps = steps_again;

@@ -5,13 +5,8 @@
 //! they came (the longest sequence of them that does), and the odd one seems to have overtaken many of these.
 //! Transit before it and after it is alike, for a clock that is set back makes all packets of a while seem out
 //! of order. A path on which overtaking is common is left alone.
-//!
-//! What is left is odd where it contradicts the other direction: a round trip cannot take less than nothing. Most
-//! around it do not, and it is over after a short spell: after a clock was set, contradictions go on.
 
 use super::ClockSample;
-use super::slope::Drift;
-use super::steps::LEAST_STEP_NS;
 
 /// An odd packet seems to have overtaken at least this many of those in order.
 const OVERTAKEN: usize = 4;
@@ -20,18 +15,8 @@ const BESIDE: usize = 8;
 /// One out of so many packets may be odd, or the path does not keep packets in order.
 const ONE_OUT_OF: usize = 20;
 
-/// The other direction's smallest transit is looked for in so many parts of the time, as the median of so many
-/// packets, which an odd one does not move.
-const PARTS: usize = 64;
-const TOGETHER: usize = 8;
-/// Packets on each side of a contradicting one of which most do not.
-const AROUND: usize = 32;
-
-/// Contradictions are confined to one out of so many parts of the time.
-const SPELL: u64 = 16;
-
-/// For each sample, whether it is odd, as far as the drift is known.
-pub(super) fn find(samples: &[ClockSample], drift: &Drift) -> Vec<bool> {
+/// For each sample, whether it is odd.
+pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
     let mut odd = vec![false; samples.len()];
     for forward in [true, false] {
         let own: Vec<usize> = (0..samples.len())
@@ -43,72 +28,7 @@ pub(super) fn find(samples: &[ClockSample], drift: &Drift) -> Vec<bool> {
             found.into_iter().for_each(|i| odd[own[i]] = true);
         }
     }
-    let contradicting = [true, false].map(|forward| contradicting(samples, &odd, forward, drift));
-    for i in contradicting.into_iter().flatten() {
-        odd[i] = true;
-    }
     odd
-}
-
-/// Samples of one direction that contradict the other, among most that do not.
-fn contradicting(
-    samples: &[ClockSample],
-    odd: &[bool],
-    forward: bool,
-    drift: &Drift,
-) -> Vec<usize> {
-    let of = |direction: bool| {
-        (0..samples.len()).filter(move |&i| !odd[i] && samples[i].forward == direction)
-    };
-    let others: Vec<&ClockSample> = of(!forward).map(|i| &samples[i]).collect();
-    let floors: Vec<(i64, i128)> = others
-        .chunks(others.len().div_ceil(PARTS).max(TOGETHER))
-        .filter_map(lowest_together)
-        .collect();
-    let is_impossible = |sample: &ClockSample| {
-        floors.iter().any(|(first_ns, floor)| {
-            let since = (i128::from(sample.first_ns) - i128::from(*first_ns)) as f64;
-            let drifted = if forward {
-                drift.rate * since
-            } else {
-                -drift.rate * since
-            };
-            let shared = (transit(sample) + floor) as f64 - drifted;
-            shared < -LEAST_STEP_NS - drift.error * since.abs()
-        })
-    };
-    let own: Vec<usize> = of(forward).collect();
-    let impossible: Vec<bool> = own.iter().map(|&i| is_impossible(&samples[i])).collect();
-    let times = |places: &mut dyn Iterator<Item = usize>| -> u64 {
-        let first_ns: Vec<i64> = places.map(|place| samples[own[place]].first_ns).collect();
-        first_ns
-            .iter()
-            .max()
-            .zip(first_ns.iter().min())
-            .map_or(0, |(last, first)| last.abs_diff(*first))
-    };
-    let spell_ns = times(&mut (0..own.len()).filter(|&place| impossible[place]));
-    if spell_ns > times(&mut (0..own.len())) / SPELL {
-        return Vec::new();
-    }
-    let most_around_do_not = |place: usize| {
-        let near = &impossible[place.saturating_sub(AROUND)..own.len().min(place + AROUND + 1)];
-        2 * near.iter().filter(|&&impossible| impossible).count() < near.len()
-    };
-    (0..own.len())
-        .filter(|&place| impossible[place] && most_around_do_not(place))
-        .map(|place| own[place])
-        .collect()
-}
-
-/// The smallest median transit of packets that came together, and when.
-fn lowest_together(samples: &[&ClockSample]) -> Option<(i64, i128)> {
-    let lowest = samples.chunks_exact(TOGETHER).map(|together| {
-        let mut transits: Vec<i128> = together.iter().map(|sample| transit(sample)).collect();
-        transits.sort_unstable();
-        (together[0].first_ns, transits[TOGETHER / 2])
-    });
-    lowest.min_by_key(|(_, transit)| *transit)
 }
 
 /// Places of packets that overtook others, and by no clock's step, among those of one direction.
@@ -230,7 +150,7 @@ mod tests {
     }
 
     fn found(samples: &[ClockSample]) -> Vec<usize> {
-        let odd = find(samples, &Drift::unmeasured());
+        let odd = find(samples);
         (0..odd.len()).filter(|&i| odd[i]).collect()
     }
 
@@ -243,18 +163,6 @@ mod tests {
             samples[place].second_ns -= 2 * shorter;
             assert_eq!(found(&samples), []);
         }
-    }
-
-    #[test]
-    fn packets_that_the_other_direction_makes_impossible_are_odd() {
-        let mut samples = samples(0, 0);
-        // not out of order: nothing else runs backward around it
-        samples.retain(|sample| sample.forward || (sample.first_ns / 500_000) % 40 == 1);
-        let place = (samples.len() / 2..)
-            .find(|&i| !samples[i].forward)
-            .unwrap();
-        samples[place].second_ns += 45_000_000;
-        assert_eq!(found(&samples), [place]);
     }
 
     #[test]

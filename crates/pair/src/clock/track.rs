@@ -30,6 +30,14 @@ impl Track {
             .partition_point(|&index| (index as usize) < sample)
     }
 
+    /// Without the points at the places marked.
+    pub fn leave_out(&mut self, marked: &[bool]) {
+        let mut kept = marked.iter().map(|marked| !marked);
+        self.points.retain(|_| kept.next().unwrap_or(true));
+        let mut kept = marked.iter().map(|marked| !marked);
+        self.index.retain(|_| kept.next().unwrap_or(true));
+    }
+
     /// The positions of this direction's points in a stretch between `steps`.
     pub fn stretch(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
         let from = match number {
