@@ -11,7 +11,7 @@ use super::measure::Hop;
 use super::models::{Element, replay_over};
 use crate::cause::Cause;
 use crate::judge::{Judgement, judge_losses, queue_depth};
-use crate::words::{count, duration, rate};
+use crate::words::{bytes, count, duration, rate};
 
 /// Kinds of active queue management that can be told apart from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,50 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         }
         _ => None,
     };
+    if judgement.cause == Cause::Unknown && early.is_none() && neither_queue_nor_bucket(hop) {
+        return plain(Judgement {
+            cause: Cause::RandomLoss,
+            confidence: 0.6,
+            against: vec![(Cause::Policer, refuted_reason(hop))],
+        });
+    }
     early.unwrap_or_else(|| plain(judgement))
+}
+
+/// Nearly all lost packets must have found nothing inside ...
+const FOUND_NOTHING: f64 = 0.9;
+/// ... and the best bucket be wrong by this share of a packet for each loss, and by more than timestamps blur.
+const WRONG_BY: f64 = 0.25;
+
+/// Losses that come in runs, on an empty hop, and that no bucket accounts for without being corrected at each: the path
+/// drops by itself, whatever is sent.
+fn neither_queue_nor_bucket(hop: &Hop) -> bool {
+    let again = hop.evidence.group_trace.trace.loss_runs() >= 2;
+    let on_empty = hop
+        .held
+        .as_ref()
+        .is_some_and(|held| held.found_empty > FOUND_NOTHING);
+    let refuted = hop.bucket.as_ref().is_none_or(|fit| {
+        let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
+        wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
+    });
+    again
+        && on_empty
+        && refuted
+        && hop.two_buckets.is_none()
+        && hop.passages.lost < hop.passages.passed
+}
+
+fn refuted_reason(hop: &Hop) -> String {
+    let Some(fit) = &hop.bucket else {
+        return "no rate and burst make these losses more likely than chance does".to_owned();
+    };
+    let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
+    format!(
+        "the best bucket, at {}, has {} of room on average for packets that were lost",
+        rate(fit.rate_bps.value),
+        bytes(wrong_by)
+    )
 }
 
 /// Two buckets in company that drop, replayed by themselves, most of the very packets that were lost, where no queue
