@@ -231,6 +231,8 @@ impl Between {
 struct RecentTransits {
     ring_ns: [i64; 256],
     count: usize,
+    /// The fastest and the slowest of them; `None` while it must be looked for.
+    range_ns: Option<[i64; 2]>,
 }
 
 impl Default for RecentTransits {
@@ -238,21 +240,32 @@ impl Default for RecentTransits {
         Self {
             ring_ns: [0; 256],
             count: 0,
+            range_ns: None,
         }
     }
 }
 
 impl RecentTransits {
     fn take(&mut self, transit_ns: i64) {
-        self.ring_ns[self.count % self.ring_ns.len()] = transit_ns;
+        let place = self.count % self.ring_ns.len();
+        let former_ns = std::mem::replace(&mut self.ring_ns[place], transit_ns);
+        let forgets = self.count >= self.ring_ns.len();
         self.count += 1;
+        self.range_ns = self
+            .range_ns
+            .filter(|range| !(forgets && range.contains(&former_ns)))
+            .map(|[fastest, slowest]| [fastest.min(transit_ns), slowest.max(transit_ns)]);
     }
 
-    /// The fastest and the slowest.
-    fn range_ns(&self) -> [i64; 2] {
+    /// The fastest and the slowest; zeros where there are none.
+    fn range_ns(&mut self) -> [i64; 2] {
         let known = &self.ring_ns[..self.count.min(self.ring_ns.len())];
-        let fastest = known.iter().copied().min().unwrap_or(0);
-        [fastest, known.iter().copied().max().unwrap_or(0)]
+        if self.range_ns.is_none()
+            && let (Some(&fastest), Some(&slowest)) = (known.iter().min(), known.iter().max())
+        {
+            self.range_ns = Some([fastest, slowest]);
+        }
+        self.range_ns.unwrap_or([0; 2])
     }
 }
 
@@ -518,5 +531,38 @@ fn decide_open(packets: &mut [PairPacket], open: &Open) {
                 };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_range_of_recent_transits_is_that_of_the_latest_256(
+            taken in prop::collection::vec((-9i64..9, any::<bool>()), 0..700),
+        ) {
+            let mut recent = RecentTransits::default();
+            let mut all = Vec::new();
+            for (transit_ns, is_asked) in taken {
+                recent.take(transit_ns);
+                all.push(transit_ns);
+                if is_asked {
+                    let latest = &all[all.len().saturating_sub(256)..];
+                    let expected = [latest.iter().min(), latest.iter().max()];
+                    prop_assert_eq!(recent.range_ns().map(Some), expected.map(Option::<&i64>::copied));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn before_any_packet_crossed_it_is_taken_to_take_no_time() {
+        let mut recent = RecentTransits::default();
+        assert_eq!(recent.range_ns(), [0, 0]);
+        recent.take(5);
+        assert_eq!(recent.range_ns(), [5, 5]);
     }
 }
