@@ -191,7 +191,8 @@ pub struct PairInfo {
     pub clock_offset_s: Option<f64>,
     pub clock_offset_low_s: Option<f64>,
     pub clock_offset_high_s: Option<f64>,
-    /// How much faster capture 2's clock runs, and half the width of the 95 % interval.
+    /// How much faster capture 2's clock runs (`null` where the packets do not tell), and half the width of the 95 %
+    /// interval.
     pub clock_drift_ppm: Option<f64>,
     pub clock_drift_error_ppm: Option<f64>,
     /// More than one where a clock was stepped.

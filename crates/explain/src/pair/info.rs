@@ -10,6 +10,9 @@ use crate::document::{
     AfterGapInfo, ChangesInfo, ClockStretchInfo, PairFlowInfo, PairInfo, TransitInfo,
 };
 
+/// A drift that is only known to be within what clocks do (`clock::fit` says so by an error of this much) is not known.
+const UNMEASURED_DRIFT_PPM: f64 = 500.0;
+
 /// The whole object.
 pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
     let counts = &pair.counts;
@@ -39,6 +42,7 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
         clock_offset_low_s: bound(bounds.map(|bounds| bounds.0)),
         clock_offset_high_s: bound(bounds.map(|bounds| bounds.1)),
         clock_drift_ppm: clock
+            .filter(|clock| clock.drift_error_ppm < UNMEASURED_DRIFT_PPM)
             .and_then(|clock| clock.stretches.first())
             .map(|stretch| stretch.drift_ppm),
         clock_drift_error_ppm: clock.map(|clock| clock.drift_error_ppm),
