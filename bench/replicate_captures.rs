@@ -326,7 +326,7 @@ mod tests {
         packet_of(record)[SOURCE + 3] == 1
     }
 
-    fn time_ns(record: &Vec<u8>) -> i64 {
+    fn time_ns(record: &[u8]) -> i64 {
         i64::from(u32_at(record, 0)) * NS_PER_SECOND + i64::from(u32_at(record, 4))
     }
 
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn replicas_interleave_in_the_order_of_time() {
         let records = records(&template(), 0, 80);
-        assert!(records.is_sorted_by_key(time_ns));
+        assert!(records.is_sorted_by_key(|record| time_ns(record)));
         // lanes start 10 ms / 8 apart: the second packet of a file is another lane's first
         assert_eq!(time_ns(&records[1]) - time_ns(&records[0]), 1_250_000);
     }

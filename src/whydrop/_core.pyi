@@ -31,5 +31,6 @@ def explain_pair(
 def match_pair(
     paths: Sequence[str | PathLike[str]],
     *,
+    tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Analysis: ...

@@ -91,15 +91,16 @@ pub fn explain_pair(
 }
 
 /// Matches the packets of two captures of one path: the document has `captures` and `pair`, and of the tables only
-/// `crossings` has rows.
+/// `crossings` has rows. Without `tables` only the document is kept.
 #[pyfunction]
-#[pyo3(signature = (paths, *, progress = None))]
+#[pyo3(signature = (paths, *, tables = true, progress = None))]
 pub fn match_pair(
     py: Python<'_>,
     paths: Vec<PathBuf>,
+    tables: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Analysis> {
-    run(py, &paths, true, progress, match_two)
+    run(py, &paths, tables, progress, match_two)
 }
 
 fn run(

@@ -36,11 +36,11 @@ def analyse_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core
     return _watched(paths, lambda **watch: _core.explain_pair(paths, tables=tables, **watch))
 
 
-def match_pair(paths: Sequence[str | PathLike[str]]) -> _core.Analysis:
+def match_pair(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
     """Match two captures of one path, as :func:`analyse` analyses one."""
     from whydrop import _core
 
-    return _watched(paths, lambda **watch: _core.match_pair(paths, **watch), "Aligning clocks")
+    return _watched(paths, lambda **watch: _core.match_pair(paths, tables=tables, **watch), "Aligning clocks")
 
 
 def _watched(

@@ -50,7 +50,8 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
     from whydrop.matching import Matching
 
     try:
-        found = Matching(match_pair([first, second]))
+        # the table takes a third of the memory: only who wants it pays for it
+        found = Matching(match_pair([first, second], tables=output is not None))
         rows = None if output is None else found.write(output)
         if as_json:
             indent = 2 if sys.stdout.isatty() else None

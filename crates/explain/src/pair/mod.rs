@@ -88,12 +88,18 @@ pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, Ex
             paths.len()
         )));
     };
-    let pair = read([first, second], options)?;
-    let timeline = Timeline::of(&pair);
-    let tables = Tables {
-        crossings: crossings::table(&pair, &timeline),
-        ..Tables::default()
+    let keep_tables = options.keep_tables;
+    // acknowledgments are for charts of connections, which this has none of
+    let without_acknowledgments = Options {
+        keep_tables: false,
+        ..options
     };
+    let pair = read([first, second], without_acknowledgments)?;
+    let timeline = Timeline::of(&pair);
+    let mut tables = Tables::default();
+    if keep_tables {
+        tables.crossings = crossings::table(&pair, &timeline);
+    }
     Ok(Explanation {
         document: matched_document(&pair, &timeline),
         tables,

@@ -66,7 +66,7 @@ pub fn fit_envelope(trace: &Trace) -> Option<EnvelopeFit> {
     let step = STEP.max(span / affordable);
     let rates = (0..=(span / step) as i32)
         .map(|position| mean * RATES.0 * (f64::from(position) * step).exp());
-    let curve: Vec<Point> = rates.map(|rate| point(trace, rate)).collect();
+    let curve = points(trace, &rates.collect::<Vec<f64>>());
     let single = curve.iter().max_by_key(|point| point.count)?.clone();
     let pair = best_pair(&curve).filter(|pair| pair.union > single.count + needed(trace));
     let Some(pair) = pair else {
@@ -102,35 +102,75 @@ fn needed(trace: &Trace) -> usize {
     SECOND_LOSSES.max((SECOND_SHARE * trace.lost as f64) as usize)
 }
 
-/// The envelope at one rate, and the losses above it. Only what passed enters the bucket's debt.
-fn point(trace: &Trace, rate_bytes_per_s: f64) -> Point {
-    let (mut queue, mut last_s) = (0.0f64, 0.0f64);
+/// Rates that are followed together: each is a chain in which every packet waits for the one before, and a processor
+/// works on several chains in the time of one.
+const LANES: usize = 8;
+
+/// The envelope at each of the rates (bytes/s).
+fn points(trace: &Trace, rates: &[f64]) -> Vec<Point> {
+    let mut points = Vec::with_capacity(rates.len());
+    for rates in rates.chunks(LANES) {
+        // lanes to spare repeat the last rate
+        let lane = |index: usize| rates[index.min(rates.len() - 1)];
+        let found = points_of_lanes(trace, std::array::from_fn(lane));
+        points.extend(found.into_iter().take(rates.len()));
+    }
+    points
+}
+
+/// The envelope at some rates, and the losses above each. Only what passed enters the buckets' debts.
+fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
+    let (mut queues, mut last_s) = ([0.0f64; LANES], 0.0f64);
     let strays = (STRAYS * trace.lost as f64) as usize;
-    // the largest few that passed, the smallest of them first
-    let mut largest: Vec<f64> = vec![0.0; strays + 1];
-    let mut asked = Vec::with_capacity(trace.lost);
+    // the largest few that passed, the smallest of them first; and the smallest of them again
+    let mut largest = vec![vec![0.0; strays + 1]; LANES];
+    let mut limits = [0.0f64; LANES];
+    let mut asked: Vec<[f64; LANES]> = Vec::with_capacity(trace.lost);
     for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        let (since_s, bytes) = (time_s - last_s, f64::from(bytes));
         last_s = time_s;
-        let with_packet = queue + f64::from(bytes);
+        let mut with_packet = [0.0; LANES];
+        for lane in 0..LANES {
+            queues[lane] = (queues[lane] - rates[lane] * since_s).max(0.0);
+            with_packet[lane] = queues[lane] + bytes;
+        }
         if outcome == Seen::Lost {
             asked.push(with_packet);
             continue;
         }
-        queue = with_packet;
-        if with_packet > largest[0] && outcome == Seen::Passed {
-            let place = largest.partition_point(|value| *value < with_packet);
-            largest.copy_within(1..place, 0);
-            largest[place - 1] = with_packet;
+        queues = with_packet;
+        let mut exceeds = false;
+        for lane in 0..LANES {
+            exceeds |= with_packet[lane] > limits[lane];
+        }
+        if exceeds && outcome == Seen::Passed {
+            for lane in 0..LANES {
+                keep_largest(&mut largest[lane], with_packet[lane]);
+                limits[lane] = largest[lane][0];
+            }
         }
     }
-    let limit_bytes = largest[0];
-    let above: Vec<bool> = asked.iter().map(|asked| *asked > limit_bytes).collect();
-    Point {
-        rate_bytes_per_s,
-        limit_bytes,
-        count: above.iter().filter(|above| **above).count(),
-        above,
+    let point = |lane: usize| {
+        let above: Vec<bool> = asked
+            .iter()
+            .map(|asked| asked[lane] > limits[lane])
+            .collect();
+        Point {
+            rate_bytes_per_s: rates[lane],
+            limit_bytes: limits[lane],
+            count: above.iter().filter(|above| **above).count(),
+            above,
+        }
+    };
+    (0..LANES).map(point).collect()
+}
+
+/// Puts a value among the largest ones, the smallest of which come first.
+fn keep_largest(largest: &mut [f64], value: f64) {
+    if value > largest[0] {
+        let place = largest.partition_point(|other| *other < value);
+        largest.copy_within(1..place, 0);
+        largest[place - 1] = value;
     }
 }
 
@@ -164,9 +204,8 @@ fn best_pair(curve: &[Point]) -> Option<Pair> {
 fn finer(trace: &Trace, near: &Point, other: Option<&Point>, step: f64) -> (EnvelopeBucket, Point) {
     let fine = FINE_STEP.max(step / f64::from(FINE_STEPS));
     let factor = |position: i32| (f64::from(position) * fine).exp();
-    let around: Vec<Point> = (-FINE_STEPS..=FINE_STEPS)
-        .map(|position| point(trace, near.rate_bytes_per_s * factor(position)))
-        .collect();
+    let rates = (-FINE_STEPS..=FINE_STEPS).map(|position| near.rate_bytes_per_s * factor(position));
+    let around = points(trace, &rates.collect::<Vec<f64>>());
     let alone = |point: &&Point| point.alone(other);
     let most = around
         .iter()

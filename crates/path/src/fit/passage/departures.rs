@@ -53,8 +53,7 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     if waits.len() < FEWEST_GAPS {
         return None;
     }
-    waits.sort_by(f64::total_cmp);
-    let long_wait_s = quantile(&waits, 0.99);
+    let long_wait_s = quantile_of_unsorted(&mut waits, 0.99);
     if long_wait_s < SHORTEST_QUEUE_S {
         return None;
     }
@@ -132,8 +131,7 @@ fn explained(passages: &Passages, rate_bps: f64, idle_wait_s: f64) -> f64 {
         .copied()
         .filter(|wait| !wait.is_nan())
         .collect();
-    waits.sort_by(f64::total_cmp);
-    let middle = quantile(&waits, 0.5);
+    let middle = quantile_of_unsorted(&mut waits, 0.5);
     let (mut free_s, mut spread, mut left) = (f64::MIN, 0.0, 0.0);
     for index in 0..passages.len() {
         let (arrival_s, wait_s) = (passages.arrival_s[index], passages.wait_s[index]);
@@ -194,9 +192,7 @@ fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
         .filter(|index| !passages.wait_s[*index].is_nan())
         .collect();
     let waits: Vec<f64> = seen.iter().map(|index| passages.wait_s[*index]).collect();
-    let queued: Vec<bool> = (0..waits.len())
-        .map(|position| running_median(&waits, position) > least_s)
-        .collect();
+    let queued = running_medians_exceed(&waits, least_s);
     let mut rates: Vec<f64> = Vec::new();
     let mut from = 0;
     for run in queued.chunk_by(|a, b| a == b) {
@@ -221,14 +217,31 @@ fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
     })
 }
 
-fn running_median(values: &[f64], position: usize) -> f64 {
-    let from = position.saturating_sub(SMOOTHED / 2);
-    let to = (from + SMOOTHED).min(values.len());
-    let mut near = [0.0; SMOOTHED];
-    let near = &mut near[..to - from];
-    near.copy_from_slice(&values[from..to]);
-    let middle = near.len() / 2;
-    *near.select_nth_unstable_by(middle, f64::total_cmp).1
+/// Whether the median around each value exceeds `least`. It does where at most as many values do not as lie below it: no
+/// need to find it.
+fn running_medians_exceed(values: &[f64], least: f64) -> Vec<bool> {
+    let around = |position: usize| {
+        let from = position.saturating_sub(SMOOTHED / 2);
+        from..(from + SMOOTHED).min(values.len())
+    };
+    let mut window = 0..0;
+    let mut not_above = 0;
+    (0..values.len())
+        .map(|position| {
+            let next = around(position);
+            let is_not_above = |value: &&f64| **value <= least;
+            not_above += values[window.end..next.end]
+                .iter()
+                .filter(is_not_above)
+                .count();
+            not_above -= values[window.start..next.start]
+                .iter()
+                .filter(is_not_above)
+                .count();
+            window = next;
+            not_above <= window.len() / 2
+        })
+        .collect()
 }
 
 /// Bit/s over a block of packets; a packet's departure goes with the bytes up to its own end.
@@ -369,6 +382,16 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
         low: Some(found[half]),
         high: Some(found[found.len() - 1 - half]),
     })
+}
+
+/// As [`quantile`], without sorting: the values are left in another order.
+fn quantile_of_unsorted(values: &mut [f64], share: f64) -> f64 {
+    let last = values.len().saturating_sub(1);
+    let place = (share * last as f64).round() as usize;
+    if place >= values.len() {
+        return 0.0;
+    }
+    *values.select_nth_unstable_by(place, f64::total_cmp).1
 }
 
 /// Quantile of sorted values by the nearest rank.
