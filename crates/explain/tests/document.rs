@@ -81,6 +81,7 @@ const DOCUMENT: &[(&str, Is)] = &[
     ("transfers", Is::List),
     ("verdicts", Is::List),
     ("pair", Is::Null),
+    ("hops", Is::List),
 ];
 const CAPTURE: &[(&str, Is)] = &[
     ("path", Is::Text),
@@ -138,6 +139,9 @@ const VERDICT: &[(&str, Is)] = &[
     ("limited_share", Is::Share),
     ("parameters", Is::Object),
     ("byte_basis", Is::TextOrNull),
+    ("place", Is::TextOrNull),
+    ("family", Is::TextOrNull),
+    ("models", Is::List),
     ("sentence", Is::Text),
     ("evidence", Is::Texts),
     ("against", Is::List),

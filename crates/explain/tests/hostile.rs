@@ -69,7 +69,7 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
 
 /// JSON writes null for what is no number: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
-    const MAY_BE_UNKNOWN: [&str; 14] = [
+    const MAY_BE_UNKNOWN: [&str; 16] = [
         "pair",
         "first",
         "last",
@@ -83,6 +83,8 @@ fn check_numbers(name: &str, value: &Value) {
         "low",
         "high",
         "byte_basis",
+        "place",
+        "family",
         "throughput_lost",
     ];
     match value {

@@ -301,7 +301,11 @@ fn matching_alone_gives_every_packet_a_row() {
         fs::write(&path, bytes).expect("the file can be written");
         path
     });
-    let matched = match_pair(&paths, Options::default()).expect("they match");
+    let options = Options {
+        keep_tables: true,
+        ..Options::default()
+    };
+    let matched = match_pair(&paths, options).expect("they match");
     let pair = matched.document.pair.expect("two captures");
     let rows = &matched.tables.crossings;
     let count = |crossing: u8| {
@@ -319,4 +323,61 @@ fn matching_alone_gives_every_packet_a_row() {
         96
     );
     assert!(matched.document.verdicts.is_empty());
+}
+
+/// Numbers without a pattern (xorshift, Marsaglia 2003), the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (((self.0 >> 32) * bound as u64) >> 32) as usize
+    }
+}
+
+#[test]
+fn pairs_with_flipped_bits_end_in_an_answer_or_in_one_line() {
+    let (near, far) = near_and_far();
+    let captures = [
+        near.keeping(|index| index < 600).bytes(),
+        far.keeping(|index| index < 900).bytes(),
+    ];
+    let mut random = Random(11);
+    for round in 0..150 {
+        let mut damaged = captures.clone();
+        let hit = &mut damaged[round % 2];
+        let reach = if round % 3 == 0 { 600 } else { hit.len() };
+        for _ in 0..1 + random.below(40) {
+            hit[random.below(reach)] ^= 1 << random.below(8);
+        }
+        match explain_files("flipped", &[&damaged[0], &damaged[1]]) {
+            Ok(document) => {
+                let json = serde_json::to_string(&document).expect("a document is JSON");
+                assert!(!json.contains("NaN"), "{json}");
+            }
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn timestamps_without_sense_are_survived() {
+    let (near, far) = near_and_far();
+    let mut random = Random(12);
+    let mut near = near.keeping(|index| index < 2000);
+    for record in &mut near.records {
+        if random.below(5) == 0 {
+            record.0 = random.below(u32::MAX as usize) as u32;
+        }
+        if random.below(7) == 0 {
+            record.1 = random.below(u32::MAX as usize) as u32;
+        }
+    }
+    let result = explain_files(
+        "senseless",
+        &[&near.bytes(), &far.keeping(|index| index < 2000).bytes()],
+    );
+    assert!(result.is_ok_and(|document| document.pair.is_some_and(|pair| pair.matched > 500)));
 }
