@@ -216,8 +216,8 @@ const REPLAYED_SHARE: f64 = 0.6;
 
 /// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
 ///
-/// Unless others' packets share the queue: what is left for those seen is less than it drains, and losses that come with
-/// the longest waits are its own.
+/// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
+/// it drains, and losses that come with the longest waits are its own.
 fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
     let departures = hop.departures.as_ref()?;
     let with_the_longest_waits = hop
@@ -225,7 +225,8 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
         .at_loss
         .as_ref()
         .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
-    if departures.unseen_share > 0.0 && with_the_longest_waits {
+    let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
+    if may_be_shared && with_the_longest_waits {
         return None;
     }
     let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
@@ -268,6 +269,14 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
         family: None,
         beside_queue: true,
     })
+}
+
+/// A rate that is known to within this share leaves no room for others' packets.
+const SHARP: f64 = 0.05;
+
+fn is_sharp(rate: Interval) -> bool {
+    let width = rate.low.zip(rate.high).map(|(low, high)| high - low);
+    width.is_some_and(|width| width < SHARP * rate.value)
 }
 
 /// Waits before losses that are longer than this share of all, on average, have to do with them.
