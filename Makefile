@@ -49,7 +49,7 @@ images: setup ## draw the pictures of README.md anew
 wheel: setup ## build a wheel into dist
 	$(RUN)/maturin build --release --out dist
 
-bench: setup ## measure whydrop beside tshark, tcptrace and a plain read of the file
+bench: setup ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
 	$(RUN)/python bench/run.py
 
 fuzz: ## run every fuzz target for SECONDS_EACH (60) seconds
