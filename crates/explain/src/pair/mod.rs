@@ -3,7 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`timeline`] | all packets on one clock, with transit, runs of losses and pauses |
-//! | [`groups`] | flows of one direction to one host, and what each stretch of the path did to them |
+//! | [`groups`] | flows of one direction to one host, and their packets between the points |
+//! | [`verdicts`] | what each part of the path did to a group |
 //! | [`info`] | the pair in the shape of the JSON contract |
 //! | [`chain`] | more than two captures |
 //! | [`crossings`] | the table of matched packets |
@@ -13,6 +14,7 @@ mod crossings;
 mod groups;
 mod info;
 mod timeline;
+mod verdicts;
 
 use std::path::PathBuf;
 
@@ -54,7 +56,7 @@ fn explain_two(
     let pair = read(paths, options)?;
     let timeline = Timeline::of(&pair);
     let (flows, groups) = groups::of(&pair, places);
-    let (mut verdicts, causes) = groups::judge_all(&pair, &timeline, &groups, keep_tables);
+    let (mut verdicts, causes) = verdicts::judge_all(&pair, &timeline, &groups, keep_tables);
     sort_verdicts(&mut verdicts);
     let mut tables = Tables::default();
     if keep_tables {
@@ -118,7 +120,7 @@ pub fn measure_pair(
     let pair = read([first, second], options)?;
     let timeline = Timeline::of(&pair);
     let (_, groups) = groups::of(&pair, [0, 1]);
-    Ok(groups::hops(&pair, &timeline, &groups))
+    Ok(verdicts::hops(&pair, &timeline, &groups))
 }
 
 fn read(paths: [&PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {

@@ -1,0 +1,440 @@
+//! What each part of the path did to a group of flows: before the first point, between the points, beyond the second.
+
+use std::collections::HashMap;
+
+use whydrop_pair::Pair;
+use whydrop_path::fit::Seen;
+use whydrop_path::fit::passage::Passages;
+use whydrop_tcp::{Fate, SegmentFlags};
+
+use super::groups::{PairGroup, passages_of_groups};
+use super::timeline::Timeline;
+use crate::assemble::Ranked;
+use crate::cause::Cause;
+use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
+use crate::group::Group;
+use crate::hop::{Hop, HopInput, HopJudgement, Replayed, hop_verdict, judge_hop, measure_hop};
+use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::parallel::on_all_cores;
+use crate::tables::ModelTable;
+use crate::transfers::{ExpectedLosses, judge_transfer, lost};
+use crate::verdict::verdict;
+use crate::words::{count, percent, plural};
+
+/// Cause and confidence of each transfer, by flow number.
+pub type TransferCauses = HashMap<usize, Vec<(Cause, f64)>>;
+
+/// Judges all groups on all cores.
+pub fn judge_all(
+    pair: &Pair,
+    timeline: &Timeline,
+    groups: &[PairGroup],
+    keep_tables: bool,
+) -> (Vec<Ranked>, TransferCauses) {
+    let passages = passages_of_groups(pair, timeline, groups);
+    let work: Vec<(&PairGroup, Passages)> = groups.iter().zip(passages).collect();
+    let worth_it = work
+        .iter()
+        .filter(|(group, passages)| group.is_worth_a_verdict(passages));
+    let work: Vec<&(&PairGroup, Passages)> = worth_it.collect();
+    let mut verdicts = Vec::new();
+    let mut causes = TransferCauses::new();
+    for (ranked, transfers) in on_all_cores(&work, |(group, passages)| {
+        judge(pair, group, passages, keep_tables)
+    }) {
+        verdicts.extend(ranked);
+        causes.extend(transfers);
+    }
+    (verdicts, causes)
+}
+
+/// What is measured of each group between the points, with the group's first flow for a name.
+pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Hop)> {
+    let passages = passages_of_groups(pair, timeline, groups);
+    groups
+        .iter()
+        .zip(&passages)
+        .filter(|(group, passages)| group.is_worth_a_verdict(passages))
+        .map(|(group, passages)| (group.names(pair)[0].clone(), hop_of(group, pair, passages)))
+        .collect()
+}
+
+/// Verdicts on one group, and the causes of its transfers.
+fn judge(
+    pair: &Pair,
+    group: &PairGroup,
+    passages: &Passages,
+    keep_tables: bool,
+) -> (Vec<Ranked>, TransferCauses) {
+    let mut ranked = Vec::new();
+    let outer = outer_losses(group);
+    let judgement = if passages.lost > 0 {
+        let between = between_points(pair, group, passages, keep_tables);
+        let judgement = between.0;
+        ranked.push(between.1);
+        Some(judgement)
+    } else {
+        None
+    };
+    for (place, evidence) in group.outer_places().into_iter().zip(outer) {
+        let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
+            continue;
+        };
+        ranked.push(outer_verdict(pair, group, &place, &evidence, passages));
+    }
+    let headline = match judgement {
+        Some(judgement) => judgement,
+        None if ranked.is_empty() => {
+            let (judgement, verdict) = lossless(pair, group, passages);
+            ranked.push(verdict);
+            judgement
+        }
+        None => Judgement {
+            cause: cause_of(&ranked[0]),
+            confidence: ranked[0].verdict.confidence,
+            against: Vec::new(),
+        },
+    };
+    ranked.extend(capture_loss(pair, group));
+    (ranked, transfer_causes(group, &headline))
+}
+
+fn cause_of(ranked: &Ranked) -> Cause {
+    Cause::by_name(&ranked.verdict.cause).unwrap_or(Cause::Unknown)
+}
+
+fn mss_bytes(group: &Group) -> f64 {
+    f64::from(
+        group
+            .flows
+            .iter()
+            .filter_map(|flow| flow.flow.mss_bytes)
+            .max()
+            .unwrap_or(1460),
+    )
+}
+
+fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
+    let mut counted = totals(&group.at_upstream);
+    counted.lost = passages.lost as u64;
+    counted.lost_before_capture = 0;
+    counted.data_packets = passages.len() as u64;
+    counted.lossy_flows = group
+        .members
+        .iter()
+        .filter(|member| pair.flows[**member as usize].lost() > 0)
+        .count() as u64;
+    if group.at_upstream.flows.is_empty() {
+        counted.packets = passages.len() as u64;
+        counted.payload_bytes = passages.bytes.iter().map(|bytes| *bytes as u64).sum();
+        counted.union_busy_s = passages.duration_s();
+        counted.busy_s = counted.union_busy_s;
+    }
+    let upstream = group.direction.upstream().unwrap_or(0);
+    measure_hop(HopInput {
+        passages: passages.clone(),
+        offloaded: group
+            .members
+            .iter()
+            .any(|member| pair.flows[*member as usize].offloaded[upstream] > 0),
+        totals: counted,
+        base_rtt_s: base_rtt_s(&group.at_upstream),
+    })
+}
+
+fn between_points(
+    pair: &Pair,
+    group: &PairGroup,
+    passages: &Passages,
+    keep_tables: bool,
+) -> (Judgement, Ranked) {
+    let hop = hop_of(group, pair, passages);
+    let judged = judge_hop(&hop);
+    let (verdict, replays) = hop_verdict(
+        &judged,
+        &hop,
+        &group.place(),
+        group.names(pair),
+        mss_bytes(&group.at_upstream),
+    );
+    let ranked = Ranked {
+        verdict,
+        payload_bytes: hop.evidence.totals.payload_bytes,
+        model: keep_tables.then(|| model_table(group, &hop, &replays)),
+    };
+    (judged.judgement, ranked)
+}
+
+/// What was lost before the first point, and beyond the second, if anything was.
+///
+/// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
+/// point was seen there and sent again.
+fn outer_losses(group: &PairGroup) -> [Option<Evidence>; 2] {
+    let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
+    let before = evidence_of_part(&group.at_upstream, |fate, flags| {
+        match (fate, inferred(flags)) {
+            (Fate::Lost, true) => Some(Seen::Lost),
+            (Fate::Unknown, _) => Some(Seen::Unknown),
+            _ => Some(Seen::Passed),
+        }
+    });
+    let beyond = evidence_of_part(&group.at_downstream, |fate, flags| {
+        match (fate, inferred(flags)) {
+            (_, true) => None,
+            (Fate::Lost, _) => Some(Seen::Lost),
+            (Fate::Unknown, _) => Some(Seen::Unknown),
+            (Fate::Delivered, _) => Some(Seen::Passed),
+        }
+    });
+    let [before, beyond] = [before, beyond];
+    let mark_before = |mut evidence: Evidence| {
+        evidence.totals.lost_before_capture = evidence.totals.lost;
+        evidence
+    };
+    [before.map(mark_before), beyond]
+}
+
+fn evidence_of_part(
+    group: &Group,
+    outcome: impl Fn(Fate, SegmentFlags) -> Option<Seen>,
+) -> Option<Evidence> {
+    let segments = group.flows.iter().flat_map(|flow| &flow.flow.segments);
+    let lost = segments
+        .filter(|segment| outcome(segment.fate, segment.flags) == Some(Seen::Lost))
+        .count() as u64;
+    if lost == 0 {
+        return None;
+    }
+    let trace = group.trace_of(|segment| outcome(segment.fate, segment.flags));
+    let counted = Totals {
+        lost,
+        lost_before_capture: 0,
+        ..totals(group)
+    };
+    Some(measure_trace(trace, None, counted, base_rtt_s(group)))
+}
+
+fn outer_verdict(
+    pair: &Pair,
+    group: &PairGroup,
+    place: &str,
+    evidence: &Evidence,
+    passages: &Passages,
+) -> Ranked {
+    let judgement = judge_losses(evidence);
+    let mut verdict = verdict(
+        &judgement,
+        evidence,
+        group.names(pair),
+        mss_bytes(&group.at_upstream),
+    );
+    verdict.place = Some(place.to_owned());
+    let between = match passages.lost {
+        0 => "between the captures nothing was lost".to_owned(),
+        lost => format!("{} more vanished between the captures", count(lost as u64)),
+    };
+    let lost = plural(evidence.totals.lost, "packet");
+    verdict
+        .evidence
+        .insert(0, format!("{lost} vanished {place}; {between}"));
+    Ranked {
+        payload_bytes: evidence.totals.payload_bytes,
+        verdict,
+        model: None,
+    }
+}
+
+/// The verdict on a group that lost nothing anywhere.
+fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, Ranked) {
+    let hop = hop_of(group, pair, passages);
+    let between = judge_lossless(&hop.evidence);
+    let reordered = between.cause == Cause::Reordering && group.overtaken(pair) > 0;
+    let marked = between.cause == Cause::Aqm && hop.marked > 0;
+    if between.cause == Cause::Shaper || reordered || marked {
+        let judged = HopJudgement {
+            judgement: between.clone(),
+            family: None,
+            beside_queue: false,
+        };
+        let (mut verdict, replays) = hop_verdict(
+            &judged,
+            &hop,
+            &group.place(),
+            group.names(pair),
+            mss_bytes(&group.at_upstream),
+        );
+        if reordered {
+            verdict.evidence.push(format!(
+                "{} came out between the captures after one that had gone in later",
+                plural(group.overtaken(pair), "packet")
+            ));
+        }
+        if marked {
+            verdict.evidence.push(format!(
+                "{} got the congestion mark between the captures",
+                plural(hop.marked as u64, "packet")
+            ));
+        }
+        let ranked = Ranked {
+            verdict,
+            payload_bytes: hop.evidence.totals.payload_bytes,
+            model: Some(model_table(group, &hop, &replays)),
+        };
+        return (between, ranked);
+    }
+    let evidence = measure(&group.at_upstream);
+    let judgement = judge_lossless(&evidence);
+    let mut verdict = verdict(
+        &judgement,
+        &evidence,
+        group.names(pair),
+        mss_bytes(&group.at_upstream),
+    );
+    if matches!(
+        judgement.cause,
+        Cause::Shaper | Cause::Reordering | Cause::Aqm
+    ) {
+        verdict.evidence.push(
+            "not between the captures, where packets passed in order, unmarked and without a queue"
+                .to_owned(),
+        );
+    }
+    let ranked = Ranked {
+        verdict,
+        payload_bytes: evidence.totals.payload_bytes,
+        model: None,
+    };
+    (judgement, ranked)
+}
+
+/// More of a flow's packets than this missing from a capture is worth a verdict of its own.
+const CAPTURE_LOSS_SHARE: f64 = 1e-3;
+
+fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
+    let missed = group.missed(pair);
+    let packets: u64 = group
+        .members
+        .iter()
+        .map(|member| {
+            pair.flows[*member as usize]
+                .packets
+                .iter()
+                .max()
+                .copied()
+                .unwrap_or(0)
+        })
+        .sum();
+    if ((missed[0] + missed[1]) as f64) <= CAPTURE_LOSS_SHARE * packets as f64 {
+        return None;
+    }
+    let mut evidence = measure_nothing(group);
+    evidence.totals.missed_by_capture_packets = missed[0] + missed[1];
+    let judgement = Judgement {
+        cause: Cause::CaptureLoss,
+        confidence: 0.99,
+        against: Vec::new(),
+    };
+    let mut verdict = verdict(
+        &judgement,
+        &evidence,
+        group.names(pair),
+        mss_bytes(&group.at_upstream),
+    );
+    let of = |side: usize| {
+        format!(
+            "capture {} did not record {} that passed its point: {} of them",
+            side + 1,
+            plural(missed[side], "packet"),
+            percent(missed[side] as f64 / packets.max(1) as f64)
+        )
+    };
+    verdict.sentence = match missed {
+        [_, 0] => format!(
+            "Capture 1 missed {}: capture loss, no loss of the path.",
+            plural(missed[0], "packet")
+        ),
+        [0, _] => format!(
+            "Capture 2 missed {}: capture loss, no loss of the path.",
+            plural(missed[1], "packet")
+        ),
+        _ => format!(
+            "The captures missed {} and {}: capture loss, no loss of the path.",
+            plural(missed[0], "packet"),
+            plural(missed[1], "packet")
+        ),
+    };
+    verdict.evidence = (0..2).filter(|side| missed[*side] > 0).map(of).collect();
+    verdict.against.clear();
+    (verdict.lost, verdict.explained) = (0, 0.0);
+    Some(Ranked {
+        payload_bytes: evidence.totals.payload_bytes,
+        verdict,
+        model: None,
+    })
+}
+
+/// Evidence with counters only.
+fn measure_nothing(group: &PairGroup) -> Evidence {
+    measure_trace(
+        Default::default(),
+        None,
+        totals(&group.at_upstream),
+        base_rtt_s(&group.at_upstream),
+    )
+}
+
+/// Losses anywhere on a transfer's way are the headline's; without any, what held it up.
+fn transfer_causes(group: &PairGroup, headline: &Judgement) -> TransferCauses {
+    let nothing_expected = ExpectedLosses::none(&group.at_upstream);
+    group
+        .at_upstream
+        .flows
+        .iter()
+        .enumerate()
+        .map(|(member, flow)| {
+            let causes = flow
+                .flow
+                .transfers
+                .iter()
+                .map(|transfer| match lost(flow.flow, transfer) {
+                    0 => judge_transfer(headline, &nothing_expected, (member, flow.flow), transfer),
+                    _ => (headline.cause, headline.confidence),
+                })
+                .collect();
+            (flow.index, causes)
+        })
+        .collect()
+}
+
+/// Rows of the winner and of the strongest rival; `verdict` is filled in later.
+fn model_table(group: &PairGroup, hop: &Hop, replays: &[Replayed]) -> ModelTable {
+    let mut table = ModelTable::default();
+    let winner = replays.iter().find(|replayed| replayed.why.is_none());
+    let rival = replays.iter().find(|replayed| replayed.why.is_some());
+    let passages = &hop.passages;
+    let nanoseconds = |seconds: f64| {
+        if seconds.is_nan() {
+            -1
+        } else {
+            (seconds * 1e9).round() as i64
+        }
+    };
+    for replayed in winner.into_iter().chain(rival) {
+        for (index, packet) in replayed.replay.packets.iter().enumerate() {
+            table
+                .flow
+                .push(group.numbers[passages.flow[index] as usize]);
+            table
+                .time_ns
+                .push(passages.start_ns + (passages.arrival_s[index] * 1e9).round() as i64);
+            table.level_bytes.push(packet.level_bytes);
+            table.ip_bytes.push(passages.bytes[index] as u32);
+            table.predicted_drop.push(packet.dropped);
+            table.seen_lost.push(passages.outcome[index] == Seen::Lost);
+            table.rival.push(replayed.why.is_some());
+            table.wait_ns.push(nanoseconds(packet.wait_s));
+            table.seen_wait_ns.push(nanoseconds(passages.wait_s[index]));
+        }
+    }
+    table
+}
