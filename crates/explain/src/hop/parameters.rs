@@ -43,7 +43,12 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
     let basis = hop.bucket_basis;
     let scale = Scale::new(basis, fit.packet_bytes);
     let mut put = |name: &str, interval: Interval| {
-        parameters.insert(name.to_owned(), scale.apply(interval));
+        let parameter = if name.ends_with("rate_bps") {
+            scale.apply_to_rate(interval)
+        } else {
+            scale.apply(interval)
+        };
+        parameters.insert(name.to_owned(), parameter);
     };
     match &hop.two_buckets {
         Some(two) => {
@@ -76,6 +81,10 @@ fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
     }
 }
 
+/// No rate is known better than the clock that it was measured by: oscillators of computers are off by up to some
+/// hundred parts per million.
+const CLOCK_ERROR: f64 = 5e-4;
+
 /// Turns IP bytes into those of a known basis; where none is known, the upper end makes room for all of them.
 struct Scale {
     value: f64,
@@ -100,6 +109,20 @@ impl Scale {
         }
     }
 
+    /// A rate, with the error that the clock of the capture itself may have.
+    fn apply_to_rate(&self, interval: Interval) -> Parameter {
+        let sharp = self.apply(interval);
+        Parameter {
+            low: sharp
+                .low
+                .map(|low| low.min(sharp.value * (1.0 - CLOCK_ERROR))),
+            high: sharp
+                .high
+                .map(|high| high.max(sharp.value * (1.0 + CLOCK_ERROR))),
+            ..sharp
+        }
+    }
+
     fn apply(&self, interval: Interval) -> Parameter {
         Parameter {
             value: interval.value * self.value,
@@ -111,7 +134,7 @@ impl Scale {
 
 fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Parameter> {
     let departures = hop.departures.as_ref()?;
-    Some(Scale::new(basis, hop.packet_bytes()).apply(departures.rate_bps))
+    Some(Scale::new(basis, hop.packet_bytes()).apply_to_rate(departures.rate_bps))
 }
 
 fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
