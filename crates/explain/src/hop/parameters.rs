@@ -113,12 +113,8 @@ impl Scale {
     fn apply_to_rate(&self, interval: Interval) -> Parameter {
         let sharp = self.apply(interval);
         Parameter {
-            low: sharp
-                .low
-                .map(|low| low.min(sharp.value * (1.0 - CLOCK_ERROR))),
-            high: sharp
-                .high
-                .map(|high| high.max(sharp.value * (1.0 + CLOCK_ERROR))),
+            low: sharp.low.map(|low| low * (1.0 - CLOCK_ERROR)),
+            high: sharp.high.map(|high| high * (1.0 + CLOCK_ERROR)),
             ..sharp
         }
     }
