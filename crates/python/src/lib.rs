@@ -6,6 +6,8 @@ mod analysis;
 mod columns;
 mod progress;
 mod table;
+mod traffic;
+mod traffic_columns;
 
 use pyo3::prelude::*;
 
@@ -21,5 +23,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;
+    module.add(
+        "TrafficError",
+        module.py().get_type::<traffic::TrafficError>(),
+    )?;
+    module.add_class::<traffic::TrafficTest>()?;
+    module.add_class::<traffic::Responder>()?;
     Ok(())
 }

@@ -1,0 +1,300 @@
+//! The traffic engine as Python has it: one object for a test that runs, one for a responder that serves.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use whydrop_traffic::auth::Secret;
+use whydrop_traffic::client::{Host, Planned, Test};
+use whydrop_traffic::clock;
+use whydrop_traffic::flow::FlowSpec;
+use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
+use whydrop_traffic::sample::Ending;
+use whydrop_traffic::source::Source;
+
+use crate::table::Table;
+use crate::traffic_columns as columns;
+
+pyo3::create_exception!(
+    whydrop._core,
+    TrafficError,
+    PyException,
+    "A test or a responder that cannot begin. The message names the host and what to try."
+);
+
+/// What Python gives to a test, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestConfig {
+    hosts: Vec<HostConfig>,
+    flows: Vec<PlannedConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostConfig {
+    name: String,
+    port: Option<u16>,
+    secret: Option<String>,
+    ip_version: Option<u8>,
+    local_address: Option<IpAddr>,
+    interface: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PlannedConfig {
+    host: usize,
+    #[serde(flatten)]
+    spec: FlowSpec,
+}
+
+/// What Python gives to a responder, as JSON. What is left out has the default of its kind (open or not).
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResponderConfig {
+    addresses: Vec<IpAddr>,
+    port: Option<u16>,
+    secret: Option<String>,
+    max_sessions: Option<usize>,
+    max_duration_s: Option<f64>,
+    max_rate_bps: Option<f64>,
+}
+
+/// A test that is connected to its responders.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct TrafficTest {
+    test: Test,
+}
+
+#[pymethods]
+impl TrafficTest {
+    /// Connects to every host of the plan (JSON), and waits until all is ready.
+    #[new]
+    fn new(py: Python<'_>, plan: &str) -> PyResult<TrafficTest> {
+        let config: TestConfig = serde_json::from_str(plan)
+            .map_err(|error| PyValueError::new_err(format!("the plan: {error}")))?;
+        let hosts = config
+            .hosts
+            .into_iter()
+            .map(host)
+            .collect::<PyResult<Vec<_>>>()?;
+        let flows = config
+            .flows
+            .into_iter()
+            .map(|PlannedConfig { host, spec }| Planned { host, spec })
+            .collect();
+        // Here and not in the engine: a responder of the same process must not have its clock moved.
+        clock::anchor();
+        let test = py
+            .detach(|| Test::prepare(&hosts, flows))
+            .map_err(|error| TrafficError::new_err(error.to_string()))?;
+        Ok(TrafficTest { test })
+    }
+
+    /// Lets the flows begin at this time of `time.monotonic_ns`.
+    fn start(&self, at_monotonic_ns: i64) {
+        self.test
+            .start(at_monotonic_ns.saturating_add(clock::epoch_minus_monotonic_ns()));
+    }
+
+    fn is_over(&self) -> bool {
+        self.test.is_over()
+    }
+
+    fn stop(&self) {
+        self.test.stop();
+    }
+
+    /// Ends all sessions and waits for the last measurements.
+    fn finish(&self, py: Python<'_>) {
+        py.detach(|| self.test.finish());
+    }
+
+    /// What was measured since the last call: tables by name, how flows ended (flow, status, message), and facts of
+    /// flows (flow, key, value).
+    fn take(&self, py: Python<'_>) -> PyResult<Measured> {
+        let taken = py.detach(|| self.test.take());
+        let endings = taken
+            .endings
+            .iter()
+            .map(|(flow, ending)| ended(*flow, ending))
+            .collect();
+        let facts = taken
+            .facts
+            .iter()
+            .map(|(flow, key, value)| (*flow, key.to_string(), value.clone()))
+            .collect();
+        let tables = columns::tables(taken).map_err(|error| {
+            TrafficError::new_err(format!("the tables could not be handed over: {error}"))
+        })?;
+        Ok((tables, endings, facts))
+    }
+
+    /// What is known of the far clocks over the whole test: (number of the host, time_ns, offset_ns, uncertainty_ns,
+    /// drift_ppm), by host and time; from one row of a host to its next the offset runs straight.
+    fn clocks(&self, py: Python<'_>) -> Vec<(usize, i64, i64, i64, Option<f64>)> {
+        py.detach(|| self.test.clocks())
+            .into_iter()
+            .map(|row| {
+                (
+                    row.host,
+                    row.time_ns,
+                    row.offset_ns,
+                    row.uncertainty_ns,
+                    row.drift_ppm,
+                )
+            })
+            .collect()
+    }
+
+    /// What is known of each host: (name, address, metadata, why it was lost, why there is no UDP).
+    fn far_ends(&self) -> Vec<FarEndRow> {
+        self.test
+            .far_ends()
+            .into_iter()
+            .map(|end| {
+                (
+                    end.name,
+                    end.address.to_string(),
+                    end.metadata,
+                    end.lost,
+                    end.without_udp,
+                )
+            })
+            .collect()
+    }
+}
+
+/// Name, address, metadata, why it was lost, why there is no UDP.
+type FarEndRow = (
+    String,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+type Measured = (
+    Vec<(&'static str, Table)>,
+    Vec<(u32, &'static str, Option<String>)>,
+    Vec<(u32, String, String)>,
+);
+
+fn ended(flow: u32, ending: &Ending) -> (u32, &'static str, Option<String>) {
+    match ending {
+        Ending::Complete => (flow, "complete", None),
+        Ending::Stopped => (flow, "stopped", None),
+        Ending::Failed(reason) => (flow, "failed", Some(reason.clone())),
+    }
+}
+
+fn host(config: HostConfig) -> PyResult<Host> {
+    let mut host = Host::new(&config.name);
+    host.port = config.port.unwrap_or(host.port);
+    host.ip_version = config.ip_version;
+    host.source = Source {
+        address: config.local_address,
+        interface: config.interface,
+    };
+    host.secret = config.secret.as_deref().map(secret).transpose()?;
+    Ok(host)
+}
+
+fn secret(text: &str) -> PyResult<Secret> {
+    Secret::new(text.as_bytes()).map_err(TrafficError::new_err)
+}
+
+/// A responder that is bound to its port; `run` serves until `stop`.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct Responder {
+    serving: Serving,
+    /// What `describe` raised, to be shown once.
+    raised: std::sync::Arc<Mutex<Option<String>>>,
+}
+
+#[pymethods]
+impl Responder {
+    /// `describe(address)` gives this host's metadata as JSON; it is called from other threads.
+    #[new]
+    #[pyo3(signature = (config, describe = None))]
+    fn new(config: &str, describe: Option<Py<PyAny>>) -> PyResult<Responder> {
+        let config: ResponderConfig = serde_json::from_str(config)
+            .map_err(|error| PyValueError::new_err(format!("the responder's options: {error}")))?;
+        let raised = std::sync::Arc::new(Mutex::new(None));
+        let secret = config.secret.as_deref().map(secret).transpose()?;
+        let mut limits = if secret.is_some() {
+            Limits::authenticated()
+        } else {
+            Limits::open()
+        };
+        limits.max_sessions = config.max_sessions.unwrap_or(limits.max_sessions);
+        if secret.is_some() {
+            // Whoever knows the secret may come from behind one address with all others.
+            limits.max_sessions_per_address = limits.max_sessions;
+        }
+        limits.max_duration_s = config.max_duration_s.unwrap_or(limits.max_duration_s);
+        limits.max_rate_bps = config.max_rate_bps.or(limits.max_rate_bps);
+        let serving = Serving::bind(Config {
+            addresses: config.addresses,
+            port: config
+                .port
+                .unwrap_or(whydrop_traffic::responder::DEFAULT_PORT),
+            secret,
+            limits,
+            describe: describe.map(|call| described_by(call, raised.clone())),
+        })
+        .map_err(|error| TrafficError::new_err(error.to_string()))?;
+        Ok(Responder { serving, raised })
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.serving.port()
+    }
+
+    /// Serves until `stop` is called from another thread.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.serving.run())
+            .map_err(|error| TrafficError::new_err(error.to_string()))
+    }
+
+    fn stop(&self) {
+        self.serving.stopper().set();
+    }
+
+    /// Connections, those proved, foreign ones, wrong proofs, expired ones, and sessions now.
+    fn statistics(&self) -> (u64, u64, u64, u64, u64, usize) {
+        let found = self.serving.statistics();
+        (
+            found.connections,
+            found.proved,
+            found.foreign,
+            found.wrong_proof,
+            found.expired,
+            found.sessions,
+        )
+    }
+
+    /// Why metadata could not be gathered the last time, if it could not.
+    fn problem(&self) -> Option<String> {
+        self.raised.lock().ok().and_then(|mut raised| raised.take())
+    }
+}
+
+fn described_by(call: Py<PyAny>, raised: std::sync::Arc<Mutex<Option<String>>>) -> Describe {
+    Box::new(move |address| {
+        Python::attach(|py| {
+            let told = call
+                .call1(py, (address.to_string(),))
+                .and_then(|text| text.extract::<String>(py));
+            told.unwrap_or_else(|error| {
+                if let Ok(mut raised) = raised.lock() {
+                    *raised = Some(error.to_string());
+                }
+                "{}".to_owned()
+            })
+        })
+    })
+}

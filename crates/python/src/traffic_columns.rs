@@ -1,0 +1,212 @@
+//! What a test measured as Arrow record batches, with the columns of a recording's tables.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow_schema::ArrowError;
+use whydrop_traffic::client::{ClockRow, ProbeRow, Taken};
+use whydrop_traffic::sample::{BurstPacket, Fate, Interval, TcpSample};
+
+use crate::table::Table;
+
+/// The tables that have rows. `clocks` names its host by number in column `host`.
+pub fn tables(taken: Taken) -> Result<Vec<(&'static str, Table)>, ArrowError> {
+    let batches = [
+        ("intervals", intervals(&taken.intervals)?),
+        ("tcp_info", tcp_info(&taken.tcp)?),
+        ("probes", probes(&taken.probes)?),
+        ("clocks", clocks(&taken.clocks)?),
+        ("bursts", bursts(&taken.bursts)?),
+    ];
+    Ok(batches
+        .into_iter()
+        .filter(|(_, batch)| batch.num_rows() > 0)
+        .map(|(name, batch)| (name, Table::new(batch)))
+        .collect())
+}
+
+fn int64<T>(rows: &[T], value: impl Fn(&T) -> Option<i64>) -> ArrayRef {
+    Arc::new(rows.iter().map(value).collect::<Int64Array>())
+}
+
+fn int32<T>(rows: &[T], value: impl Fn(&T) -> u32) -> ArrayRef {
+    Arc::new(
+        rows.iter()
+            .map(|row| Some(value(row) as i32))
+            .collect::<Int32Array>(),
+    )
+}
+
+fn float64<T>(rows: &[T], value: impl Fn(&T) -> Option<f64>) -> ArrayRef {
+    Arc::new(rows.iter().map(value).collect::<Float64Array>())
+}
+
+/// What does not fit is as large as can be.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
+    let goodput = |row: &Interval| {
+        // The far end's figures may be anything.
+        let span_ns = row.end_ns.saturating_sub(row.start_ns);
+        (span_ns > 0).then(|| row.payload_bytes as f64 * 8e9 / span_ns as f64)
+    };
+    RecordBatch::try_from_iter([
+        ("flow", int32(rows, |row| row.flow)),
+        ("start_ns", int64(rows, |row| Some(row.start_ns))),
+        ("end_ns", int64(rows, |row| Some(row.end_ns))),
+        (
+            "payload_bytes",
+            int64(rows, |row| Some(signed(row.payload_bytes))),
+        ),
+        ("goodput_bps", float64(rows, goodput)),
+        (
+            "packets",
+            int64(rows, |row| row.datagrams.map(|seen| signed(seen.packets))),
+        ),
+        (
+            "lost",
+            int64(rows, |row| row.datagrams.map(|seen| seen.lost)),
+        ),
+        (
+            "reordered",
+            int64(rows, |row| row.datagrams.map(|seen| signed(seen.reordered))),
+        ),
+        // An interval in which nothing arrived has no delay.
+        (
+            "delay_ns",
+            int64(rows, |row| {
+                row.datagrams
+                    .filter(|seen| seen.packets > 0)
+                    .map(|seen| seen.delay_ns)
+            }),
+        ),
+        (
+            "jitter_ns",
+            int64(rows, |row| {
+                row.datagrams
+                    .filter(|seen| seen.packets > 1)
+                    .map(|seen| seen.jitter_ns)
+            }),
+        ),
+    ])
+}
+
+fn tcp_info(rows: &[TcpSample]) -> Result<RecordBatch, ArrowError> {
+    let count = |value: fn(&TcpSample) -> u32| int64(rows, move |row| Some(i64::from(value(row))));
+    let maybe =
+        |value: fn(&TcpSample) -> Option<u32>| int64(rows, move |row| value(row).map(i64::from));
+    let long =
+        |value: fn(&TcpSample) -> Option<u64>| int64(rows, move |row| value(row).map(signed));
+    RecordBatch::try_from_iter([
+        ("flow", int32(rows, |row| row.flow)),
+        ("time_ns", int64(rows, |row| Some(row.time_ns))),
+        (
+            "congestion_window_packets",
+            count(|row| row.congestion_window_packets),
+        ),
+        (
+            "slow_start_threshold_packets",
+            maybe(|row| row.slow_start_threshold_packets),
+        ),
+        ("srtt_ns", int64(rows, |row| Some(row.srtt_ns))),
+        (
+            "rtt_variation_ns",
+            int64(rows, |row| Some(row.rtt_variation_ns)),
+        ),
+        ("min_rtt_ns", int64(rows, |row| row.min_rtt_ns)),
+        ("mss_bytes", count(|row| row.mss_bytes)),
+        ("unacked_packets", count(|row| row.unacked_packets)),
+        ("lost_packets", count(|row| row.lost_packets)),
+        (
+            "retransmitted_packets",
+            count(|row| row.retransmitted_packets),
+        ),
+        ("retransmitted_bytes", long(|row| row.retransmitted_bytes)),
+        ("acked_bytes", long(|row| row.acked_bytes)),
+        ("delivered_packets", maybe(|row| row.delivered_packets)),
+        (
+            "delivered_ce_packets",
+            maybe(|row| row.delivered_ce_packets),
+        ),
+        (
+            "delivery_rate_bps",
+            float64(rows, |row| row.delivery_rate_bps),
+        ),
+        ("pacing_rate_bps", float64(rows, |row| row.pacing_rate_bps)),
+        ("busy_ns", int64(rows, |row| row.busy_ns)),
+        (
+            "receive_window_limited_ns",
+            int64(rows, |row| row.receive_window_limited_ns),
+        ),
+        (
+            "send_buffer_limited_ns",
+            int64(rows, |row| row.send_buffer_limited_ns),
+        ),
+        ("not_sent_bytes", maybe(|row| row.not_sent_bytes)),
+        ("reordering_packets", count(|row| row.reordering_packets)),
+    ])
+}
+
+fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Ok => "ok",
+        Fate::Late => "late",
+        Fate::LostUp => "lost-up",
+        Fate::LostDown => "lost-down",
+        Fate::Lost => "lost",
+        Fate::NotSent => "not-sent",
+    }
+}
+
+fn probes(rows: &[ProbeRow]) -> Result<RecordBatch, ArrowError> {
+    let fates: StringArray = rows.iter().map(|row| Some(fate(row.probe.fate))).collect();
+    let reordered: BooleanArray = rows.iter().map(|row| Some(row.probe.reordered)).collect();
+    RecordBatch::try_from_iter([
+        ("flow", int32(rows, |row| row.probe.flow)),
+        (
+            "sequence",
+            int64(rows, |row| Some(signed(row.probe.sequence))),
+        ),
+        (
+            "scheduled_ns",
+            int64(rows, |row| Some(row.probe.scheduled_ns)),
+        ),
+        ("sent_ns", int64(rows, |row| row.probe.sent_ns)),
+        ("received_ns", int64(rows, |row| row.probe.received_ns)),
+        ("rtt_ns", int64(rows, |row| row.probe.rtt_ns)),
+        ("up_ns", int64(rows, |row| row.up_ns)),
+        ("down_ns", int64(rows, |row| row.down_ns)),
+        ("fate", Arc::new(fates) as ArrayRef),
+        ("duplicates", int32(rows, |row| row.probe.duplicates)),
+        ("reordered", Arc::new(reordered) as ArrayRef),
+        ("payload_bytes", int32(rows, |row| row.probe.payload_bytes)),
+    ])
+}
+
+fn clocks(rows: &[ClockRow]) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_from_iter([
+        ("host", int64(rows, |row| i64::try_from(row.host).ok())),
+        ("time_ns", int64(rows, |row| Some(row.time_ns))),
+        ("offset_ns", int64(rows, |row| Some(row.offset_ns))),
+        (
+            "uncertainty_ns",
+            int64(rows, |row| Some(row.uncertainty_ns)),
+        ),
+        ("drift_ppm", float64(rows, |row| row.drift_ppm)),
+    ])
+}
+
+fn bursts(rows: &[BurstPacket]) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_from_iter([
+        ("flow", int32(rows, |row| row.flow)),
+        ("burst", int32(rows, |row| row.burst)),
+        ("sequence", int64(rows, |row| Some(signed(row.sequence)))),
+        ("sent_ns", int64(rows, |row| Some(row.sent_ns))),
+        ("received_ns", int64(rows, |row| row.received_ns)),
+        ("payload_bytes", int32(rows, |row| row.payload_bytes)),
+    ])
+}

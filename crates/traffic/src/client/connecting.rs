@@ -1,0 +1,271 @@
+//! Connections to a responder: the control channel, and one for each TCP flow.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::auth::{Bytes32, Secret};
+use crate::client::Host;
+use crate::flow::FlowSpec;
+use crate::hello::{self, Purpose};
+use crate::source::Source;
+use crate::tcp::options;
+
+/// How long a host may take to accept a connection, and to answer each step of the introduction.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that are made at the same time.
+const AT_ONCE: usize = 16;
+
+/// So many addresses of a host are tried.
+const MOST_ADDRESSES: usize = 8;
+
+/// The addresses of a host, in the order in which the system would try them.
+///
+/// # Errors
+/// That the name is unknown, or has no address of the wanted version, or of that of the address to send from.
+pub fn resolve(host: &Host) -> io::Result<Vec<SocketAddr>> {
+    let name = host.name.trim_start_matches('[').trim_end_matches(']');
+    let addresses = (name, host.port).to_socket_addrs().map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot find the address of this host: {error}"),
+        )
+    })?;
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        let is_wanted = match host.ip_version {
+            Some(4) => address.is_ipv4(),
+            Some(6) => address.is_ipv6(),
+            _ => true,
+        };
+        let is_wanted = is_wanted && host.source.suits(&address);
+        if is_wanted && !found.contains(&address) && found.len() < MOST_ADDRESSES {
+            found.push(address);
+        }
+    }
+    if found.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, lacks(host)));
+    }
+    Ok(found)
+}
+
+/// What a host without a suitable address lacks.
+fn lacks(host: &Host) -> String {
+    let version = |number| format!(" IPv{number}");
+    match host.source.address {
+        Some(address) => format!(
+            "this host has no{} address to which packets could go from {address} (--local-bind)",
+            version(if address.is_ipv4() { 4 } else { 6 })
+        ),
+        None => format!(
+            "this host has no{} address",
+            host.ip_version.map_or_else(String::new, version)
+        ),
+    }
+}
+
+/// A control channel.
+pub struct Connected {
+    pub stream: TcpStream,
+    pub address: SocketAddr,
+    /// Of the new session.
+    pub key: Bytes32,
+}
+
+/// Opens the control channel to the first of these addresses where something listens.
+///
+/// # Errors
+/// What stands in the way, with what to try.
+pub fn control(
+    addresses: &[SocketAddr],
+    source: &Source,
+    secret: Option<&Secret>,
+) -> io::Result<Connected> {
+    let (mut stream, address) = first_that_listens(addresses, source)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let open = Secret::open();
+    let key = hello::introduce(
+        &mut stream,
+        Purpose::Control,
+        secret.map(Secret::key),
+        open.key(),
+    )?;
+    Ok(Connected {
+        stream,
+        address,
+        key,
+    })
+}
+
+fn first_that_listens(
+    addresses: &[SocketAddr],
+    source: &Source,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut failures: Vec<io::Error> = Vec::new();
+    for &address in addresses {
+        match connected(address, source) {
+            Ok(stream) => return Ok((stream, address)),
+            Err(error) => failures.push(explain_refusal(&error, address)),
+        }
+    }
+    let kind = failures
+        .first()
+        .map_or(io::ErrorKind::NotFound, io::Error::kind);
+    let all: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    Err(io::Error::new(kind, all.join("; ")))
+}
+
+fn connected(address: SocketAddr, source: &Source) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    source.bind(&socket, address)?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
+fn explain_refusal(error: &io::Error, address: SocketAddr) -> io::Error {
+    let port = address.port();
+    let what = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!(
+                "nothing listens at {address}: start `whydrop responder` there (or name its port with --port)"
+            )
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
+            "no answer from {address} in {} s: is the host up, and TCP and UDP port {port} open in its firewall?",
+            PATIENCE.as_secs()
+        ),
+        _ => format!("cannot connect to {address}: {error}"),
+    };
+    io::Error::new(error.kind(), what)
+}
+
+/// Opens the connections of all TCP flows, several at a time.
+///
+/// # Errors
+/// The first that fails; its message names the flow.
+pub fn data(
+    address: SocketAddr,
+    source: &Source,
+    session: u64,
+    key: &Bytes32,
+    flows: Vec<FlowSpec>,
+) -> io::Result<Vec<(FlowSpec, TcpStream)>> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(spec) = flows.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let connected = connect(address, source, session, key, spec);
+            let failed = connected.is_err();
+            let result = connected.map(|stream| (spec.clone(), stream));
+            done.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push(result);
+            if failed {
+                next.store(flows.len(), Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(flows.len()) {
+            scope.spawn(work);
+        }
+    });
+    let connected: io::Result<Vec<_>> = done
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .into_iter()
+        .collect();
+    let mut connected = connected?;
+    connected.sort_by_key(|(spec, _)| spec.flow);
+    Ok(connected)
+}
+
+fn connect(
+    address: SocketAddr,
+    source: &Source,
+    session: u64,
+    key: &Bytes32,
+    spec: &FlowSpec,
+) -> io::Result<TcpStream> {
+    let attempt = || {
+        let mut stream = options::connect(address, source, spec, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        hello::introduce(
+            &mut stream,
+            Purpose::Data {
+                session,
+                flow: spec.flow,
+            },
+            Some(key),
+            &[],
+        )?;
+        options::look_up_often(&stream)?;
+        Ok(stream)
+    };
+    attempt().map_err(|error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot open the connection of flow {}: {error}", spec.flow),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_interface_of_a_link_local_address_is_kept() {
+        // Interface 1 is loopback on every host.
+        let host = Host::new("fe80::1%lo");
+        let SocketAddr::V6(found) = resolve(&host).unwrap()[0] else {
+            panic!("an IPv6 address was expected")
+        };
+        assert_eq!((found.scope_id(), found.port()), (1, host.port));
+    }
+
+    #[test]
+    fn the_next_address_of_a_host_is_tried_where_nothing_listens_at_the_first() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refusing = closed.local_addr().unwrap();
+        drop(closed);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listening = listener.local_addr().unwrap();
+        let (_, found) = first_that_listens(&[refusing, listening], &Source::default()).unwrap();
+        assert_eq!(found, listening);
+        let message = first_that_listens(&[refusing], &Source::default())
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("whydrop responder"), "{message}");
+    }
+
+    #[test]
+    fn only_addresses_of_the_version_to_send_from_are_tried() {
+        let host = |name, from: &str| Host {
+            source: Source {
+                address: Some(from.parse().unwrap()),
+                ..Source::default()
+            },
+            ..Host::new(name)
+        };
+        assert_eq!(resolve(&host("127.0.0.1", "127.0.0.9")).unwrap().len(), 1);
+        let message = resolve(&host("127.0.0.1", "::1")).unwrap_err().to_string();
+        assert!(
+            message.contains("no IPv6 address") && message.contains("::1"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! The near end of a test: connects to the responders, runs all flows from one common start, hands over what they
+//! measure while they run.
+//!
+//! ```no_run
+//! use whydrop_traffic::client::{Host, Planned, Test};
+//! use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
+//! use whydrop_traffic::clock;
+//!
+//! let host = Host::new("server.example");
+//! let spec = FlowSpec { duration_s: Some(10.0), ..FlowSpec::new(0, Kind::Tcp, Direction::Up) };
+//! let test = Test::prepare(&[host], vec![Planned { host: 0, spec }]).unwrap();
+//! test.start(clock::now_ns() + 100_000_000);
+//! while !test.is_over() {
+//!     println!("{} intervals", test.take().intervals.len());
+//!     std::thread::sleep(std::time::Duration::from_secs(1));
+//! }
+//! test.finish();
+//! ```
+
+mod connecting;
+mod correcting;
+mod session;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::auth::Secret;
+use crate::flow::FlowSpec;
+use crate::responder::DEFAULT_PORT;
+use crate::source::Source;
+
+pub use correcting::{ClockRow, ProbeRow, Taken};
+use session::HostSession;
+
+/// A far end.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// As the user gave it: a name or an address.
+    pub name: String,
+    pub port: u16,
+    pub secret: Option<Secret>,
+    /// 4 or 6; `None`: whichever the system prefers.
+    pub ip_version: Option<u8>,
+    /// Where all packets to it leave from.
+    pub source: Source,
+}
+
+impl Host {
+    /// A host at the default port, without a secret.
+    pub fn new(name: &str) -> Host {
+        Host {
+            name: name.to_owned(),
+            port: DEFAULT_PORT,
+            secret: None,
+            ip_version: None,
+            source: Source::default(),
+        }
+    }
+}
+
+/// A flow and the number of the host that it goes to.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub host: usize,
+    pub spec: FlowSpec,
+}
+
+/// What is known of a far end once it is connected.
+#[derive(Clone, Debug)]
+pub struct FarEnd {
+    pub name: String,
+    pub address: IpAddr,
+    /// JSON; `None` where it told nothing (yet).
+    pub metadata: Option<String>,
+    /// Why the session ended before its time.
+    pub lost: Option<String>,
+    /// Why the clocks could not be compared over UDP.
+    pub without_udp: Option<String>,
+}
+
+/// A test that is connected and ready.
+pub struct Test {
+    hosts: Vec<Arc<HostSession>>,
+}
+
+impl Test {
+    /// Connects to every host, proves the secret, has the flows accepted, opens their connections and compares clocks.
+    ///
+    /// # Errors
+    /// The first thing that fails, in words that name the host.
+    pub fn prepare(hosts: &[Host], flows: Vec<Planned>) -> io::Result<Test> {
+        for Planned { spec, .. } in &flows {
+            spec.check().map_err(|problem| {
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("flow {}: {problem}", spec.flow),
+                )
+            })?;
+        }
+        let mut of_host: Vec<Vec<FlowSpec>> = vec![Vec::new(); hosts.len()];
+        for flow in flows {
+            let specs = of_host.get_mut(flow.host).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("flow {} names no host", flow.spec.flow),
+                )
+            })?;
+            specs.push(flow.spec);
+        }
+        // Where one host fails, those before it are hung up on as the test is dropped.
+        let mut test = Test { hosts: Vec::new() };
+        for (host, specs) in hosts.iter().zip(of_host) {
+            let session = HostSession::open(host, specs)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", host.name)))?;
+            test.hosts.push(session);
+        }
+        Ok(test)
+    }
+
+    /// Lets every flow begin at its time after `start_ns` ([`clock::now_ns`](crate::clock::now_ns)).
+    pub fn start(&self, start_ns: i64) {
+        for host in &self.hosts {
+            host.start(start_ns);
+        }
+    }
+
+    /// Whether all flows have ended.
+    pub fn is_over(&self) -> bool {
+        self.hosts.iter().all(|host| host.is_over())
+    }
+
+    /// Asks all flows to end now.
+    pub fn stop(&self) {
+        for host in &self.hosts {
+            host.stop();
+        }
+    }
+
+    /// What was measured since the last call, with far times brought to this host's clock.
+    pub fn take(&self) -> Taken {
+        let mut taken = Taken::default();
+        for (number, host) in self.hosts.iter().enumerate() {
+            host.take(number, &mut taken);
+        }
+        taken
+    }
+
+    /// What is known of the far clocks over the whole test, by everything that was taken so far: the offset runs straight
+    /// from one of a host's rows to the next. What was taken before was corrected by what was known then.
+    pub fn clocks(&self) -> Vec<ClockRow> {
+        let rows = |(number, host): (usize, &Arc<HostSession>)| {
+            let estimates = host.clocks();
+            estimates
+                .into_iter()
+                .map(move |estimate| ClockRow::new(number, &estimate))
+        };
+        self.hosts.iter().enumerate().flat_map(rows).collect()
+    }
+
+    pub fn far_ends(&self) -> Vec<FarEnd> {
+        self.hosts.iter().map(|host| host.far_end()).collect()
+    }
+
+    /// Ends all sessions; their last measurements can be taken afterwards.
+    pub fn finish(&self) {
+        for host in &self.hosts {
+            host.ask_to_finish();
+        }
+        for host in &self.hosts {
+            host.await_finish();
+        }
+    }
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        self.stop();
+        for host in &self.hosts {
+            host.hang_up();
+        }
+    }
+}

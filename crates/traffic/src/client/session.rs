@@ -1,0 +1,613 @@
+//! One far end of a test: its control channel, its flows and what they measured.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::auth::Bytes32;
+use crate::channel::{End, Reader, Writer};
+use crate::client::connecting;
+use crate::client::correcting::{ClockRow, Taken};
+use crate::client::{FarEnd, Host};
+use crate::clock;
+use crate::flow::{FlowSpec, Kind};
+use crate::icmp;
+use crate::life::Life;
+use crate::message::{Reply, Request};
+use crate::sample::{Ending, Exchange, Sink};
+use crate::source::Source;
+use crate::stop::Stop;
+use crate::tcp::flow as tcp_flow;
+use crate::tcp::meter::Meter;
+use crate::udp::{self, ClockEstimate, ClockFit};
+
+/// A responder from which nothing comes for so long is gone; it answers an echo each second.
+const SILENCE: Duration = Duration::from_secs(20);
+const ECHO_EVERY: Duration = Duration::from_secs(1);
+/// The longest reply: a thousand rows and the far end's metadata fit.
+const LONGEST_REPLY_BYTES: usize = 1 << 20;
+/// How long the last words of a responder are waited for.
+const FINISH_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the reason is waited for why a flow has failed: the control channel says it.
+const REASON_PATIENCE: Duration = Duration::from_millis(500);
+/// Exchanges of stamps before the load: enough that one finds the queues empty.
+const FIRST_EXCHANGES: u32 = 40;
+const FIRST_EXCHANGE_EVERY_NS: i64 = 10_000_000;
+
+/// A host, connected.
+pub struct HostSession {
+    name: String,
+    address: SocketAddr,
+    source: Source,
+    control: Option<Mutex<Writer>>,
+    stream: Option<TcpStream>,
+    token: u64,
+    key: Bytes32,
+    stop: Stop,
+    metering: Stop,
+    meter_thread: Mutex<Option<JoinHandle<()>>>,
+    near: Arc<Sink>,
+    far: Arc<Sink>,
+    meter: Meter,
+    specs: Vec<FlowSpec>,
+    /// The numbers of its flows.
+    flows: HashSet<u32>,
+    /// Of TCP flows that have not ended.
+    connections: Mutex<HashMap<u32, Arc<TcpStream>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    clocks: Mutex<Clocks>,
+    life: Mutex<Life>,
+    known: Mutex<Known>,
+    news: Condvar,
+}
+
+/// What the far end told.
+#[derive(Default)]
+struct Known {
+    metadata: Option<String>,
+    lost: Option<String>,
+    without_udp: Option<String>,
+    arrivals: HashMap<u32, Vec<(u64, u64)>>,
+    /// How its ends of flows ended.
+    endings: HashMap<u32, Ending>,
+    /// Flows that were handed over as complete, though their far ends may still tell of a failure.
+    completed: HashSet<u32>,
+    finishing: bool,
+    finished: bool,
+}
+
+#[derive(Default)]
+struct Clocks {
+    fit: ClockFit,
+    latest: Option<ClockEstimate>,
+}
+
+impl HostSession {
+    /// Connects, where any flow needs the responder; flows of ICMP alone only need the address.
+    pub fn open(host: &Host, specs: Vec<FlowSpec>) -> io::Result<Arc<HostSession>> {
+        let addresses = connecting::resolve(host)?;
+        if specs.iter().all(|spec| spec.kind == Kind::Icmp) {
+            return Ok(Arc::new(HostSession::new(
+                host,
+                addresses[0],
+                specs,
+                None,
+                0,
+                [0; 32],
+            )?));
+        }
+        let connecting::Connected {
+            stream,
+            address,
+            key,
+        } = connecting::control(&addresses, &host.source, host.secret.as_ref())?;
+        let mut writer = Writer::new(stream.try_clone()?, key, End::Client, SILENCE)?;
+        let mut reader = Reader::new(
+            stream.try_clone()?,
+            key,
+            End::Responder,
+            LONGEST_REPLY_BYTES,
+        );
+        let far: Vec<FlowSpec> = specs
+            .iter()
+            .filter(|spec| spec.kind != Kind::Icmp)
+            .cloned()
+            .collect();
+        writer.send(&Request::Open { flows: far.clone() })?;
+        let token = accepted(&mut reader)?;
+        writer.send(&Request::Describe)?;
+        let tcp = far
+            .into_iter()
+            .filter(|spec| spec.kind == Kind::Tcp)
+            .collect();
+        let connections = connecting::data(address, &host.source, token, &key, tcp)?;
+        let session = HostSession::new(host, address, specs, Some((stream, writer)), token, key)?;
+        session.connections().extend(
+            connections
+                .into_iter()
+                .map(|(spec, stream)| (spec.flow, Arc::new(stream))),
+        );
+        let session = Arc::new(session);
+        session.spawn("control", move |session| session.hear(reader));
+        session.spawn("echo", |session| session.echo());
+        session.compare_clocks();
+        Ok(session)
+    }
+
+    fn new(
+        host: &Host,
+        address: SocketAddr,
+        specs: Vec<FlowSpec>,
+        control: Option<(TcpStream, Writer)>,
+        token: u64,
+        key: Bytes32,
+    ) -> io::Result<HostSession> {
+        let near = Arc::new(Sink::default());
+        let (stream, writer) = control.unzip();
+        Ok(HostSession {
+            name: host.name.clone(),
+            address,
+            source: host.source.clone(),
+            control: writer.map(Mutex::new),
+            stream,
+            token,
+            key,
+            stop: Stop::default(),
+            metering: Stop::default(),
+            meter_thread: Mutex::default(),
+            meter: Meter::new(near.clone()),
+            near,
+            far: Arc::default(),
+            flows: specs.iter().map(|spec| spec.flow).collect(),
+            specs,
+            connections: Mutex::default(),
+            threads: Mutex::default(),
+            clocks: Mutex::default(),
+            life: Mutex::default(),
+            known: Mutex::default(),
+            news: Condvar::new(),
+        })
+    }
+
+    /// Starts a thread that nothing waits for: it ends with the control channel.
+    fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce(&Arc<HostSession>) + Send + 'static) {
+        let session = self.clone();
+        let spawned = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&session));
+        if let Err(error) = spawned {
+            self.lose(&format!(
+                "this host has no room for another thread: {error}"
+            ));
+        }
+    }
+
+    fn link(&self) -> udp::Link {
+        udp::Link {
+            remote: self.address,
+            source: self.source.clone(),
+            token: self.token,
+            key: self.key,
+        }
+    }
+
+    /// Exchanges stamps while the path is still idle.
+    fn compare_clocks(&self) {
+        let ending = udp::synchronise(
+            &self.link(),
+            FIRST_EXCHANGES,
+            FIRST_EXCHANGE_EVERY_NS,
+            &self.stop,
+            &self.near,
+        );
+        if let Ending::Failed(reason) = ending {
+            self.known().without_udp = Some(reason);
+        }
+        self.update_clocks(
+            &self
+                .near
+                .with(|samples| std::mem::take(&mut samples.exchanges)),
+        );
+    }
+
+    fn update_clocks(&self, exchanges: &[Exchange]) -> Option<ClockEstimate> {
+        let mut clocks = lock(&self.clocks);
+        if !exchanges.is_empty() {
+            clocks.fit.add(exchanges);
+            clocks.latest = clocks.fit.latest();
+        }
+        clocks.latest
+    }
+
+    /// Lets every flow begin at its time.
+    pub fn start(self: &Arc<Self>, start_ns: i64) {
+        let session = self.clone();
+        let metering = thread::Builder::new()
+            .name("meter".to_owned())
+            .spawn(move || {
+                session.meter.run(&session.metering);
+            });
+        match metering {
+            Ok(thread) => *lock(&self.meter_thread) = Some(thread),
+            Err(error) => self.lose(&format!(
+                "this host has no room for another thread: {error}"
+            )),
+        }
+        let mut threads = lock(&self.threads);
+        for spec in self.specs.clone() {
+            let session = self.clone();
+            let flow = spec.flow;
+            let spawned = thread::Builder::new()
+                .name(format!("flow-{flow}"))
+                .stack_size(512 << 10)
+                .spawn(move || session.run_flow(&spec, start_ns));
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => self.end_flow(
+                    flow,
+                    Ending::Failed(format!("this host has no room for another thread: {error}")),
+                ),
+            }
+        }
+    }
+
+    fn run_flow(&self, spec: &FlowSpec, start_ns: i64) {
+        let ending = match spec.kind {
+            Kind::Tcp => match self.connection(spec.flow) {
+                Some(stream) => {
+                    tcp_flow::run(&stream, spec, start_ns, &self.stop, &self.meter, &self.near)
+                }
+                None => Ending::Failed("it has no connection".to_owned()),
+            },
+            Kind::Icmp => icmp::run(
+                spec,
+                self.address.ip(),
+                &self.source,
+                start_ns,
+                &self.stop,
+                &self.near,
+            ),
+            Kind::Udp | Kind::Probe | Kind::Burst => {
+                udp::run(spec, &self.link(), start_ns, &self.stop, &self.near, self)
+            }
+        };
+        self.connections().remove(&spec.flow);
+        self.end_flow(spec.flow, ending);
+    }
+
+    fn end_flow(&self, flow: u32, ending: Ending) {
+        let lost = match &ending {
+            // Why may be about to arrive on another connection.
+            Ending::Failed(_) if self.control.is_some() => {
+                self.wait(REASON_PATIENCE, |known| known.lost.clone())
+            }
+            _ => None,
+        };
+        let known = self.known();
+        // A flow that stopped because its responder went away has failed, and for that reason; one that failed there
+        // before it ended here, for the reason that is known there.
+        let ending = match (ending, lost.or_else(|| known.lost.clone())) {
+            (Ending::Stopped | Ending::Failed(_), Some(reason)) => Ending::Failed(reason),
+            (ending, _) => match known.endings.get(&flow) {
+                Some(failed @ Ending::Failed(_)) => failed.clone(),
+                _ => ending,
+            },
+        };
+        drop(known);
+        self.near
+            .with(|samples| samples.endings.push((flow, ending)));
+    }
+
+    pub fn is_over(&self) -> bool {
+        lock(&self.threads).iter().all(JoinHandle::is_finished)
+    }
+
+    pub fn stop(&self) {
+        self.stop.set();
+    }
+
+    /// Hears the responder until the channel ends.
+    fn hear(&self, mut reader: Reader) {
+        lock(&self.life).heard();
+        loop {
+            match reader.receive::<Reply>(ECHO_EVERY) {
+                Ok(Some(reply)) => {
+                    lock(&self.life).heard();
+                    self.heed(reply);
+                }
+                Ok(None) if lock(&self.life).silence_ns() > SILENCE.as_nanos() as i64 => {
+                    return self.lose(&format!(
+                        "no answer from the responder for {} s",
+                        SILENCE.as_secs()
+                    ));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let why = match error.kind() {
+                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                            "the responder went away: it was stopped, or killed".to_owned()
+                        }
+                        _ => format!("the connection to the responder broke: {error}"),
+                    };
+                    return self.lose(&why);
+                }
+            }
+            if self.known().finished {
+                return;
+            }
+        }
+    }
+
+    fn heed(&self, reply: Reply) {
+        match reply {
+            Reply::Echo { sent_ns, far_ns } => {
+                // The control channel compares the clocks only where UDP cannot: its packets queue with others.
+                if self.known().without_udp.is_some() {
+                    let exchange = Exchange {
+                        sent_ns,
+                        far_received_ns: far_ns,
+                        far_sent_ns: far_ns,
+                        received_ns: clock::now_ns(),
+                    };
+                    self.near.with(|samples| samples.exchanges.push(exchange));
+                }
+            }
+            Reply::Report(report) => {
+                self.heed_endings(report.endings);
+                let is_ours = |flow: u32| self.flows.contains(&flow);
+                self.far.with(|samples| {
+                    let intervals = report.intervals.into_iter();
+                    let tcp = report.tcp.into_iter();
+                    let bursts = report.bursts.into_iter();
+                    samples
+                        .intervals
+                        .extend(intervals.filter(|row| is_ours(row.flow)));
+                    samples.tcp.extend(tcp.filter(|row| is_ours(row.flow)));
+                    samples
+                        .bursts
+                        .extend(bursts.filter(|row| is_ours(row.flow)));
+                    let facts = report
+                        .facts
+                        .into_iter()
+                        .filter(|(flow, ..)| is_ours(*flow))
+                        .map(|(flow, key, value)| (flow, key.into(), value));
+                    samples.facts.extend(facts);
+                });
+            }
+            Reply::Description(text) => self.tell(|known| known.metadata = Some(text)),
+            Reply::Arrivals { flow, ranges } => self.tell(|known| {
+                known.arrivals.insert(flow, ranges);
+            }),
+            Reply::Finished => self.tell(|known| known.finished = true),
+            Reply::Ended(reason) => {
+                self.lose(&format!("the responder ended the session: {reason}"))
+            }
+            Reply::Accepted { .. } | Reply::Refused(_) => {}
+        }
+    }
+
+    /// A flow that has failed at its far end is not waited for here.
+    fn heed_endings(&self, endings: Vec<(u32, Ending)>) {
+        for (flow, ending) in endings {
+            if !self.flows.contains(&flow) {
+                continue;
+            }
+            let failed = matches!(ending, Ending::Failed(_));
+            self.known().endings.insert(flow, ending);
+            if failed && let Some(stream) = self.connections().get(&flow) {
+                // Fails where the connection is gone, which is as good.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Keeps the channel alive and shows that we live.
+    fn echo(&self) {
+        loop {
+            thread::sleep(ECHO_EVERY);
+            let known = self.known();
+            if known.finished || known.lost.is_some() {
+                return;
+            }
+            drop(known);
+            if self
+                .send(&Request::Echo {
+                    sent_ns: clock::now_ns(),
+                })
+                .is_err()
+            {
+                // Whoever hears will find out why.
+                return;
+            }
+        }
+    }
+
+    fn send(&self, request: &Request) -> io::Result<()> {
+        match &self.control {
+            Some(writer) => lock(writer).send(request),
+            None => Ok(()),
+        }
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known());
+        self.news.notify_all();
+    }
+
+    /// The session is over before its time.
+    fn lose(&self, reason: &str) {
+        let mut known = self.known();
+        if !known.finishing && known.lost.is_none() {
+            known.lost = Some(reason.to_owned());
+        }
+        known.finished = true;
+        drop(known);
+        self.news.notify_all();
+        self.stop.set();
+    }
+
+    /// Waits for news until `found` finds what it looks for, or the session is lost.
+    fn wait<R>(&self, patience: Duration, found: impl Fn(&Known) -> Option<R>) -> Option<R> {
+        let deadline = Instant::now() + patience;
+        let mut known = self.known();
+        loop {
+            if let Some(result) = found(&known) {
+                return Some(result);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || known.lost.is_some() {
+                return None;
+            }
+            known = self
+                .news
+                .wait_timeout(known, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    pub fn ask_to_finish(&self) {
+        self.stop.set();
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        for thread in threads {
+            // A thread that panicked has printed why; its flow has no ending, which is reported as a failure.
+            let _ = thread.join();
+        }
+        self.metering.set();
+        self.known().finishing = true;
+        if self.control.is_none() || self.send(&Request::Finish).is_err() {
+            self.tell(|known| known.finished = true);
+        }
+    }
+
+    pub fn await_finish(&self) {
+        self.wait(FINISH_PATIENCE, |known| known.finished.then_some(()));
+        // The meter writes the last intervals when it sees that it shall end, however busy this host is.
+        if let Some(meter) = lock(&self.meter_thread).take() {
+            let _ = meter.join();
+        }
+        self.tell(|known| known.finished = true);
+        self.hang_up();
+    }
+
+    /// Closes the channel, which ends its threads.
+    pub fn hang_up(&self) {
+        self.stop.set();
+        self.metering.set();
+        self.tell(|known| known.finished = true);
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Hands over what was measured since the last call.
+    pub fn take(&self, host: usize, taken: &mut Taken) {
+        let (mut near, far) = (self.near.take(), self.far.take());
+        lock(&self.life).watch(&near);
+        let estimate = self.update_clocks(&std::mem::take(&mut near.exchanges));
+        let offset = |time_ns: i64| ClockFit::offset_at(estimate.as_slice(), time_ns);
+        taken
+            .clocks
+            .extend(estimate.map(|estimate| ClockRow::new(host, &estimate)));
+        self.weigh_endings(&mut near.endings);
+        taken.add_near(near, offset);
+        taken.add_far(far, offset);
+    }
+
+    /// What everything that was exchanged says of the far clock over the whole test.
+    pub fn clocks(&self) -> Vec<ClockEstimate> {
+        lock(&self.clocks).fit.estimates()
+    }
+
+    /// Where the far end of a flow failed, so did the flow, whatever it looked like here.
+    fn weigh_endings(&self, endings: &mut Vec<(u32, Ending)>) {
+        let mut known = self.known();
+        let known = &mut *known;
+        let failed = |flow: &u32| match known.endings.get(flow) {
+            Some(failed @ Ending::Failed(_)) => Some(failed.clone()),
+            _ => None,
+        };
+        for (flow, ending) in endings.iter_mut() {
+            // What was stopped here breaks off there.
+            if *ending == Ending::Complete
+                && let Some(failed) = failed(flow)
+            {
+                *ending = failed;
+            }
+        }
+        let late: Vec<u32> = known
+            .completed
+            .iter()
+            .copied()
+            .filter(|flow| failed(flow).is_some())
+            .collect();
+        endings.extend(late.iter().filter_map(|flow| Some((*flow, failed(flow)?))));
+        let complete = endings
+            .iter()
+            .filter(|(_, ending)| *ending == Ending::Complete)
+            .map(|(flow, _)| *flow);
+        known.completed.extend(complete);
+        for flow in late {
+            known.completed.remove(&flow);
+        }
+    }
+
+    pub fn far_end(&self) -> FarEnd {
+        let known = self.known();
+        FarEnd {
+            name: self.name.clone(),
+            address: self.address.ip(),
+            metadata: known.metadata.clone(),
+            lost: known.lost.clone(),
+            without_udp: known.without_udp.clone(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+
+    /// The connection of a flow. The lock is not held while the flow runs.
+    fn connection(&self, flow: u32) -> Option<Arc<TcpStream>> {
+        self.connections().get(&flow).cloned()
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<u32, Arc<TcpStream>>> {
+        lock(&self.connections)
+    }
+}
+
+impl udp::FarSide for HostSession {
+    fn arrivals(&self, flow: u32) -> Option<Vec<(u64, u64)>> {
+        self.send(&Request::Arrivals { flow }).ok()?;
+        self.wait(FINISH_PATIENCE, |known| known.arrivals.get(&flow).cloned())
+    }
+}
+
+fn accepted(reader: &mut Reader) -> io::Result<u64> {
+    match reader.receive(SILENCE)? {
+        Some(Reply::Accepted { session }) => Ok(session),
+        Some(Reply::Refused(reason)) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("the responder refuses: {reason}"),
+        )),
+        Some(Reply::Ended(reason)) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("the responder ended the session: {reason}"),
+        )),
+        _ => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the responder does not answer".to_owned(),
+        )),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

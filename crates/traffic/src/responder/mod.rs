@@ -1,0 +1,429 @@
+//! The responder: the far end of every test. One TCP and one UDP port, of the same number, serve all of it.
+//!
+//! Connections arrive at the [`reception`]; those that prove themselves become sessions or flows of one. All that a
+//! client may do is bounded by [`Limits`], and everything of a session ends with its control channel.
+
+mod limits;
+mod poller;
+mod reception;
+mod session;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::auth::{Bytes32, Secret};
+use crate::hello::Purpose;
+use crate::stop::Stop;
+use crate::udp;
+
+pub use limits::Limits;
+use limits::neighbourhood;
+use session::Session;
+
+/// TCP and UDP, unless another one is asked for.
+pub const DEFAULT_PORT: u16 = 17370;
+const BACKLOG: i32 = 1024;
+/// Where any port will do, a port that is free for TCP may be taken for UDP.
+const PORTS_TO_TRY: usize = 16;
+
+/// Tells this host's metadata, as JSON, to an authenticated client at this address.
+pub type Describe = Box<dyn Fn(IpAddr) -> String + Send + Sync>;
+
+/// How a responder is set up.
+pub struct Config {
+    /// Empty: every address of the host.
+    pub addresses: Vec<IpAddr>,
+    /// 0: any that is free for both protocols.
+    pub port: u16,
+    /// `None`: open to everybody.
+    pub secret: Option<Secret>,
+    pub limits: Limits,
+    /// `None`: nothing is told.
+    pub describe: Option<Describe>,
+}
+
+/// What a responder did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub connections: u64,
+    pub proved: u64,
+    pub foreign: u64,
+    pub wrong_proof: u64,
+    pub expired: u64,
+    pub sessions: usize,
+}
+
+/// A responder that is bound to its port.
+pub struct Responder {
+    listeners: Vec<TcpListener>,
+    house: Arc<House>,
+    port: u16,
+}
+
+impl Responder {
+    /// Binds both ports.
+    ///
+    /// # Errors
+    /// Those of the sockets, such as a port that is in use.
+    pub fn bind(config: Config) -> io::Result<Responder> {
+        allow_many_files();
+        let tries = if config.port == 0 { PORTS_TO_TRY } else { 1 };
+        let (listeners, addresses, udp) = until_free(tries, || {
+            let (listeners, addresses) = listen(&config.addresses, config.port)?;
+            let udp = udp::Service::bind(&addresses).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {error}"))
+            })?;
+            Ok((listeners, addresses, udp))
+        })
+        .map_err(|error| with_advice(error, config.port))?;
+        let port = addresses.first().map_or(config.port, SocketAddr::port);
+        let house = Arc::new(House {
+            secret: config.secret,
+            limits: config.limits,
+            describe: config.describe,
+            udp,
+            guests: Mutex::default(),
+            sessions: Mutex::default(),
+            counts: reception::Counts::default(),
+            stop: Stop::default(),
+        });
+        Ok(Responder {
+            listeners,
+            house,
+            port,
+        })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends [`Responder::run`], from another thread.
+    pub fn stopper(&self) -> Stop {
+        self.house.stop.clone()
+    }
+
+    /// Serves until it is stopped; then all sessions have been told.
+    ///
+    /// # Errors
+    /// Where the kernel has no descriptors left at the start.
+    pub fn run(&self) -> io::Result<()> {
+        let result = reception::run(
+            &self.listeners,
+            &self.house,
+            &self.house.counts,
+            &self.house.stop,
+        );
+        self.house.stop.set();
+        // Sessions look up every 200 ms.
+        for _ in 0..40 {
+            if self.house.sessions().is_empty() {
+                break;
+            }
+            thread::sleep(std::time::Duration::from_millis(25));
+        }
+        self.house.udp.stop();
+        result
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let counts = &self.house.counts;
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            connections: read(&counts.accepted),
+            proved: read(&counts.welcomed),
+            foreign: read(&counts.foreign),
+            wrong_proof: read(&counts.wrong_proof),
+            expired: read(&counts.expired),
+            sessions: self.house.sessions().len(),
+        }
+    }
+}
+
+/// What all sessions share.
+pub(crate) struct House {
+    secret: Option<Secret>,
+    limits: Limits,
+    describe: Option<Describe>,
+    udp: udp::Service,
+    /// Control channels by the address they come from, also those that have not said yet what they want.
+    guests: Mutex<HashMap<IpAddr, usize>>,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    counts: reception::Counts,
+    stop: Stop,
+}
+
+impl House {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn register(&self, session: &Arc<Session>) {
+        self.sessions().insert(session.token, session.clone());
+    }
+
+    fn forget(&self, session: &Session) {
+        session.end();
+        self.udp.remove(session.token);
+        self.sessions().remove(&session.token);
+    }
+
+    fn describe(&self, to: IpAddr) -> String {
+        self.describe
+            .as_ref()
+            .map_or_else(|| "{}".to_owned(), |describe| describe(to))
+    }
+
+    fn udp_limits(&self) -> udp::Limits {
+        udp::Limits {
+            max_rate_bps: self.limits.max_rate_bps.unwrap_or(f64::INFINITY),
+            max_packet_bytes: self.limits.max_packet_payload_bytes,
+            min_interval_ns: crate::clock::ns(self.limits.min_interval_s),
+        }
+    }
+}
+
+/// A place that is taken by a control channel as long as this lives.
+struct Guest {
+    house: Arc<House>,
+    from: IpAddr,
+}
+
+impl Guest {
+    fn new(house: &Arc<House>, from: IpAddr) -> Guest {
+        let from = neighbourhood(from);
+        *house.guests().entry(from).or_default() += 1;
+        Guest {
+            house: house.clone(),
+            from,
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut guests = self.house.guests();
+        if let Some(number) = guests.get_mut(&self.from) {
+            *number -= 1;
+            if *number == 0 {
+                guests.remove(&self.from);
+            }
+        }
+    }
+}
+
+impl reception::House for Arc<House> {
+    fn key(&self, purpose: Purpose) -> Option<Vec<u8>> {
+        match purpose {
+            Purpose::Control => Some(
+                self.secret
+                    .clone()
+                    .unwrap_or_else(Secret::open)
+                    .key()
+                    .to_vec(),
+            ),
+            Purpose::Data { session, .. } => self
+                .sessions()
+                .get(&session)
+                .map(|session| session.key.to_vec()),
+        }
+    }
+
+    fn asks_for_secret(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool {
+        match purpose {
+            Purpose::Control => {
+                let guests = self.guests();
+                let of_address = guests.get(&neighbourhood(from)).copied().unwrap_or(0);
+                guests.values().sum::<usize>() < self.limits.max_sessions
+                    && of_address < self.limits.max_sessions_per_address
+            }
+            Purpose::Data { session, flow } => self
+                .sessions()
+                .get(&session)
+                .is_some_and(|session| session.awaits(flow)),
+        }
+    }
+
+    fn welcome(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32) {
+        match purpose {
+            Purpose::Control => {
+                let Ok(peer) = stream.peer_addr() else { return };
+                let house = self.clone();
+                let guest = Guest::new(self, peer.ip());
+                // Where no thread can be had the connection is closed, which the client understands.
+                let _ = thread::Builder::new()
+                    .name("session".to_owned())
+                    .spawn(move || {
+                        Session::serve(&house, stream, session_key, peer.ip());
+                        drop(guest);
+                    });
+            }
+            Purpose::Data { session, flow } => {
+                let session = self.sessions().get(&session).cloned();
+                if let Some(session) = session {
+                    session.attach(stream, flow);
+                }
+            }
+        }
+    }
+}
+
+/// Tries again while an address is in use, so many times in all.
+fn until_free<T>(tries: usize, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..tries {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other,
+        }
+    }
+    bind()
+}
+
+/// What to try where the sockets cannot be had.
+fn with_advice(error: io::Error, port: u16) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => "; is another responder running? (--port chooses another port)",
+        io::ErrorKind::AddrNotAvailable => "; --listen takes addresses of this host",
+        io::ErrorKind::PermissionDenied if port < 1024 => {
+            "; ports below 1024 are for root (--port chooses another)"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}{advice}"))
+}
+
+/// Listens on all addresses; both IP versions where none is given. All get the same port.
+fn listen(addresses: &[IpAddr], port: u16) -> io::Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
+    let everywhere = [
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    ];
+    let wanted = if addresses.is_empty() {
+        &everywhere[..]
+    } else {
+        addresses
+    };
+    let (mut listeners, mut bound, mut port) = (Vec::new(), Vec::new(), port);
+    for &address in wanted {
+        match listen_on(SocketAddr::new(address, port)) {
+            Ok(listener) => {
+                let local = listener.local_addr()?;
+                port = local.port();
+                bound.push(local);
+                listeners.push(listener);
+            }
+            // A host without one IP version serves the other.
+            Err(error) if addresses.is_empty() && is_missing_version(&error) => {}
+            Err(error) => {
+                let place = SocketAddr::new(address, port);
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("cannot listen on {place}: {error}"),
+                ));
+            }
+        }
+    }
+    if listeners.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            "this host has no address to listen on",
+        ));
+    }
+    Ok((listeners, bound))
+}
+
+fn is_missing_version(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Raises the limit of open files as far as it goes: a flood of connections takes many before it is told apart.
+fn allow_many_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` lives through both calls; failing leaves the limit as it was.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(port: u16) -> Config {
+        Config {
+            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            port,
+            secret: None,
+            limits: Limits::open(),
+            describe: None,
+        }
+    }
+
+    #[test]
+    fn where_any_port_will_do_one_that_is_taken_is_passed_over() {
+        let mut asked = 0;
+        let found = until_free(3, || {
+            asked += 1;
+            if asked < 3 {
+                Err(io::ErrorKind::AddrInUse.into())
+            } else {
+                Ok(asked)
+            }
+        });
+        assert_eq!(found.unwrap(), 3);
+        let error = until_free::<()>(3, || Err(io::ErrorKind::AddrInUse.into())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_port_that_is_in_use_for_either_protocol_is_named_with_what_to_try() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for taken in [tcp.local_addr().unwrap(), udp.local_addr().unwrap()] {
+            let message = Responder::bind(config(taken.port()))
+                .err()
+                .expect("the port is in use")
+                .to_string();
+            assert!(message.contains(&taken.to_string()), "{message}");
+            assert!(message.contains("--port"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! One client's session: its flows, what they measured, and its end, whoever brings it about.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::auth::Bytes32;
+use crate::channel::{End, Reader, Writer, is_timeout};
+use crate::clock;
+use crate::flow::{Direction, FlowSpec, Kind};
+use crate::life::Life;
+use crate::message::{Reply, Report, Request};
+use crate::responder::House;
+use crate::sample::{Ending, Samples, Sink};
+use crate::stop::Stop;
+use crate::tcp::brake::{Brake, Limit};
+use crate::tcp::meter::{Counter, Meter, Side};
+use crate::tcp::options::Parting;
+use crate::tcp::receive::{self, Begins};
+use crate::tcp::{facts, fill, options};
+use crate::udp;
+
+/// A client from which nothing comes for so long, neither words nor data nor acknowledgments, has vanished.
+pub const SILENCE: Duration = Duration::from_secs(20);
+/// How often measurements are sent.
+const REPORT_EVERY_NS: i64 = 200_000_000;
+/// The longest request: a thousand flows fit.
+const LONGEST_REQUEST_BYTES: usize = 256 << 10;
+/// Rows in one report, so that none is longer than a client takes.
+const ROWS_IN_REPORT: usize = 1000;
+/// More than this means that the client does not take what is measured; then the session ends.
+const MOST_BYTES_OF_ROWS: usize = 64 << 20;
+/// What a session may last beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
+const AROUND_S: f64 = 30.0;
+/// How long flows may take to see that they shall end. They look up every 50 ms; the host may be busy.
+const FLOWS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a sender waits for the receiver's close before what is still queued is thrown away.
+const GRACE: Duration = Duration::from_millis(500);
+/// Requests that are answered between two reports. A client sends one a second, and one for each flow at its end; more of
+/// them wait in the connection.
+const MOST_REQUESTS: usize = 256;
+/// Metadata longer than this is not sent.
+const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
+
+/// What data connections and UDP packets need to know of a session.
+pub struct Session {
+    pub token: u64,
+    pub key: Bytes32,
+    pub from: IpAddr,
+    stop: Stop,
+    sink: Arc<Sink>,
+    meter: Arc<Meter>,
+    ends_ns: i64,
+    /// How fast TCP flows from the client are read.
+    intake: Option<Limit>,
+    /// Set where far more comes over UDP than was agreed on.
+    overrun: Stop,
+    /// The TCP flows that no connection has come for yet.
+    awaited: Mutex<HashMap<u32, FlowSpec>>,
+    /// Threads of TCP flows.
+    running: AtomicUsize,
+}
+
+/// Why a conversation is over.
+enum Over {
+    /// The client asked to finish.
+    Finished,
+    /// The client has gone.
+    Gone,
+    /// The responder will not go on, and why.
+    Ended(String),
+}
+
+/// Leaves nothing of a session behind, also where its thread panics.
+struct Forgetting<'a>(&'a House, &'a Session);
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
+    }
+}
+
+impl Session {
+    /// Serves one client on its control channel until either end has had enough.
+    pub fn serve(house: &Arc<House>, stream: TcpStream, key: Bytes32, from: IpAddr) {
+        let Ok(mut control) = Control::new(&stream, key) else {
+            return;
+        };
+        let session = match control.open(house, key, from) {
+            Ok(Some(session)) => Arc::new(session),
+            Ok(None) | Err(_) => return,
+        };
+        house.register(&session);
+        let _forgetting = Forgetting(house, &session);
+        if control
+            .writer
+            .send(&Reply::Accepted {
+                session: session.token,
+            })
+            .is_ok()
+        {
+            session.converse(house, control);
+        }
+    }
+
+    pub fn end(&self) {
+        self.stop.set();
+    }
+
+    /// Whether a data connection for this flow is awaited.
+    pub fn awaits(&self, flow: u32) -> bool {
+        self.awaited().contains_key(&flow)
+    }
+
+    fn awaited(&self) -> std::sync::MutexGuard<'_, HashMap<u32, FlowSpec>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn converse(&self, house: &Arc<House>, mut control: Control) {
+        let metering = Stop::default();
+        let over = thread::scope(|scope| {
+            let meter = thread::Builder::new()
+                .name("meter".to_owned())
+                .spawn_scoped(scope, || self.meter.run(&metering));
+            let over = match meter {
+                Ok(_) => self.talk(house, &mut control),
+                Err(error) => Over::Ended(no_thread(&error)),
+            };
+            if let Over::Ended(reason) = &over {
+                // Before its flows are cut, so that the client knows why. It may be gone already.
+                let _ = control.writer.send(&Reply::Ended(reason.clone()));
+            }
+            self.stop.set();
+            self.await_flows();
+            house.udp.remove(self.token);
+            metering.set();
+            over
+        });
+        // Everything has its last row now.
+        if matches!(over, Over::Finished) && control.report(self.sink.take()).is_ok() {
+            // Nobody is hurt if the client has left by now.
+            let _ = control.writer.send(&Reply::Finished);
+        }
+    }
+
+    /// Waits for the last words of the flows.
+    fn await_flows(&self) {
+        let deadline = Instant::now() + FLOWS_PATIENCE;
+        while self.running.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Answers and reports until the end.
+    fn talk(&self, house: &Arc<House>, control: &mut Control) -> Over {
+        let mut life = Life::default();
+        let mut report_ns = clock::now_ns();
+        let mut requests = 0;
+        loop {
+            let now_ns = clock::now_ns();
+            if now_ns >= report_ns {
+                report_ns = now_ns + REPORT_EVERY_NS;
+                requests = 0;
+                let measured = self.sink.take();
+                life.watch(&measured);
+                if let Err(reason) = control.report(measured) {
+                    return Over::Ended(reason);
+                }
+            }
+            if requests >= MOST_REQUESTS {
+                clock::sleep_until_ns(report_ns);
+                continue;
+            }
+            let patience = clock::duration(report_ns - clock::now_ns());
+            match control.reader.receive::<Request>(patience) {
+                Ok(Some(Request::Finish)) => return Over::Finished,
+                Ok(Some(request)) => {
+                    requests += 1;
+                    life.heard();
+                    if control.answer(house, self, request).is_err() {
+                        return Over::Gone;
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => return Over::Gone,
+            }
+            if house.stop.is_set() {
+                return Over::Ended("the responder was stopped".to_owned());
+            }
+            if self.overrun.is_set() {
+                return Over::Ended(
+                    "far more came over UDP than the flows were agreed to send (this responder has a --max-rate)"
+                        .to_owned(),
+                );
+            }
+            if clock::now_ns() > self.ends_ns {
+                return Over::Ended(
+                    "the session has lasted as long as this responder allows (--max-duration)"
+                        .to_owned(),
+                );
+            }
+            if life.silence_ns() > SILENCE.as_nanos() as i64 {
+                return Over::Ended(format!(
+                    "nothing was heard of the client for {} s",
+                    SILENCE.as_secs()
+                ));
+            }
+        }
+    }
+
+    /// Takes a data connection for one of its flows, in a thread of its own.
+    pub fn attach(self: &Arc<Session>, stream: TcpStream, flow: u32) {
+        let Some(spec) = self.awaited().remove(&flow) else {
+            return;
+        };
+        let session = self.clone();
+        self.running.fetch_add(1, Ordering::AcqRel);
+        let spawned = thread::Builder::new()
+            .name(format!("flow-{flow}"))
+            .stack_size(256 << 10)
+            .spawn(move || {
+                session.run_flow(&stream, &spec);
+                session.running.fetch_sub(1, Ordering::AcqRel);
+            });
+        if let Err(error) = spawned {
+            self.running.fetch_sub(1, Ordering::AcqRel);
+            self.ended(flow, Ending::Failed(no_thread(&error)));
+        }
+    }
+
+    fn run_flow(&self, stream: &TcpStream, spec: &FlowSpec) {
+        let side = if spec.direction == Direction::Down {
+            Side::Sender
+        } else {
+            Side::Receiver
+        };
+        let ending = match self.prepare(stream, spec, side) {
+            Ok(counter) if side == Side::Receiver => self.receive(stream, spec, &counter),
+            Ok(counter) => self.send(stream, spec, &counter),
+            Err(error) => Ending::Failed(error.to_string()),
+        };
+        let ending = match ending {
+            Ending::Failed(reason) => Ending::Failed(format!("at the responder: {reason}")),
+            other => other,
+        };
+        self.ended(spec.flow, ending);
+    }
+
+    fn prepare(&self, stream: &TcpStream, spec: &FlowSpec, side: Side) -> io::Result<Arc<Counter>> {
+        options::adopt(stream, spec)?;
+        if side == Side::Sender {
+            facts::of_sender(stream, spec.flow, &self.sink);
+        }
+        self.meter
+            .watch(spec.flow, side, stream, clock::ns(spec.interval_s))
+    }
+
+    fn receive(&self, stream: &TcpStream, spec: &FlowSpec, counter: &Counter) -> Ending {
+        let mut brake = self.intake.as_ref().map(Brake::new);
+        let ending = receive::run(
+            stream,
+            counter,
+            Begins::WithFirstByte,
+            spec.duration_s.map_or(i64::MAX, clock::ns),
+            self.ends_ns,
+            brake.as_mut(),
+            &self.stop,
+        );
+        if let Some(brake) = brake {
+            self.note_what_was_held_back(spec.flow, &brake);
+        }
+        // A client that has gone away takes its flows with it.
+        if self.stop.is_set() {
+            Ending::Stopped
+        } else {
+            ending
+        }
+    }
+
+    /// A flow that the responder's own limit has slowed down must not pass for a slow path.
+    fn note_what_was_held_back(&self, flow: u32, brake: &Brake<'_>) {
+        let waited_s = brake.waited_ns() as f64 / 1e9;
+        if waited_s > 0.0 {
+            let fact = (
+                flow,
+                "held_back_s_by_responder".into(),
+                format!("{waited_s:.3}"),
+            );
+            self.sink.with(|samples| samples.facts.push(fact));
+        }
+    }
+
+    fn send(&self, stream: &TcpStream, spec: &FlowSpec, counter: &Counter) -> Ending {
+        if !self.wait_for_go(stream) {
+            return Ending::Stopped;
+        }
+        let start_ns = clock::now_ns();
+        counter.begin(start_ns);
+        let (ending, written) = fill::run(
+            stream,
+            &FlowSpec {
+                start_s: 0.0,
+                ..spec.clone()
+            },
+            start_ns,
+            &self.stop,
+        );
+        if ending == Ending::Complete && spec.payload_bytes.is_some_and(|bytes| written >= bytes) {
+            // All of it shall arrive, however long that takes; whether it has is what the client tells.
+            let patience = clock::duration(self.ends_ns - clock::now_ns());
+            let parting = options::linger(stream, patience, &self.stop);
+            counter.end(clock::now_ns());
+            return match parting {
+                Parting::Stopped | Parting::Silent => Ending::Stopped,
+                Parting::Closed | Parting::Broken(_) => Ending::Complete,
+            };
+        }
+        counter.end(clock::now_ns());
+        options::linger(stream, GRACE, &self.stop);
+        options::close_abruptly(stream);
+        // By then the client has gone: at the end of its time, a reset is what it sends.
+        match ending {
+            Ending::Failed(_)
+                if spec
+                    .duration_s
+                    .is_some_and(|s| clock::now_ns() - start_ns >= clock::ns(s - 0.5)) =>
+            {
+                Ending::Complete
+            }
+            other => other,
+        }
+    }
+
+    fn wait_for_go(&self, mut stream: &TcpStream) -> bool {
+        loop {
+            match stream.read(&mut [0]) {
+                Ok(1..) => return true,
+                Err(error) if is_timeout(&error) && !self.stop.is_set() => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn ended(&self, flow: u32, ending: Ending) {
+        self.sink
+            .with(|samples| samples.endings.push((flow, ending)));
+    }
+}
+
+/// The control channel as the responder has it.
+struct Control {
+    reader: Reader,
+    writer: Writer,
+    described: bool,
+}
+
+impl Control {
+    fn new(stream: &TcpStream, key: Bytes32) -> io::Result<Control> {
+        let reader = Reader::new(stream.try_clone()?, key, End::Client, LONGEST_REQUEST_BYTES);
+        let writer = Writer::new(stream.try_clone()?, key, End::Responder, SILENCE)?;
+        Ok(Control {
+            reader,
+            writer,
+            described: false,
+        })
+    }
+
+    /// Hears which flows are wanted; `None` where they are refused.
+    fn open(
+        &mut self,
+        house: &Arc<House>,
+        key: Bytes32,
+        from: IpAddr,
+    ) -> io::Result<Option<Session>> {
+        let Some(Request::Open { mut flows }) = self.reader.receive(SILENCE)? else {
+            return Ok(None);
+        };
+        let asked: Vec<Option<f64>> = flows.iter().map(|flow| flow.pacing_rate_bps).collect();
+        if let Err(reason) = house.limits.admit(&mut flows) {
+            self.writer.send(&Reply::Refused(reason))?;
+            return Ok(None);
+        }
+        for flow in &mut flows {
+            // What arrived is remembered for as long as the probes may last.
+            if flow.kind == Kind::Probe && flow.duration_s.is_none() {
+                flow.duration_s = Some(house.limits.max_duration_s - flow.start_s);
+            }
+        }
+        let sink = Arc::new(Sink::bounded(MOST_BYTES_OF_ROWS));
+        note_what_is_held_back(&flows, &asked, &sink);
+        let session = Session {
+            token: crate::auth::token(),
+            key,
+            from,
+            stop: Stop::default(),
+            meter: Arc::new(Meter::new(sink.clone())),
+            sink,
+            ends_ns: clock::now_ns()
+                .saturating_add(clock::ns(house.limits.max_duration_s))
+                .saturating_add(clock::ns(AROUND_S)),
+            intake: house.limits.intake_bps(&flows).map(Limit::new),
+            overrun: Stop::default(),
+            running: AtomicUsize::new(0),
+            awaited: Mutex::new(
+                flows
+                    .iter()
+                    .filter(|flow| flow.kind == Kind::Tcp)
+                    .map(|flow| (flow.flow, flow.clone()))
+                    .collect(),
+            ),
+        };
+        house.udp.register(udp::Session {
+            token: session.token,
+            key,
+            flows: flows
+                .into_iter()
+                .filter(|flow| flow.kind != Kind::Tcp)
+                .collect(),
+            limits: house.udp_limits(),
+            ends_ns: session.ends_ns,
+            overrun: session.overrun.clone(),
+            sink: session.sink.clone(),
+        });
+        Ok(Some(session))
+    }
+
+    fn answer(
+        &mut self,
+        house: &Arc<House>,
+        session: &Session,
+        request: Request,
+    ) -> io::Result<()> {
+        let reply = match request {
+            Request::Echo { sent_ns } => Reply::Echo {
+                sent_ns,
+                far_ns: clock::now_ns(),
+            },
+            Request::Describe if self.described => return Ok(()),
+            Request::Describe => {
+                self.described = true;
+                let text = house.describe(session.from);
+                let fits = text.len() <= LONGEST_DESCRIPTION_BYTES;
+                Reply::Description(if fits { text } else { "{}".to_owned() })
+            }
+            Request::Arrivals { flow } => Reply::Arrivals {
+                flow,
+                ranges: house.udp.arrivals(session.token, flow),
+            },
+            Request::Open { .. } | Request::Finish => return Ok(()),
+        };
+        self.writer.send(&reply)
+    }
+
+    /// Sends what was measured, in reports of a bounded size.
+    fn report(&mut self, samples: Samples) -> Result<(), String> {
+        let Samples {
+            intervals,
+            tcp,
+            bursts,
+            endings,
+            facts,
+            overflowed,
+            ..
+        } = samples;
+        if overflowed {
+            return Err("the client does not take what was measured".to_owned());
+        }
+        let facts = facts
+            .into_iter()
+            .map(|(flow, key, value)| (flow, key.into_owned(), value));
+        let mut rows = (
+            intervals.into_iter(),
+            tcp.into_iter(),
+            bursts.into_iter(),
+            endings.into_iter(),
+            facts,
+        );
+        let deadline = Instant::now() + SILENCE;
+        loop {
+            let report = Report {
+                intervals: rows.0.by_ref().take(ROWS_IN_REPORT).collect(),
+                tcp: rows.1.by_ref().take(ROWS_IN_REPORT).collect(),
+                bursts: rows.2.by_ref().take(ROWS_IN_REPORT).collect(),
+                endings: rows.3.by_ref().take(ROWS_IN_REPORT).collect(),
+                facts: rows.4.by_ref().take(ROWS_IN_REPORT).collect(),
+            };
+            if report == Report::default() {
+                return Ok(());
+            }
+            self.writer
+                .send_by(&Reply::Report(report), deadline)
+                .map_err(|error| format!("cannot reach the client: {error}"))?;
+        }
+    }
+}
+
+fn no_thread(error: &io::Error) -> String {
+    format!("the responder has no room for another thread: {error}")
+}
+
+/// A flow that the responder's own limit may slow down must not pass for a slow path.
+fn note_what_is_held_back(flows: &[FlowSpec], asked: &[Option<f64>], sink: &Sink) {
+    for (flow, asked) in flows.iter().zip(asked) {
+        if let Some(rate_bps) = flow.pacing_rate_bps
+            && *asked != flow.pacing_rate_bps
+        {
+            let fact = (
+                flow.flow,
+                "held_to_bps_by_responder".into(),
+                format!("{rate_bps:.0}"),
+            );
+            sink.with(|samples| samples.facts.push(fact));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What is measured, row by row as the tables of a recording have it, and where it waits to be taken away.
+//!
+//! Times are nanoseconds since the Unix epoch in the clock of the host that measured, until the client corrects them.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+
+/// What arrived at the receiver of a TCP or UDP flow in one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    pub flow: u32,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub payload_bytes: u64,
+    /// Of UDP; a late arrival is taken back from `lost` in a later interval.
+    pub datagrams: Option<Datagrams>,
+}
+
+/// The packets of a UDP stream in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Datagrams {
+    pub packets: u64,
+    pub lost: i64,
+    pub reordered: u64,
+    /// Mean one-way delay by the two ends' own clocks: not yet corrected by their offset.
+    pub delay_ns: i64,
+    /// Mean difference of successive one-way delays (needs no correction).
+    pub jitter_ns: i64,
+}
+
+/// The sender's `TCP_INFO`. What the kernel does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpSample {
+    pub flow: u32,
+    pub time_ns: i64,
+    pub congestion_window_packets: u32,
+    pub slow_start_threshold_packets: Option<u32>,
+    pub srtt_ns: i64,
+    pub rtt_variation_ns: i64,
+    pub min_rtt_ns: Option<i64>,
+    pub mss_bytes: u32,
+    pub unacked_packets: u32,
+    pub lost_packets: u32,
+    pub retransmitted_packets: u32,
+    pub retransmitted_bytes: Option<u64>,
+    pub acked_bytes: Option<u64>,
+    pub delivered_packets: Option<u32>,
+    pub delivered_ce_packets: Option<u32>,
+    pub delivery_rate_bps: Option<f64>,
+    pub pacing_rate_bps: Option<f64>,
+    pub busy_ns: Option<i64>,
+    pub receive_window_limited_ns: Option<i64>,
+    pub send_buffer_limited_ns: Option<i64>,
+    pub not_sent_bytes: Option<u32>,
+    pub reordering_packets: u32,
+}
+
+/// What became of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fate {
+    /// Answered in time.
+    Ok,
+    /// Answered after the timeout.
+    Late,
+    /// It never reached the far end.
+    LostUp,
+    /// It reached the far end; the answer was lost.
+    LostDown,
+    /// No answer, and nothing tells which way.
+    Lost,
+    /// It could not be sent.
+    NotSent,
+}
+
+/// One probe that was due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    pub flow: u32,
+    pub sequence: u64,
+    pub scheduled_ns: i64,
+    pub sent_ns: Option<i64>,
+    pub received_ns: Option<i64>,
+    pub rtt_ns: Option<i64>,
+    /// The far end's stamps, in its own clock.
+    pub far_received_ns: Option<i64>,
+    pub far_sent_ns: Option<i64>,
+    pub fate: Fate,
+    pub duplicates: u32,
+    pub reordered: bool,
+    pub payload_bytes: u32,
+}
+
+/// One packet of a burst; `received_ns` is in the receiver's clock, `None` for a lost packet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BurstPacket {
+    pub flow: u32,
+    pub burst: u32,
+    pub sequence: u64,
+    /// In the sender's clock.
+    pub sent_ns: i64,
+    pub received_ns: Option<i64>,
+    pub payload_bytes: u32,
+}
+
+/// An exchange of stamps with the far end, from which the offset of the clocks is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    pub sent_ns: i64,
+    pub far_received_ns: i64,
+    pub far_sent_ns: i64,
+    pub received_ns: i64,
+}
+
+/// How a flow ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    Complete,
+    /// Asked to stop early.
+    Stopped,
+    /// Why, for the person who must act.
+    Failed(String),
+}
+
+/// What one host's flows measured and nobody took away yet.
+#[derive(Debug, Default)]
+pub struct Samples {
+    pub intervals: Vec<Interval>,
+    pub tcp: Vec<TcpSample>,
+    pub probes: Vec<Probe>,
+    pub bursts: Vec<BurstPacket>,
+    pub exchanges: Vec<Exchange>,
+    /// How flows ended, and the congestion control that the sender's kernel really used.
+    pub endings: Vec<(u32, Ending)>,
+    /// Facts to keep with a flow: its number, a key, a value.
+    pub facts: Vec<(u32, Cow<'static, str>, String)>,
+    /// Rows were thrown away, because nobody took them.
+    pub overflowed: bool,
+}
+
+impl Samples {
+    /// What the rows occupy.
+    fn bytes(&self) -> usize {
+        size_of_val(self.intervals.as_slice())
+            + size_of_val(self.tcp.as_slice())
+            + size_of_val(self.probes.as_slice())
+            + size_of_val(self.bursts.as_slice())
+            + size_of_val(self.exchanges.as_slice())
+    }
+
+    fn overflow(&mut self) {
+        *self = Samples {
+            endings: std::mem::take(&mut self.endings),
+            facts: std::mem::take(&mut self.facts),
+            overflowed: true,
+            ..Samples::default()
+        };
+    }
+}
+
+/// Where all threads of a test put what they measure.
+#[derive(Debug)]
+pub struct Sink {
+    samples: Mutex<Samples>,
+    most_bytes: usize,
+}
+
+impl Default for Sink {
+    fn default() -> Sink {
+        Sink::bounded(usize::MAX)
+    }
+}
+
+impl Sink {
+    /// One that throws all rows away when they occupy more than this.
+    pub fn bounded(most_bytes: usize) -> Sink {
+        Sink {
+            samples: Mutex::default(),
+            most_bytes,
+        }
+    }
+
+    /// Adds samples: `sink.with(|samples| samples.probes.push(probe))`.
+    pub fn with<R>(&self, add: impl FnOnce(&mut Samples) -> R) -> R {
+        let mut samples = self.lock();
+        let result = add(&mut samples);
+        if samples.bytes() > self.most_bytes {
+            samples.overflow();
+        }
+        result
+    }
+
+    /// Takes everything that was added since the last call.
+    pub fn take(&self) -> Samples {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Samples> {
+        // A thread that panicked while it pushed a row leaves the rows whole.
+        self.samples
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bounded_sink_that_nobody_empties_says_so_and_keeps_no_more_than_its_bound() {
+        let sink = Sink::bounded(1000 * size_of::<Interval>());
+        for _ in 0..1_000_000 {
+            sink.with(|samples| samples.intervals.push(Interval::default()));
+        }
+        sink.with(|samples| samples.endings.push((0, Ending::Complete)));
+        let samples = sink.take();
+        assert!(samples.overflowed);
+        assert!(samples.intervals.len() <= 1000);
+        assert_eq!(samples.endings.len(), 1);
+        assert!(!sink.take().overflowed);
+    }
+}

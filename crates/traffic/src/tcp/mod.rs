@@ -1,0 +1,10 @@
+//! TCP flows: one end fills a connection, the other counts what arrives.
+
+pub mod brake;
+pub mod facts;
+pub mod fill;
+pub mod flow;
+pub mod info;
+pub mod meter;
+pub mod options;
+pub mod receive;

@@ -1,0 +1,327 @@
+//! What arrives of bursts: a row for each packet, also for the lost ones.
+
+use std::collections::BTreeMap;
+
+use crate::sample::BurstPacket;
+
+use super::packet::BurstPlace;
+
+/// After such a silence, what is missing of a burst is lost.
+const SILENCE_NS: i64 = 1_000_000_000;
+/// Rows of bursts of which nothing arrived, made up at once; more are only counted.
+const MOST_MADE_UP: u64 = 65_536;
+
+/// The receiver's book of one flow of bursts.
+///
+/// Burst `b` has the sequence numbers from `b * packets` on: senders count what they send, so nothing that a sender
+/// left out looks lost.
+#[derive(Debug)]
+pub(crate) struct BurstTally {
+    flow: u32,
+    /// Of each burst.
+    packets: u32,
+    packet_bytes: u32,
+    every_ns: i64,
+    /// How many bursts there can be.
+    most: u32,
+    /// When the packets of bursts that are not yet settled were sent, as far as they arrived.
+    open: BTreeMap<u32, Vec<Option<i64>>>,
+    /// The first burst that is not settled.
+    next: u32,
+    /// A burst that began at a known time, in the sender's clock.
+    known: Option<(u32, i64)>,
+    last_received_ns: i64,
+    arrived: u64,
+    duplicates: u64,
+    too_late: u64,
+    unlisted: u64,
+}
+
+impl BurstTally {
+    /// `most`: how many bursts the flow can have.
+    pub(crate) fn new(
+        flow: u32,
+        packets: u32,
+        packet_bytes: u32,
+        every_ns: i64,
+        most: u32,
+    ) -> BurstTally {
+        BurstTally {
+            flow,
+            packets: packets.max(1),
+            packet_bytes,
+            every_ns,
+            most,
+            open: BTreeMap::new(),
+            next: 0,
+            known: None,
+            last_received_ns: i64::MIN,
+            arrived: 0,
+            duplicates: 0,
+            too_late: 0,
+            unlisted: 0,
+        }
+    }
+
+    /// Enters a packet; false where it cannot be one of this flow's.
+    pub(crate) fn arrive(
+        &mut self,
+        place: BurstPlace,
+        bytes: u32,
+        sent_ns: i64,
+        received_ns: i64,
+        rows: &mut Vec<BurstPacket>,
+    ) -> bool {
+        if place.packets != self.packets || place.place >= place.packets || place.burst >= self.most
+        {
+            return false;
+        }
+        if place.burst < self.next {
+            self.too_late += 1;
+            return true;
+        }
+        // The burst before may still be overtaken in part.
+        self.settle_until(place.burst.saturating_sub(1), rows);
+        let burst = self
+            .open
+            .entry(place.burst)
+            .or_insert_with(|| vec![None; place.packets as usize]);
+        let sent = &mut burst[place.place as usize];
+        if sent.is_some() {
+            self.duplicates += 1;
+            return true;
+        }
+        *sent = Some(sent_ns);
+        self.arrived += 1;
+        self.known = Some((place.burst, sent_ns));
+        self.last_received_ns = self.last_received_ns.max(received_ns);
+        rows.push(BurstPacket {
+            flow: self.flow,
+            burst: place.burst,
+            sequence: self.sequence(place.burst, place.place),
+            sent_ns,
+            received_ns: Some(received_ns),
+            payload_bytes: bytes,
+        });
+        true
+    }
+
+    /// Gives out what is lost of bursts behind which there is silence.
+    pub(crate) fn tick(&mut self, now_ns: i64, rows: &mut Vec<BurstPacket>) {
+        if let Some((&latest, _)) = self.open.last_key_value()
+            && now_ns.saturating_sub(SILENCE_NS) > self.last_received_ns
+        {
+            self.settle_until(latest + 1, rows);
+        }
+    }
+
+    /// Gives out everything that is lost; `sent` is how many bursts the sender says it sent.
+    pub(crate) fn finish(&mut self, sent: Option<u32>, rows: &mut Vec<BurstPacket>) {
+        let arrived = self
+            .open
+            .last_key_value()
+            .map_or(0, |(&latest, _)| latest + 1);
+        self.settle_until(arrived.max(sent.unwrap_or(0).min(self.most)), rows);
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.arrived
+    }
+
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Packets that came after their burst had been given out as lost.
+    pub(crate) fn too_late(&self) -> u64 {
+        self.too_late
+    }
+
+    /// Lost packets that got no row, because whole bursts were lost in great number.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.unlisted
+    }
+
+    fn sequence(&self, burst: u32, place: u32) -> u64 {
+        u64::from(burst) * u64::from(self.packets) + u64::from(place)
+    }
+
+    fn settle_until(&mut self, end: u32, rows: &mut Vec<BurstPacket>) {
+        let mut made_up = 0;
+        while self.next < end {
+            let burst = self.next;
+            match self.open.remove(&burst) {
+                Some(sent) => self.settle(burst, &interpolated(&sent), &sent, rows),
+                // Of what began when, nothing is known before the first packet.
+                None if made_up < MOST_MADE_UP && self.known.is_some() => {
+                    made_up += u64::from(self.packets);
+                    let begin_ns = self.begin_ns(burst);
+                    let sent = vec![None; self.packets as usize];
+                    self.settle(burst, &vec![begin_ns; self.packets as usize], &sent, rows);
+                }
+                None => {
+                    // All the bursts up to the next one that is known, at once.
+                    let following = self.open.keys().next().copied().unwrap_or(end).min(end);
+                    self.unlisted += u64::from(following - burst) * u64::from(self.packets);
+                    self.next = following;
+                    continue;
+                }
+            }
+            self.next = burst + 1;
+        }
+    }
+
+    fn settle(
+        &self,
+        burst: u32,
+        times_ns: &[i64],
+        sent: &[Option<i64>],
+        rows: &mut Vec<BurstPacket>,
+    ) {
+        let lost = sent.iter().zip(times_ns).enumerate();
+        rows.extend(
+            lost.filter(|(_, (sent, _))| sent.is_none())
+                .map(|(place, (_, &sent_ns))| BurstPacket {
+                    flow: self.flow,
+                    burst,
+                    sequence: self.sequence(burst, place as u32),
+                    sent_ns,
+                    received_ns: None,
+                    payload_bytes: self.packet_bytes,
+                }),
+        );
+    }
+
+    /// When a burst of which nothing arrived was due, by the nearest that is known.
+    fn begin_ns(&self, burst: u32) -> i64 {
+        let (known, sent_ns) = self.known.unwrap_or((burst, 0));
+        let bursts = i64::from(burst) - i64::from(known);
+        sent_ns.saturating_add(bursts.saturating_mul(self.every_ns))
+    }
+}
+
+/// The times of packets that did not arrive, by those of their neighbours.
+fn interpolated(sent: &[Option<i64>]) -> Vec<i64> {
+    let known: Vec<(usize, i64)> = sent
+        .iter()
+        .enumerate()
+        .filter_map(|(place, sent_ns)| Some((place, (*sent_ns)?)))
+        .collect();
+    (0..sent.len())
+        .map(|place| {
+            let following = known.partition_point(|(known, _)| *known < place);
+            match (
+                following.checked_sub(1).map(|before| known[before]),
+                known.get(following),
+            ) {
+                (Some((before, from_ns)), Some(&(after, to_ns))) => {
+                    let share = (place - before) as f64 / (after - before) as f64;
+                    from_ns.saturating_add((to_ns.saturating_sub(from_ns) as f64 * share) as i64)
+                }
+                (Some((_, near_ns)), None) | (None, Some(&(_, near_ns))) => near_ns,
+                (None, None) => 0,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(burst: u32, place: u32) -> BurstPlace {
+        BurstPlace {
+            burst,
+            place,
+            packets: 4,
+        }
+    }
+
+    fn tally() -> BurstTally {
+        BurstTally::new(9, 4, 100, 1_000_000_000, 1000)
+    }
+
+    #[test]
+    fn every_packet_of_every_burst_gets_one_row() {
+        let (mut tally, mut rows) = (tally(), Vec::new());
+        for (burst, number, sent_ns) in [(0, 0, 10), (0, 2, 30), (0, 2, 30), (3, 1, 3_000_000_010)]
+        {
+            assert!(tally.arrive(place(burst, number), 100, sent_ns, sent_ns + 500, &mut rows));
+        }
+        tally.finish(Some(5), &mut rows);
+        rows.sort_by_key(|row| row.sequence);
+        let sequences: Vec<u64> = rows.iter().map(|row| row.sequence).collect();
+        assert_eq!(sequences, (0..20).collect::<Vec<u64>>());
+        assert!(
+            rows.iter()
+                .all(|row| u64::from(row.burst) == row.sequence / 4)
+        );
+        let arrived: Vec<u64> = rows
+            .iter()
+            .filter(|row| row.received_ns.is_some())
+            .map(|row| row.sequence)
+            .collect();
+        assert_eq!(arrived, [0, 2, 13]);
+        assert_eq!(rows[1].sent_ns, 20);
+        assert_eq!(rows[3].sent_ns, 30);
+        assert_eq!(rows[16].sent_ns, 4_000_000_010);
+        assert_eq!(
+            (tally.duplicates(), tally.packets(), tally.unlisted()),
+            (1, 3, 0)
+        );
+    }
+
+    #[test]
+    fn lost_packets_are_told_after_a_silence_and_what_comes_then_is_too_late() {
+        let (mut tally, mut rows) = (tally(), Vec::new());
+        tally.arrive(place(0, 0), 100, 0, 1000, &mut rows);
+        tally.tick(500_000_000, &mut rows);
+        assert_eq!(rows.len(), 1);
+        tally.tick(2_000_000_000, &mut rows);
+        assert_eq!(rows.len(), 4);
+        assert!(tally.arrive(place(0, 1), 100, 0, 2_100_000_000, &mut rows));
+        assert_eq!((rows.len(), tally.too_late()), (4, 1));
+    }
+
+    #[test]
+    fn a_leap_over_very_many_bursts_makes_no_million_rows() {
+        let mut tally = BurstTally::new(9, 4, 100, 1, u32::MAX);
+        let mut rows = Vec::new();
+        tally.arrive(place(0, 0), 100, 0, 1, &mut rows);
+        tally.arrive(place(4_000_000_000, 0), 100, 0, 2, &mut rows);
+        tally.finish(None, &mut rows);
+        assert!(rows.len() < 70_000);
+        assert_eq!(rows.len() as u64 + tally.unlisted(), 4 * 4_000_000_001);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_complete_and_never_twice(
+            packets in proptest::collection::vec((0_u32..12, 0_u32..6, 0_i64..700_000_000), 0..100),
+            sent in 0_u32..14,
+        ) {
+            let (mut tally, mut rows) = (tally(), Vec::new());
+            let mut now_ns = 0;
+            let mut highest = None;
+            for (burst, number, gap_ns) in packets {
+                now_ns += gap_ns;
+                tally.tick(now_ns, &mut rows);
+                if tally.arrive(place(burst, number), 100, now_ns, now_ns, &mut rows) {
+                    highest = highest.max(Some(burst));
+                } else {
+                    prop_assert!(number >= 4);
+                }
+            }
+            tally.finish(Some(sent), &mut rows);
+            let bursts = u64::from(highest.map_or(0, |highest| highest + 1).max(sent));
+            let mut sequences: Vec<u64> = rows.iter().map(|row| row.sequence).collect();
+            sequences.sort_unstable();
+            prop_assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert_eq!(sequences.len() as u64 + tally.unlisted(), bursts * 4);
+            let arrived = rows.iter().filter(|row| row.received_ns.is_some()).count() as u64;
+            prop_assert_eq!(arrived, tally.packets());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The receiver's side of one stream or flow of bursts: the same at both ends.
+
+use crate::flow::{FlowSpec, Kind};
+use crate::sample::{BurstPacket, Interval, Sink};
+
+use super::bursts::BurstTally;
+use super::facts;
+use super::marks::Marks;
+use super::packet::{Body, Packet};
+use super::schedule::Schedule;
+use super::socket::Datagram;
+use super::tally::{StreamPacket, Tally};
+
+/// Counts what arrives of one flow and hands it on.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    flow: u32,
+    book: Book,
+    intervals: Vec<Interval>,
+    packets: Vec<BurstPacket>,
+    marks: Marks,
+    /// Packets and bursts that the sender says it sent.
+    end: Option<(u64, u32)>,
+    is_finished: bool,
+}
+
+#[derive(Debug)]
+enum Book {
+    Stream(Tally),
+    Bursts(BurstTally),
+}
+
+impl Collector {
+    /// `start_ns`: when counting begins, in this host's clock; `None`: with the first packet.
+    pub(crate) fn new(spec: &FlowSpec, schedule: &Schedule, start_ns: Option<i64>) -> Collector {
+        let book = match spec.kind {
+            Kind::Burst => {
+                let packets = schedule.per_burst;
+                let slots = schedule.slots().unwrap_or(u64::MAX);
+                let most = u32::try_from(slots.div_ceil(u64::from(packets))).unwrap_or(u32::MAX);
+                let bytes = schedule.packet_bytes as u32;
+                Book::Bursts(BurstTally::new(
+                    spec.flow,
+                    packets,
+                    bytes,
+                    schedule.every_ns as i64,
+                    most,
+                ))
+            }
+            _ => Book::Stream(Tally::new(
+                spec.flow,
+                crate::clock::ns(spec.interval_s),
+                start_ns,
+            )),
+        };
+        Collector {
+            flow: spec.flow,
+            book,
+            intervals: Vec::new(),
+            packets: Vec::new(),
+            marks: Marks::default(),
+            end: None,
+            is_finished: false,
+        }
+    }
+
+    /// Counts one packet; false where it is none of this flow's.
+    pub(crate) fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> bool {
+        if self.is_finished {
+            return false;
+        }
+        let is_ours = match (&mut self.book, packet.body) {
+            (Book::Stream(tally), Body::Stream) => {
+                let arrived = StreamPacket {
+                    sequence: packet.sequence,
+                    bytes: datagram.bytes.len() as u64,
+                    sent_ns: packet.sent_ns,
+                    received_ns: datagram.received_ns,
+                };
+                tally.arrive(arrived, &mut self.intervals);
+                true
+            }
+            (Book::Bursts(tally), Body::Burst(place)) => {
+                let bytes = datagram.bytes.len() as u32;
+                tally.arrive(
+                    place,
+                    bytes,
+                    packet.sent_ns,
+                    datagram.received_ns,
+                    &mut self.packets,
+                )
+            }
+            _ => false,
+        };
+        if is_ours {
+            self.marks.add(datagram.traffic_class);
+        }
+        is_ours
+    }
+
+    /// The sender says how many packets and bursts there were.
+    pub(crate) fn told_end(&mut self, packets: u64, bursts: u32) {
+        self.end = Some((packets, bursts));
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Hands on what is settled.
+    pub(crate) fn tick(&mut self, now_ns: i64, sink: &Sink) {
+        if self.is_finished {
+            return;
+        }
+        match &mut self.book {
+            Book::Stream(tally) => tally.tick(now_ns, &mut self.intervals),
+            Book::Bursts(tally) => tally.tick(now_ns, &mut self.packets),
+        }
+        self.hand_on(sink);
+    }
+
+    /// Settles and hands on everything, with facts whose keys end with the direction; later packets do not count.
+    ///
+    /// `end_ns` is when the flow was over; what arrived behind it makes it later.
+    pub(crate) fn finish(&mut self, end_ns: i64, direction: &'static str, sink: &Sink) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
+        match &mut self.book {
+            Book::Stream(tally) => {
+                let sent = self.end.map(|(packets, _)| packets);
+                tally.finish(sent, end_ns, &mut self.intervals);
+            }
+            Book::Bursts(tally) => {
+                tally.finish(self.end.map(|(_, bursts)| bursts), &mut self.packets);
+            }
+        }
+        self.hand_on(sink);
+        self.tell(direction, sink);
+    }
+
+    /// Distinct packets that arrived.
+    pub(crate) fn packets(&self) -> u64 {
+        match &self.book {
+            Book::Stream(tally) => tally.packets(),
+            Book::Bursts(tally) => tally.packets(),
+        }
+    }
+
+    fn hand_on(&mut self, sink: &Sink) {
+        if self.intervals.is_empty() && self.packets.is_empty() {
+            return;
+        }
+        sink.with(|samples| {
+            samples.intervals.append(&mut self.intervals);
+            samples.bursts.append(&mut self.packets);
+        });
+    }
+
+    fn tell(&self, direction: &'static str, sink: &Sink) {
+        let is_up = direction == "up";
+        let mut told = vec![("packets_received", self.packets().to_string())];
+        let dscp_key = if is_up {
+            "dscp_received_up"
+        } else {
+            "dscp_received_down"
+        };
+        let ecn_key = if is_up {
+            "ecn_received_up"
+        } else {
+            "ecn_received_down"
+        };
+        told.extend(self.marks.dscp().map(|dscp| (dscp_key, dscp)));
+        told.extend(self.marks.ecn().map(|ecn| (ecn_key, ecn)));
+        let duplicates = match &self.book {
+            Book::Stream(tally) => tally.duplicates(),
+            Book::Bursts(tally) => tally.duplicates(),
+        };
+        if duplicates > 0 {
+            told.push(("duplicates", duplicates.to_string()));
+        }
+        if let Book::Bursts(tally) = &self.book {
+            if tally.too_late() > 0 {
+                told.push(("packets_too_late", tally.too_late().to_string()));
+            }
+            if tally.unlisted() > 0 {
+                told.push(("lost_packets_without_rows", tally.unlisted().to_string()));
+            }
+        }
+        facts::tell(self.flow, told, sink);
+    }
+}

@@ -1,0 +1,319 @@
+//! Streams and bursts from the responder, received and counted at the client.
+
+use std::io;
+use std::time::Duration;
+
+use crate::flow::FlowSpec;
+use crate::sample::{Ending, Sink};
+use crate::stop::Stop;
+use crate::{clock, udp::Link};
+
+use super::collector::Collector;
+use super::exchange::End;
+use super::facts;
+use super::packet::{Body, HEADER_BYTES, Key, Nonce, Packet, Refusal};
+use super::schedule::Schedule;
+use super::socket::{self, Inbox};
+use super::transmit::Refusals;
+use super::words::{explained, may_pass};
+
+/// How long the responder is asked for the flow before it is given up.
+const ASKING_NS: i64 = 5_000_000_000;
+/// From one keepalive to the next; the responder gives up after five times that.
+const KEEPALIVE_NS: i64 = 1_000_000_000;
+/// Behind the planned end, the flow's last packets and its `finish` are waited for.
+const LINGER_NS: i64 = 5_000_000_000;
+/// Behind the `finish`, packets that it overtook are waited for.
+const OVERTAKEN_NS: i64 = 100_000_000;
+/// A flow that may last for ever is over after such a silence.
+const SILENCE_NS: i64 = 10_000_000_000;
+/// What still comes so long after the end, out of a deep queue, is waited for.
+const STRAGGLING_NS: i64 = 1_000_000_000;
+const READ_TIMEOUT: Duration = Duration::from_millis(10);
+const INBOX: usize = 64;
+
+/// Receives one flow of kind `Udp` or `Burst`.
+pub(crate) fn run(spec: &FlowSpec, link: &Link, start_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
+    match download(spec, link, start_ns, stop, sink) {
+        _ if stop.is_set() => Ending::Stopped,
+        Ok(()) => Ending::Complete,
+        Err(words) => Ending::Failed(words),
+    }
+}
+
+fn download(
+    spec: &FlowSpec,
+    link: &Link,
+    start_ns: i64,
+    stop: &Stop,
+    sink: &Sink,
+) -> Result<(), String> {
+    let schedule = Schedule::of(spec)?;
+    let whom = link.remote.to_string();
+    let say = |error: io::Error| explained(&error, &whom);
+    let key = Key::new(&link.key);
+    let socket = socket::connect(
+        link.remote,
+        &link.source,
+        spec.traffic_class(),
+        READ_TIMEOUT,
+    )
+    .map_err(say)?;
+    if let Some(bytes) = spec.receive_buffer_bytes {
+        socket::set_receive_buffer(&socket, bytes as usize);
+    }
+    let end = End {
+        flow: spec.flow,
+        link,
+        key: &key,
+        socket: &socket,
+    };
+    let start_ns = start_ns.saturating_add(clock::ns(spec.start_s));
+    let until_ns = clock::now_ns() + ASKING_NS;
+    let mut inbox = Inbox::new(INBOX, schedule.packet_bytes.max(HEADER_BYTES));
+    let Some(nonce) = challenge(&end, &mut inbox, until_ns, stop, &whom)? else {
+        return Ok(());
+    };
+    let mut reception = Reception {
+        end,
+        nonce,
+        start_ns,
+        proofs: 1,
+        collector: Collector::new(spec, &schedule, Some(start_ns)),
+        inbox,
+        heard_ns: clock::now_ns().max(start_ns),
+    };
+    if reception.agree(until_ns, stop, &whom)?.is_none() {
+        return Ok(());
+    }
+    let result = reception.receive(&schedule, stop, sink).map_err(say);
+    let lost_by_host = reception.inbox.dropped();
+    let arrived = reception.collector.packets();
+    let now_ns = clock::now_ns();
+    // Waiting for the sender's last word is no part of the flow; a silence before it is.
+    let end_ns = match (&result, schedule.duration_ns()) {
+        (Ok(true), Some(duration_ns)) => start_ns.saturating_add(duration_ns).min(now_ns),
+        (Ok(true), None) => i64::MIN,
+        _ => now_ns,
+    };
+    reception.collector.finish(end_ns, "down", sink);
+    if lost_by_host > 0 {
+        facts::tell(
+            spec.flow,
+            [("packets_lost_in_receive_buffer", lost_by_host.to_string())],
+            sink,
+        );
+    }
+    let is_confirmed = result?;
+    if stop.is_set() {
+        return Ok(());
+    }
+    if arrived == 0 {
+        return Err(format!(
+            "{whom}: the responder agreed to send, but nothing arrived: a firewall on the way, or packets too large for \
+             the path"
+        ));
+    }
+    if !is_confirmed {
+        return Err(format!(
+            "{whom}: the flow fell silent before its end: the responder or the path is gone"
+        ));
+    }
+    Ok(())
+}
+
+/// Asks for the flow and gets the nonce that proves this end's address; `None` where it is no longer wanted.
+fn challenge(
+    end: &End,
+    inbox: &mut Inbox,
+    until_ns: i64,
+    stop: &Stop,
+    whom: &str,
+) -> Result<Option<Nonce>, String> {
+    let answer = end.ask(
+        inbox,
+        until_ns,
+        &|| !stop.is_set(),
+        &|| (0, Body::Hello),
+        &mut |packet, _| match packet.body {
+            Body::Challenge(nonce) => Some(Ok(nonce)),
+            Body::Refused(refusal) => Some(Err(refusal)),
+            _ => None,
+        },
+    );
+    granted(answer, stop, whom)
+}
+
+/// What was asked for; `None` where it is no longer wanted.
+fn granted<T>(
+    answer: io::Result<Option<Result<T, Refusal>>>,
+    stop: &Stop,
+    whom: &str,
+) -> Result<Option<T>, String> {
+    match answer.map_err(|error| explained(&error, whom))? {
+        Some(Ok(granted)) => Ok(Some(granted)),
+        Some(Err(refusal)) => Err(refused(refusal, whom)),
+        None if stop.is_set() => Ok(None),
+        None => Err(silent(whom)),
+    }
+}
+
+fn proof(nonce: Nonce, start_ns: i64) -> Body {
+    Body::Proof {
+        nonce,
+        start_in_ns: start_ns.saturating_sub(clock::now_ns()).max(0) as u64,
+    }
+}
+
+fn silent(whom: &str) -> String {
+    format!(
+        "{whom}: no answer over UDP for {} s: does a firewall let this UDP port through, in both directions?",
+        ASKING_NS / 1_000_000_000
+    )
+}
+
+fn refused(refusal: Refusal, whom: &str) -> String {
+    match refusal {
+        Refusal::Rate(allowed) => format!(
+            "{whom}: the responder sends at most {allowed} bit/s for one session: ask for less, or start it with a \
+             higher limit"
+        ),
+        Refusal::PacketSize(allowed) => format!(
+            "{whom}: the responder sends packets of at most {allowed} bytes: ask for smaller ones, or start it with a \
+             higher limit"
+        ),
+        Refusal::NoSuchFlow => {
+            format!("{whom}: the responder knows no such flow to send: is it of the same version?")
+        }
+    }
+}
+
+struct Reception<'a> {
+    end: End<'a>,
+    nonce: Nonce,
+    start_ns: i64,
+    proofs: u64,
+    collector: Collector,
+    inbox: Inbox,
+    heard_ns: i64,
+}
+
+impl Reception<'_> {
+    /// Proves this end's address; `None` where it is no longer wanted.
+    fn agree(&mut self, until_ns: i64, stop: &Stop, whom: &str) -> Result<Option<()>, String> {
+        let (nonce, start_ns, collector) = (self.nonce, self.start_ns, &mut self.collector);
+        let answer = self.end.ask(
+            &mut self.inbox,
+            until_ns,
+            &|| !stop.is_set(),
+            &|| (0, proof(nonce, start_ns)),
+            &mut |packet, datagram| match packet.body {
+                Body::Accepted => Some(Ok(())),
+                // A flow whose time has come may be faster than the answer.
+                Body::Stream | Body::Burst(_) => {
+                    collector.arrive(packet, datagram);
+                    Some(Ok(()))
+                }
+                Body::Refused(refusal) => Some(Err(refusal)),
+                _ => None,
+            },
+        );
+        granted(answer, stop, whom)
+    }
+
+    /// Receives until the flow is over; true where its sender said so.
+    fn receive(&mut self, schedule: &Schedule, stop: &Stop, sink: &Sink) -> io::Result<bool> {
+        let end_ns = schedule.duration_ns().map_or(i64::MAX, |duration_ns| {
+            self.start_ns.saturating_add(duration_ns)
+        });
+        let mut refusals = Refusals::default();
+        let mut alive_ns = clock::now_ns();
+        let mut finished_ns = None;
+        loop {
+            if stop.is_set() {
+                return self.leave().map(|()| false);
+            }
+            let now_ns = clock::now_ns();
+            if now_ns >= alive_ns + KEEPALIVE_NS {
+                alive_ns = now_ns;
+                self.end
+                    .send(self.proofs, proof(self.nonce, self.start_ns))?;
+                self.proofs += 1;
+            }
+            match self.inbox.receive(self.end.socket, true) {
+                Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
+                    if refusals.hear(clock::now_ns()) {
+                        return Err(error);
+                    }
+                }
+                Err(error) if may_pass(&error) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+            if let Some(finish) = self.take() {
+                self.confirm(&finish)?;
+                finished_ns.get_or_insert(now_ns);
+            }
+            if let Some(finished_ns) = finished_ns {
+                if now_ns >= finished_ns + OVERTAKEN_NS {
+                    return Ok(true);
+                }
+                continue;
+            }
+            self.collector.tick(clock::now_ns(), sink);
+            if self.is_over(now_ns, end_ns) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Nothing more is to be expected, though the sender did not say so.
+    fn is_over(&self, now_ns: i64, end_ns: i64) -> bool {
+        let quiet_ns = now_ns.saturating_sub(self.heard_ns);
+        match end_ns {
+            i64::MAX => quiet_ns > SILENCE_NS,
+            end_ns => now_ns.saturating_sub(LINGER_NS) >= end_ns && quiet_ns > STRAGGLING_NS,
+        }
+    }
+
+    /// Counts what has arrived; the flow's end, where it was told.
+    fn take(&mut self) -> Option<Packet> {
+        let mut finish = None;
+        for datagram in self.inbox.datagrams() {
+            let Some(packet) = self.end.open(&datagram) else {
+                continue;
+            };
+            match packet.body {
+                Body::Stream | Body::Burst(_) => {
+                    self.heard_ns = datagram.received_ns;
+                    self.collector.arrive(&packet, &datagram);
+                }
+                Body::Finish { bursts } => {
+                    self.collector.told_end(packet.sequence, bursts);
+                    finish = Some(packet);
+                }
+                _ => {}
+            }
+        }
+        finish
+    }
+
+    /// Confirms the end, more than once: what is lost would be asked for again when nobody listens any more.
+    fn confirm(&mut self, finish: &Packet) -> io::Result<()> {
+        let Body::Finish { bursts } = finish.body else {
+            return Ok(());
+        };
+        for _ in 0..3 {
+            self.end.send(finish.sequence, Body::Finished { bursts })?;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        for _ in 0..3 {
+            self.end.send(self.proofs, Body::Leave(self.nonce))?;
+            self.proofs += 1;
+        }
+        Ok(())
+    }
+}

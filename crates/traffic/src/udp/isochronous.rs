@@ -1,0 +1,318 @@
+//! Probes at even intervals, of whatever protocol: one thread sends by absolute deadlines, the caller's receives and
+//! keeps the book.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use socket2::Socket;
+
+use crate::clock;
+use crate::sample::{Exchange, Sink};
+use crate::stop::Stop;
+
+use super::exchanges::Thinning;
+use super::facts;
+use super::ledger::{Answered, Ledger};
+use super::pace;
+use super::schedule::Schedule;
+use super::socket::{Datagram, Inbox};
+use super::transmit::Refusals;
+use super::words::{explained, may_pass};
+
+pub(crate) const DEFAULT_TIMEOUT_S: f64 = 3.0;
+/// At the end, answers are waited for as long as this many of the longest round trip, and this long at least.
+const LAST_ROUND_TRIPS: i64 = 3;
+///
+/// In tests, what was held up by a busy machine is not lost.
+const LAST_WAIT_NS: i64 = if cfg!(test) {
+    4_000_000_000
+} else {
+    1_000_000_000
+};
+/// A probe that is this much overdue is better not sent: it would stand in a burst of its like.
+///
+/// A machine that is busy with other things must not fail the tests, which need every probe.
+pub(crate) const MOST_OVERDUE_NS: i64 = if cfg!(test) {
+    60_000_000_000
+} else {
+    100_000_000
+};
+const SETTLING_NS: i64 = 100_000_000;
+const INBOX: usize = 32;
+
+/// Makes probes and sends them.
+pub(crate) trait Emitter {
+    /// Makes the next packet ready, with its sequence and the time.
+    fn prepare(&mut self, sequence: u64, sent_ns: i64);
+    /// Sends what was made ready.
+    fn emit(&mut self) -> io::Result<()>;
+}
+
+/// A flow of probes.
+pub(crate) struct Probing<'a> {
+    pub flow: u32,
+    pub schedule: &'a Schedule,
+    /// Of the flow, without its phase.
+    pub start_ns: i64,
+    /// With a short read timeout.
+    pub socket: &'a Socket,
+    /// What is later than this, and than the next one's time, is not sent.
+    pub most_overdue_ns: i64,
+    /// Of the longest answer.
+    pub answer_bytes: usize,
+    pub stop: &'a Stop,
+    pub sink: &'a Sink,
+}
+
+/// What the sending thread tells the one that keeps the book.
+enum Sent {
+    /// The next probe was due; `None`: it came too late to be sent at all.
+    Due(i64, Option<i64>),
+    /// This one could not be sent after all.
+    Refused(u64, io::Error),
+}
+
+impl Probing<'_> {
+    /// Sends all probes and receives until nothing more is to be expected; `take` enters what arrives.
+    ///
+    /// An error means that it makes no sense to go on; the book is kept all the same.
+    pub(crate) fn run(
+        &self,
+        book: &mut Book,
+        emitter: &mut (dyn Emitter + Send),
+        take: &mut dyn FnMut(&Datagram, &mut Book),
+    ) -> io::Result<()> {
+        let is_over = AtomicBool::new(false);
+        let goes_on = || !self.stop.is_set() && !is_over.load(Ordering::Relaxed);
+        let (tell, told) = mpsc::channel();
+        let result = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let scheduling = pace::prioritise();
+                self.send_all(emitter, &goes_on, &tell);
+                drop(tell);
+                scheduling
+            });
+            let result = self.receive(book, &told, take);
+            is_over.store(true, Ordering::Relaxed);
+            if let Ok(scheduling) = sender.join() {
+                facts::tell(
+                    self.flow,
+                    [("timer_scheduling", scheduling.to_owned())],
+                    self.sink,
+                );
+            }
+            result
+        });
+        book.hear(&told);
+        result
+    }
+
+    fn send_all(&self, emitter: &mut dyn Emitter, goes_on: &dyn Fn() -> bool, tell: &Sender<Sent>) {
+        let start_ns = self
+            .start_ns
+            .saturating_add(phase_ns(self.flow, self.schedule.every_ns));
+        let overdue_ns = self.most_overdue_ns.max(self.schedule.every_ns as i64);
+        let mut sequence = 0;
+        while let Some(after_ns) = self.schedule.at_ns(sequence) {
+            let due_ns = start_ns.saturating_add(after_ns);
+            if !pace::wait(due_ns, goes_on) {
+                return;
+            }
+            let now_ns = clock::now_ns();
+            if now_ns - due_ns > overdue_ns {
+                let _ = tell.send(Sent::Due(due_ns, None));
+            } else {
+                emitter.prepare(sequence, now_ns);
+                // Before it is sent, so that no answer can be faster than the news.
+                let _ = tell.send(Sent::Due(due_ns, Some(now_ns)));
+                if let Err(error) = emit(emitter) {
+                    let _ = tell.send(Sent::Refused(sequence, error));
+                }
+            }
+            sequence += 1;
+        }
+    }
+
+    fn receive(
+        &self,
+        book: &mut Book,
+        told: &Receiver<Sent>,
+        take: &mut dyn FnMut(&Datagram, &mut Book),
+    ) -> io::Result<()> {
+        let mut inbox = Inbox::new(INBOX, self.answer_bytes);
+        let mut sent_all_ns = None;
+        loop {
+            let error = inbox.receive(self.socket, true).err();
+            if book.hear(told) {
+                sent_all_ns.get_or_insert_with(clock::now_ns);
+            }
+            for datagram in inbox.datagrams() {
+                take(&datagram, book);
+            }
+            let now_ns = clock::now_ns();
+            book.settle(now_ns, self.sink);
+            if let Some(error) = error {
+                let is_refusal = error.raw_os_error() == Some(libc::ECONNREFUSED);
+                if !may_pass(&error) || is_refusal && book.refusals.hear(now_ns) {
+                    return Err(error);
+                }
+            }
+            if sent_all_ns.is_some_and(|sent_all_ns| book.is_over(sent_all_ns, now_ns)) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The time of a flow's probes within the interval, so that flows of one interval do not all wake one processor at once,
+/// nor queue behind one another: the fractions of multiples of the golden ratio lie far apart, however many there are.
+fn phase_ns(flow: u32, every_ns: f64) -> i64 {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    ((f64::from(flow) * GOLDEN).fract() * every_ns) as i64
+}
+
+fn emit(emitter: &mut dyn Emitter) -> io::Result<()> {
+    match emitter.emit() {
+        // The error is an earlier probe's; this one was not even tried.
+        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => emitter.emit(),
+        result => result,
+    }
+}
+
+/// The receiving side's book: the ledger of probes, exchanges of stamps, and errors.
+pub(crate) struct Book {
+    flow: u32,
+    ledger: Ledger,
+    thinning: Thinning,
+    /// Why the first of those that could not be sent was not.
+    not_sent: Option<io::Error>,
+    refusals: Refusals,
+    settled_ns: i64,
+    sent: u64,
+    /// Not sent because this host was too busy when they were due.
+    left_out: u64,
+}
+
+impl Book {
+    pub(crate) fn new(flow: u32, ledger: Ledger, thinning: Thinning) -> Book {
+        Book {
+            flow,
+            ledger,
+            thinning,
+            not_sent: None,
+            refusals: Refusals::default(),
+            settled_ns: i64::MIN,
+            sent: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Enters an answer; where it is the first to its probe, its stamps tell of the clocks.
+    pub(crate) fn answered(&mut self, answer: Answered, sent_ns: i64) {
+        self.refusals.forget();
+        let is_first = self.ledger.answered(answer).is_some();
+        if let (true, Some(far)) = (is_first, answer.far) {
+            self.thinning.add(Exchange {
+                sent_ns,
+                far_received_ns: far.received_ns,
+                far_sent_ns: far.received_ns.saturating_add(far.held_ns),
+                received_ns: answer.received_ns,
+            });
+        }
+    }
+
+    /// Enters what the sending thread tells; true when it has told everything.
+    fn hear(&mut self, told: &Receiver<Sent>) -> bool {
+        loop {
+            match told.try_recv() {
+                Ok(Sent::Due(scheduled_ns, sent_ns)) => {
+                    self.sent += u64::from(sent_ns.is_some());
+                    self.left_out += u64::from(sent_ns.is_none());
+                    self.ledger.due(scheduled_ns, sent_ns);
+                }
+                Ok(Sent::Refused(sequence, error)) => {
+                    self.ledger.unsent(sequence);
+                    self.not_sent.get_or_insert(error);
+                }
+                Err(mpsc::TryRecvError::Empty) => return false,
+                Err(mpsc::TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn is_over(&self, sent_all_ns: i64, now_ns: i64) -> bool {
+        let patience_ns = self.ledger.patience_ns();
+        let wait_ns = match self.ledger.answers() {
+            0 => patience_ns,
+            _ => (LAST_ROUND_TRIPS * self.ledger.longest_rtt_ns())
+                .max(LAST_WAIT_NS)
+                .min(patience_ns),
+        };
+        now_ns >= sent_all_ns.saturating_add(wait_ns) || !self.ledger.is_waiting(now_ns)
+    }
+
+    fn settle(&mut self, now_ns: i64, sink: &Sink) {
+        if now_ns < self.settled_ns.saturating_add(SETTLING_NS) {
+            return;
+        }
+        self.settled_ns = now_ns;
+        let mut rows = Vec::new();
+        self.ledger.settle(now_ns, &mut rows);
+        let mut exchanges = self.thinning.take(now_ns);
+        if !rows.is_empty() || !exchanges.is_empty() {
+            sink.with(|samples| {
+                samples.probes.append(&mut rows);
+                samples.exchanges.append(&mut exchanges);
+            });
+        }
+    }
+
+    /// Hands on all that is left. `ask` the far end what arrived, where nothing else tells.
+    pub(crate) fn close(&mut self, ask: impl FnOnce() -> Option<Vec<(u64, u64)>>, sink: &Sink) {
+        let arrivals = if self.ledger.has_questions() {
+            ask()
+        } else {
+            None
+        };
+        let mut rows = Vec::new();
+        self.ledger.finish(arrivals.as_deref(), &mut rows);
+        let mut exchanges = self.thinning.take(i64::MAX);
+        sink.with(|samples| {
+            samples.probes.append(&mut rows);
+            samples.exchanges.append(&mut exchanges);
+        });
+    }
+
+    /// Facts about what changed no row, and about what could not be sent.
+    pub(crate) fn tell(&self, whom: &str, sink: &Sink) {
+        let strays = self.ledger.strays();
+        let counts = [
+            ("duplicates_too_late", strays.late_duplicates),
+            ("answers_given_up", strays.given_up),
+            ("answers_to_nothing", strays.unknown),
+            ("probes_left_out_by_busy_sender", self.left_out),
+        ];
+        let counts = counts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(key, count)| (key, count.to_string()));
+        let not_sent = self
+            .not_sent
+            .iter()
+            .map(|error| ("not_sent_because", explained(error, whom)));
+        facts::tell(self.flow, counts.chain(not_sent), sink);
+    }
+
+    /// `Err` where not one probe was answered: why, or else `silence`.
+    pub(crate) fn verdict(&self, whom: &str, silence: &str) -> Result<(), String> {
+        match &self.not_sent {
+            _ if self.ledger.answers() > 0 => Ok(()),
+            Some(error) => Err(explained(error, whom)),
+            None if self.sent == 0 => Err(format!(
+                "{whom}: not one probe was sent: none was due in the flow's duration, or this host was too busy"
+            )),
+            None => Err(format!("{whom}: {silence}")),
+        }
+    }
+}

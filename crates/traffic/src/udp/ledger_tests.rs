@@ -1,0 +1,249 @@
+//! The ledger against small worlds in which everything is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: i64 = 1_000_000;
+const TIMEOUT_NS: i64 = 100 * MS;
+const EVERY_NS: i64 = 10 * MS;
+/// Of the answers that are not delayed.
+const RTT_NS: i64 = 3 * MS;
+
+/// The far end: what a responder would answer.
+#[derive(Default)]
+struct Far {
+    arrived: BTreeSet<u64>,
+}
+
+impl Far {
+    fn answers(&mut self, sequence: u64, at_ns: i64) -> FarStamps {
+        self.arrived.insert(sequence);
+        let window = (0..64)
+            .filter(|behind| {
+                sequence
+                    .checked_sub(*behind)
+                    .is_some_and(|before| self.arrived.contains(&before))
+            })
+            .fold(0, |window, behind| window | 1 << behind);
+        FarStamps {
+            received_ns: at_ns,
+            held_ns: 1000,
+            arrived: self.arrived.len() as u32,
+            window,
+        }
+    }
+
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        // Each on its own and backwards: a far end may tell them as it likes.
+        self.arrived
+            .iter()
+            .rev()
+            .map(|&sequence| (sequence, sequence))
+            .collect()
+    }
+}
+
+/// What happens to one probe.
+#[derive(Clone, Copy, Debug)]
+enum Fortune {
+    LostUp,
+    LostDown,
+    /// Answered once or more often, after so many milliseconds.
+    Answered(i64, u32),
+    NotSent,
+}
+
+fn fortune() -> impl Strategy<Value = Fortune> {
+    prop_oneof![
+        2 => Just(Fortune::LostUp),
+        2 => Just(Fortune::LostDown),
+        5 => (0_i64..8, 1_u32..3).prop_map(|(delay_ms, times)| Fortune::Answered(delay_ms, times)),
+        1 => (0_i64..150, 1_u32..2).prop_map(|(delay_ms, times)| Fortune::Answered(delay_ms, times)),
+        1 => Just(Fortune::NotSent),
+    ]
+}
+
+/// Fortunes that come in runs, as outages do.
+fn fortunes() -> impl Strategy<Value = Vec<Fortune>> {
+    let run = (fortune(), prop_oneof![9 => 1_usize..4, 1 => 60_usize..150]);
+    proptest::collection::vec(run, 1..40).prop_map(|runs| {
+        runs.into_iter()
+            .flat_map(|(fortune, length)| std::iter::repeat_n(fortune, length))
+            .collect()
+    })
+}
+
+fn expected(fortune: Fortune) -> Fate {
+    match fortune {
+        Fortune::LostUp => Fate::LostUp,
+        Fortune::LostDown => Fate::LostDown,
+        Fortune::NotSent => Fate::NotSent,
+        Fortune::Answered(delay_ms, _) if RTT_NS + delay_ms * MS > TIMEOUT_NS => Fate::Late,
+        Fortune::Answered(..) => Fate::Ok,
+    }
+}
+
+/// Runs a world in order of time; returns the rows that it gave, and those that were given before the end.
+fn run(fortunes: &[Fortune], far_is_asked: bool) -> (Vec<Probe>, usize) {
+    let mut ledger = Ledger::new(1, 64, TIMEOUT_NS, true);
+    let mut far = Far::default();
+    let mut answers: BTreeMap<(i64, u64, u32), FarStamps> = BTreeMap::new();
+    let mut rows = Vec::new();
+    let end_ns = fortunes.len() as i64 * EVERY_NS + 10_000 * MS;
+    let mut sequence = 0;
+    let mut now_ns = 0;
+    while now_ns < end_ns {
+        if let Some(&fortune) = fortunes.get(sequence as usize)
+            && sequence as i64 * EVERY_NS <= now_ns
+        {
+            ledger.due(now_ns, Some(now_ns));
+            match fortune {
+                Fortune::NotSent => ledger.unsent(sequence),
+                Fortune::LostUp => {}
+                Fortune::LostDown => {
+                    far.answers(sequence, now_ns);
+                }
+                Fortune::Answered(delay_ms, times) => {
+                    let stamps = far.answers(sequence, now_ns);
+                    for copy in 0..times {
+                        let arrives_ns = now_ns + RTT_NS + delay_ms * MS + 1000 + i64::from(copy);
+                        answers.insert((arrives_ns, sequence, copy), stamps);
+                    }
+                }
+            }
+            sequence += 1;
+        }
+        while let Some((&(received_ns, sequence, _), _)) = answers.first_key_value()
+            && received_ns <= now_ns
+        {
+            let (_, stamps) = answers.pop_first().unwrap();
+            ledger.answered(Answered {
+                sequence,
+                received_ns,
+                far: Some(stamps),
+            });
+        }
+        ledger.settle(now_ns, &mut rows);
+        now_ns += EVERY_NS / 2;
+    }
+    let early = rows.len();
+    let arrivals = far_is_asked.then(|| far.ranges());
+    assert!(
+        ledger.strays() == Strays::default(),
+        "{:?}",
+        ledger.strays()
+    );
+    ledger.finish(arrivals.as_deref(), &mut rows);
+    rows.sort_by_key(|row| row.sequence);
+    (rows, early)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_probe_gets_one_row_with_its_true_fate(fortunes in fortunes()) {
+        let (rows, _) = run(&fortunes, true);
+        prop_assert_eq!(rows.len(), fortunes.len());
+        for (row, &fortune) in rows.iter().zip(&fortunes) {
+            prop_assert_eq!(row.fate, expected(fortune), "probe {}", row.sequence);
+            if let Fortune::Answered(delay_ms, times) = fortune {
+                prop_assert_eq!(row.duplicates, times - 1);
+                let held_ns = row.far_sent_ns.unwrap() - row.far_received_ns.unwrap();
+                let rtt_ns = row.rtt_ns.unwrap();
+                prop_assert!((rtt_ns - (RTT_NS + delay_ms * MS)).abs() < 1000);
+                prop_assert_eq!(row.received_ns.unwrap() - row.sent_ns.unwrap(), rtt_ns + held_ns);
+            } else {
+                prop_assert_eq!((row.rtt_ns, row.received_ns, row.duplicates), (None, None, 0));
+            }
+            prop_assert_eq!(row.sent_ns.is_none(), matches!(fortune, Fortune::NotSent));
+        }
+    }
+
+    #[test]
+    fn a_far_end_that_is_gone_makes_fates_unknown_but_never_wrong(fortunes in fortunes()) {
+        let (rows, _) = run(&fortunes, false);
+        prop_assert_eq!(rows.len(), fortunes.len());
+        for (row, &fortune) in rows.iter().zip(&fortunes) {
+            prop_assert!(row.fate == Fate::Lost || row.fate == expected(fortune), "probe {}", row.sequence);
+        }
+    }
+
+    #[test]
+    fn answers_in_any_order_to_anything_break_no_rule(
+        answers in proptest::collection::vec((0_u64..80, -5_i64..3000, any::<u64>(), any::<u32>()), 0..200),
+        ranges in proptest::collection::vec(any::<(u64, u64)>(), 0..10),
+    ) {
+        let mut ledger = Ledger::new(1, 64, TIMEOUT_NS, true);
+        let mut rows = Vec::new();
+        for (number, (sequence, at_ms, window, arrived)) in answers.iter().enumerate() {
+            if number % 2 == 0 {
+                ledger.due(number as i64 * MS, Some(number as i64 * MS));
+            }
+            ledger.answered(Answered {
+                sequence: *sequence,
+                received_ns: at_ms * MS,
+                far: Some(FarStamps { received_ns: i64::MAX, held_ns: *at_ms, arrived: *arrived, window: *window }),
+            });
+            ledger.settle(at_ms * MS, &mut rows);
+        }
+        ledger.finish(Some(&ranges), &mut rows);
+        let sequences: BTreeSet<u64> = rows.iter().map(|row| row.sequence).collect();
+        prop_assert_eq!(sequences.len(), rows.len());
+        prop_assert_eq!(rows.len(), answers.len().div_ceil(2));
+    }
+}
+
+#[test]
+fn rows_are_given_while_the_test_runs() {
+    let mut fortunes = vec![Fortune::Answered(0, 1); 300];
+    fortunes[20] = Fortune::LostUp;
+    fortunes[40] = Fortune::LostDown;
+    // An outage that windows cannot bridge, but the count can.
+    fortunes[60..160].fill(Fortune::LostUp);
+    let (rows, early) = run(&fortunes, false);
+    assert_eq!((rows.len(), early), (300, 300));
+    assert!(rows.iter().all(|row| row.fate != Fate::Lost));
+}
+
+#[test]
+fn without_a_far_end_that_tells_a_silent_probe_is_lost_somewhere() {
+    let mut ledger = Ledger::new(1, 56, TIMEOUT_NS, false);
+    ledger.due(0, Some(0));
+    ledger.due(MS, Some(MS));
+    ledger.answered(Answered {
+        sequence: 1,
+        received_ns: 5 * MS,
+        far: None,
+    });
+    let mut rows = Vec::new();
+    ledger.settle(10_000 * MS, &mut rows);
+    let fates: Vec<Fate> = rows.iter().map(|row| row.fate).collect();
+    assert_eq!(fates, [Fate::Lost, Fate::Ok]);
+    assert!(!ledger.has_questions());
+}
+
+#[test]
+fn what_comes_after_its_row_was_given_is_counted_and_changes_nothing() {
+    let mut ledger = Ledger::new(1, 64, TIMEOUT_NS, false);
+    let answer = |sequence, received_ns| Answered {
+        sequence,
+        received_ns,
+        far: None,
+    };
+    ledger.due(0, Some(0));
+    ledger.due(MS, Some(MS));
+    ledger.answered(answer(0, 2 * MS));
+    let mut rows = Vec::new();
+    ledger.settle(5_000 * MS, &mut rows);
+    assert_eq!(rows.len(), 2);
+    ledger.answered(answer(1, 5_001 * MS));
+    ledger.answered(answer(7, 5_001 * MS));
+    let strays = ledger.strays();
+    assert_eq!((strays.given_up, strays.unknown), (1, 1));
+    ledger.finish(None, &mut rows);
+    assert_eq!(rows.len(), 2);
+}

@@ -1,0 +1,107 @@
+//! UDP: isochronous probes, streams and bursts, from the client and from the responder.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `link` | what both ends know of each other after the handshake |
+//! | `packet` | the wire format, byte by byte |
+//! | `schedule` | when each packet of a flow is due |
+//! | `probe` | probes that the responder answers, at the client |
+//! | `isochronous` | sending probes at even intervals and keeping the book of them, of whatever protocol |
+//! | `ledger` | what became of each probe |
+//! | `upload`, `download` | streams and bursts, at the client |
+//! | `transmit` | sending them, at either end |
+//! | `collector`, `tally`, `bursts` | receiving and counting them, at either end |
+//! | `service` | the responder's end: one thread behind one port |
+//! | `clocks` | how far the far host's clock is ahead |
+//! | `exchange`, `exchanges`, `arrivals`, `marks`, `pace`, `words` | small parts of these |
+//! | `socket`, `control` | the kernel's side: stamps, traffic classes, many packets a call |
+
+mod arrivals;
+mod bursts;
+pub mod clocks;
+mod collector;
+mod control;
+mod download;
+mod exchange;
+pub(crate) mod exchanges;
+pub(crate) mod facts;
+pub(crate) mod isochronous;
+pub(crate) mod ledger;
+mod link;
+pub(crate) mod marks;
+mod pace;
+mod packet;
+mod probe;
+#[cfg(test)]
+mod proxy;
+pub(crate) mod schedule;
+mod service;
+pub(crate) mod socket;
+mod tally;
+mod transmit;
+mod upload;
+pub(crate) mod words;
+
+pub use clocks::{ClockEstimate, ClockFit};
+pub use link::{FarSide, Link, SYNCHRONISATION_FLOW};
+pub use service::{Limits, Service, Session, Statistics};
+
+use crate::flow::{Direction, FlowSpec, Kind};
+use crate::sample::{Ending, Sink};
+use crate::stop::Stop;
+
+/// Runs one flow of kind `Probe`, `Udp` or `Burst` from the client's end until it is over, in the caller's thread.
+///
+/// `start_ns` is the test's common start in [`clock::now_ns`](crate::clock::now_ns)'s time. Rows and facts go to
+/// `sink` as soon as they are settled; what a flow up consists of is counted at the responder. `far` is asked once,
+/// when a flow of probes is over and nothing else tells where the silent ones were lost.
+pub fn run(
+    spec: &FlowSpec,
+    link: &Link,
+    start_ns: i64,
+    stop: &Stop,
+    sink: &Sink,
+    far: &dyn FarSide,
+) -> Ending {
+    match (spec.kind, spec.direction) {
+        (Kind::Probe, _) => probe::run(spec, link, start_ns, stop, sink, far),
+        (Kind::Udp | Kind::Burst, Direction::Up) => upload::run(spec, link, start_ns, stop, sink),
+        (Kind::Udp | Kind::Burst, Direction::Down) => {
+            download::run(spec, link, start_ns, stop, sink)
+        }
+        (kind, direction) => Ending::Failed(format!(
+            "flow {}: {kind:?} in direction {direction:?} is none of UDP's flows: expected probe, or udp or burst up or \
+             down",
+            spec.flow
+        )),
+    }
+}
+
+/// Exchanges `count` stamps with the responder, one each `interval_ns`, for the clocks; they go to `sink`.
+///
+/// Fails where not one answer came, which is also how a firewall that lets no UDP through is found.
+pub fn synchronise(link: &Link, count: u32, interval_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
+    let interval_s = interval_ns as f64 * 1e-9;
+    let spec = FlowSpec {
+        interval_s,
+        // Between the last that shall be due and the one that shall not.
+        duration_s: Some((f64::from(count) - 0.5).max(0.0) * interval_s),
+        timeout_s: Some(1.0),
+        ..FlowSpec::new(SYNCHRONISATION_FLOW, Kind::Probe, Direction::Both)
+    };
+    let own = Sink::default();
+    let now_ns = crate::clock::now_ns();
+    let ending = probe::run(&spec, link, now_ns, stop, &own, &Silent);
+    let mut exchanges = own.take().exchanges;
+    sink.with(|samples| samples.exchanges.append(&mut exchanges));
+    ending
+}
+
+/// A far end that is not asked.
+struct Silent;
+
+impl FarSide for Silent {
+    fn arrivals(&self, _: u32) -> Option<Vec<(u64, u64)>> {
+        None
+    }
+}

@@ -1,0 +1,304 @@
+//! A flow from the responder: its address is proved, then a thread sends while the client keeps it alive.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use socket2::{Domain, Socket};
+
+use crate::clock;
+use crate::flow::{FlowSpec, Kind};
+use crate::sample::Sink;
+use crate::stop::Stop;
+
+use super::super::facts;
+use super::super::packet::{Body, Key, Nonce, Packet, Refusal};
+use super::super::schedule::Schedule;
+use super::super::socket::{Envelope, send};
+use super::super::transmit::{Course, Outcome, transmit};
+use super::super::upload;
+
+/// Without a proof for so long, the client is gone.
+const DEAD_NS: i64 = 5_000_000_000;
+/// A nonce is good for one to two of these.
+const EPOCH_NS: i64 = 30_000_000_000;
+/// The end is told so often, until it is confirmed.
+const FINISH_TIMES: u32 = 25;
+const FINISH_AGAIN_NS: i64 = 200_000_000;
+
+/// How a packet came, and how what it asks for goes back.
+pub(super) struct Way<'a> {
+    pub socket: &'a Arc<Socket>,
+    pub from: SocketAddr,
+    pub to: Option<IpAddr>,
+    pub domain: Domain,
+    pub stop: &'a Stop,
+}
+
+/// One flow down.
+pub(super) struct Down {
+    spec: FlowSpec,
+    schedule: Schedule,
+    refusal: Option<Refusal>,
+    ends_ns: i64,
+    secret: [u8; 32],
+    running: Option<Running>,
+}
+
+struct Running {
+    address: SocketAddr,
+    nonce: Nonce,
+    signals: Arc<Signals>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the service's thread tells the one that sends.
+#[derive(Debug)]
+struct Signals {
+    /// The latest sign of life.
+    alive_ns: AtomicI64,
+    /// The highest sequence of a proof: none counts twice.
+    proof: AtomicU64,
+    is_left: AtomicBool,
+    is_confirmed: AtomicBool,
+}
+
+impl Down {
+    pub(super) fn new(
+        spec: &FlowSpec,
+        schedule: Schedule,
+        refusal: Option<Refusal>,
+        ends_ns: i64,
+        secret: [u8; 32],
+    ) -> Down {
+        Down {
+            spec: spec.clone(),
+            schedule,
+            refusal,
+            ends_ns,
+            secret,
+            running: None,
+        }
+    }
+
+    pub(super) fn class(&self) -> u8 {
+        self.spec.traffic_class()
+    }
+
+    /// Does what the client asks for; the body of the answer, where there is one.
+    pub(super) fn serve(
+        &mut self,
+        packet: &Packet,
+        way: &Way,
+        key: &Key,
+        sink: &Arc<Sink>,
+        now_ns: i64,
+    ) -> Option<Body> {
+        if let Some(refusal) = self.refusal {
+            return matches!(packet.body, Body::Hello | Body::Proof { .. })
+                .then_some(Body::Refused(refusal));
+        }
+        match packet.body {
+            Body::Hello => Some(Body::Challenge(self.nonce(
+                packet.token,
+                way.from,
+                now_ns / EPOCH_NS,
+            ))),
+            Body::Proof { nonce, start_in_ns } => match &self.running {
+                Some(running) => running
+                    .keep_alive(packet, nonce, way.from, now_ns)
+                    .then_some(Body::Accepted),
+                None => {
+                    let epoch = now_ns / EPOCH_NS;
+                    let is_proved = [epoch, epoch - 1]
+                        .iter()
+                        .any(|&epoch| nonce == self.nonce(packet.token, way.from, epoch));
+                    if !is_proved {
+                        return None;
+                    }
+                    let start_ns =
+                        now_ns.saturating_add(i64::try_from(start_in_ns).unwrap_or(i64::MAX));
+                    let running = self.start(packet, nonce, way, key, sink, start_ns).ok()?;
+                    self.running = Some(running);
+                    Some(Body::Accepted)
+                }
+            },
+            Body::Leave(nonce) => {
+                if let Some(running) = self
+                    .running
+                    .as_ref()
+                    .filter(|running| running.nonce == nonce)
+                {
+                    running.signals.is_left.store(true, Ordering::Relaxed);
+                }
+                None
+            }
+            Body::Finished { .. } => {
+                if let Some(running) = &self.running {
+                    running.signals.is_confirmed.store(true, Ordering::Relaxed);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Stops the thread; whoever joins it waits for a few hundredths of a second.
+    pub(super) fn end(self) -> Option<JoinHandle<()>> {
+        let running = self.running?;
+        running.signals.is_left.store(true, Ordering::Relaxed);
+        running.thread
+    }
+
+    /// What only who receives at `address` can know; made anew instead of kept.
+    fn nonce(&self, token: u64, address: SocketAddr, epoch: i64) -> Nonce {
+        let mut code =
+            Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
+        code.update(&token.to_be_bytes());
+        code.update(&self.spec.flow.to_be_bytes());
+        code.update(&epoch.to_be_bytes());
+        code.update(address.to_string().as_bytes());
+        let code = code.finalize().into_bytes();
+        let mut nonce = [0; 16];
+        nonce.copy_from_slice(&code[..16]);
+        nonce
+    }
+
+    fn start(
+        &self,
+        packet: &Packet,
+        nonce: Nonce,
+        way: &Way,
+        key: &Key,
+        sink: &Arc<Sink>,
+        start_ns: i64,
+    ) -> io::Result<Running> {
+        let signals = Arc::new(Signals {
+            alive_ns: AtomicI64::new(clock::now_ns()),
+            proof: AtomicU64::new(packet.sequence),
+            is_left: AtomicBool::new(false),
+            is_confirmed: AtomicBool::new(false),
+        });
+        let sender = Sender {
+            flow: self.spec.flow,
+            token: packet.token,
+            is_bursts: self.spec.kind == Kind::Burst,
+            schedule: self.schedule.clone(),
+            key: key.clone(),
+            socket: Arc::clone(way.socket),
+            envelope: Envelope::new(way.domain, way.from, way.to, self.class()),
+            client: way.from,
+            start_ns,
+            ends_ns: self.ends_ns,
+            signals: Arc::clone(&signals),
+            stop: way.stop.clone(),
+            sink: Arc::clone(sink),
+        };
+        let thread = std::thread::Builder::new()
+            .name("whydrop-udp-down".to_owned())
+            .spawn(move || sender.run())?;
+        Ok(Running {
+            address: way.from,
+            nonce,
+            signals,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Running {
+    /// True where this is a sign of life of the flow's own client. The first proof may be repeated: its answer can be
+    /// lost.
+    fn keep_alive(&self, packet: &Packet, nonce: Nonce, from: SocketAddr, now_ns: i64) -> bool {
+        if nonce != self.nonce || from != self.address {
+            return false;
+        }
+        let highest = self
+            .signals
+            .proof
+            .fetch_max(packet.sequence, Ordering::Relaxed);
+        if packet.sequence > highest {
+            self.signals.alive_ns.store(now_ns, Ordering::Relaxed);
+        }
+        packet.sequence >= highest
+    }
+}
+
+/// The thread that sends one flow down.
+struct Sender {
+    flow: u32,
+    token: u64,
+    is_bursts: bool,
+    schedule: Schedule,
+    key: Key,
+    socket: Arc<Socket>,
+    envelope: Envelope,
+    client: SocketAddr,
+    start_ns: i64,
+    ends_ns: i64,
+    signals: Arc<Signals>,
+    stop: Stop,
+    sink: Arc<Sink>,
+}
+
+impl Sender {
+    fn run(&self) {
+        clock::sharpen_timers();
+        let course = Course {
+            flow: self.flow,
+            token: self.token,
+            key: &self.key,
+            schedule: &self.schedule,
+            is_bursts: self.is_bursts,
+            socket: &self.socket,
+            envelope: &self.envelope,
+            start_ns: self.start_ns,
+            goes_on: &|| self.goes_on(),
+        };
+        match transmit(&course) {
+            Ok(outcome) => {
+                upload::tell(self.flow, &outcome, &self.client.to_string(), &self.sink);
+                self.finish(&outcome);
+            }
+            Err(error) => {
+                let words = super::super::words::explained(&error, &self.client.to_string());
+                facts::tell(self.flow, [("responder_could_not_send", words)], &self.sink);
+            }
+        }
+    }
+
+    /// The client is there, and nobody wants the flow to end.
+    fn goes_on(&self) -> bool {
+        let now_ns = clock::now_ns();
+        let alive_ns = self.signals.alive_ns.load(Ordering::Relaxed);
+        !self.signals.is_left.load(Ordering::Relaxed)
+            && !self.stop.is_set()
+            && now_ns < self.ends_ns
+            && now_ns < alive_ns.saturating_add(DEAD_NS)
+    }
+
+    fn finish(&self, outcome: &Outcome) {
+        for _ in 0..FINISH_TIMES {
+            if !self.goes_on() || self.signals.is_confirmed.load(Ordering::Relaxed) {
+                return;
+            }
+            let packet = Packet {
+                flow: self.flow,
+                token: self.token,
+                sequence: outcome.packets,
+                sent_ns: clock::now_ns(),
+                body: Body::Finish {
+                    bursts: outcome.bursts,
+                },
+            };
+            let _ = send(&self.socket, &self.envelope, &packet.bytes(&self.key));
+            let next_ns = clock::now_ns() + FINISH_AGAIN_NS;
+            let is_open = || self.goes_on() && !self.signals.is_confirmed.load(Ordering::Relaxed);
+            super::super::pace::wait(next_ns, &is_open);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! One session at the responder: its flows, and what each packet means to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::clock;
+use crate::flow::{Direction, FlowSpec, Kind};
+use crate::sample::Sink;
+use crate::stop::Stop;
+
+use super::super::arrivals::{Arrival, Arrivals};
+use super::super::collector::Collector;
+use super::super::facts;
+use super::super::link::SYNCHRONISATION_FLOW;
+use super::super::marks::Marks;
+use super::super::packet::{Answer, Body, HEADER_BYTES, Key, Packet, Refusal};
+use super::super::schedule::Schedule;
+use super::super::socket::Datagram;
+use super::budget::Budget;
+use super::down::{Down, Way};
+use super::intake::Intake;
+use super::{Limits, Session};
+
+/// Sequence numbers of one probe flow that are remembered to the end: hours at 5 ms, half a megabyte of bits.
+const MOST_REMEMBERED: u64 = 1 << 22;
+const SYNCHRONISATIONS_REMEMBERED: usize = 1 << 12;
+/// So many ranges of arrivals are told.
+const MOST_RANGES: usize = 100_000;
+/// Behind the `finish`, packets that it overtook are waited for.
+const OVERTAKEN_NS: i64 = 200_000_000;
+/// A sender that does not say that it is done is done so long behind its planned end, if it is quiet too.
+const LINGER_NS: i64 = 5_000_000_000;
+const QUIET_NS: i64 = 2_000_000_000;
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The answer is written; it goes out with this traffic class.
+    Answer(u8),
+    Counted,
+    Misplaced,
+    Stale,
+    Withheld,
+}
+
+/// A session that is being served.
+pub(super) struct Open {
+    key: Key,
+    ends_ns: i64,
+    limits: Limits,
+    intake: Option<Intake>,
+    overrun: Stop,
+    sink: Arc<Sink>,
+    flows: HashMap<u32, Flow>,
+    /// The service's count when the session began.
+    lost_before: u64,
+    has_refused: bool,
+}
+
+enum Flow {
+    Probes(Box<Probes>),
+    Up(Box<Up>),
+    Down(Box<Down>),
+    /// Not ours, or with settings that make no sense.
+    None,
+}
+
+struct Probes {
+    arrivals: Arrivals,
+    /// How many there can be.
+    planned: u64,
+    budget: Budget,
+    class: u8,
+    marks: Marks,
+    withheld: u64,
+}
+
+struct Up {
+    collector: Collector,
+    class: u8,
+    duration_ns: Option<i64>,
+    first_ns: Option<i64>,
+    latest_ns: i64,
+    finish_ns: Option<i64>,
+}
+
+impl Open {
+    pub(super) fn new(session: Session, secret: [u8; 32], lost_before: u64) -> Open {
+        let demanded_bps: f64 = session
+            .flows
+            .iter()
+            .filter(|spec| is_down(spec))
+            .filter_map(|spec| Some(Schedule::of(spec).ok()?.rate_bps()))
+            .sum();
+        let mut flows: HashMap<u32, Flow> = session
+            .flows
+            .iter()
+            .map(|spec| (spec.flow, Flow::of(spec, &session, demanded_bps, secret)))
+            .collect();
+        flows.insert(
+            SYNCHRONISATION_FLOW,
+            Flow::Probes(Box::new(Probes::synchronisation(&session.limits))),
+        );
+        Open {
+            key: Key::new(&session.key),
+            ends_ns: session.ends_ns,
+            limits: session.limits,
+            // Where anything goes, nothing is too much.
+            intake: session
+                .limits
+                .max_rate_bps
+                .is_finite()
+                .then(|| Intake::of(&session.flows)),
+            overrun: session.overrun,
+            sink: session.sink,
+            flows,
+            lost_before,
+            has_refused: false,
+        }
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn is_valid(&self, now_ns: i64) -> bool {
+        now_ns < self.ends_ns
+    }
+
+    /// Whether what arrives is still about what the flows may send.
+    pub(super) fn takes(&mut self, datagram: &Datagram) -> bool {
+        if let Some(intake) = &mut self.intake
+            && !intake.take(datagram.bytes.len(), datagram.received_ns)
+        {
+            self.overrun.set();
+        }
+        !self.overrun.is_set()
+    }
+
+    pub(super) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.has_refused)
+    }
+
+    pub(super) fn arrivals(&self, flow: u32) -> Vec<(u64, u64)> {
+        match self.flows.get(&flow) {
+            Some(Flow::Probes(probes)) => probes.arrivals.ranges(MOST_RANGES),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Does what an authentic packet asks for; an answer is left in `answer`.
+    pub(super) fn serve(
+        &mut self,
+        packet: &Packet,
+        datagram: &Datagram,
+        way: &Way,
+        answer: &mut Vec<u8>,
+    ) -> Verdict {
+        answer.clear();
+        let reply = |body: Body, answer: &mut Vec<u8>| {
+            answer.resize(HEADER_BYTES, 0);
+            Packet { body, ..*packet }.write(answer, &self.key);
+        };
+        let flow = self.flows.get_mut(&packet.flow);
+        match (flow, packet.body) {
+            (Some(Flow::Probes(probes)), Body::Probe) => {
+                let is_too_large = datagram.bytes.len() > self.limits.max_packet_bytes as usize;
+                let told = probes.serve(packet, datagram, is_too_large);
+                if let Ok((body, class)) = told {
+                    // As long as the probe, with its padding.
+                    answer.extend_from_slice(datagram.bytes);
+                    Packet { body, ..*packet }.write(answer, &self.key);
+                    return Verdict::Answer(class);
+                }
+                told.map_or_else(|verdict| verdict, |_| Verdict::Counted)
+            }
+            (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => up.arrive(packet, datagram),
+            (Some(Flow::Up(up)), Body::Finish { bursts }) => {
+                up.finish(packet.sequence, bursts, datagram.received_ns);
+                reply(Body::Finished { bursts }, answer);
+                Verdict::Answer(up.class)
+            }
+            (
+                Some(Flow::Down(down)),
+                Body::Hello | Body::Proof { .. } | Body::Leave(_) | Body::Finished { .. },
+            ) => match down.serve(packet, way, &self.key, &self.sink, datagram.received_ns) {
+                Some(body) => {
+                    self.has_refused = matches!(body, Body::Refused(_));
+                    reply(body, answer);
+                    Verdict::Answer(down.class())
+                }
+                None => Verdict::Counted,
+            },
+            (_, Body::Hello | Body::Proof { .. }) => {
+                self.has_refused = true;
+                reply(Body::Refused(Refusal::NoSuchFlow), answer);
+                Verdict::Answer(0)
+            }
+            _ => Verdict::Misplaced,
+        }
+    }
+
+    /// Closes intervals, and flows that are over.
+    pub(super) fn tick(&mut self, now_ns: i64, lost: u64) {
+        let lost_meanwhile = lost.saturating_sub(self.lost_before);
+        for (&number, flow) in &mut self.flows {
+            if let Flow::Up(up) = flow {
+                up.tick(number, now_ns.min(self.ends_ns), lost_meanwhile, &self.sink);
+            }
+        }
+    }
+
+    /// Ends everything, and hands on what is left.
+    pub(super) fn close(self, now_ns: i64, lost: u64) {
+        let lost_meanwhile = lost.saturating_sub(self.lost_before);
+        let now_ns = now_ns.min(self.ends_ns);
+        let mut threads = Vec::new();
+        for (number, flow) in self.flows {
+            match flow {
+                Flow::Probes(probes) => probes.tell(number, &self.sink),
+                Flow::Up(mut up) => up.close(number, now_ns, lost_meanwhile, &self.sink),
+                Flow::Down(down) => threads.extend(down.end()),
+                Flow::None => {}
+            }
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn is_down(spec: &FlowSpec) -> bool {
+    matches!(spec.kind, Kind::Udp | Kind::Burst) && spec.direction == Direction::Down
+}
+
+impl Flow {
+    fn of(spec: &FlowSpec, session: &Session, demanded_bps: f64, secret: [u8; 32]) -> Flow {
+        let Ok(schedule) = Schedule::of(spec) else {
+            return Flow::None;
+        };
+        match (spec.kind, spec.direction) {
+            (Kind::Probe, _) => {
+                Flow::Probes(Box::new(Probes::new(spec, &schedule, &session.limits)))
+            }
+            (Kind::Udp | Kind::Burst, Direction::Up) => Flow::Up(Box::new(Up {
+                collector: Collector::new(spec, &schedule, None),
+                class: spec.traffic_class(),
+                duration_ns: schedule.duration_ns(),
+                first_ns: None,
+                latest_ns: i64::MIN,
+                finish_ns: None,
+            })),
+            (Kind::Udp | Kind::Burst, Direction::Down) => {
+                let limits = &session.limits;
+                let refusal = if demanded_bps > limits.max_rate_bps {
+                    Some(Refusal::Rate(limits.max_rate_bps as u64))
+                } else if schedule.packet_bytes > limits.max_packet_bytes as usize {
+                    Some(Refusal::PacketSize(limits.max_packet_bytes.into()))
+                } else {
+                    None
+                };
+                Flow::Down(Box::new(Down::new(
+                    spec,
+                    schedule,
+                    refusal,
+                    session.ends_ns,
+                    secret,
+                )))
+            }
+            _ => Flow::None,
+        }
+    }
+}
+
+impl Probes {
+    fn new(spec: &FlowSpec, schedule: &Schedule, limits: &Limits) -> Probes {
+        let planned = schedule.slots().unwrap_or(u64::MAX);
+        Probes {
+            arrivals: Arrivals::new(planned.min(MOST_REMEMBERED) as usize),
+            planned,
+            budget: Budget::new(limits.min_interval_ns),
+            class: spec.traffic_class(),
+            marks: Marks::default(),
+            withheld: 0,
+        }
+    }
+
+    fn synchronisation(limits: &Limits) -> Probes {
+        Probes {
+            arrivals: Arrivals::new(SYNCHRONISATIONS_REMEMBERED),
+            planned: u64::MAX,
+            budget: Budget::new(limits.min_interval_ns),
+            class: 0,
+            marks: Marks::default(),
+            withheld: 0,
+        }
+    }
+
+    fn serve(
+        &mut self,
+        packet: &Packet,
+        datagram: &Datagram,
+        is_too_large: bool,
+    ) -> Result<(Body, u8), Verdict> {
+        if packet.sequence >= self.planned {
+            return Err(Verdict::Misplaced);
+        }
+        if self.arrivals.insert(packet.sequence) == Arrival::Forgotten {
+            return Err(Verdict::Stale);
+        }
+        self.marks.add(datagram.traffic_class);
+        if is_too_large || !self.budget.take(datagram.received_ns) {
+            self.withheld += 1;
+            return Err(Verdict::Withheld);
+        }
+        let held_ns = clock::now_ns().saturating_sub(datagram.received_ns);
+        let answer = Answer {
+            traffic_class: datagram.traffic_class.unwrap_or(0),
+            far_received_ns: datagram.received_ns,
+            held_ns: u32::try_from(held_ns.max(0)).unwrap_or(u32::MAX),
+            arrived: self.arrivals.distinct() as u32,
+            window: self.arrivals.window(packet.sequence),
+        };
+        Ok((Body::Answer(answer), self.class))
+    }
+
+    fn tell(&self, flow: u32, sink: &Sink) {
+        if self.withheld > 0 {
+            facts::tell(
+                flow,
+                [(
+                    "answers_withheld_by_responders_limits",
+                    self.withheld.to_string(),
+                )],
+                sink,
+            );
+        }
+    }
+}
+
+impl Up {
+    fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> Verdict {
+        if !self.collector.arrive(packet, datagram) {
+            return Verdict::Misplaced;
+        }
+        self.first_ns.get_or_insert(datagram.received_ns);
+        self.latest_ns = self.latest_ns.max(datagram.received_ns);
+        Verdict::Counted
+    }
+
+    fn finish(&mut self, packets: u64, bursts: u32, now_ns: i64) {
+        if self.finish_ns.is_none() {
+            self.collector.told_end(packets, bursts);
+            self.finish_ns = Some(now_ns);
+        }
+    }
+
+    fn planned_end_ns(&self) -> Option<i64> {
+        Some(self.first_ns?.saturating_add(self.duration_ns?))
+    }
+
+    fn tick(&mut self, flow: u32, now_ns: i64, lost_meanwhile: u64, sink: &Sink) {
+        let has_said_so = self
+            .finish_ns
+            .is_some_and(|finish_ns| now_ns >= finish_ns.saturating_add(OVERTAKEN_NS));
+        let must_be = self.planned_end_ns().is_some_and(|end_ns| {
+            now_ns >= end_ns.saturating_add(LINGER_NS)
+                && now_ns >= self.latest_ns.saturating_add(QUIET_NS)
+        });
+        if has_said_so || must_be {
+            self.close(flow, now_ns, lost_meanwhile, sink);
+        } else if self.finish_ns.is_none() {
+            self.collector.tick(now_ns, sink);
+        }
+    }
+
+    fn close(&mut self, flow: u32, now_ns: i64, lost_meanwhile: u64, sink: &Sink) {
+        if self.collector.is_finished() {
+            return;
+        }
+        // Waiting for the sender's last word is no part of the flow; a silence before it is.
+        let end_ns = match (self.finish_ns, self.planned_end_ns()) {
+            (Some(finish_ns), Some(planned_ns)) => finish_ns.min(planned_ns),
+            (Some(_), None) => i64::MIN,
+            (None, _) => now_ns,
+        };
+        self.collector.finish(end_ns, "up", sink);
+        if lost_meanwhile > 0 {
+            // Of all flows together: the kernel does not tell whose they were.
+            let lost = (
+                "packets_lost_in_responders_receive_buffer",
+                lost_meanwhile.to_string(),
+            );
+            facts::tell(flow, [lost], sink);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Peers that speak the protocol by hand, and not as they should.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use super::super::super::SYNCHRONISATION_FLOW;
+use super::super::super::packet::{Body, Key, Nonce, Refusal};
+use super::super::*;
+use super::{HANGS, KEY, LIMITS, TOKEN, World, probes, stream, total, wait_for};
+use crate::flow::Direction;
+
+/// A peer that speaks the protocol by hand.
+struct Stranger {
+    socket: UdpSocket,
+    key: Key,
+}
+
+impl Stranger {
+    fn towards(world: &World) -> Stranger {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(world.link.remote).unwrap();
+        socket.set_read_timeout(Some(HANGS)).unwrap();
+        Stranger {
+            socket,
+            key: Key::new(&KEY),
+        }
+    }
+
+    fn packet(flow: u32, sequence: u64, body: Body) -> Packet {
+        Packet {
+            flow,
+            token: TOKEN,
+            sequence,
+            sent_ns: clock::now_ns(),
+            body,
+        }
+    }
+
+    fn send(&self, flow: u32, sequence: u64, body: Body) {
+        self.socket
+            .send(&Stranger::packet(flow, sequence, body).bytes(&self.key))
+            .unwrap();
+    }
+
+    fn receive(&self) -> Option<Packet> {
+        let mut bytes = [0; 2000];
+        let length = self.socket.recv(&mut bytes).ok()?;
+        Packet::open(&bytes[..length], &self.key).ok()
+    }
+
+    /// Whether nothing comes, for a while.
+    fn hears_nothing(&self) -> bool {
+        let patience = Duration::from_millis(300);
+        self.socket.set_read_timeout(Some(patience)).unwrap();
+        let heard = self.receive();
+        self.socket.set_read_timeout(Some(HANGS)).unwrap();
+        heard.is_none()
+    }
+
+    fn challenge(&self, flow: u32) -> Nonce {
+        self.send(flow, 0, Body::Hello);
+        match self.receive().map(|packet| packet.body) {
+            Some(Body::Challenge(nonce)) => nonce,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_unproved_is_answered_with_more_bytes_than_it_had() {
+    let flows = [
+        probes(100),
+        stream(Direction::Up),
+        FlowSpec {
+            flow: 8,
+            ..stream(Direction::Down)
+        },
+    ];
+    let world = World::with(&flows);
+    let stranger = Stranger::towards(&world);
+    let bodies = [
+        Body::Probe,
+        Body::Answer(Default::default()),
+        Body::Stream,
+        Body::Burst(Default::default()),
+        Body::Hello,
+        Body::Challenge([1; 16]),
+        Body::Proof {
+            nonce: [1; 16],
+            start_in_ns: 0,
+        },
+        Body::Accepted,
+        Body::Refused(Refusal::NoSuchFlow),
+        Body::Leave([1; 16]),
+        Body::Finish { bursts: 1 },
+        Body::Finished { bursts: 1 },
+    ];
+    let mut sent: Vec<usize> = Vec::new();
+    let mut answers = vec![0; 1000];
+    let mut count_answers = |patience_ms: u64, sent: &[usize]| {
+        let mut answer = [0; 2000];
+        let patience = Duration::from_millis(patience_ms);
+        stranger.socket.set_read_timeout(Some(patience)).unwrap();
+        while let Ok(length) = stranger.socket.recv(&mut answer) {
+            let packet = Packet::open(&answer[..length], &stranger.key).unwrap();
+            // An answer repeats the stamp, which numbers the requests here.
+            let number = packet.sent_ns as usize;
+            answers[number] += 1;
+            assert!(length <= sent[number], "{packet:?}");
+            assert!(answers[number] <= 1, "{packet:?}");
+        }
+    };
+    for flow in [5, 6, 8, 99, SYNCHRONISATION_FLOW] {
+        for body in bodies {
+            for padding in [0, 1, 700] {
+                let mut packet = Stranger::packet(flow, 1, body);
+                packet.sent_ns = sent.len() as i64;
+                let mut bytes = packet.bytes(&stranger.key).to_vec();
+                bytes.resize(bytes.len() + padding, 0x55);
+                sent.push(bytes.len());
+                stranger.socket.send(&bytes).unwrap();
+                count_answers(1, &sent);
+            }
+        }
+    }
+    wait_for("all that was sent", || {
+        world.service.statistics().received_packets == sent.len() as u64
+    });
+    count_answers(500, &sent);
+    let statistics = world.service.statistics();
+    assert!(
+        statistics.answered_bytes > 0 && statistics.answered_bytes <= statistics.received_bytes
+    );
+}
+
+#[test]
+fn garbage_and_strangers_are_counted_and_left_alone() {
+    let world = World::with(&[probes(10)]);
+    let stranger = Stranger::towards(&world);
+    let mut unknown = Stranger::packet(5, 0, Body::Probe);
+    unknown.token += 1;
+    let mut broken = Stranger::packet(5, 0, Body::Probe).bytes(&stranger.key);
+    broken[63] ^= 1;
+    let garbage: [&[u8]; 5] = [
+        &[],
+        &[0; 63],
+        &[0x77; 200],
+        &unknown.bytes(&stranger.key),
+        &broken,
+    ];
+    for bytes in garbage {
+        stranger.socket.send(bytes).unwrap();
+    }
+    stranger.send(5, 1 << 50, Body::Probe);
+    stranger.send(5, 3, Body::Stream);
+    wait_for("all that was sent", || {
+        world.service.statistics().received_packets == 7
+    });
+    assert!(stranger.hears_nothing());
+    let statistics = world.service.statistics();
+    assert_eq!(
+        (
+            statistics.garbage,
+            statistics.unknown_token,
+            statistics.wrong_key,
+            statistics.misplaced
+        ),
+        (3, 1, 1, 2)
+    );
+    assert_eq!(statistics.answered_packets, 0);
+}
+
+#[test]
+fn a_replayed_packet_counts_once() {
+    let world = World::with(&[probes(100), stream(Direction::Up)]);
+    let stranger = Stranger::towards(&world);
+    let probe = Stranger::packet(5, 4, Body::Probe).bytes(&stranger.key);
+    let data = Stranger::packet(6, 0, Body::Stream).bytes(&stranger.key);
+    for _ in 0..5 {
+        stranger.socket.send(&probe).unwrap();
+        stranger.socket.send(&data).unwrap();
+        match stranger.receive().map(|packet| packet.body) {
+            Some(Body::Answer(answer)) => assert_eq!((answer.arrived, answer.window), (1, 1)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(world.service.arrivals(TOKEN, 5), [(4, 4)]);
+    let there = world.responders();
+    assert_eq!(total(&there, |counts| counts.packets as i64), 1);
+}
+
+#[test]
+fn a_stream_down_needs_a_proof_from_the_address_it_goes_to() {
+    let spec = FlowSpec {
+        duration_s: Some(60.0),
+        ..stream(Direction::Down)
+    };
+    let world = World::with(std::slice::from_ref(&spec));
+    let (thief, owner) = (Stranger::towards(&world), Stranger::towards(&world));
+    let nonce = owner.challenge(6);
+    thief.send(
+        6,
+        1,
+        Body::Proof {
+            nonce,
+            start_in_ns: 0,
+        },
+    );
+    assert!(thief.hears_nothing());
+    owner.send(
+        6,
+        1,
+        Body::Proof {
+            nonce,
+            start_in_ns: 0,
+        },
+    );
+    let mut bodies = Vec::new();
+    while !(bodies.contains(&Body::Accepted) && bodies.contains(&Body::Stream)) {
+        bodies.push(owner.receive().expect("the proof and the stream").body);
+    }
+    assert!(thief.hears_nothing());
+}
+
+#[test]
+fn a_stream_down_ends_when_no_sign_of_life_comes() {
+    let spec = FlowSpec {
+        duration_s: Some(550.0),
+        ..stream(Direction::Down)
+    };
+    let world = World::with(std::slice::from_ref(&spec));
+    let owner = Stranger::towards(&world);
+    let silence = Duration::from_secs(2);
+    owner.socket.set_read_timeout(Some(silence)).unwrap();
+    let nonce = owner.challenge(6);
+    let start_ns = clock::now_ns();
+    owner.send(
+        6,
+        1,
+        Body::Proof {
+            nonce,
+            start_in_ns: 0,
+        },
+    );
+    // The same proof again, as a listener could replay it, keeps nothing alive.
+    let mut replays = 0;
+    while owner.receive().is_some() {
+        if clock::now_ns() > start_ns + replays * 1_000_000_000 {
+            owner.send(
+                6,
+                1,
+                Body::Proof {
+                    nonce,
+                    start_in_ns: 0,
+                },
+            );
+            replays += 1;
+        }
+        assert!(
+            clock::now_ns() < start_ns + 300_000_000_000,
+            "it still sends"
+        );
+    }
+    assert!(replays > 0);
+}
+
+#[test]
+fn nothing_is_answered_when_the_session_is_over_or_removed() {
+    let world = World::with(&[probes(100)]);
+    let stranger = Stranger::towards(&world);
+    stranger.send(5, 0, Body::Probe);
+    assert!(stranger.receive().is_some());
+    world.service.register(Session {
+        token: TOKEN,
+        key: KEY,
+        flows: vec![probes(100)],
+        limits: LIMITS,
+        ends_ns: clock::now_ns(),
+        overrun: Stop::default(),
+        sink: Arc::default(),
+    });
+    for (sequence, unknown) in [(1, 1), (2, 2)] {
+        stranger.send(5, sequence, Body::Probe);
+        wait_for("the probe", || {
+            world.service.statistics().unknown_token == unknown
+        });
+        assert!(stranger.hears_nothing());
+        world.service.remove(TOKEN);
+    }
+}

@@ -1,0 +1,668 @@
+//! Client and responder of one process over loopback: what people rely on, end to end.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use whydrop_traffic::auth::Secret;
+use whydrop_traffic::channel::{End, Reader, Writer};
+use whydrop_traffic::client::{Host, Planned, Taken, Test};
+use whydrop_traffic::clock;
+use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
+use whydrop_traffic::hello::{self, Purpose};
+use whydrop_traffic::message::{Reply, Request};
+use whydrop_traffic::responder::{Config, Limits, Responder};
+use whydrop_traffic::sample::{Ending, Fate, Interval, Sink};
+use whydrop_traffic::source::Source;
+use whydrop_traffic::stop::Stop;
+use whydrop_traffic::udp::{self, FarSide, Link};
+
+const SECRET: &[u8] = b"a secret of some length";
+/// Longer than anything takes here, on any machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+struct Running {
+    responder: Arc<Responder>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(secret: Option<&[u8]>, limits: Limits) -> Running {
+        let responder = Arc::new(
+            Responder::bind(Config {
+                addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+                port: 0,
+                secret: secret.map(|text| Secret::new(text).unwrap()),
+                limits,
+                describe: Some(Box::new(|from| format!("{{\"asked_from\": \"{from}\"}}"))),
+            })
+            .unwrap(),
+        );
+        let serving = responder.clone();
+        let thread = Some(thread::spawn(move || serving.run().unwrap()));
+        Running { responder, thread }
+    }
+
+    fn open() -> Running {
+        Running::start(None, Limits::open())
+    }
+
+    fn host(&self) -> Host {
+        Host {
+            port: self.responder.port(),
+            ..Host::new("127.0.0.1")
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.responder.port()))
+    }
+
+    fn stop(&mut self) {
+        self.responder.stopper().set();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn tcp(flow: u32, direction: Direction, seconds: f64) -> FlowSpec {
+    FlowSpec {
+        duration_s: Some(seconds),
+        interval_s: 0.1,
+        ..FlowSpec::new(flow, Kind::Tcp, direction)
+    }
+}
+
+fn prepare(host: &Host, specs: Vec<FlowSpec>) -> std::io::Result<Test> {
+    let flows = specs
+        .into_iter()
+        .map(|spec| Planned { host: 0, spec })
+        .collect();
+    Test::prepare(std::slice::from_ref(host), flows)
+}
+
+/// Runs flows to their end and returns everything that was measured.
+fn measured(host: &Host, specs: Vec<FlowSpec>) -> Vec<Taken> {
+    let test = prepare(host, specs).unwrap();
+    test.start(clock::now_ns());
+    let mut taken = Vec::new();
+    wait_for("the end of the flows", || {
+        taken.push(test.take());
+        test.is_over()
+    });
+    test.finish();
+    taken.push(test.take());
+    taken
+}
+
+/// Measures for a second, or on a busy machine for as long as it takes until it was `enough`.
+fn measured_until(
+    host: &Host,
+    specs: impl Fn(f64) -> Vec<FlowSpec>,
+    enough: impl Fn(&[Taken]) -> bool,
+) -> Vec<Taken> {
+    let mut seconds = 1.0;
+    loop {
+        let taken = measured(host, specs(seconds));
+        if enough(&taken) || seconds > 60.0 {
+            return taken;
+        }
+        seconds *= 5.0;
+    }
+}
+
+fn intervals_of(taken: &[Taken], flow: u32) -> Vec<&Interval> {
+    let intervals = taken.iter().flat_map(|part| &part.intervals);
+    intervals.filter(|one| one.flow == flow).collect()
+}
+
+fn bytes_of(taken: &[Taken], flow: u32) -> u64 {
+    let intervals = taken.iter().flat_map(|part| &part.intervals);
+    intervals
+        .filter(|interval| interval.flow == flow)
+        .map(|interval| interval.payload_bytes)
+        .sum()
+}
+
+fn ending_of(taken: &[Taken], flow: u32) -> Ending {
+    let mut endings = taken
+        .iter()
+        .flat_map(|part| &part.endings)
+        .filter(|(number, _)| *number == flow);
+    endings.next().expect("the flow has an ending").1.clone()
+}
+
+#[test]
+fn transfers_of_so_many_bytes_arrive_whole_in_both_directions() {
+    let running = Running::open();
+    let transfer = |flow, direction| FlowSpec {
+        payload_bytes: Some(3_000_000 + u64::from(flow)),
+        duration_s: None,
+        ..tcp(flow, direction, 0.0)
+    };
+    let taken = measured(
+        &running.host(),
+        vec![transfer(0, Direction::Up), transfer(1, Direction::Down)],
+    );
+    for flow in 0..2 {
+        assert_eq!(ending_of(&taken, flow), Ending::Complete);
+        assert_eq!(bytes_of(&taken, flow), 3_000_000 + u64::from(flow));
+    }
+}
+
+#[test]
+fn the_intervals_of_a_flow_follow_each_other_without_gaps_at_either_receiver() {
+    let running = Running::open();
+    let taken = measured_until(
+        &running.host(),
+        |seconds| {
+            vec![
+                tcp(0, Direction::Up, seconds),
+                tcp(1, Direction::Down, seconds),
+            ]
+        },
+        |taken| (0..2).all(|flow| intervals_of(taken, flow).len() >= 5),
+    );
+    // The far end's clock is this host's; its offset is found anew now and then, on a busy machine not well.
+    let clocks = taken.iter().flat_map(|part| &part.clocks);
+    let uncertainty_ns = clocks.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
+    for flow in 0..2 {
+        assert_eq!(ending_of(&taken, flow), Ending::Complete);
+        let intervals = intervals_of(&taken, flow);
+        assert!(intervals.len() >= 5, "{}", intervals.len());
+        for pair in intervals.windows(2) {
+            assert!(
+                (pair[0].end_ns - pair[1].start_ns).abs() < 5_000_000 + 2 * uncertainty_ns,
+                "{pair:?}, with clocks known to {uncertainty_ns} ns"
+            );
+        }
+    }
+    let samples: Vec<_> = taken.iter().flat_map(|part| &part.tcp).collect();
+    for flow in 0..2 {
+        assert!(
+            samples
+                .iter()
+                .any(|sample| sample.flow == flow && sample.acked_bytes > Some(0))
+        );
+    }
+    let facts: Vec<_> = taken.iter().flat_map(|part| &part.facts).collect();
+    assert!(
+        facts
+            .iter()
+            .any(|(flow, key, _)| *flow == 1 && key == "congestion_control")
+    );
+}
+
+#[test]
+fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
+    let running = Running::start(Some(SECRET), Limits::authenticated());
+    let host = Host {
+        secret: Some(Secret::new(SECRET).unwrap()),
+        ..running.host()
+    };
+    let probe = FlowSpec {
+        duration_s: Some(0.5),
+        interval_s: 0.01,
+        ..FlowSpec::new(1, Kind::Probe, Direction::Both)
+    };
+    let taken = measured(&host, vec![tcp(0, Direction::Up, 0.5), probe]);
+    let probes: Vec<_> = taken.iter().flat_map(|part| &part.probes).collect();
+    assert!(probes.len() >= 49, "{}", probes.len());
+    let with = |wanted: fn(Fate) -> bool| probes.iter().filter(move |row| wanted(row.probe.fate));
+    // A busy host leaves out probes whose time is over, and may answer late.
+    let sent = with(|fate| fate != Fate::NotSent).count();
+    let served = with(|fate| matches!(fate, Fate::Ok | Fate::Late)).count();
+    assert!(sent > 0 && served * 2 > sent, "{served} of {sent}");
+    let answered: Vec<_> = with(|fate| fate == Fate::Ok).collect();
+    for row in answered {
+        let (up_ns, down_ns) = (row.up_ns.unwrap(), row.down_ns.unwrap());
+        assert!(
+            (up_ns + down_ns - row.probe.rtt_ns.unwrap()).abs() <= 1,
+            "{row:?}"
+        );
+    }
+    let clocks: Vec<_> = taken.iter().flat_map(|part| &part.clocks).collect();
+    // Both ends have the same clock.
+    assert!(
+        clocks
+            .iter()
+            .all(|clock| clock.offset_ns.abs() <= clock.uncertainty_ns.max(1_000_000)),
+        "{clocks:?}"
+    );
+}
+
+#[test]
+fn a_client_learns_why_it_is_not_served() {
+    let secret = Running::start(Some(SECRET), Limits::authenticated());
+    let open = Running::start(
+        None,
+        Limits {
+            max_duration_s: 5.0,
+            ..Limits::open()
+        },
+    );
+    let wrong = Secret::new(b"another secret of some length").unwrap();
+    let unknown = FlowSpec {
+        congestion_control: Some("nonesuch".to_owned()),
+        ..tcp(0, Direction::Down, 1.0)
+    };
+    let cases = [
+        (
+            Host {
+                secret: Some(wrong.clone()),
+                ..secret.host()
+            },
+            tcp(0, Direction::Up, 1.0),
+            "different ones",
+        ),
+        (
+            secret.host(),
+            tcp(0, Direction::Up, 1.0),
+            "asks for a secret",
+        ),
+        (
+            Host {
+                secret: Some(wrong),
+                ..open.host()
+            },
+            tcp(0, Direction::Up, 1.0),
+            "open",
+        ),
+        (open.host(), tcp(0, Direction::Up, 60.0), "5 s"),
+        (open.host(), unknown, "nonesuch"),
+        (
+            Host {
+                port: 1,
+                ..open.host()
+            },
+            tcp(0, Direction::Up, 1.0),
+            "whydrop responder",
+        ),
+    ];
+    for (host, spec, expected) in cases {
+        let message = prepare(&host, vec![spec])
+            .err()
+            .expect("it is refused")
+            .to_string();
+        assert!(message.contains(expected), "{message}");
+        assert!(message.starts_with("127.0.0.1"), "{message}");
+    }
+}
+
+#[test]
+fn a_responder_that_goes_away_ends_the_test_and_what_was_measured_stays() {
+    let mut running = Running::open();
+    let test = prepare(
+        &running.host(),
+        vec![tcp(0, Direction::Up, 60.0), tcp(1, Direction::Down, 60.0)],
+    )
+    .unwrap();
+    test.start(clock::now_ns());
+    let mut taken = Vec::new();
+    wait_for("data both ways", || {
+        taken.push(test.take());
+        bytes_of(&taken, 0) > 0 && bytes_of(&taken, 1) > 0
+    });
+    running.stop();
+    wait_for("the end of the flows", || test.is_over());
+    test.finish();
+    taken.push(test.take());
+    for flow in 0..2 {
+        let Ending::Failed(reason) = ending_of(&taken, flow) else {
+            panic!("flow {flow} did not fail")
+        };
+        assert!(reason.contains("responder"), "{reason}");
+    }
+}
+
+#[test]
+fn the_responder_forgets_a_client_that_vanishes() {
+    let running = Running::open();
+    let test = prepare(&running.host(), vec![tcp(0, Direction::Down, 60.0)]).unwrap();
+    test.start(clock::now_ns());
+    wait_for("the session", || {
+        running.responder.statistics().sessions == 1
+    });
+    drop(test);
+    wait_for("the end of the session", || {
+        running.responder.statistics().sessions == 0
+    });
+}
+
+#[test]
+fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
+    let running = Running::open();
+    let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 1.0);
+    // Fifty of them while one test runs, on a busy machine in a longer one.
+    while sent <= 50 && seconds < 100.0 {
+        (taken, sent) = test_among_strangers(&running, seconds);
+        seconds *= 5.0;
+    }
+    assert!(sent > 50, "{sent}");
+    assert!(bytes_of(&taken, 0) > 0 && bytes_of(&taken, 1) > 0);
+    assert_eq!(
+        (ending_of(&taken, 0), ending_of(&taken, 1)),
+        (Ending::Complete, Ending::Complete)
+    );
+    assert!(running.responder.statistics().foreign > 0);
+}
+
+/// What a test has measured while others connect, and how many they were.
+fn test_among_strangers(running: &Running, seconds: f64) -> (Vec<Taken>, u32) {
+    let flows = vec![
+        tcp(0, Direction::Up, seconds),
+        tcp(1, Direction::Down, seconds),
+    ];
+    let test = prepare(&running.host(), flows).unwrap();
+    test.start(clock::now_ns());
+    let mut silent = Vec::new();
+    let mut sent = 0;
+    while !test.is_over() {
+        let mut stream = TcpStream::connect(running.address()).unwrap();
+        match sent % 3 {
+            0 => silent.push(stream),
+            1 => drop(stream),
+            _ => {
+                stream
+                    .write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
+                    .unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                // Hung up on, without a word.
+                assert!(matches!(stream.read(&mut [0; 64]), Ok(0) | Err(_)));
+            }
+        }
+        sent += 1;
+        if silent.len() > 300 {
+            silent.clear();
+        }
+    }
+    test.finish();
+    (vec![test.take()], sent)
+}
+
+#[test]
+fn a_full_responder_says_so() {
+    let running = Running::start(
+        None,
+        Limits {
+            max_sessions: 1,
+            ..Limits::open()
+        },
+    );
+    let _first = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)]).unwrap();
+    let message = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)])
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(message.contains("no more sessions"), "{message}");
+}
+
+#[test]
+fn the_far_end_tells_about_itself_once_it_is_connected() {
+    let running = Running::open();
+    let test = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)]).unwrap();
+    wait_for("metadata", || test.far_ends()[0].metadata.is_some());
+    assert_eq!(
+        test.far_ends()[0].metadata.as_deref(),
+        Some("{\"asked_from\": \"127.0.0.1\"}")
+    );
+}
+
+#[test]
+fn a_client_that_never_says_what_it_wants_takes_a_place_like_any_other() {
+    let running = Running::start(
+        None,
+        Limits {
+            max_sessions: 1,
+            ..Limits::open()
+        },
+    );
+    let mut silent = TcpStream::connect(running.address()).unwrap();
+    let open = Secret::open();
+    hello::introduce(&mut silent, Purpose::Control, None, open.key()).unwrap();
+    let message = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)])
+        .err()
+        .expect("the only place is taken")
+        .to_string();
+    assert!(message.contains("no more sessions"), "{message}");
+    drop(silent);
+    wait_for("the place", || {
+        prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)]).is_ok()
+    });
+}
+
+#[test]
+fn where_one_host_cannot_be_reached_the_others_are_let_go() {
+    let running = Running::open();
+    let absent = Host {
+        port: 1,
+        ..running.host()
+    };
+    let flows = (0..2)
+        .map(|host| Planned {
+            host,
+            spec: tcp(host as u32, Direction::Up, 5.0),
+        })
+        .collect();
+    assert!(Test::prepare(&[running.host(), absent], flows).is_err());
+    wait_for("the end of the session", || {
+        running.responder.statistics().sessions == 0
+    });
+}
+
+#[test]
+fn a_flow_may_last_as_long_as_the_responder_says() {
+    let running = Running::start(
+        None,
+        Limits {
+            max_duration_s: 1.0,
+            ..Limits::open()
+        },
+    );
+    let taken = measured(&running.host(), vec![tcp(0, Direction::Down, 1.0)]);
+    assert_eq!(ending_of(&taken, 0), Ending::Complete);
+}
+
+#[test]
+fn what_a_stream_up_still_holds_at_its_end_is_reported() {
+    let running = Running::open();
+    let stream = FlowSpec {
+        rate_bps: Some(1e6),
+        duration_s: Some(60.0),
+        interval_s: 30.0,
+        ..FlowSpec::new(0, Kind::Udp, Direction::Up)
+    };
+    // Nobody tells when the first packet has arrived.
+    let held = [0.5, 5.0, 50.0].into_iter().any(|seconds| {
+        let test = prepare(&running.host(), vec![stream.clone()]).unwrap();
+        test.start(clock::now_ns());
+        thread::sleep(Duration::from_secs_f64(seconds));
+        test.finish();
+        bytes_of(&[test.take()], 0) > 0
+    });
+    assert!(held);
+}
+
+#[test]
+fn a_plan_that_cannot_be_reckoned_with_is_refused_before_anything_is_connected() {
+    let host = Host {
+        port: 1,
+        ..Host::new("127.0.0.1")
+    };
+    let spec = FlowSpec {
+        interval_s: 0.0,
+        ..FlowSpec::new(7, Kind::Icmp, Direction::Both)
+    };
+    let message = prepare(&host, vec![spec]).err().unwrap().to_string();
+    assert!(message.contains("flow 7: an interval"), "{message}");
+}
+
+fn limited_to(rate_bps: f64) -> Running {
+    let limits = Limits {
+        max_rate_bps: Some(rate_bps),
+        ..Limits::open()
+    };
+    Running::start(None, limits)
+}
+
+#[test]
+fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back() {
+    let running = limited_to(8e6);
+    let specs = vec![tcp(0, Direction::Up, 1.0), tcp(1, Direction::Up, 1.0)];
+    let taken = measured(&running.host(), specs);
+    let intervals: Vec<_> = taken.iter().flat_map(|part| &part.intervals).collect();
+    let first_ns = intervals.iter().map(|one| one.start_ns).min().unwrap();
+    let last_ns = intervals.iter().map(|one| one.end_ns).max().unwrap();
+    let bits: f64 = [0, 1]
+        .map(|flow| bytes_of(&taken, flow) as f64 * 8.0)
+        .iter()
+        .sum();
+    // What a session may be ahead is a tenth of a second of its rate.
+    let span_s = (last_ns - first_ns) as f64 / 1e9;
+    assert!(bits <= 8e6 * (span_s + 0.11), "{bits} bits in {span_s} s");
+    for flow in [0, 1] {
+        assert_eq!(ending_of(&taken, flow), Ending::Complete);
+        assert!(bytes_of(&taken, flow) > 0);
+        let mut facts = taken.iter().flat_map(|part| &part.facts);
+        assert!(facts.any(|(of, key, _)| *of == flow && key == "held_back_s_by_responder"));
+    }
+}
+
+#[test]
+fn a_flow_below_the_limit_is_not_held_back() {
+    let running = limited_to(1e9);
+    let spec = FlowSpec {
+        rate_bps: Some(1e6),
+        ..tcp(0, Direction::Up, 0.5)
+    };
+    let taken = measured(&running.host(), vec![spec]);
+    assert_eq!(ending_of(&taken, 0), Ending::Complete);
+    let mut facts = taken.iter().flat_map(|part| &part.facts);
+    assert!(!facts.any(|(_, key, _)| key.starts_with("held_")));
+}
+
+/// A far end that nobody asks.
+struct Nobody;
+
+impl FarSide for Nobody {
+    fn arrivals(&self, _: u32) -> Option<Vec<(u64, u64)>> {
+        None
+    }
+}
+
+/// The control channel of a session of these flows, as a client may have it that is not ours; and its number and key.
+fn opened(running: &Running, flows: Vec<FlowSpec>) -> (Writer, Reader, u64, [u8; 32]) {
+    let mut stream = TcpStream::connect(running.address()).unwrap();
+    let open = Secret::open();
+    let key = hello::introduce(&mut stream, Purpose::Control, None, open.key()).unwrap();
+    let mut writer = Writer::new(stream.try_clone().unwrap(), key, End::Client, PATIENCE).unwrap();
+    writer.send(&Request::Open { flows }).unwrap();
+    let mut reader = Reader::new(stream, key, End::Responder, 1 << 20);
+    match reader.receive(PATIENCE).unwrap() {
+        Some(Reply::Accepted { session }) => (writer, reader, session, key),
+        other => panic!("the session was not accepted: {other:?}"),
+    }
+}
+
+#[test]
+fn a_client_that_sends_far_more_over_udp_than_it_asked_for_is_put_out() {
+    let running = limited_to(1e9);
+    let asked = FlowSpec {
+        rate_bps: Some(1e5),
+        duration_s: Some(60.0),
+        ..FlowSpec::new(0, Kind::Udp, Direction::Up)
+    };
+    let (_writer, mut reader, token, key) = opened(&running, vec![asked.clone()]);
+    let link = Link {
+        remote: running.address(),
+        source: Source::default(),
+        token,
+        key,
+    };
+    let sent = FlowSpec {
+        rate_bps: Some(5e8),
+        ..asked
+    };
+    let (stop, sink) = (Stop::default(), Sink::default());
+    thread::scope(|scope| {
+        scope.spawn(|| udp::run(&sent, &link, clock::now_ns(), &stop, &sink, &Nobody));
+        let reason = loop {
+            match reader.receive(PATIENCE).unwrap() {
+                Some(Reply::Ended(reason)) => break reason,
+                Some(_) => {}
+                None => panic!("the session goes on"),
+            }
+        };
+        stop.set();
+        assert!(reason.contains("far more came over UDP"), "{reason}");
+    });
+}
+
+#[test]
+fn requests_are_answered_no_faster_than_any_client_of_ours_needs() {
+    let running = limited_to(1e9);
+    let (mut writer, mut reader, ..) = opened(&running, vec![tcp(0, Direction::Up, 60.0)]);
+    let began = Instant::now();
+    for sent_ns in 0..1000 {
+        writer.send(&Request::Echo { sent_ns }).unwrap();
+    }
+    let mut answers = 0;
+    while answers < 1000 {
+        match reader.receive(PATIENCE).unwrap() {
+            Some(Reply::Echo { .. }) => answers += 1,
+            Some(_) => {}
+            None => panic!("the session is silent"),
+        }
+    }
+    // 256 in each 200 ms; a busy machine takes longer.
+    assert!(began.elapsed() >= Duration::from_millis(400));
+}
+
+#[test]
+fn all_connections_of_a_test_leave_from_the_address_that_was_named() {
+    let running = Running::open();
+    let host = Host {
+        source: Source {
+            address: Some("127.0.0.9".parse().unwrap()),
+            interface: Some("lo".to_owned()),
+        },
+        ..running.host()
+    };
+    let probe = FlowSpec {
+        duration_s: Some(0.2),
+        interval_s: 0.02,
+        ..FlowSpec::new(1, Kind::Probe, Direction::Both)
+    };
+    let test = prepare(&host, vec![tcp(0, Direction::Up, 0.2), probe]).unwrap();
+    test.start(clock::now_ns());
+    wait_for("the end of the flows", || test.is_over());
+    test.finish();
+    let taken = [test.take()];
+    assert_eq!(ending_of(&taken, 0), Ending::Complete);
+    assert_eq!(ending_of(&taken, 1), Ending::Complete);
+    let facts = &taken[0].facts;
+    assert!(
+        facts
+            .iter()
+            .any(|(_, key, value)| key == "sender" && value.starts_with("127.0.0.9:"))
+    );
+    let told = test.far_ends().remove(0).metadata.unwrap();
+    assert!(told.contains("127.0.0.9"), "{told}");
+}
