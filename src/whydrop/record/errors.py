@@ -1,0 +1,7 @@
+"""What can go wrong with a recording, in words for the person who must act."""
+
+from __future__ import annotations
+
+
+class RecordingError(Exception):
+    """A recording could not be read or written; the message names the file and what was expected of it."""

@@ -1,0 +1,98 @@
+"""Samples at any times put on a grid of equal steps, by the rules of Flent, so that figures agree with it.
+
+At a step at time t, with the samples in order of time:
+
+- between two samples: linear interpolation, if the later one is at most five steps away, else nothing. Where one of
+  the two is a gap in itself (a null), nothing.
+- before the first sample: its value, if it is at most half a step away, else nothing.
+- behind the last one: its value at the first step only, if the sample is at most five steps old and the step before
+  had another value; else nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+FARTHEST_STEPS = 5.0
+_FARTHEST_FIRST_STEPS = 0.5
+
+# A clock that jumped between two samples must not cost all memory: 10 million steps of 8 bytes are 80 MB a series.
+MOST_STEPS = 10_000_000
+
+
+def steps(span_s: float, step_s: float) -> int:
+    """How many steps a span of time has: from 0 to the last one before its end.
+
+    Raises:
+        ValueError: there are too many of them to make sense.
+
+    >>> steps(1.0, 0.25), steps(1.01, 0.25), steps(0.0, 0.25)
+    (4, 5, 1)
+    """
+    if not (math.isfinite(step_s) and step_s > 0):
+        raise ValueError(f"a step of {step_s} s: expected more than 0")
+    count = math.ceil(span_s / step_s)
+    if count > MOST_STEPS:
+        raise ValueError(
+            f"the samples span {span_s:.0f} s, {count} steps of {step_s:g} s: a clock must have jumped. "
+            "Choose a longer step to see them all"
+        )
+    return max(1, count)
+
+
+def interpolate(times_s: Floats, values: Floats, step_s: float, count: int) -> Floats:
+    """Values at ``count`` steps from 0 on; NaN where there is nothing.
+
+    Args:
+        times_s: of the samples; sorted here where they are not.
+        values: NaN for a sample that is a gap.
+        step_s: from one step to the next.
+        count: of steps.
+    """
+    grid_s = np.arange(count, dtype=np.float64) * step_s
+    result = np.full(count, np.nan)
+    if not times_s.size:
+        return result
+    if np.any(times_s[1:] < times_s[:-1]):
+        order = np.argsort(times_s, kind="stable")
+        times_s, values = times_s[order], values[order]
+    later = np.searchsorted(times_s, grid_s, side="right")
+    between = (later > 0) & (later < times_s.size)
+    index = np.minimum(later, times_s.size - 1)
+    near = times_s[index] - grid_s <= FARTHEST_STEPS * step_s
+    inside = np.flatnonzero(between & near)
+    after, before = index[inside], index[inside] - 1
+    way = (grid_s[inside] - times_s[before]) / (times_s[after] - times_s[before])
+    result[inside] = values[before] + way * (values[after] - values[before])
+    first = (later == 0) & (times_s[0] - grid_s <= _FARTHEST_FIRST_STEPS * step_s)
+    result[first] = values[0]
+    _hold_last(result, grid_s, float(times_s[-1]), float(values[-1]), step_s)
+    return result
+
+
+def _hold_last(result: Floats, grid_s: Floats, last_s: float, last: float, step_s: float) -> None:
+    """The first step at or behind the last sample, changed in place."""
+    behind = int(np.searchsorted(grid_s, last_s, side="left"))
+    if not 0 < behind < grid_s.size or grid_s[behind] - last_s > FARTHEST_STEPS * step_s:
+        return
+    before = result[behind - 1]
+    if not math.isnan(before) and before != last:
+        result[behind] = last
+
+
+def mean_in_steps(times_s: Floats, values: Floats, step_s: float, count: int) -> Floats:
+    """The mean of the samples in each step, from its time to before the next one; NaN where there are none."""
+    known = ~np.isnan(values)
+    # A tolerance of a millionth of a step, so that samples at 0.6 s belong to the step at 3 * 0.2 s.
+    index = np.floor(times_s[known] / step_s + 1e-6).astype(np.int64)
+    inside = (index >= 0) & (index < count)
+    index = index[inside]
+    sums = np.bincount(index, weights=values[known][inside], minlength=count)
+    counts = np.bincount(index, minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 0, sums / counts, np.nan)

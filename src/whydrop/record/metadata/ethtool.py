@@ -1,0 +1,129 @@
+"""What a driver says of its interface, by the ioctls of ethtool(8), without that program."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import socket
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+# linux/sockios.h, linux/ethtool.h
+_SIOCETHTOOL = 0x8946
+_GDRVINFO, _GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSTATS, _GSSET_INFO = 0x3, 0xE, 0x10, 0x1B, 0x1D, 0x37
+_GFLAGS, _FLAG_LRO = 0x25, 1 << 15
+_STATISTICS_SET = 1
+_NAME_BYTES = 32
+
+# Offloads that can be asked for one by one; the names are those of `ethtool --show-offload`.
+_OFFLOADS = {
+    "rx-checksumming": 0x14,
+    "tx-checksumming": 0x16,
+    "scatter-gather": 0x18,
+    "tcp-segmentation-offload": 0x1E,
+    "generic-segmentation-offload": 0x23,
+    "generic-receive-offload": 0x2B,
+}
+
+# A driver that claims more statistics than this lies.
+_MOST_STATISTICS = 10_000
+
+
+class Ethtool:
+    """Asks about one interface."""
+
+    def __init__(self, interface: str) -> None:
+        self._name = interface.encode()[:15]
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def driver(self) -> dict[str, str]:
+        """Driver, its version, firmware and bus.
+
+        Raises:
+            OSError: the driver does not tell.
+        """
+        data = self._ask(struct.pack("=I192x", _GDRVINFO))
+        names = ("driver", "version", "firmware", "bus")
+        return {name: _text(data[4 + 32 * place : 36 + 32 * place]) for place, name in enumerate(names)}
+
+    def offloads(self) -> dict[str, bool]:
+        """Which offloads are on; those that the driver does not tell are left out."""
+        found = {}
+        for name, command in _OFFLOADS.items():
+            value = _or_none(partial(self._value, command))
+            if value is not None:
+                found[name] = bool(value)
+        flags = _or_none(lambda: self._value(_GFLAGS))
+        if flags is not None:
+            found["large-receive-offload"] = bool(flags & _FLAG_LRO)
+        return found
+
+    def rings(self) -> dict[str, int]:
+        """Sizes of the rings of descriptors.
+
+        Raises:
+            OSError: the driver does not tell.
+        """
+        values = struct.unpack("=9I", self._ask(struct.pack("=I32x", _GRINGPARAM)))
+        return {"receive": values[5], "transmit": values[8], "receive_most": values[1], "transmit_most": values[4]}
+
+    def coalescing(self) -> dict[str, int]:
+        """How long and for how many packets interrupts wait.
+
+        Raises:
+            OSError: the driver does not tell.
+        """
+        values = struct.unpack("=23I", self._ask(struct.pack("=I88x", _GCOALESCE)))
+        return {
+            "receive_us": values[1],
+            "receive_packets": values[2],
+            "transmit_us": values[5],
+            "transmit_packets": values[6],
+            "adaptive_receive": values[10],
+            "adaptive_transmit": values[11],
+        }
+
+    def statistics(self) -> dict[str, int]:
+        """The driver's own counters, as `ethtool --statistics` shows them.
+
+        Raises:
+            OSError: the driver has none.
+        """
+        names = self._statistic_names()
+        data = self._ask(struct.pack("=II", _GSTATS, len(names)) + bytes(8 * len(names)))
+        return dict(zip(names, struct.unpack_from(f"={len(names)}Q", data, 8), strict=True))
+
+    def _statistic_names(self) -> list[str]:
+        data = self._ask(struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STATISTICS_SET, 0))
+        count = struct.unpack_from("=I", data, 16)[0]
+        if not 0 < count <= _MOST_STATISTICS:
+            raise OSError(errno.EOPNOTSUPP, "the driver has no statistics")
+        data = self._ask(struct.pack("=III", _GSTRINGS, _STATISTICS_SET, count) + bytes(_NAME_BYTES * count))
+        return [_text(data[12 + _NAME_BYTES * place : 12 + _NAME_BYTES * (place + 1)]) for place in range(count)]
+
+    def _value(self, command: int) -> int:
+        return int(struct.unpack("=II", self._ask(struct.pack("=II", command, 0)))[1])
+
+    def _ask(self, question: bytes) -> bytes:
+        buffer = array.array("B", question)
+        request = struct.pack("16sP", self._name, buffer.buffer_info()[0])
+        fcntl.ioctl(self._socket, _SIOCETHTOOL, request.ljust(40, b"\0"))
+        return buffer.tobytes()
+
+
+def _or_none(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except OSError:
+        return None
+
+
+def _text(data: bytes) -> str:
+    return data.split(b"\0", 1)[0].decode(errors="replace").strip()

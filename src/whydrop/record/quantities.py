@@ -1,0 +1,276 @@
+"""What the columns of the tables mean as series: their keys, units, and how a sample is made of a row.
+
+A flow's own series has its name and no key; further quantities of it are the series ``NAME::key``. Keys that Flent has
+too are spelled as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+_NS_PER_MS = 1e6
+_BPS_PER_MBIT_PER_S = 1e6
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A series that a table holds for a flow.
+
+    Attributes:
+        key: behind ``::`` in the name of the series; empty for the flow's own.
+        name: what it is, such as ``goodput``.
+        units: of its values.
+        table: that it comes from.
+        value: of a row.
+        time_ns: of a row.
+        order: columns that the rows are sorted by before ``value`` is worked out.
+        skip_null: rows without a value are no gap when series are put on a grid.
+        averaged: on a grid, the mean of the samples in each step, instead of interpolation.
+    """
+
+    key: str
+    name: str
+    units: str
+    table: str
+    value: pl.Expr
+    time_ns: pl.Expr
+    order: tuple[str, ...] = ()
+    skip_null: bool = False
+    averaged: bool = False
+
+
+def _divided(values: pl.Expr, by: float) -> pl.Expr:
+    """Exact division: by a number polars multiplies by its reciprocal, which makes 14000 ns 0.0139999... ms."""
+
+    def divide(column: pl.Series) -> pl.Series:
+        return pl.Series(column.to_numpy() / by, dtype=pl.Float64())
+
+    # A null is NaN on its way through numpy.
+    return values.cast(pl.Float64).map_batches(divide, return_dtype=pl.Float64()).fill_nan(None)
+
+
+def _ms(column: str) -> pl.Expr:
+    return _divided(pl.col(column), _NS_PER_MS)
+
+
+def _mbit_per_s(column: str) -> pl.Expr:
+    return _divided(pl.col(column), _BPS_PER_MBIT_PER_S)
+
+
+def _plain(column: str) -> pl.Expr:
+    return pl.col(column).cast(pl.Float64)
+
+
+def _percent_of(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part * 100.0 / whole)
+
+
+# An interval's figure is known at its end; that is also the time that netperf states and Flent uses.
+_INTERVAL_END = pl.coalesce("end_ns", "start_ns")
+
+
+def _of_interval(key: str, name: str, units: str, value: pl.Expr) -> Quantity:
+    return Quantity(key, name, units, "intervals", value, _INTERVAL_END, ("end_ns",))
+
+
+_RECEIVED_AND_LOST = pl.col("packets").fill_null(0) + pl.col("lost")
+
+INTERVALS = (
+    _of_interval("", "goodput", "Mbit/s", _mbit_per_s("goodput_bps")),
+    _of_interval(
+        "loss",
+        "loss",
+        "%",
+        _percent_of(pl.col("lost").cast(pl.Float64), _RECEIVED_AND_LOST).clip(0.0, 100.0),
+    ),
+    _of_interval("delay", "one-way-delay", "ms", _ms("delay_ns")),
+    _of_interval("jitter", "jitter", "ms", _ms("jitter_ns")),
+    _of_interval("reordered", "reordered", "packets", _plain("reordered")),
+)
+
+
+def _of_tcp(key: str, name: str, units: str, value: pl.Expr) -> Quantity:
+    return Quantity(key, name, units, "tcp_info", value, pl.col("time_ns"), ("time_ns",), skip_null=True)
+
+
+# Everything that a packet counter or a time counts is since the connection began, as the kernel gives it.
+TCP_INFO = (
+    _of_tcp("tcp_cwnd", "congestion-window", "packets", _plain("congestion_window_packets")),
+    _of_tcp("tcp_ssthresh", "slow-start-threshold", "packets", _plain("slow_start_threshold_packets")),
+    _of_tcp("tcp_rtt", "smoothed-rtt", "ms", _ms("srtt_ns")),
+    _of_tcp("tcp_rtt_var", "rtt-variation", "ms", _ms("rtt_variation_ns")),
+    _of_tcp("tcp_min_rtt", "min-rtt", "ms", _ms("min_rtt_ns")),
+    _of_tcp("tcp_pacing_rate", "pacing-rate", "Mbit/s", _mbit_per_s("pacing_rate_bps")),
+    _of_tcp("tcp_delivery_rate", "delivery-rate", "Mbit/s", _mbit_per_s("delivery_rate_bps")),
+    _of_tcp("tcp_mss", "maximum-segment-size", "bytes", _plain("mss_bytes")),
+    _of_tcp("tcp_unacked", "unacknowledged", "packets", _plain("unacked_packets")),
+    _of_tcp("tcp_lost", "presumed-lost", "packets", _plain("lost_packets")),
+    _of_tcp("tcp_retransmitted", "retransmitted", "packets", _plain("retransmitted_packets")),
+    _of_tcp("tcp_retransmitted_bytes", "retransmitted", "bytes", _plain("retransmitted_bytes")),
+    _of_tcp("tcp_acked_bytes", "acknowledged", "bytes", _plain("acked_bytes")),
+    _of_tcp("tcp_delivered", "delivered", "packets", _plain("delivered_packets")),
+    _of_tcp("tcp_delivered_ce", "congestion-marked", "packets", _plain("delivered_ce_packets")),
+    _of_tcp("tcp_busy", "busy-time", "ms", _ms("busy_ns")),
+    _of_tcp("tcp_rwnd_limited", "receive-window-limited-time", "ms", _ms("receive_window_limited_ns")),
+    _of_tcp("tcp_sndbuf_limited", "send-buffer-limited-time", "ms", _ms("send_buffer_limited_ns")),
+    _of_tcp("tcp_not_sent", "not-sent", "bytes", _plain("not_sent_bytes")),
+    _of_tcp("tcp_reordering", "reordering", "packets", _plain("reordering_packets")),
+)
+
+# Other programs tell only when a probe was answered.
+_PROBE_TIME = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
+
+_PROBE_ORDER = ("sequence",)
+
+
+def _of_probe(key: str, name: str, units: str, value: pl.Expr, *, averaged: bool = False) -> Quantity:
+    return Quantity(key, name, units, "probes", value, _PROBE_TIME, _PROBE_ORDER, skip_null=True, averaged=averaged)
+
+
+def _variation(column: str) -> pl.Expr:
+    """Difference to the probe before, where both came back (IP packet delay variation, RFC 3393)."""
+    follows = pl.col("sequence").diff() == 1
+    return pl.when(follows).then(_divided(pl.col(column).diff(), _NS_PER_MS))
+
+
+_FATE = pl.col("fate")
+_LOST = _FATE.is_in(["lost", "lost-up", "lost-down"])
+
+
+def _loss(lost: pl.Expr, known: pl.Expr) -> pl.Expr:
+    """100 for a lost probe, 0 for another, so that the mean over any time is the loss in per cent."""
+    return pl.when(known).then(pl.when(lost).then(100.0).otherwise(0.0))
+
+
+# A probe that was not sent can not be lost.
+_TELLS_LOSS = _FATE.is_not_null() & (_FATE != "not-sent")
+
+# Who tells one-way delays tells also which way a probe was lost.
+_TELLS_WAY = pl.col("up_ns").is_not_null() | _FATE.is_in(["lost-up", "lost-down"])
+
+PROBES = (
+    _of_probe("", "rtt", "ms", _ms("rtt_ns")),
+    _of_probe("owd_up", "one-way-delay-up", "ms", _ms("up_ns")),
+    _of_probe("owd_down", "one-way-delay-down", "ms", _ms("down_ns")),
+    _of_probe("ipdv", "delay-variation", "ms", _variation("rtt_ns")),
+    _of_probe("ipdv_up", "delay-variation-up", "ms", _variation("up_ns")),
+    _of_probe("ipdv_down", "delay-variation-down", "ms", _variation("down_ns")),
+    _of_probe("loss", "loss", "%", _loss(_LOST, _TELLS_LOSS), averaged=True),
+    _of_probe("loss_up", "loss-up", "%", _loss(_FATE == "lost-up", _TELLS_WAY), averaged=True),
+    _of_probe("loss_down", "loss-down", "%", _loss(_FATE == "lost-down", _TELLS_WAY), averaged=True),
+    _of_probe("timer_error", "timer-error", "ms", _divided(pl.col("sent_ns") - pl.col("scheduled_ns"), _NS_PER_MS)),
+)
+
+FETCHES = (
+    Quantity("", "fetch-time", "ms", "fetches", _ms("duration_ns"), pl.col("start_ns"), ("start_ns",), skip_null=True),
+    Quantity(
+        "first_byte",
+        "time-to-first-byte",
+        "ms",
+        "fetches",
+        _ms("first_byte_ns"),
+        pl.col("start_ns"),
+        ("start_ns",),
+        skip_null=True,
+    ),
+    Quantity(
+        "failed",
+        "failed-fetches",
+        "%",
+        "fetches",
+        pl.when(pl.col("error").is_not_null()).then(100.0).otherwise(0.0),
+        pl.col("start_ns"),
+        ("start_ns",),
+        averaged=True,
+    ),
+)
+
+_BURST_TIME = pl.coalesce("sent_ns", "received_ns")
+
+BURSTS = (
+    Quantity(
+        "",
+        "one-way-delay",
+        "ms",
+        "bursts",
+        _divided(pl.col("received_ns") - pl.col("sent_ns"), _NS_PER_MS),
+        _BURST_TIME,
+        ("burst", "sequence"),
+        skip_null=True,
+    ),
+    Quantity(
+        "loss",
+        "loss",
+        "%",
+        "bursts",
+        pl.when(pl.col("received_ns").is_null()).then(100.0).otherwise(0.0),
+        _BURST_TIME,
+        ("burst", "sequence"),
+        averaged=True,
+    ),
+)
+
+# The quantity that a flow of each kind is there for. It is listed also where nothing was measured.
+OWN: dict[str, Quantity] = {
+    "tcp": INTERVALS[0],
+    "udp": INTERVALS[0],
+    "probe": PROBES[0],
+    "icmp": PROBES[0],
+    "http": FETCHES[0],
+    "burst": BURSTS[0],
+}
+
+ALL = (*INTERVALS, *TCP_INFO, *PROBES, *FETCHES, *BURSTS)
+
+# Units of the keys of table values whose names are known; others have the unit that their name ends in, or none.
+KNOWN_UNITS = {
+    "tcp_cwnd": "packets",
+    "tcp_rtt": "ms",
+    "tcp_rtt_var": "ms",
+    "tcp_pacing_rate": "Mbit/s",
+    "tcp_delivery_rate": "Mbit/s",
+    "tcp_bbr_bw": "Mbit/s",
+    "tcp_bbr_mrtt": "ms",
+    "ipdv": "ms",
+    "ipdv_up": "ms",
+    "ipdv_down": "ms",
+    "owd_up": "ms",
+    "owd_down": "ms",
+    "delay": "ms",
+    "jitter": "ms",
+    "induced_delay": "ms",
+    "dur": "s",
+    # Rates of the counters of switches' ports, as the store's table names them.
+    **{f"octets.{way}": "Mbit/s" for way in ("rx", "tx")},
+    **{
+        f"{kind}.{way}": "packets/s"
+        for kind in ("unicast", "multicast", "broadcast", "discards", "errors", "pause")
+        for way in ("rx", "tx")
+    },
+}
+
+_SUFFIXES = {
+    "_bytes": "bytes",
+    "_pkts": "packets",
+    "_packets": "packets",
+    "_ms": "ms",
+    "_ns": "ns",
+    "_us": "µs",
+    "_s": "s",
+    "_bps": "bit/s",
+    "_percent": "%",
+}
+
+
+def units_of_key(key: str) -> str:
+    """The unit of a value by its key.
+
+    >>> units_of_key("tcp_cwnd"), units_of_key("backlog_bytes"), units_of_key("load")
+    ('packets', 'bytes', '')
+    """
+    last = key.rpartition("::")[2]
+    if last in KNOWN_UNITS:
+        return KNOWN_UNITS[last]
+    return next((unit for suffix, unit in _SUFFIXES.items() if last.endswith(suffix)), "")

@@ -1,0 +1,21 @@
+"""What can go wrong with a store, in words for the person who must act."""
+
+from __future__ import annotations
+
+from whydrop.record.errors import RecordingError
+
+
+class StoreError(RecordingError):
+    """A store could not be read or written; the message names the file and what to do."""
+
+
+class DamagedPartError(StoreError):
+    """A part that cannot be read.
+
+    Attributes:
+        damage: what is wrong with it, without its name.
+    """
+
+    def __init__(self, shown: str, damage: str) -> None:
+        super().__init__(f"{shown}: {damage}")
+        self.damage = damage

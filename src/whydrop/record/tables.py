@@ -1,0 +1,188 @@
+"""The tables of a recording: their columns, types and units.
+
+Every time is ``int64`` nanoseconds since the Unix epoch, UTC, in the local host's clock. A table that a recording has
+nothing for is absent. A column may be null where the source does not tell it.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+Schema = dict[str, pl.DataType]
+
+_I64, _I32, _F64, _TEXT, _BOOL = pl.Int64(), pl.Int32(), pl.Float64(), pl.String(), pl.Boolean()
+
+# One row for each flow, probe stream, or other series of measurements.
+FLOWS: Schema = {
+    "flow": _I32,  # number, unique in the recording; the other tables refer to it
+    "name": _TEXT,  # unique; what people read, such as "TCP upload CS1"
+    # tcp, udp (a one-way stream), probe (isochronous UDP), icmp, http, burst, value (anything else with a unit)
+    "kind": _TEXT,
+    "direction": _TEXT,  # up (from here), down (to here), both
+    "runner": _TEXT,  # engine, or the program that measured: iperf3, ping, irtt, ...
+    "host": _TEXT,  # as the user named it
+    "address": _TEXT,  # as it was resolved
+    "ip_version": _I32,
+    "dscp": _I32,  # 0 to 63
+    "congestion_control": _TEXT,  # as the kernel of the sender reported it
+    "units": _TEXT,  # of kind value: the unit of its values
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "payload_bytes": _I64,  # received, in all
+    "status": _TEXT,  # complete, stopped, failed, no-data
+    "message": _TEXT,  # of a failed flow: why
+    "settings": _TEXT,  # JSON: everything that was asked for
+    "facts": _TEXT,  # JSON: everything else that the runner reported once (versions, MSS, command line)
+}
+
+# What arrived at the receiver of a tcp or udp flow in one interval.
+INTERVALS: Schema = {
+    "flow": _I32,
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "payload_bytes": _I64,
+    "goodput_bps": _F64,  # payload_bytes * 8 / (end - start), or as the other program said it
+    "packets": _I64,  # udp: received in order of counting, duplicates left out
+    "lost": _I64,  # udp: missing by sequence number; late arrivals are taken back in a later interval (negative)
+    "reordered": _I64,  # udp: arrived behind a later one
+    "delay_ns": _I64,  # udp: mean one-way delay, corrected by the clock offset
+    "jitter_ns": _I64,  # udp: mean |difference of successive one-way delays|
+}
+
+# The sender's TCP_INFO (linux/tcp.h), sampled on the flow's own socket. Counters are since the connection began.
+TCP_INFO: Schema = {
+    "flow": _I32,
+    "time_ns": _I64,
+    "congestion_window_packets": _I64,
+    "slow_start_threshold_packets": _I64,
+    "srtt_ns": _I64,
+    "rtt_variation_ns": _I64,
+    "min_rtt_ns": _I64,
+    "mss_bytes": _I64,
+    "unacked_packets": _I64,
+    "lost_packets": _I64,
+    "retransmitted_packets": _I64,
+    "retransmitted_bytes": _I64,
+    "acked_bytes": _I64,
+    "delivered_packets": _I64,
+    "delivered_ce_packets": _I64,
+    "delivery_rate_bps": _F64,
+    "pacing_rate_bps": _F64,
+    "busy_ns": _I64,
+    "receive_window_limited_ns": _I64,
+    "send_buffer_limited_ns": _I64,
+    "not_sent_bytes": _I64,
+    "reordering_packets": _I64,
+}
+
+# One row for each probe that was due (kinds probe and icmp).
+PROBES: Schema = {
+    "flow": _I32,
+    "sequence": _I64,
+    "scheduled_ns": _I64,
+    "sent_ns": _I64,  # sent - scheduled is the sender's own timer error
+    "received_ns": _I64,  # the answer's arrival; null if none came
+    "rtt_ns": _I64,  # without the time that the far end held it
+    "up_ns": _I64,  # one-way delays, corrected by the clock offset (table clocks tells its uncertainty)
+    "down_ns": _I64,
+    # ok, late (answered after the timeout), lost-up, lost-down, lost (which way is not known), not-sent
+    "fate": _TEXT,
+    "duplicates": _I32,  # answers beyond the first
+    "reordered": _BOOL,  # answered behind a later one
+    "payload_bytes": _I32,
+}
+
+# How far the far host's clock is ahead of ours.
+CLOCKS: Schema = {
+    "host": _TEXT,
+    "time_ns": _I64,
+    "offset_ns": _I64,
+    "uncertainty_ns": _I64,  # what an asymmetric path could hide (half of the smallest round trip), and the drift
+    "drift_ppm": _F64,
+}
+
+# Packets of bursts as the receiver saw them, with kernel timestamps.
+BURSTS: Schema = {
+    "flow": _I32,
+    "burst": _I32,
+    "sequence": _I64,
+    "sent_ns": _I64,
+    "received_ns": _I64,  # null: lost
+    "payload_bytes": _I32,
+}
+
+# HTTP fetches.
+FETCHES: Schema = {
+    "flow": _I32,
+    "start_ns": _I64,
+    "url": _TEXT,
+    "duration_ns": _I64,
+    "first_byte_ns": _I64,  # after the start
+    "status": _I32,
+    "payload_bytes": _I64,
+    "error": _TEXT,
+}
+
+# Counters of the hosts while the test ran, one row for each counter and time.
+COUNTERS: Schema = {
+    "time_ns": _I64,
+    "host": _TEXT,
+    "source": _TEXT,  # qdisc, interface, cpu, netstat, wifi, switch
+    "object": _TEXT,  # such as "eth0 fq_codel 8001:", "eth0", "cpu0", "TcpExt"
+    "counter": _TEXT,  # such as "dropped", "backlog_bytes", "idle_s"
+    "value": _F64,
+    "cumulative": _BOOL,  # counts up since some start, rather than being a level
+}
+
+# Values of flows of kind value, and of whatever else has no column elsewhere.
+VALUES: Schema = {
+    "flow": _I32,
+    "time_ns": _I64,
+    "key": _TEXT,  # empty: the flow's own value; else a further one, in the recording's series "NAME::key"
+    "value": _F64,
+}
+
+# Series that another tool had put on a grid itself, kept beside the samples that it made them of.
+GRIDS: Schema = {
+    "name": _TEXT,  # of the series
+    "time_s": _F64,  # since the start of the recording
+    "value": _F64,  # in the units of the series; null in gaps
+}
+
+TABLES: dict[str, Schema] = {
+    "flows": FLOWS,
+    "intervals": INTERVALS,
+    "tcp_info": TCP_INFO,
+    "probes": PROBES,
+    "clocks": CLOCKS,
+    "bursts": BURSTS,
+    "fetches": FETCHES,
+    "counters": COUNTERS,
+    "values": VALUES,
+    "grids": GRIDS,
+}
+
+
+def empty(name: str) -> pl.DataFrame:
+    """A table of this name without rows.
+
+    >>> empty("clocks").columns[:2]
+    ['host', 'time_ns']
+    """
+    return pl.DataFrame(schema=TABLES[name])
+
+
+def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with all columns of table ``name``, in order and of their types; those it lacks are null.
+
+    Raises:
+        KeyError: the frame has a column that the table has not.
+    """
+    schema = TABLES[name]
+    unknown = [column for column in frame.columns if column not in schema]
+    if unknown:
+        raise KeyError(f"table {name} has no column {', '.join(unknown)}")
+    return frame.select(
+        pl.col(column).cast(kind) if column in frame.columns else pl.lit(None, dtype=kind).alias(column)
+        for column, kind in schema.items()
+    )
