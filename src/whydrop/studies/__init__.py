@@ -1,0 +1,1 @@
+"""Analyses over many recordings and over stores: each asks a question that one measurement cannot answer."""

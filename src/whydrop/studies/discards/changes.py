@@ -1,0 +1,404 @@
+"""Does the switch itself discard more or less since the change? DISCARD_CHANGES, drawn from DISCARD_RATIO.
+
+Days are the units: within a day discards come in bursts. Days are not independent either, since a busy week is busy on
+all its days: the autocorrelation of both periods' days sets how many independent ones they are worth. Weekdays are
+matched, as weekends are quiet: each period gives as many Mondays as the other.
+
+The test is of ranks, because discards are heavy-tailed and many days have none; the ratio of sums says how much.
+
+Weeks may differ by more than dependent days explain: levels that last for weeks, and change by themselves. Where there
+is history, windows of it as long as the periods tell how much that is, as placebos do of speeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from whydrop.statistics.differences import holm
+from whydrop.studies.discards import results
+
+if TYPE_CHECKING:
+    from whydrop.studies.discards.parameters import Days, Parameters
+
+Values = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+# With fewer days in a period its spread and the dependence of its days are not known.
+LEAST_DAYS = 5
+# Days that depended on each other more closely would be a walk, of which two weeks tell nothing.
+_MOST_DEPENDENT = 0.9
+# Where nothing tells it: what is usual of traffic.
+_UNKNOWN_DEPENDENCE = 0.5
+# With fewer windows on a side it is not known how much they differ by themselves.
+_LEAST_WINDOWS = 3
+# How far around the periods days are asked how much they depend on each other.
+_HALF_A_YEAR = 182
+# An interval that spans a factor of e^20 says nothing.
+_MOST_UNSURE = 10.0
+
+
+@dataclass
+class Change:
+    """A row of DISCARD_CHANGES, and ``rank_shift``: by how much days rank higher after the change."""
+
+    metro: str | None
+    site: str | None
+    days_before: int
+    days_after: int
+    ratio_before: float | None = None
+    ratio_after: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    conclusion: str = "undecided"
+    rank_shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Period:
+    """Days of one site, in order of time, each with packets.
+
+    Attributes:
+        day: proleptic ordinals.
+    """
+
+    day: NDArray[np.int64]
+    discards: Values
+    packets: Values
+
+    @property
+    def ratios(self) -> Values:
+        """Of each day."""
+        return np.asarray(self.discards / self.packets)
+
+    @property
+    def weekends(self) -> NDArray[np.bool_]:
+        """Which days are Saturdays or Sundays."""
+        return np.asarray((self.day - 1) % 7 >= 5)  # day 1 was a Monday
+
+    def only(self, which: NDArray[np.bool_]) -> Period:
+        """Some of the days."""
+        return Period(self.day[which], self.discards[which], self.packets[which])
+
+    def within(self, first: int, last: int) -> Period:
+        """The days from ``first`` to ``last``, ordinals."""
+        return self.only((self.day >= first) & (self.day <= last))
+
+
+@dataclass(frozen=True)
+class SiteDays:
+    """All days of one site, and the change's two periods."""
+
+    days: Period
+    first: Days
+    second: Days
+
+    @property
+    def before(self) -> Period:
+        """The days before the change that are compared."""
+        return self.days.within(self.first.first.toordinal(), self.first.last.toordinal())
+
+    @property
+    def after(self) -> Period:
+        """The days after the change that are compared."""
+        return self.days.within(self.second.first.toordinal(), self.second.last.toordinal())
+
+    def sides(self) -> tuple[list[Period], list[Period]]:
+        """Each period, and windows of its length before the one and after the other, within half a year."""
+        earlier = self._beyond(self.first.first.toordinal(), self.first.length, -1)
+        later = self._beyond(self.second.last.toordinal(), self.second.length, 1)
+        return [self.before, *earlier], [self.after, *later]
+
+    def _beyond(self, start: int, length: int, step: int) -> list[Period]:
+        found = []
+        for number in range(_HALF_A_YEAR // length):
+            near = start + step * (1 + number * length)
+            far = near + step * (length - 1)
+            found.append(self.days.within(min(near, far), max(near, far)))
+        return found
+
+
+@dataclass(frozen=True)
+class Drift:
+    """By how much a site's periods differ by themselves.
+
+    Attributes:
+        share: variance of a period's mean beyond what dependent days explain, in that of a day.
+        freedom: of that estimate.
+    """
+
+    share: float = 0.0
+    freedom: int = 0
+
+
+def discard_changes(discard_ratio: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
+    """A row of DISCARD_CHANGES for each site of DISCARD_RATIO that has days with packets in either period.
+
+    Sites of the change's metros are one family of tests, the others, where nothing was changed, another: what is found
+    there says how much is found by itself.
+    """
+    change = parameters.change
+    if change is None or discard_ratio.is_empty():
+        return pl.DataFrame(schema=results.DISCARD_CHANGES)
+    rows: list[Change] = []
+    usable = discard_ratio.filter((pl.col("packets") > 0) & pl.col("discards").is_not_null())
+    for (metro, site), days in usable.sort("metro", "site", "day").group_by(("metro", "site"), maintain_order=True):
+        site_days = SiteDays(_period(days), change.before, change.after)
+        if len(site_days.before.day) or len(site_days.after.day):
+            rows.append(compared(metro, site, site_days))
+    for changed in (True, False):
+        _adjust([row for row in rows if (not change.metros or row.metro in change.metros) == changed])
+    for row in rows:
+        row.conclusion = _conclusion(row, change.significance)
+    named = [{name: value for name, value in asdict(row).items() if name in results.DISCARD_CHANGES} for row in rows]
+    return pl.DataFrame(named, schema=results.DISCARD_CHANGES)
+
+
+def _period(days: pl.DataFrame) -> Period:
+    """All rows of a site; several of one day (several machines, as published) are added up."""
+    days = days.group_by("day").agg(pl.col("discards").sum(), pl.col("packets").sum()).sort("day")
+    ordinals = [date.fromisoformat(day).toordinal() for day in days["day"]]
+    return Period(np.array(ordinals, dtype=np.int64), days["discards"].to_numpy(), days["packets"].to_numpy())
+
+
+def compared(metro: str | None, site: str | None, site_days: SiteDays) -> Change:
+    """One site: how its discards compare, and the test of no change; not adjusted and not concluded."""
+    before, after = matched(site_days.before, site_days.after)
+    enough = min(len(before.day), len(after.day)) >= LEAST_DAYS
+    if not enough:
+        # Too few for a test: all days are shown then, whatever their weekdays.
+        before, after = site_days.before, site_days.after
+    row = Change(metro, site, len(before.day), len(after.day))
+    if not row.days_before or not row.days_after:
+        return row
+    row.ratio_before = float(before.discards.sum() / before.packets.sum())
+    row.ratio_after = float(after.discards.sum() / after.packets.sum())
+    if row.ratio_before > 0:
+        row.ratio = row.ratio_after / row.ratio_before
+    if row.ratio is not None and not math.isfinite(row.ratio):
+        row.ratio = None
+    if not enough:
+        return row
+    sides = site_days.sides()
+    kept = dependence([window for side in sides for window in side])
+    own = drift(sides, kept)
+    if row.ratio is not None:
+        row.ratio_low, row.ratio_high = _interval(before, after, row.ratio, kept, own)
+    row.p = step_p(before, after, kept, own)
+    row.rank_shift = rank_shift(before, after)
+    return row
+
+
+def matched(before: Period, after: Period) -> tuple[Period, Period]:
+    """Both periods with as many days of each weekday, those nearest to the change."""
+    keep_before, keep_after = np.zeros(len(before.day), dtype=bool), np.zeros(len(after.day), dtype=bool)
+    for weekday in range(7):
+        ones, others = np.flatnonzero(before.day % 7 == weekday), np.flatnonzero(after.day % 7 == weekday)
+        count = min(len(ones), len(others))
+        keep_before[ones[len(ones) - count :]] = True
+        keep_after[others[:count]] = True
+    return before.only(keep_before), after.only(keep_after)
+
+
+def rank_shift(before: Period, after: Period) -> float:
+    """By how much the days after rank higher on average than those before, among all of them."""
+    from scipy import stats
+
+    ranks = stats.rankdata(np.concatenate([before.ratios, after.ratios]))
+    return float(ranks[len(before.day) :].mean() - ranks[: len(before.day)].mean())
+
+
+def step_p(before: Period, after: Period, kept: float, own: Drift = Drift()) -> float | None:
+    """The p-value of no change between two periods of days, two-sided; none where it cannot be told.
+
+    Daily ratios are ranked among the days of both periods. The difference of the two mean ranks is held against
+    Student's t. Where each day keeps ``kept`` of the one before, days are worth fewer independent ones, and not as many
+    for a mean as for a variance (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations
+    in an Autocorrelated Time Series", Supplement to J. R. Stat. Soc. 8, 1946): the first sets the error, the second the
+    degrees of freedom. What periods differ by themselves is added (Satterthwaite).
+    """
+    from scipy import stats
+
+    ranks = stats.rankdata(np.concatenate([before.ratios, after.ratios]))
+    if not np.ptp(ranks):
+        return 1.0
+    # One spread for both, as under no change: a period without any discard has none of its own, and would make the
+    # difference look more certain than it is.
+    means, of_a_day, counts = _means([before, after], ranks, kept)
+    # Two means and the weekends are known from the same days.
+    freedom = sum(effective_for_variance(period.day, kept) for period in (before, after)) - 3
+    if freedom < 1 or of_a_day is None:
+        return None
+    by_chance, by_itself = of_a_day * sum(1 / count for count in counts), of_a_day * 2 * own.share
+    if by_itself > 0:
+        freedom = (by_chance + by_itself) ** 2 / (by_chance**2 / freedom + by_itself**2 / own.freedom)
+    return float(2 * stats.t.sf(abs(means[1] - means[0]) / math.sqrt(by_chance + by_itself), freedom))
+
+
+def _means(periods: list[Period], ranks: Values, kept: float) -> tuple[Values, float | None, list[float]]:
+    """Each period's mean rank, the variance of a day within periods, and how many days each is worth.
+
+    The mean of dependent days hides part of their spread from the days about it. No variance where nothing is left.
+    """
+    own = np.split(ranks, np.cumsum([len(period.day) for period in periods])[:-1])
+    counts = [effective(period.day, kept) for period in periods]
+    weekends = np.concatenate([period.weekends for period in periods])
+    rest = np.concatenate([one - one.mean() for one in own])
+    squares = float((without_weekends(rest, weekends) ** 2).sum())
+    seen = sum(len(one) - len(one) / count for one, count in zip(own, counts, strict=True)) - 1
+    means = np.array([one.mean() for one in own])
+    return means, squares / seen if seen > 0 and squares > 0 else None, counts
+
+
+def drift(sides: Iterable[list[Period]], kept: float) -> Drift:
+    """By how much windows on the same side of the change differ, beyond what days explain that keep ``kept``.
+
+    The variance of their mean ranks less what is expected of it: the moment estimate of a random effect, as
+    `inference.own_change` has it of speeds; none where there is too little history.
+    """
+    from scipy import stats
+
+    beyond, freedom = 0.0, 0
+    for side in sides:
+        windows = [window for window in side if len(window.day) >= LEAST_DAYS]
+        if len(windows) < _LEAST_WINDOWS:
+            continue
+        ranks = stats.rankdata(np.concatenate([window.ratios for window in windows]))
+        means, of_a_day, counts = _means(windows, ranks, kept)
+        if of_a_day is None:
+            continue
+        expected = float(np.mean([1 / count for count in counts]))
+        beyond += (len(windows) - 1) * (float(means.var(ddof=1)) / of_a_day - expected)
+        freedom += len(windows) - 1
+    return Drift(max(0.0, beyond / freedom), freedom) if freedom else Drift()
+
+
+def without_weekends(values: Values, weekends: NDArray[np.bool_]) -> Values:
+    """Deviations without what weekends have in common: matched, it cancels out of the comparison, but not of spread."""
+    if not weekends.any() or weekends.all():
+        return values
+    return np.asarray(values - np.where(weekends, values[weekends].mean(), values[~weekends].mean()))
+
+
+def dependence(windows: list[Period]) -> float:
+    """How much of a day's deviation is left on the next: the correlation of neighbouring days, 0 to 0.9.
+
+    Of ranks within each window, as one bad day would decide it otherwise. Each window is taken about its own mean; that
+    mean follows its days, which makes the correlation look smaller by about (1 + 4 rho) / n, which is undone (F. H. C.
+    Marriott and J. A. Pope, "Bias in the estimation of autocorrelations", Biometrika 41, 1954). Its standard error,
+    which that enlarges too, is added: taken for smaller than it is, it makes false alarms, and with two windows it is
+    not well known.
+    """
+    from scipy import stats
+
+    together, pairs, days, used = 0.0, 0, 0, 0
+    for window in windows:
+        ranks = stats.rankdata(window.ratios)
+        if len(ranks) < LEAST_DAYS or not np.ptp(ranks):
+            continue
+        centred = without_weekends(ranks - ranks.mean(), window.weekends)
+        if not centred.any():
+            continue
+        centred /= centred.std()
+        # A day that is missing separates its neighbours.
+        follows = np.diff(window.day) == 1
+        together += float((centred[1:] * centred[:-1])[follows].sum())
+        pairs += int(follows.sum())
+        days += len(ranks)
+        used += 1
+    if not pairs:
+        return _UNKNOWN_DEPENDENCE
+    length = days / used
+    found = (together / pairs + 1 / length) / (1 - 4 / length)
+    found += math.sqrt(max(0.0, 1 - found**2) / pairs) / (1 - 4 / length)
+    return min(max(found, 0.0), _MOST_DEPENDENT)
+
+
+def effective(days: NDArray[np.int64], kept: float) -> float:
+    """How many independent days tell as much of the mean as these, each of which keeps ``kept`` of the one before."""
+    if not len(days):
+        return 0.0
+    apart = np.abs(days[:, None] - days[None, :])
+    return float(len(days) ** 2 / (kept**apart).sum())
+
+
+def effective_for_variance(days: NDArray[np.int64], kept: float) -> float:
+    """How many independent days tell as much of the variance: squares of deviations keep the square of ``kept``."""
+    return effective(days, kept**2)
+
+
+def _interval(
+    before: Period, after: Period, ratio: float, kept: float, own: Drift
+) -> tuple[float | None, float | None]:
+    """95 % bounds of the ratio after / before on the scale of logarithms; none where days are too few."""
+    from scipy import stats
+
+    if ratio <= 0:
+        return None, None
+    counts = [effective(period.day, kept) for period in (before, after)]
+    if min(counts) <= 1:
+        return None, None
+    parts = [
+        log_ratio_variance(period, count) * (1 + own.share * count)
+        for period, count in zip((before, after), counts, strict=True)
+    ]
+    if sum(parts) <= 0:
+        return None, None
+    # Welch and Satterthwaite's degrees of freedom.
+    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(sum(parts))
+    # Beyond, the days say nothing of the ratio.
+    return (ratio * math.exp(-half), ratio * math.exp(half)) if half < _MOST_UNSURE else (None, None)
+
+
+def log_ratio_variance(period: Period, count: float) -> float:
+    """The variance of the logarithm of sum of discards / sum of packets, of days worth ``count`` independent ones.
+
+    The larger of two: by linearisation (W. G. Cochran, "Sampling Techniques", 1977, section 6.8), which sees only the
+    worst days that there happened to be; and that of the mean of a log-normal distribution with the days' own spread
+    (Cox's method: X.-H. Zhou and S. Gao, "Confidence intervals for the log-normal mean", Statistics in Medicine 16,
+    1997), which knows that two weeks rarely hold the worst day of such a spread.
+    """
+    some = period.ratios > 0
+    n, share = len(period.day), float(some.mean())
+    seen = n - n / count
+    linear = float((_influence(period) ** 2).sum()) / seen / count
+    logarithms = np.log(period.ratios[some])
+    spread = float(((logarithms - logarithms.mean()) ** 2).sum()) / (seen * share)
+    of_logarithms = spread / (count * share) + spread**2 / (2 * max(1.0, count * share - 1))
+    return max(linear, of_logarithms + (1 - share) / (share * count))
+
+
+def _influence(period: Period) -> Values:
+    """How much each day moves the logarithm of the period's ratio, times the number of days."""
+    ratio = period.discards.sum() / period.packets.sum()
+    return np.asarray((period.discards - ratio * period.packets) / (ratio * period.packets.mean()))
+
+
+def _adjust(rows: list[Change]) -> None:
+    known = {str(number): row.p for number, row in enumerate(rows) if row.p is not None}
+    for number, p in holm(known).items():
+        rows[int(number)].adjusted_p = p
+
+
+def _conclusion(row: Change, significance: float) -> str:
+    if not row.days_before or not row.days_after:
+        return "no-data"
+    if not row.ratio_before and not row.ratio_after:
+        return "none-seen"
+    if row.adjusted_p is None or row.adjusted_p >= significance:
+        return "undecided"
+    # From none at all there is no ratio: any is more.
+    more = row.ratio is None or row.ratio > 1
+    # One terrible day may make the sum larger although most days are better; then neither can be said.
+    return "undecided" if more != (row.rank_shift > 0) else "more" if more else "fewer"

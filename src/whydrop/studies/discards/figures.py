@@ -1,0 +1,146 @@
+"""The study's figures: their one frame, and their pictures; what they look like is data, in ``figures.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from whydrop.show.facets import building, tables
+from whydrop.show.facets.schema import FacetSpec, read
+from whydrop.studies.discards import results as contract
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from whydrop.show.facets.building import Facets
+    from whydrop.studies.discards.study import Results
+
+# Figure 6, and the statistic that each part of it compares.
+_STATISTICS = {"client_speeds_max": "max", "client_speeds_mean": "mean"}
+
+
+@cache
+def _catalogue() -> dict[str, FacetSpec]:
+    file = resources.files("whydrop.studies.discards") / "figures.toml"
+    return read(file.read_text(encoding="utf-8"), file.name)
+
+
+def specs(definitions: str) -> dict[str, FacetSpec]:
+    """The figures by name, in order, ``corrected`` or ``published``."""
+    known = _catalogue()
+    return {
+        name: known[f"{name}-published"] if definitions == "published" else spec
+        for name, spec in known.items()
+        if not name.endswith("-published")
+    }
+
+
+def plot_frame(results: Results) -> pl.DataFrame:
+    """Everything that all figures draw: a frame of `results.PLOT` (the report's ``plot_df``).
+
+    ``x`` is seconds since the Unix epoch (a day's midnight, UTC) or, in figure 6, Mbit/s; ``y`` is in the unit of the
+    figure's axis. Figure 6 has a row for each bin: its left edge as published, its centre (of the logarithm) as
+    corrected. Rows that cannot be drawn are there with null.
+    """
+    definitions = results.parameters.definitions
+    given = _filled(results.tables)
+    given["contact_days"] = _with_zeros(given["contact_days"], definitions)
+    found = tables.frame(specs(definitions), given)
+    return found.select(pl.col(name).cast(kind) for name, kind in contract.PLOT.items())
+
+
+def facets(results: Results) -> dict[str, Facets]:
+    """Every figure laid out, those without any row too."""
+    frame = plot_frame(results)
+    made = {}
+    for name, spec in specs(results.parameters.definitions).items():
+        own = frame.filter(pl.col("figure") == name)
+        made[name] = building.build(name, spec, own, _words(name, spec, results))
+    return made
+
+
+def charts(results: Results, width: int = 900) -> dict[str, alt.VConcatChart]:
+    """Every figure as an Altair chart of so many pixels."""
+    from whydrop.show.facets import drawing
+
+    return {name: drawing.chart(one, width) for name, one in facets(results).items()}
+
+
+def _filled(given: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The study's tables; one that could not be made is empty."""
+    return {name: given.get(name, pl.DataFrame(schema=schema)) for name, schema in contract.TABLES.items()}
+
+
+def _with_zeros(contact_days: pl.DataFrame, definitions: str) -> pl.DataFrame:
+    """Each day's tests in every class: a class without any is 0, which is seen, and not a row that is missing."""
+    classes = pl.DataFrame({"class": ["zero", "non-zero", "unknown"][: 3 if definitions == "corrected" else 2]})
+    days = contact_days.select("metro", "site", "day").unique(maintain_order=True)
+    every = days.join(classes, how="cross", maintain_order="left_right")
+    on = ["metro", "site", "day", "class"]
+    return every.join(contact_days, on=on, how="left", nulls_equal=True, maintain_order="left").with_columns(
+        pl.col("tests").fill_null(0)
+    )
+
+
+def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
+    """What stands at a figure beside its numbers: which store, which tests' p-values, which sites."""
+    sites = _sites(results.tables)
+    parameters = results.parameters
+    if name in _STATISTICS:
+        return building.Words(_periods(results), labels=_p_values(results, _STATISTICS[name]))
+    if name == "contact_days":
+        return building.Words(f"{parameters.days.first} to {parameters.days.last}")
+    if spec.look in ("parts", "overlay"):
+        # Discards and retransmissions of a site stand beside each other in the legend.
+        whats = ("discards", "retransmissions")
+        sites = {metro: [f"{site} {what}" for site in own for what in whats] for metro, own in sites.items()}
+    # Every metro that was asked for has a panel: an empty one says that nothing was there.
+    return building.Words(f"{parameters.days.first} to {parameters.days.last}", panels=parameters.metros, groups=sites)
+
+
+def _sites(given: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
+    """The sites of each metro in any table, so that a site looks the same in figures 1 to 5."""
+    names = ("utilisation", "download_speed", "discard_ratio", "retransmission_ratio")
+    parts = [given[name].select("metro", "site").drop_nulls() for name in names if name in given]
+    if not parts:
+        return {}
+    found: dict[str, list[str]] = {}
+    for metro, site in pl.concat(parts).unique().iter_rows():
+        found.setdefault(metro, []).append(site)
+    return {metro: sorted(own, key=building.natural) for metro, own in found.items()}
+
+
+def _periods(results: Results) -> str:
+    change = results.parameters.change
+    if change is None:
+        return "No change of configuration is named in the parameters."
+    before, after = change.before, change.after
+    return f"before: {before.first} to {before.last}; after: {after.first} to {after.last}; both ends included"
+
+
+def _p_values(results: Results, statistic: str) -> dict[tuple[str, str], str]:
+    """The legend of each site's panel: how many clients, and the p-value of the Kolmogorov–Smirnov test."""
+    rows = _filled(results.tables)["comparisons"].filter(pl.col("statistic") == statistic)
+    labels = {}
+    for row in rows.iter_rows(named=True):
+        p = f"p = {p_value(row['ks_p'])}"
+        if results.parameters.definitions == "corrected":
+            p += f", adjusted {p_value(row['adjusted_p'])}"
+        labels[row["site"], "before"] = f"before (n = {row['before']})"
+        labels[row["site"], "after"] = f"after (n = {row['after']}, {p})"
+    return labels
+
+
+def p_value(value: float | None) -> str:
+    """A p-value for people, never rounded to 0.
+
+    >>> p_value(0.7654), p_value(0.00004), p_value(0.0123), p_value(None)
+    ('0.77', '4e-05', '0.012', 'not known')
+    """
+    if value is None or value != value:
+        return "not known"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -1,0 +1,313 @@
+"""The study's report as one HTML page: it requests nothing and runs no script; figures are SVG in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from whydrop import units
+from whydrop.printable import printable
+from whydrop.show.facets import drawing
+from whydrop.show.facets.inline import inline
+from whydrop.studies.discards import figures, words
+
+if TYPE_CHECKING:
+    from whydrop.show.facets.building import Facets
+    from whydrop.studies.discards.study import Results
+
+# Of the figures for broad screens, and for phones.
+_BROAD, _NARROW = 1080, 350
+# Rows of a table in the page; the files have all of them.
+_LONGEST_TABLE = 200
+
+# The page may show its own styles and nothing else: whatever a store smuggles in can neither run nor load anything.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+Row = Mapping[str, Any]
+
+
+def page(results: Results, laid_out: Mapping[str, Facets]) -> str:
+    """The whole page: the summary first, then conclusions, figures, coverage and parameters."""
+    from whydrop import _core
+
+    title = results.parameters.title
+    body = [
+        _header(results),
+        "<main>",
+        _answer(results),
+        _contents(),
+        _conclusions(results),
+        _figures(results, laid_out),
+        _coverage(results),
+        _parameters(results),
+        "</main>",
+        f"<footer><p>Made by whydrop {_text(_core.__version__)}. Days and times are UTC.</p></footer>",
+    ]
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{_text(title)} – whydrop</title>",
+            f"<style>{_sheet('whydrop.show', 'assets/report/report.css')}</style>",
+            f"<style>{_sheet('whydrop.studies.discards', 'report.css')}</style>",
+            "</head>",
+            "<body>",
+            *body,
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _sheet(package: str, path: str) -> str:
+    return resources.files(package).joinpath(*path.split("/")).read_text(encoding="utf-8")
+
+
+def _text(value: Any) -> str:
+    """Text from anywhere, made harmless in HTML: names of sites, switches and clients come from outside."""
+    return escape(printable(str(value)), quote=True)
+
+
+def _header(results: Results) -> str:
+    parameters = results.parameters
+    metros = ", ".join(parameters.metros) or "all metros"
+    how = "corrected definitions" if parameters.definitions == "corrected" else "definitions as published"
+    return (
+        f'<header><p class="brand">whydrop</p><p class="source"><strong>{_text(parameters.title)}</strong> '
+        f"{_text(metros)}; {parameters.days.first} to {parameters.days.last}; {how}</p></header>"
+    )
+
+
+def _answer(results: Results) -> str:
+    """The written summary; its first sentence is the page's headline."""
+    first, *rest = [*words.answer(results), *words.findings(results)] or ["The store holds nothing of these days."]
+    parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{_text(first)}</h1>', _list(rest)]
+    careful = [*words.caveats(results), *results.notes]
+    if careful:
+        parts += ["<h2>To be known about it</h2>", _list(careful)]
+    return "".join([*parts, "</section>"])
+
+
+def _list(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _contents() -> str:
+    parts = {"summary": "Summary", "conclusions": "Conclusions", "figures": "Figures", "coverage": "Coverage",
+             "parameters": "Parameters"}  # fmt: skip
+    items = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in parts.items())
+    return f'<nav aria-label="Contents"><ul>{items}</ul></nav>'
+
+
+# --- figures ---
+
+
+def _figures(results: Results, laid_out: Mapping[str, Facets]) -> str:
+    parts = [_figure(name, facets, results) for name, facets in laid_out.items()]
+    return f'<section id="figures"><h2>Figures</h2>{"".join(parts)}</section>'
+
+
+def _figure(name: str, facets: Facets, results: Results) -> str:
+    head = f'<figure class="picture" id="figure-{name}"><h3>{_text(facets.title)}</h3>'
+    notes = "".join(f"<p>{_text(line)}</p>" for line in (facets.spec.caption, *facets.footnotes()) if line)
+    caption = f"<figcaption>{notes}</figcaption></figure>"
+    if not facets.counts.rows:
+        return f'{head}<p class="note">{_text(_why_missing(facets, results))}</p>{caption}'
+    label = f"{printable(facets.title)}. {printable(facets.footnotes()[0])}"
+    pictures = ""
+    for kind, width in (("broad", _BROAD), ("narrow", _NARROW)):
+        svg = drawing.svg(drawing.chart(facets, width, words=False))
+        own = f"{name.replace('_', '-')}-{kind}"
+        pictures += f'<div class="{kind}">{inline(svg, own, label)}</div>'
+    return f'{head}<p class="when">{_text(facets.subtitle)}</p>{pictures}{caption}'
+
+
+def _why_missing(facets: Facets, results: Results) -> str:
+    told = {**results.facts.get("missing", {}), **results.facts.get("failed", {})}
+    reasons = [str(told[rows.table]) for rows in facets.spec.rows if rows.table in told]
+    return f"There is no picture: {'; '.join(dict.fromkeys(reasons)) or 'its tables have no rows'}."
+
+
+# --- tables ---
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table for people: one value of a row, or two as an interval, in words."""
+
+    title: str
+    names: tuple[str, ...]
+    write: Callable[[Any], str]
+
+    def cell(self, row: Row) -> str:
+        """What stands in a row's cell; a dash where there is no value."""
+        values = [row[name] for name in self.names]
+        if any(value is None or value != value for value in values):
+            return "–"
+        return " to ".join(self.write(value) for value in values)
+
+
+def _ratio(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}" if value < 0.001 else units.significant(value)
+
+
+_CHANGES = (
+    Column("Site", ("site",), str),
+    Column("Discards after", ("conclusion",), str),
+    Column("Ratio before", ("ratio_before",), _ratio),
+    Column("Ratio after", ("ratio_after",), _ratio),
+    Column("After / before", ("ratio",), _ratio),
+    Column("95 % interval", ("ratio_low", "ratio_high"), _ratio),
+    Column("p", ("p",), figures.p_value),
+    Column("adjusted", ("adjusted_p",), figures.p_value),
+    Column("Days before", ("days_before",), units.count),
+    Column("Days after", ("days_after",), units.count),
+)
+_COMPARISONS = (
+    Column("Site", ("site",), str),
+    Column("Clients'", ("statistic",), str),
+    Column("Conclusion", ("conclusion",), str),
+    Column("Clients before", ("before",), units.count),
+    Column("after", ("after",), units.count),
+    Column("After / before", ("ratio",), _ratio),
+    Column("95 % interval", ("ratio_low", "ratio_high"), _ratio),
+    Column("Equivalence interval", ("equivalence_low", "equivalence_high"), _ratio),
+    Column("Detectable", ("detectable_ratio",), _ratio),
+    Column("Paired p", ("paired_p",), figures.p_value),
+    Column("adjusted", ("adjusted_paired_p",), figures.p_value),
+    Column("KS distance", ("ks_distance",), _ratio),
+    Column("KS p", ("ks_p",), figures.p_value),
+    Column("adjusted", ("adjusted_p",), figures.p_value),
+)
+
+
+def _conclusions(results: Results) -> str:
+    tables, parameters = results.tables, results.parameters
+    parts = [
+        _grid("Did the switches' discards change?", tables.get("discard_changes"), _CHANGES),
+        _grid("Did clients' download speeds change?", tables.get("comparisons"), _COMPARISONS),
+        _grid("The same between two periods before the change (placebo)", tables.get("placebo_comparisons"),
+              _COMPARISONS),
+    ]  # fmt: skip
+    found = "".join(parts) or "<p>There are none: no change was named, or the tables behind them have no rows.</p>"
+    how = ""
+    if parameters.change is not None and parameters.definitions == "corrected":
+        margin, level = parameters.change.equivalence_margin, parameters.change.significance
+        how = (
+            f'<p class="small">Speeds are called the same if their ratio surely lies within 1/{1 + margin:g} and '
+            f"{1 + margin:g}; p-values are held against {level:g}, adjusted by Holm over all rows. A conclusion of "
+            "undecided is not one of no difference. A question mark: there were no placebos to hold it against, so "
+            "that it may be what sites do by themselves.</p>"
+        )
+    return f'<section id="conclusions"><h2>Conclusions</h2>{found}{how}</section>'
+
+
+def _grid(title: str, frame: pl.DataFrame | None, columns: Sequence[Column]) -> str:
+    if frame is None or not frame.height:
+        return ""
+    # Columns that these definitions do not have are all null.
+    used = [
+        column
+        for column in columns
+        if set(column.names) <= set(frame.columns) and frame[column.names[0]].null_count() < frame.height
+    ]
+    rows = [[column.cell(row) for column in used] for row in frame.head(_LONGEST_TABLE).iter_rows(named=True)]
+    numbers = [frame.schema[column.names[0]].is_numeric() for column in used]
+    left = frame.height - len(rows)
+    more = f'<p class="small">and {units.count(left)} more in the files</p>' if left else ""
+    return f"<h3>{_text(title)}</h3>{_table(title, [column.title for column in used], numbers, rows)}{more}"
+
+
+def _table(title: str, heads: Sequence[str], numbers: Sequence[bool], rows: Iterable[Sequence[str]]) -> str:
+    looks = [' class="number"' if number else "" for number in numbers]
+    head = "".join(f'<th scope="col"{look}>{_text(word)}</th>' for look, word in zip(looks, heads, strict=True))
+    body = ""
+    for first, *rest in rows:
+        cells = "".join(f"<td{look}>{_text(cell)}</td>" for look, cell in zip(looks[1:], rest, strict=True))
+        body += f'<tr><th scope="row">{_text(first)}</th>{cells}</tr>'
+    return (
+        f'<div class="scroll wide" tabindex="0" role="region" aria-label="{_text(title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+_COVERED = (
+    Column("Site", ("site",), str),
+    Column("Days of telemetry", ("days",), units.count),
+    Column("covered of them", ("coverage",), units.percent),
+    Column("Days with a ratio", ("ratio_days",), units.count),
+    Column("Days with downloads", ("clients_days",), units.count),
+    Column("Downloads classed", ("tests",), units.count),
+    Column("zero", ("zero",), units.percent),
+    Column("non-zero", ("non-zero",), units.percent),
+    Column("unknown", ("unknown",), units.percent),
+)
+
+
+def _coverage(results: Results) -> str:
+    frame = coverage(results.tables)
+    found = _grid("What the numbers rest on", frame, _COVERED) or "<p>Nothing: the tables have no rows.</p>"
+    return (
+        f'<section id="coverage"><h2>Coverage</h2>{found}<p class="small">Coverage is the share of a day that the '
+        "switch's samples of octets cover. A download is unknown if they do not cover all of its time.</p></section>"
+    )
+
+
+def coverage(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """By site: days of telemetry, the share of them that is covered, and the classes of its downloads as shares."""
+    parts = []
+    if "utilisation" in tables:
+        parts.append(tables["utilisation"].group_by("site").agg(days=pl.len(), coverage=pl.col("coverage").mean()))
+    if "discard_ratio" in tables:
+        parts.append(tables["discard_ratio"].group_by("site").agg(ratio_days=pl.col("ratio").count()))
+    if "download_speed" in tables:
+        parts.append(tables["download_speed"].group_by("site").agg(clients_days=pl.len()))
+    if "contact_days" in tables and tables["contact_days"].height:
+        classes = [
+            (pl.col("tests").filter(pl.col("class") == name).sum() / pl.col("tests").sum()).alias(name)
+            for name in ("zero", "non-zero", "unknown")
+        ]
+        parts.append(tables["contact_days"].group_by("site").agg(pl.col("tests").sum(), *classes))
+    if not parts:
+        return pl.DataFrame()
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined.join(part, on="site", how="full", coalesce=True)
+    return joined.sort("site", nulls_last=True)
+
+
+def _parameters(results: Results) -> str:
+    rows = list(_flat(results.parameters.model_dump(mode="json")))
+    rows += [
+        (f"facts: {name}", value) for name, value in _flat(results.facts) if not name.startswith(("missing", "failed"))
+    ]
+    table = _table("Parameters", ["Parameter", "Value"], [False, False], rows)
+    return (
+        f'<section id="parameters"><h2>Parameters</h2><details><summary>All that was chosen</summary>{table}'
+        "</details></section>"
+    )
+
+
+def _flat(document: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, (list, tuple)):
+            yield (
+                f"{before}{name}",
+                ", ".join(map(str, value)) or "all" if name == "metros" else ", ".join(map(str, value)),
+            )
+        else:
+            yield f"{before}{name}", "–" if value is None else str(value)

@@ -1,0 +1,224 @@
+"""The study of discards, from a store's tables to its conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from whydrop.studies.discards import results
+
+if TYPE_CHECKING:
+    from whydrop.record.store.backends import Backend
+    from whydrop.studies.discards.parameters import Change, Parameters
+
+# What is being done, how many steps are done (with the part of this one), and how many there are.
+Progress = Callable[[str, float, int], None]
+# A table's name and the table, as soon as it is there.
+Keep = Callable[[str, pl.DataFrame], None]
+
+# In the order of the figures: what the engine computes, and what a person calls it.
+COMPUTED = {
+    "utilisation": "figure 1, utilisation",
+    "download_speed": "figure 2, download speed",
+    "discard_ratio": "figure 3, discards",
+    "retransmission_ratio": "figure 4, retransmissions",
+    "client_speeds": "figure 6, speeds before and after",
+    "contacts": "the tests touched by discards",
+    "contact_days": "figure 7, tests touched by discards",
+}
+_PLACEBO = "the placebos of figure 6"
+_PLACEBOS = 3
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the study found.
+
+    Attributes:
+        parameters: what was chosen.
+        tables: by their names in `results.TABLES`, conforming to their schemas. A table that could not be made is
+            empty, and a note says why.
+        notes: what could not be made, or is to be known about it: sentences, in the order of the figures.
+        facts: of the study itself: ``missing`` (table's name: why it is empty), ``failed`` (table's name: the error),
+            ``backend`` (the engine's name).
+    """
+
+    parameters: Parameters
+    tables: dict[str, pl.DataFrame]
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def run(
+    backend: Backend,
+    parameters: Parameters,
+    progress: Progress | None = None,
+    keep: Keep | None = None,
+    only: tuple[str, ...] | None = None,
+) -> Results:
+    """Compute every table and draw the conclusions.
+
+    A table that fails keeps no other from being made: its error is a note, and a fact (``failed``).
+
+    Args:
+        backend: an open store.
+        parameters: what is asked.
+        progress: told before each step.
+        keep: given each table as soon as it is there, so that an interruption loses none.
+        only: names of tables; all by default.
+    """
+    work = _Work(backend, parameters, progress, keep)
+    wanted = [name for name in COMPUTED if only is None or name in only]
+    earlier = placebos(parameters) if "client_speeds" in wanted else []
+    work.steps = len(wanted) + bool(earlier)
+    for name in wanted:
+        if name == "client_speeds" and parameters.change is None:
+            work.step()
+            work.missing[name] = "the parameters name no change of configuration"
+            continue
+        work.compute(name)
+    if earlier:
+        work.compare_placebos(earlier)
+    work.conclude()
+    work.look_for_machines()
+    return work.finished()
+
+
+def placebos(parameters: Parameters) -> list[Parameters]:
+    """The same study of earlier pairs of periods, as long and as far apart, up to the one before the change."""
+    change = parameters.change
+    if change is None or parameters.definitions == "published":
+        return []
+    apart: timedelta = change.after.first - change.before.first
+    found = []
+    for number in range(_PLACEBOS):
+        before, after = (
+            change.before.model_copy(
+                update={"first": change.before.first - back * apart, "last": change.before.last - back * apart}
+            )
+            for back in (number + 1, number)
+        )
+        shifted: Change = change.model_copy(update={"before": before, "after": after})
+        found.append(parameters.model_copy(update={"change": shifted}))
+    return found
+
+
+class _Work:
+    """What has been computed so far."""
+
+    def __init__(self, backend: Backend, parameters: Parameters, progress: Progress | None, keep: Keep | None) -> None:
+        self.backend, self.parameters = backend, parameters
+        self._progress, self._keep = progress, keep
+        self.tables: dict[str, pl.DataFrame] = {}
+        self.missing: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.facts: dict[str, Any] = {}
+        self.steps = self._done = 0
+
+    def step(self, what: str = "") -> None:
+        """Say that the next step begins."""
+        if self._progress is not None and what:
+            self._progress(what, self._done, self.steps)
+        self._done += 1
+
+    def _within_step(self, name: str, done: int, of: int) -> None:
+        """How far the engine is with a table."""
+        if self._progress is not None and of:
+            self._progress(COMPUTED[name], self._done - 1 + done / of, self.steps)
+
+    def put(self, name: str, frame: pl.DataFrame) -> None:
+        """Keep a table."""
+        self.tables[name] = frame
+        if self._keep is not None:
+            self._keep(name, frame)
+
+    def compute(self, name: str) -> None:
+        """One of the engine's tables."""
+        from whydrop.studies.discards import queries
+
+        self.step(COMPUTED[name])
+        try:
+            frame = queries.compute(self.backend, self.parameters, self._within_step, only=(name,))[name]
+        except Exception as reason:
+            self.failed[name] = _one_line(reason)
+            return
+        self.put(name, frame)
+        if frame.is_empty():
+            self.missing[name] = self._why_empty(name)
+
+    def compare_placebos(self, earlier: list[Parameters]) -> None:
+        """Compare speeds where nothing was changed; ends where the history does."""
+        from whydrop.studies.discards import inference, queries
+
+        self.step(_PLACEBO)
+        found = []
+        for shifted in earlier:
+            assert shifted.change is not None
+            try:
+                speeds = queries.compute(self.backend, shifted, only=("client_speeds",))["client_speeds"]
+            except Exception as reason:
+                self.failed["placebo_comparisons"] = _one_line(reason)
+                break
+            if speeds.is_empty():
+                break
+            days = (str(days.first) for days in (shifted.change.before, shifted.change.after))
+            columns = [pl.lit(day).alias(name) for name, day in zip(("before_first", "after_first"), days, strict=True)]
+            found.append(inference.comparisons(speeds, shifted).select(*columns, pl.all()))
+        if found:
+            self.put("placebo_comparisons", pl.concat(found))
+
+    def look_for_machines(self) -> None:
+        """Say which sites the published definitions leave out."""
+        from whydrop.studies.discards import diagnosis
+
+        try:
+            self.notes += diagnosis.of_other_machines(self.backend, self.parameters)
+        except Exception as reason:  # of a study whose tables are there, and are not to be lost by this
+            self.notes.append(f"Whether sites lack the published machine could not be found: {_one_line(reason)}.")
+
+    def conclude(self) -> None:
+        """What follows from the tables."""
+        from whydrop.studies.discards import changes, inference
+
+        if "client_speeds" in self.tables:
+            speeds, placebos = self.tables["client_speeds"], self.tables.get("placebo_comparisons")
+            self.put("comparisons", inference.comparisons(speeds, self.parameters, placebos))
+        if "discard_ratio" in self.tables:
+            self.put("discard_changes", changes.discard_changes(self.tables["discard_ratio"], self.parameters))
+
+    def finished(self) -> Results:
+        """All tables, those that could not be made empty."""
+        tables = {name: self.tables.get(name, pl.DataFrame(schema=schema)) for name, schema in results.TABLES.items()}
+        names = {**COMPUTED, "placebo_comparisons": _PLACEBO}
+        notes = [f"{_title(names[name])} could not be computed: {why}." for name, why in self.failed.items()]
+        for name, why in self.missing.items():
+            # Both tables of figure 7 are empty for the same reason.
+            if name != "contacts" or "contact_days" not in self.missing:
+                notes.append(f"{_title(names[name])}: nothing to show: {why}.")
+        notes += self.notes
+        notes += self.backend.notes
+        facts = {**self.facts, "missing": self.missing, "failed": self.failed, "backend": self.backend.name}
+        return Results(self.parameters, tables, notes, facts)
+
+    def _why_empty(self, name: str) -> str:
+        """Why a table has no rows: the first thing that the store lacks of what it is made of."""
+        from whydrop.studies.discards import diagnosis
+
+        try:
+            return diagnosis.why_empty(self.backend, self.parameters, name)
+        except Exception as reason:  # it says why; it must not be why
+            return f"the reason could not be found: {_one_line(reason)}"
+
+
+def _title(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _one_line(reason: Exception) -> str:
+    text = " ".join(str(reason).split()) or type(reason).__name__
+    return text if len(text) <= 300 else f"{text[:300]} ..."
