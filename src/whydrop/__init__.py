@@ -1,4 +1,4 @@
-"""Explains from TCP packet captures why packets drop or wait.
+"""Measures a network path, and explains why its packets drop or wait.
 
 >>> import whydrop
 >>> found = whydrop.explain("examples/policed-download.pcap.zst")

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the process ends with the exit status of the contract (0, 1 or 2)."""
+    """Run the command line; the process ends with the exit status of the contract (0, 1 or 2; 130 after Ctrl-C)."""
     arguments = sys.argv[1:]
     from whydrop.cli import direct
 
@@ -14,7 +14,12 @@ def main() -> None:
     if capture is not None:
         sys.exit(direct.explain(capture))
 
-    from whydrop.cli.commands import whydrop
+    try:
+        from whydrop.cli.commands import whydrop
+    except KeyboardInterrupt as reason:
+        from whydrop.cli import ending
+
+        sys.exit(ending.status(reason))
 
     sys.exit(whydrop.main(arguments, prog_name="whydrop", standalone_mode=True))
 

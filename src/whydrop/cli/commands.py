@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
+from whydrop.cli import ending
+
 # The command's module, and the line that `whydrop --help` shows without importing it.
 COMMANDS = {
+    "run": ("whydrop.cli.run", "Measure a path by a test."),
+    "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
+    "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
+    "batch": ("whydrop.cli.batch", "Run many tests from one file."),
+    "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
+    "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),
+    "stats": ("whydrop.cli.stats", "Print statistics of recordings and their series."),
+    "compare": ("whydrop.cli.compare", "Say what differs between recordings, and how sure that is."),
+    "metadata": ("whydrop.cli.metadata", "Show what a recording knows of its test and its hosts."),
+    "export": ("whydrop.cli.export", "Write a recording for Flent, as CSV or as JSON."),
+    "import": ("whydrop.cli.importing", "Read files of Flent, netperf-wrapper and iperf3."),
+    "ingest": ("whydrop.cli.ingest", "Read files of measurement platforms into a store."),
+    "store": ("whydrop.cli.store", "Say what a store holds."),
     "explain": ("whydrop.cli.explain", "Say why the packets of a capture were dropped or had to wait."),
     "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
+    "collect": ("whydrop.cli.collect", "Poll switches, and keep how their counters grow."),
+    "study": ("whydrop.cli.study", "Ask a store of switches' counters and tests a question."),
 }
 
 
@@ -26,6 +45,30 @@ class Lazy(click.Group):
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; for a name that is none, say which one is near."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            ctx.fail(f"No such command {ending.printable(args[0])!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C, a reader that has had enough, and a full disk end every command alike, at any moment.
+
+        click itself would end with 1 for both, and say "Aborted!" to the one.
+        """
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (KeyboardInterrupt, OSError) as reason:
+            sys.exit(ending.status(reason))
+        return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table, so that help loads none of them."""
@@ -44,7 +87,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 @click.group(
     cls=Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: whydrop explain capture.pcap.zst --report report.html",
+    epilog="Examples: whydrop run rrul --to server.example; whydrop explain capture.pcap.zst",
 )
 @click.option(
     "--version",
@@ -55,4 +98,4 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     help="Show the version and exit.",
 )
 def whydrop() -> None:
-    """Explain from TCP packet captures why packets drop or wait."""
+    """Measure a network path, and explain why its packets drop or wait."""

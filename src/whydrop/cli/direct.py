@@ -31,5 +31,5 @@ def explain(path: str) -> int:
     try:
         ending.write_document(analyse([path], tables=False).json(pretty=sys.stdout.isatty()))
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
-        return ending.status(reason)
+        return ending.not_analysed(reason, [path])
     return 0

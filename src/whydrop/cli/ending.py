@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
+from whydrop.printable import printable as printable
+
+# As type checkers know it: ``direct`` starts in less time than importing collections.abc takes.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 NOT_ANALYSED = 1
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
+
+_IS_RECORDING = "a recording of a test, no capture of packets: try `whydrop show`"
 
 
 def write_document(text: str) -> None:
@@ -32,27 +43,25 @@ def status(reason: BaseException) -> int:
     return NOT_ANALYSED
 
 
+def not_analysed(reason: BaseException, captures: Sequence[str | os.PathLike[str]]) -> int:
+    """As :func:`status`; but where a recording was given for a capture, say which command reads it."""
+    if not isinstance(reason, KeyboardInterrupt | BrokenPipeError):
+        from pathlib import Path
+
+        for path in map(Path, captures):
+            folder = path if path.is_dir() else path.parent
+            ours = path.is_dir() or path.suffix in (".json", ".parquet")
+            if ours and (folder / "recording.json").is_file():
+                sys.stderr.write(f"whydrop: {printable(str(path))}: {_IS_RECORDING}\n")
+                return NOT_ANALYSED
+    return status(reason)
+
+
 def one_line(reason: BaseException) -> str:
     """The message of an error; for errors of the operating system the file first."""
     if isinstance(reason, OSError) and reason.filename is not None:
         return f"{os.fsdecode(reason.filename)}: {reason.strerror}"
+    if isinstance(reason, OSError) and reason.errno in _OUTPUT_ERRORS:
+        # Whoever writes a file names it.
+        return f"what was asked for cannot be written: {reason.strerror}"
     return " ".join(str(reason).splitlines())
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters made visible: a file name must not command the terminal.
-
-    >>> printable("evil\\x1b[2J.pcap")
-    'evil\\\\x1b[2J.pcap'
-    """
-    if text.isprintable():
-        return text
-    return "".join(_visible(char) for char in text)
-
-
-# No-break and thin spaces, which numbers are grouped with, are harmless; str.isprintable() knows only one space.
-_SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
-
-
-def _visible(char: str) -> str:
-    return char if char.isprintable() or char in _SPACES else char.encode("unicode_escape").decode()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from whydrop.cli import ending, usage
 from whydrop.cli.interruptible import analyse, analyse_pair
+from whydrop.cli.quantities import DURATION, SIZE
 
 if TYPE_CHECKING:
     from whydrop.api import Explanation
@@ -20,9 +21,10 @@ EXAMPLES = """
 \b
 Examples:
   whydrop explain capture.pcap.zst
-  whydrop explain capture.pcapng --report report.html --charts charts --format svg
+  whydrop explain capture.pcapng --report report.html --charts charts
   whydrop explain sender.pcap receiver.pcap --report report.html
   whydrop explain --sequence trace.pcap0 trace.pcap1 trace.pcap2 --json
+  whydrop explain --store paths.store captures/ @more-captures.txt
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
 
@@ -57,6 +59,16 @@ Examples:
 @click.option(
     "--sequence", is_flag=True, help="The captures are one capture in several files (tcpdump -C), in any order."
 )
+@click.option(
+    "--store",
+    metavar="STORE",
+    help="Explain each capture by itself, and all those of folders, into the tables of a store.",
+)
+@click.option("--backend", metavar="ENGINE", help="With --store: spark://HOST:PORT, or local.  [default: local]")
+@click.option("--workers", type=click.IntRange(min=1), help="With --store: processes.  [default: one a processor]")
+@click.option("--time-limit", type=DURATION, help="With --store: for one capture.  [default: 10 min]")
+@click.option("--memory-limit", type=SIZE, help="With --store: for one process.  [default: its share of 90 %]")
+@click.option("--retry-failed", is_flag=True, help="With --store: try again what could not be analysed before.")
 def command(
     captures: tuple[Path, ...],
     as_json: bool,
@@ -65,6 +77,8 @@ def command(
     picture: str | None,
     flow_filter: str | None,
     sequence: bool,
+    store: str | None,
+    **many: Any,
 ) -> None:
     """Say why the packets of a capture were dropped or had to wait.
 
@@ -72,9 +86,17 @@ def command(
     Two or more are taken as captures of the same packets at several points of one path, in any order: their packets
     are matched and their clocks aligned, and it is said where packets were lost.
 
+    With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
+
     Prints the verdict, its evidence, the causes that it was weighed against, and advice. Exits with 0 when the
     capture was analysed, 1 when it could not be, and 2 when the command line is wrong.
     """
+    if store is not None:
+        only_single = {"--report": report, "--charts": folder, "--format": picture, "--flow": flow_filter}
+        sys.exit(_into_store(store, captures, as_json, {**only_single, "--sequence": sequence or None}, many))
+    for name, value in many.items():
+        if value not in (None, False):
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
     _check_usage(captures, sequence, report, folder, picture)
     from whydrop._core import CaptureError
     from whydrop.api import Explanation
@@ -92,7 +114,32 @@ def command(
             text.print_explanation(found)
         _write_files(found, report, folder, picture or "png", quiet=as_json)
     except (CaptureError, OSError, KeyboardInterrupt) as reason:
-        sys.exit(ending.status(reason))
+        sys.exit(ending.not_analysed(reason, captures))
+
+
+def _into_store(
+    store: str, captures: tuple[Path, ...], as_json: bool, only_single: dict[str, Any], many: dict[str, Any]
+) -> int:
+    for option, value in only_single.items():
+        if value is not None:
+            raise click.UsageError(f"{option} is for one capture or one path, not for --store.")
+    from whydrop.cli.explain_many import explain_into_store
+    from whydrop.record.store.backends import BackendError
+    from whydrop.record.store.errors import StoreError
+
+    limits = {"time_s": many["time_limit"], "memory_bytes": many["memory_limit"] and int(many["memory_limit"])}
+    try:
+        return explain_into_store(
+            store,
+            captures,
+            backend=many["backend"],
+            workers=many["workers"],
+            limits=limits,
+            retry=many["retry_failed"],
+            as_json=as_json,
+        )
+    except (StoreError, BackendError, OSError, KeyboardInterrupt) as reason:
+        return ending.status(reason)
 
 
 def _check_usage(

@@ -64,7 +64,7 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
             stream = sys.stderr if as_json else sys.stdout
             print(f"Packets: {ending.printable(str(output))} ({rows} rows)", file=stream)
     except (CaptureError, OSError, KeyboardInterrupt) as reason:
-        sys.exit(ending.status(reason))
+        sys.exit(ending.not_analysed(reason, (first, second)))
 
 
 def _check_usage(first: Path, second: Path, output: Path | None) -> None:

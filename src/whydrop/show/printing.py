@@ -14,9 +14,10 @@ import polars as pl
 import vl_convert
 
 from whydrop.show.charts.figure import Drawing, Figure, Layer
-from whydrop.show.charts.theme import INK, STYLES, Style
+from whydrop.show.charts.theme import STYLES, Style
 from whydrop.show.flattening import flattened
 from whydrop.show.thinning import thin
+from whydrop.show.vega import CONFIG, TITLE_CHARACTERS
 
 WIDTH, HEIGHT = 900, 380
 # A panel among others, as high where they stand beside each other as where they stand below.
@@ -28,10 +29,8 @@ _ROWS_OF = 2
 # So many marks have room beside each other at their full size.
 _ROOMY = 300
 _SEE_CHARACTERS = 150
-_TITLE_CHARACTERS = 105
 # The width of a character of a panel's title.
 _TITLE_PIXELS = 7
-_FONT = "Liberation Sans, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
 # Paths in a square from -1 to 1, as Vega takes them; the others are its own.
 _SHAPES = {
@@ -85,16 +84,16 @@ def _pdf(drawing: Drawing) -> bytes:
 def draw(drawing: Drawing) -> alt.VConcatChart:
     """The chart as an Altair chart, with its explanation below."""
     title = alt.TitleParams(
-        textwrap.wrap(drawing.title, _TITLE_CHARACTERS), subtitle=_shortened(drawing.flow), anchor="start"
+        textwrap.wrap(drawing.title, TITLE_CHARACTERS), subtitle=_shortened(drawing.flow), anchor="start"
     )
     # The title stands on the outer chart: on the inner one the legend would come above it.
     if isinstance(drawing, Figure):
         chart = _panel(drawing, WIDTH, HEIGHT, legend_columns=4).properties(title=_below(drawing.see))
-        return alt.vconcat(chart, title=title).configure(**_CONFIG)
+        return alt.vconcat(chart, title=title).configure(**CONFIG)
     width = (WIDTH - _BETWEEN_PANELS * (drawing.columns - 1)) // drawing.columns
     titled = [_titled(panel, width, max(1, 4 // drawing.columns)) for panel in drawing.panels]
     grid = _apart(alt.concat(*titled, columns=drawing.columns, spacing=26, title=_below(drawing.see)))
-    return _apart(alt.vconcat(grid, title=title)).configure(**_CONFIG)
+    return _apart(alt.vconcat(grid, title=title)).configure(**CONFIG)
 
 
 def _titled(panel: Figure, width: int, legend_columns: int) -> alt.VConcatChart:
@@ -148,47 +147,6 @@ def _y_axis(figure: Figure) -> alt.Axis:
         return alt.Axis()
     words = " : ".join(f"datum.value == {place} ? {json.dumps(label)}" for place, label in figure.y_labels)
     return alt.Axis(values=[place for place, _ in figure.y_labels], labelExpr=f"{words} : ''")
-
-
-_CONFIG: dict[str, Any] = {
-    "font": _FONT,
-    "background": "white",
-    "padding": 14,
-    "view": {"stroke": "#9ca3af", "strokeWidth": 0.6},
-    "axis": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "titlePadding": 9,
-        "gridColor": "#e5e7eb",
-        "labelColor": INK,
-        "titleColor": INK,
-        "tickCount": 8,
-    },
-    "title": {
-        "fontSize": 18,
-        "fontWeight": 600,
-        "subtitleFontSize": 13,
-        "subtitleColor": "#4b5563",
-        "subtitlePadding": 5,
-        "color": INK,
-        "offset": 12,
-    },
-    "legend": {
-        "orient": "top",
-        "direction": "horizontal",
-        "labelFontSize": 12.5,
-        "labelLimit": 420,
-        "title": None,
-        "symbolSize": 110,
-        "columnPadding": 18,
-        "rowPadding": 4,
-        "labelOffset": 7,
-        "columns": 4,
-        "labelColor": INK,
-        "offset": 8,
-    },
-}
 
 
 def _legend(figure: Figure, x: alt.X, y: alt.Y, columns: int) -> alt.Chart:

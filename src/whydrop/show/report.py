@@ -9,8 +9,8 @@ from importlib import resources
 
 from whydrop import units
 from whydrop.api import Explanation
-from whydrop.cli.ending import printable
 from whydrop.document import Verdict
+from whydrop.printable import printable
 from whydrop.show import embedding, pair_words, tables, words
 
 _SCRIPTS = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,34 +16,22 @@ from whydrop.api import Explanation
 from whydrop.document import Capture, Verdict
 from whydrop.pair import Pair
 from whydrop.show import pair_words, tables, words
+from whydrop.show.terminal import heading, print_by, safe
 
 if TYPE_CHECKING:
     from whydrop.matching import Matching
 
 _LONGEST_TABLE = 12
-_WIDEST = 110
 
 
 def print_explanation(found: Explanation, console: Console | None = None) -> None:
     """Print verdicts, evidence, runners-up, advice and the tables of transfers and flows."""
-    _print_by(lambda console: _print(found, console), console)
+    print_by(lambda console: _print(found, console), console)
 
 
 def print_matching(found: Matching, console: Console | None = None) -> None:
     """Print what was matched, what was lost each way, and the clocks."""
-    _print_by(lambda console: _print_matching(found.pair, console), console)
-
-
-def _print_by(write: Callable[[Console], None], console: Console | None) -> None:
-    console = console or _console()
-    if console.is_terminal:
-        write(console)
-        return
-    # rich fills lines with spaces, which are in the way in files and mail.
-    with console.capture() as captured:
-        write(console)
-    for line in captured.get().splitlines():
-        console.file.write(f"{line.rstrip()}\n")
+    print_by(lambda console: _print_matching(found.pair, console), console)
 
 
 def _print(found: Explanation, console: Console) -> None:
@@ -57,62 +43,51 @@ def _print(found: Explanation, console: Console) -> None:
     if found.pair is not None:
         _print_pair(found.pair, found.stretches, console)
     if len(found.verdicts) > 1:
-        _heading(console, "Also")
+        heading(console, "Also")
     for verdict in found.verdicts[1:]:
         _print_minor(verdict, console)
     for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found)):
         _print_table(console, sheet)
 
 
-def _console() -> Console:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that knows ASCII only gets question marks for the rest, and its verdict.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, emoji=False)
-    if not console.is_terminal:
-        # Piped text goes to files and mail: rich's 80 columns would cut tables that have the room.
-        return Console(highlight=False, emoji=False, width=_WIDEST, no_color=True)
-    return Console(highlight=False, emoji=False, width=min(console.width, _WIDEST))
-
-
 def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None:
     for capture in captures:
         for note in capture.notes:
-            console.print(_safe(f"{capture.path}: {note}", style="yellow"))
+            console.print(safe(f"{capture.path}: {note}", style="yellow"))
 
 
 def _print_verdict(verdict: Verdict, console: Console, captures: Sequence[Capture]) -> None:
-    console.print(_safe(verdict.sentence, style="bold"))
+    console.print(safe(verdict.sentence, style="bold"))
     if verdict.place is not None:
-        console.print(_safe(f"Where: {words.place(verdict.place, captures)}", style="bold"))
-    console.print(_safe(_standing(verdict), style="dim"))
+        console.print(safe(f"Where: {words.place(verdict.place, captures)}", style="bold"))
+    console.print(safe(_standing(verdict), style="dim"))
     _print_list(console, "Evidence", verdict.evidence)
     _print_parameters(verdict, console)
     _print_against(verdict, console)
     if verdict.models:
         _print_table(console, pair_words.models(verdict))
         for why in pair_words.ruled_out(verdict):
-            console.print(_bullet(_safe(words.sentence(why))))
+            console.print(_bullet(safe(words.sentence(why))))
     _print_list(console, "What to do", verdict.advice)
     if verdict.throughput_lost is not None:
         lost = verdict.throughput_lost
         line = (
             f"Throughput lost to it: {units.rate(lost.bps)} ({units.percent(lost.share)}), estimated as {lost.method}"
         )
-        console.print(_bullet(_safe(line)))
+        console.print(_bullet(safe(line)))
 
 
 def _print_minor(verdict: Verdict, console: Console) -> None:
-    console.print(_bullet(Text.assemble(_safe(verdict.sentence), _safe(f" ({_standing(verdict)})", style="dim"))))
+    console.print(_bullet(Text.assemble(safe(verdict.sentence), safe(f" ({_standing(verdict)})", style="dim"))))
     for advice in verdict.advice:
         if advice.startswith("$ "):
-            console.print(_safe(f"      {advice}", style="cyan"), soft_wrap=True)
+            console.print(safe(f"      {advice}", style="cyan"), soft_wrap=True)
         else:
-            console.print(Padding(_safe(advice), (0, 0, 0, 4), expand=False))
+            console.print(Padding(safe(advice), (0, 0, 0, 4), expand=False))
 
 
 def _print_matching(pair: Pair, console: Console) -> None:
-    console.print(_safe(pair_words.summary(pair), style="bold"))
+    console.print(safe(pair_words.summary(pair), style="bold"))
     _print_pair(pair, (pair,), console)
 
 
@@ -124,7 +99,7 @@ def _print_pair(pair: Pair, stretches: Sequence[Pair], console: Console) -> None
     grid.add_column(no_wrap=True)
     grid.add_column()
     for label, text in pair_words.facts(pair, stretches):
-        grid.add_row(Text(label, style="dim"), _safe(text))
+        grid.add_row(Text(label, style="dim"), safe(text))
     console.print(Padding(grid, (1, 0, 0, 2), expand=False))
 
 
@@ -144,19 +119,19 @@ def _standing(verdict: Verdict) -> str:
 def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
     if not lines:
         return
-    _heading(console, title)
+    heading(console, title)
     for line in lines:
         if line.startswith("$ "):
             # Never wrapped, so that it can be copied as one line.
-            console.print(_safe(f"      {line}", style="cyan"), soft_wrap=True)
+            console.print(safe(f"      {line}", style="cyan"), soft_wrap=True)
         else:
-            console.print(_bullet(_safe(words.sentence(line))))
+            console.print(_bullet(safe(words.sentence(line))))
 
 
 def _print_parameters(verdict: Verdict, console: Console) -> None:
     if not verdict.parameters:
         return
-    _heading(console, "Parameters")
+    heading(console, "Parameters")
     grid = Table.grid(padding=(0, 2))
     for _ in range(3):
         grid.add_column()
@@ -167,49 +142,44 @@ def _print_parameters(verdict: Verdict, console: Console) -> None:
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
     if verdict.byte_basis is not None:
         basis = tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis)
-        console.print(Padding(_safe(f"Sizes count {basis}.", style="dim"), (0, 0, 0, 2), expand=False))
+        console.print(Padding(safe(f"Sizes count {basis}.", style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def _print_against(verdict: Verdict, console: Console) -> None:
     if not verdict.against:
         return
-    _heading(console, "Why not something else")
+    heading(console, "Why not something else")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column()
     for runner_up in verdict.against:
-        grid.add_row(_safe(words.cause_title(runner_up.cause)), _safe(runner_up.why))
+        grid.add_row(safe(words.cause_title(runner_up.cause)), safe(runner_up.why))
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
 def _print_table(console: Console, sheet: tables.Sheet, *, ordered: bool = True) -> None:
     if not sheet.rows:
         return
-    _heading(console, sheet.title)
+    heading(console, sheet.title)
     shown = sheet.most_important(_LONGEST_TABLE) if ordered else list(sheet.rows)
     columns = sheet.columns_within(console.width - 2, shown)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     for column in columns:
-        heading = sheet.columns[column]
+        column_heading = sheet.columns[column]
         table.add_column(
-            Text(heading.title),
-            justify="right" if heading.number else "left",
-            no_wrap=heading.number,
+            Text(column_heading.title),
+            justify="right" if column_heading.number else "left",
+            no_wrap=column_heading.number,
             overflow="fold",
         )
     for row in shown:
-        table.add_row(*(_safe(row[column]) for column in columns))
+        table.add_row(*(safe(row[column]) for column in columns))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     left = len(sheet.rows) - len(shown)
     if left:
         console.print(
-            _safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim")
+            safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim")
         )
-
-
-def _heading(console: Console, title: str) -> None:
-    console.print()
-    console.print(Text(title, style="bold blue"))
 
 
 def _bullet(text: Text) -> Padding:
@@ -218,10 +188,3 @@ def _bullet(text: Text) -> Padding:
     grid.add_column()
     grid.add_row(Text("•", style="dim"), text)
     return Padding(grid, (0, 0, 0, 2), expand=False)
-
-
-def _safe(text: str, style: str = "") -> Text:
-    """Text that came from outside: no markup is read from it, and no control characters reach the terminal."""
-    from whydrop.cli.ending import printable
-
-    return Text(printable(text), style=style)

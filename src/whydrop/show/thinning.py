@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.show.charts.figure import Figure, Layer
+from whydrop.show.extremes import extremes
 
 
 def thin(layer: Layer, figure: Figure, columns: int, rows: int) -> Layer:
@@ -18,22 +19,10 @@ def thin(layer: Layer, figure: Figure, columns: int, rows: int) -> Layer:
     low, high = figure.x_range()
     column = ((pl.col("x") - low) / (high - low) * columns).floor()
     if layer.mark in ("line", "step"):
-        data = _extremes(layer.data, column)
+        data = extremes(layer.data, column=column)
     else:
         data = _cells(layer.data, column, columns / (high - low), figure.y_range(), rows)
     return Layer(layer.name, layer.style, layer.mark, data, layer.rare, layer.stretch)
-
-
-def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
-    numbered = data.with_row_index("row").with_columns(column=column)
-    kept = numbered.group_by("column", maintain_order=True).agg(
-        pl.col("row").first().alias("first"),
-        pl.col("row").last().alias("last"),
-        pl.col("row").gather(pl.col("y").arg_min()).first().alias("lowest"),
-        pl.col("row").gather(pl.col("y").arg_max()).first().alias("highest"),
-    )
-    rows = pl.concat([kept[name].alias("row") for name in ("first", "lowest", "highest", "last")])
-    return data[rows.unique().sort()]
 
 
 def _cells(

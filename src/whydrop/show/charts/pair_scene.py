@@ -10,8 +10,8 @@ from typing import Literal
 import polars as pl
 
 from whydrop.api import Explanation
-from whydrop.cli.ending import printable
 from whydrop.pair import Pair, Transit
+from whydrop.printable import printable
 from whydrop.show.charts.figure import NothingToDraw, Scene
 
 Direction = Literal["1-to-2", "2-to-1"]

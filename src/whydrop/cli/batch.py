@@ -1,0 +1,344 @@
+"""``whydrop batch``: many runs from one file; run, plan, and convert Flent's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from whydrop.cli import aligned, ending, terminating
+
+if TYPE_CHECKING:
+    from whydrop.sources.batch.executing import Summary
+    from whydrop.sources.batch.expanding import Run
+    from whydrop.sources.batch.reading import Tables
+    from whydrop.sources.batch.state import State
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop batch plan queues.toml
+  whydrop batch run queues.toml --output results
+  whydrop batch run queues.toml --output results --resume
+  whydrop batch run queues.toml --batch 'rrul*' --repetitions 3
+  whydrop batch run queues.toml --override hosts=server.example
+  whydrop batch convert old.batch --output queues.toml
+"""
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group("batch", epilog=EXAMPLES, context_settings=_SETTINGS)
+def command() -> None:
+    """Run many tests from one file: all combinations of arguments, repeated, in random order (docs/batches.md)."""
+
+
+_FILE: Any = click.Path(path_type=Path, dir_okay=False)
+
+
+def _choosing(function: Any) -> Any:
+    """The options that choose what is run."""
+    for decorate in (
+        click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE),
+        click.option("--batch", "-b", "batches", multiple=True, metavar="NAME",
+                     help="Only this batch, or those that match a pattern; may be given again."),
+        click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE",
+                     help="A setting or variable of every batch (set.NAME for a test's parameter)."),
+        click.option("--repetitions", type=click.IntRange(min=1), help="Instead of what the file says."),
+        click.option("--shuffle/--no-shuffle", default=None, help="Run in random order, or in that of the file."),
+        click.option("--seed", type=int, help="Of the random order.  [default: a new one, which is kept]"),
+        click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
+                     help="Where recordings and the state go.  [default: here]"),
+    )[::-1]:  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+@command.command("plan", short_help="Show what would be run, and for how long.", context_settings=_SETTINGS)
+@_choosing
+@click.option("--commands", "with_commands", is_flag=True, help="Show the commands of each run too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
+def plan(with_commands: bool, as_json: bool, **options: Any) -> None:
+    """Show what would be run, in which order, and how long it would take; run nothing."""
+    _plan(options, with_commands=with_commands, as_json=as_json)
+
+
+def _plan(options: dict[str, Any], *, with_commands: bool, as_json: bool) -> None:
+    tables = _read(options["files"])
+    state, _ = _begun(tables, options, resume=False)
+    runs = _ordered(_expanded(tables, state), state)
+    times = _times(runs)
+    if as_json:
+        ending.write_document(json.dumps(_document(runs, times, state), ensure_ascii=False))
+        return
+    _print_plan(runs, times, state, with_commands=with_commands)
+
+
+@command.command("run", context_settings=_SETTINGS)
+@_choosing
+@click.option("--resume", is_flag=True, help="Go on where an interrupted call has stopped.")
+@click.option("--anew", is_flag=True, help="Start over, although runs of an earlier call are left to do.")
+@click.option("--stop-on-failure", is_flag=True, help="Stop at the first run that fails.  [default: go on]")
+@click.option("--dry-run", is_flag=True, help="As `whydrop batch plan`.")
+def run(resume: bool, anew: bool, stop_on_failure: bool, dry_run: bool, **options: Any) -> None:
+    """Run the batches of a file.
+
+    A run that fails does not keep the others from running. Ctrl-C ends the run at hand and runs its post commands;
+    --resume goes on later: what is complete is not run again.
+
+    Exits with 0 when every run is complete, 1 when one failed, 2 when the file or the command line is wrong, and 130
+    after Ctrl-C.
+    """
+    if resume and anew:
+        raise click.UsageError("--resume goes on, --anew starts over: give one of them.")
+    chosen = [
+        key for key in ("batches", "overrides", "repetitions", "shuffle", "seed") if options[key] not in ((), None)
+    ]
+    if resume and chosen:
+        raise click.UsageError("--resume goes on with what the batch began with: choose nothing else.")
+    if dry_run:
+        _plan(options, with_commands=True, as_json=False)
+        return
+    try:
+        sys.exit(_run(resume, anew, stop_on_failure, options))
+    except OSError as reason:
+        sys.exit(ending.status(reason))
+
+
+@command.command("convert", context_settings=_SETTINGS)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write here.  [default: standard output]")  # fmt: skip
+def convert(file: Path, output: Path | None) -> None:
+    """Convert a batch file of Flent's (INI) to TOML.
+
+    What has no counterpart is noted on standard error and at the top of the result.
+    """
+    from whydrop.sources.batch.converting import ConversionError
+    from whydrop.sources.batch.converting import convert as converted
+
+    try:
+        found = converted(file)
+        if output is None:
+            click.echo(found.text, nl=False)
+        else:
+            output.write_text(found.text)
+    except (ConversionError, OSError) as reason:
+        sys.exit(ending.status(reason))
+    for note in found.notes:
+        click.echo(f"whydrop: note: {ending.printable(note)}", err=True)
+
+
+# --- from files to runs ---
+
+
+def _read(files: Sequence[Path]) -> Tables:
+    from whydrop.sources.batch.reading import read
+    from whydrop.sources.tests.problems import FileError
+
+    try:
+        return read(files)
+    except FileError as reason:
+        _refuse([str(problem) for problem in reason.problems])
+
+
+def _refuse(lines: Sequence[str]) -> NoReturn:
+    for line in lines:
+        click.echo(f"whydrop: {ending.printable(line)}", err=True)
+    sys.exit(2)
+
+
+def _state_path(options: dict[str, Any]) -> Path:
+    from whydrop.sources.batch.state import SUFFIX
+
+    return Path(options["output"]) / f"{options['files'][0].stem}{SUFFIX}"
+
+
+def _begun(tables: Tables, options: dict[str, Any], *, resume: bool) -> tuple[State, list[str]]:
+    """The state to go on with, or a new one; and what is to be said about it."""
+    import random
+    import uuid
+    from datetime import datetime
+
+    from whydrop.sources.batch.state import State, digests
+
+    if resume:
+        state = State.read(_state_path(options))
+        changed = [name for name, digest in digests(tables.files).items() if state.files.get(name) != digest]
+        return state, [f"{name} has changed since the batch began" for name in changed]
+    shuffle = tables.shuffle if options["shuffle"] is None else options["shuffle"]
+    seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(2**32)
+    time = datetime.now().strftime("%Y-%m-%dT%H%M%S")
+    wanted = {key: options[key] for key in ("batches", "repetitions")} | {"overrides": _overrides(options)}
+    return State(str(uuid.uuid4()), time, seed if shuffle else None, [], wanted, digests(tables.files)), []
+
+
+def _overrides(options: dict[str, Any]) -> dict[str, str]:
+    found = {}
+    for override in options["overrides"]:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"--override {ending.printable(override)!r}: expected KEY=VALUE.")
+        found[key.strip()] = value
+    return found
+
+
+def _expanded(tables: Tables, state: State) -> list[Run]:
+    from whydrop.sources.batch.expanding import BatchError, Wanted, expand_runs
+    from whydrop.sources.tests.problems import FileError
+
+    try:
+        return expand_runs(tables, Wanted(**state.wanted, time=state.time))
+    except FileError as reason:
+        _refuse([str(problem) for problem in reason.problems])
+    except BatchError as reason:
+        _refuse([str(reason)])
+
+
+def _ordered(runs: list[Run], state: State) -> list[Run]:
+    """The runs in the state's order; those that it does not know come last."""
+    from whydrop.sources.batch.expanding import shuffled
+
+    if state.seed is not None:
+        runs = shuffled(runs, state.seed)
+    place = {key: number for number, key in enumerate(state.order)}
+    runs = sorted(runs, key=lambda run: place.get(run.key, len(place)))
+    state.order = [run.key for run in runs]
+    return runs
+
+
+def _times(runs: Sequence[Run]) -> dict[str, float]:
+    from whydrop.sources.batch.planning import RunsError, times_s
+
+    try:
+        return times_s(runs)
+    except RunsError as reason:
+        _refuse(reason.lines)
+
+
+# --- running ---
+
+
+def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any]) -> int:
+    from whydrop.cli.batch_progress import watching
+    from whydrop.sources.batch.executing import execute
+    from whydrop.sources.batch.measuring import run_test
+    from whydrop.sources.batch.state import StateError
+
+    tables = _read(options["files"])
+    path = _state_path(options)
+    try:
+        if not resume and not anew:
+            _nothing_left(path)
+        state, notes = _begun(tables, options, resume=resume)
+    except StateError as reason:
+        return ending.status(reason)
+    state_keys = set(state.order)
+    runs = _ordered(_expanded(tables, state), state)
+    if not runs:
+        _refuse(["no batch to run: every batch of the file is abstract or disabled"])
+    times = _times(runs)
+    gone = state_keys - {run.key for run in runs}
+    notes += [f"run {key} is not in the file any more; left out" for key in sorted(gone)]
+    for note in notes:
+        click.echo(f"whydrop: {ending.printable(note)}", err=True)
+    with terminating.as_ctrl_c(), watching(times) as watcher:
+        summary = execute(
+            runs, state, state_path=path, output=options["output"], run_test=run_test, watcher=watcher,
+            stop_on_failure=stop_on_failure,
+        )  # fmt: skip
+    return _summary(summary, state, path)
+
+
+def _nothing_left(path: Path) -> None:
+    """Refuse to forget runs that an earlier call has left to do."""
+    from whydrop.sources.batch.state import State, StateError
+
+    if not path.exists():
+        return
+    state = State.read(path)
+    left = len(state.unfinished())
+    if left:
+        raise StateError(
+            f"{path}: {left} of {len(state.order)} runs are left to do; go on with --resume, or start over with --anew"
+        )
+
+
+def _summary(summary: Summary, state: State, path: Path) -> int:
+    parts = [f"{summary.count(status)} {status}" for status in ("complete", "failed", "interrupted")]
+    parts = [part for part in parts if not part.startswith("0 ")] or ["none run"]
+    if summary.skipped:
+        parts.append(f"{summary.skipped} complete before")
+    if summary.left:
+        parts.append(f"{summary.left} not begun")
+    order = f"; order by seed {state.seed}" if state.seed is not None else ""
+    click.echo(f"Runs: {', '.join(parts)} ({path}{order})")
+    if summary.interrupted:
+        click.echo("whydrop: stopped; --resume goes on", err=True)
+        return ending.INTERRUPTED
+    return ending.NOT_ANALYSED if summary.count("failed") else 0
+
+
+# --- showing ---
+
+
+def _print_plan(runs: Sequence[Run], times: dict[str, float], state: State, *, with_commands: bool) -> None:
+    from whydrop import units
+
+    rows = [("#", "Batch", "With", "Rep.", "Test", "Takes", "Title")]
+    for number, one in enumerate(runs):
+        what = one.test or "(command)"
+        takes = units.duration(times[one.key])
+        rows.append(
+            (
+                str(number + 1),
+                one.batch,
+                ", ".join(one.arguments) or "–",
+                f"{one.repetition:02d}",
+                what,
+                takes,
+                one.title,
+            )
+        )
+    lines = aligned.columns(rows)
+    click.echo(lines[0])
+    for line in lines[1:]:
+        click.echo(line)
+    if with_commands:
+        _print_commands(runs)
+    total_s = sum(times.values()) + sum(one.pause_s for one in runs[:-1])
+    order = f" Random order by seed {state.seed}." if state.seed is not None else ""
+    click.echo(f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {aligned.clock(total_s)} in all.{order}")
+
+
+def _print_commands(runs: Sequence[Run]) -> None:
+    for number, one in enumerate(runs):
+        if not one.commands and one.run is None:
+            continue
+        click.echo(f"Run {number + 1}:")
+        rows = [(each.kind, each.name, _words(each.run)) for each in one.commands]
+        if one.run is not None:
+            rows.append(("run", "", _words(one.run)))
+        for line in aligned.columns(rows):
+            click.echo(line)
+
+
+def _words(line: str | list[str]) -> str:
+    import shlex
+
+    return line if isinstance(line, str) else shlex.join(line)
+
+
+def _document(runs: Sequence[Run], times: dict[str, float], state: State) -> dict[str, Any]:
+    import dataclasses
+
+    found = []
+    for one in runs:
+        data = dataclasses.asdict(one) | {"takes_s": times[one.key], "folder": str(one.folder)}
+        data["secret_file"] = str(one.secret_file) if one.secret_file else None
+        found.append(data)
+    total_s = sum(times.values()) + sum(one.pause_s for one in runs[:-1])
+    return {"seed": state.seed, "total_s": total_s, "runs": found}

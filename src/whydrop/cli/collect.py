@@ -1,0 +1,264 @@
+"""``whydrop collect``: the counters of switches, polled by SNMP and kept in a store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import ending, quantities
+
+if TYPE_CHECKING:
+    from whydrop.sources.switches.collecting import Collector
+    from whydrop.sources.switches.config import Config
+    from whydrop.sources.switches.delivering import Delivery
+    from whydrop.sources.switches.snmp import SnmpSource
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop collect switches.toml --check
+  whydrop collect switches.toml --once
+  whydrop collect switches.toml
+\b
+A file to begin with:
+  store = "/var/lib/whydrop/store"
+  [[switch]]
+  name = "s1.dfw07"
+  site = "dfw07"
+  address = "192.0.2.7"
+  community_file = "/etc/whydrop/community"
+  ports = [{ name = "uplink", alias = "uplink*" }]
+"""
+
+
+@click.command(
+    "collect",
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--check", is_flag=True, help="Say what is wrong in CONFIG and which ports it finds; keep nothing.")
+@click.option("--once", is_flag=True, help="Poll once and print the counters; keep nothing.")
+@click.option("--duration", type=quantities.DURATION, metavar="TIME", help="Stop after this time.  [default: never]")
+def command(path: Path, check: bool, once: bool, duration: float | None) -> None:
+    """Poll the switches of CONFIG at every ten seconds of the clock, and keep their counters in a store.
+
+    CONFIG is a TOML file (docs/switches.md). Ctrl-C and SIGTERM end the collector; everything that was read is kept.
+
+    Exits with 0 when it was asked to stop, with 1 when it cannot begin or could not keep what it read (--check, --once:
+    when a switch does not answer or lacks a port), and with 2 when CONFIG has mistakes; each mistake is a line on
+    standard error.
+    """
+    if check and once:
+        raise click.UsageError("Give --check or --once, not both.")
+    if duration is not None and (check or once or duration <= 0):
+        raise click.UsageError("--duration is the time to collect for: more than 0, and without --check and --once.")
+    config = _load(path)
+    _allow_sockets(len(config.switches))
+    if check or once:
+        from whydrop.cli import collect_once
+
+        sys.exit(asyncio.run(collect_once.examine(config, poll=once)))
+    sys.exit(_collect(config, duration))
+
+
+def _load(path: Path) -> Config:
+    from whydrop.sources.switches import config
+    from whydrop.sources.tests.problems import FileError
+
+    try:
+        found = config.load(path)
+    except FileError as reason:
+        for line in str(reason).splitlines():
+            complain(line)
+        sys.exit(2)
+    for line in found.warnings:
+        complain(f"{line} (warning)")
+    return found
+
+
+def complain(line: str) -> None:
+    """A line on standard error; nothing in it commands the terminal."""
+    # A terminal that was closed must not end what it once began.
+    with contextlib.suppress(OSError):
+        print(f"whydrop: {ending.printable(line)}", file=sys.stderr, flush=True)
+
+
+def _allow_sockets(switches: int) -> None:
+    """One socket a switch, and some files; many systems allow 1024 until asked for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = switches + 256
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < wanted:
+            complain(f"only {most} files may be open, {wanted} are needed for {switches} switches: ulimit -n {wanted}")
+
+
+def _collect(config: Config, duration_s: float | None) -> int:
+    from whydrop.record.errors import RecordingError
+    from whydrop.sources.switches.exporter import ExporterError
+
+    with _display() as display:
+        try:
+            delivery = _delivery(config, display.say)
+        except (RecordingError, ExporterError, OSError, ValueError) as reason:
+            return ending.status(reason)
+        try:
+            collector = asyncio.run(_run(config, delivery, display, duration_s))
+        finally:
+            # Whatever ends the polls: what they brought is kept.
+            display.tell("keeping what was read")
+            kept = delivery.close()
+    _out(_summary(collector))
+    return 0 if kept else 1
+
+
+def _delivery(config: Config, say: Any) -> Delivery:
+    """Open the outputs."""
+    from whydrop.sources.switches.delivering import Delivery
+    from whydrop.sources.switches.disco_writing import DiscoWriter
+    from whydrop.sources.switches.exporter import Exporter
+    from whydrop.sources.switches.keeping import Keeper
+
+    with contextlib.ExitStack() as opened:
+        observers = []
+        outputs: list[Any] = []
+        if config.exporter is not None:
+            observers.append(opened.enter_context(Exporter(*config.exporter)))
+        keeper = opened.enter_context(Keeper(config.store, config.host, say=say))
+        outputs.append(keeper)
+        if config.disco is not None:
+            disco, journals = config.disco, keeper.folder / "disco"
+            outputs.append(opened.enter_context(DiscoWriter(disco.folder, disco.hostname, journals, say=say)))
+        delivery = Delivery(config.interval_ns, outputs, observers, say, keeper.remembered())
+        opened.pop_all()
+        return delivery
+
+
+async def _run(config: Config, delivery: Delivery, display: _Display, duration_s: float | None) -> Collector:
+    from whydrop.sources.switches.collecting import Collector
+
+    stop = asyncio.Event()
+    _hear(asyncio.get_running_loop(), stop, display)
+    sources = sources_of(config, display.say)
+    collector = Collector(sources, config.interval_ns, delivery, display.say, watch=display.watch)
+    every = "every second" if config.interval_s == 1 else f"every {config.interval_s} s"
+    count = f"{len(sources)} switch{'es' if len(sources) != 1 else ''}"
+    _out(f"polling {count} {every} into {config.store}")
+    await collector.run(stop, duration_s)
+    return collector
+
+
+def sources_of(config: Config, say: Any) -> list[SnmpSource]:
+    """What is to be polled."""
+    from whydrop.sources.switches.snmp import SnmpSource
+
+    return [SnmpSource(switch, config.interval_ns, say=say) for switch in config.switches]
+
+
+def _hear(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, display: _Display) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+    def hung_up() -> None:
+        # A terminal that is closed ends what runs in it; a service is asked by some to read its configuration again.
+        if sys.stdin is not None and sys.stdin.isatty():
+            stop.set()
+        else:
+            display.say("SIGHUP: the configuration is not read again while it runs; restart it (systemctl restart)")
+
+    loop.add_signal_handler(signal.SIGHUP, hung_up)
+
+
+def _out(line: str) -> None:
+    with contextlib.suppress(OSError):
+        print(ending.printable(line), flush=True)
+
+
+def _summary(collector: Collector) -> str:
+    """What the polls came to."""
+    from whydrop import units
+
+    counts = collector.standings.counts
+    polls = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=lambda item: item[0] != "ok"))
+    line = f"stopped; polls: {polls or 'none'}"
+    quantiles = [collector.standings.quantile_ns(share) for share in (0.5, 0.99, 1.0)]
+    if quantiles[0] is None:
+        return line
+    middle, late, worst = (units.duration((value or 0) / 1e9) for value in quantiles)
+    return f"{line}; they began after their ticks: median {middle}, p99 {late}, worst {worst}"
+
+
+class _Display:
+    """Lines for a journal; on a terminal also one that is always up to date."""
+
+    def __init__(self, live: Any = None) -> None:
+        self._live = live
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if self._live is None:
+            complain(line)
+        else:
+            from rich.text import Text
+
+            self._live.console.print(Text(f"whydrop: {ending.printable(line)}"))
+
+    def tell(self, state: str) -> None:
+        """What is going on now."""
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(ending.printable(state)))
+
+    def watch(self, collector: Collector) -> None:
+        """Show how the switches stand."""
+        if self._live is not None:
+            self.tell(state(collector))
+
+
+# So many are no pause of the processor any more.
+_MANY_WAITING = 1000
+
+
+def state(collector: Collector) -> str:
+    """How the switches stand, in two lines at most."""
+    import time
+
+    from whydrop import units
+
+    standings = collector.standings
+    parts = [f"{standings.answering} switch{'es' if standings.answering != 1 else ''} ok"]
+    if failing := standings.failing:
+        names = ", ".join(failing[:5]) + (f" and {len(failing) - 5} more" if len(failing) > 5 else "")
+        parts.append(f"{len(failing)} failing ({names})")
+    worst_ns = standings.worst_lateness_ns()
+    if worst_ns is not None:
+        parts.append(f"last tick {units.duration(worst_ns / 1e9)} late at most")
+    if collector.waiting > _MANY_WAITING:
+        parts.append(f"{collector.waiting} readings wait for the outputs")
+    if collector.next_due_ns is not None:
+        due = time.strftime("%H:%M:%S", time.gmtime(collector.next_due_ns // 1_000_000_000))
+        parts.append(f"next at {due} UTC")
+    return "  ".join(parts)
+
+
+@contextlib.contextmanager
+def _display() -> Iterator[_Display]:
+    if not sys.stderr.isatty():
+        yield _Display()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), transient=True, refresh_per_second=2, redirect_stdout=True) as live:
+        yield _Display(live)

@@ -1,0 +1,250 @@
+"""A comparison in words, as rows, and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from whydrop.cli.ending import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from whydrop.statistics.comparison import Comparison, Row
+
+# More differences than this hide those that matter; JSON has all of them.
+_MOST_KEYS = 30
+_LONGEST_VALUE = 48
+_STYLES = {"established": "bold", "apart": "bold", "too small to matter": "dim", "not resolved": "dim"}
+
+
+def names(found: Comparison) -> str:
+    """The sides in words."""
+    return printable(", ".join(side.label for side in found.sides))
+
+
+def print_text(found: Comparison, *, with_metadata: bool) -> None:
+    """For people: what is established first, then all metrics, then what differs in the metadata."""
+    from whydrop.show import terminal
+
+    terminal.print_by(
+        lambda console: _print_text(found, console, with_metadata), terminal.console_for_stdout(terminal.WIDE)
+    )
+
+
+def _print_text(found: Comparison, console: Console, with_metadata: bool) -> None:
+    from rich.text import Text
+
+    from whydrop.show.terminal import print_table
+
+    for line in summary(found):
+        console.print(Text(line))
+    for number in range(1, len(found.sides)):
+        second = found.sides[number].label
+        rows = [row for row in found.rows if row.second == second]
+        if rows:
+            console.print()
+            print_table(console, _metrics(rows))
+    console.print()
+    if with_metadata and not found.metadata:
+        console.print(Text("The metadata do not differ, but for times, counters and the like."))
+        console.print()
+    elif with_metadata:
+        print_table(console, _metadata(found))
+        hidden = len(found.metadata) - _MOST_KEYS
+        if hidden > 0:
+            console.print(Text(f"and {hidden} more keys: --format json has all of them"))
+        console.print()
+    for line in _foot(found):
+        console.print(Text(line, style="dim"))
+
+
+def summary(found: Comparison) -> list[str]:
+    """One sentence for each pair of sides: the answer first."""
+    lines = []
+    for side in found.sides[1:]:
+        rows = [row for row in found.rows if row.second == side.label]
+        established = [row for row in rows if row.verdict in ("apart", "established")]
+        against = f"{printable(side.label)} against {printable(found.sides[0].label)}"
+        if established:
+            lines.append(f"{against}: {'; '.join(_finding(row) for row in established)}.")
+        elif rows:
+            small = sum(row.verdict == "too small to matter" for row in rows)
+            lines.append(
+                f"{against}: no difference is established in {len(rows)} metrics; {small} are too small to matter, "
+                f"{len(rows) - small} not resolved."
+            )
+    return lines
+
+
+def _finding(row: Row) -> str:
+    more = "higher" if row.difference.value > 0 else "lower"
+    judged = "" if row.better is None else " (better)" if row.better else " (worse)"
+    interval = f"{number(row.difference.low)} to {number(row.difference.high)}"
+    if row.verdict == "apart":
+        interval = "no overlap in these runs"
+    unit = f" {row.metric.units}" if row.metric.units else ""
+    return f"{row.metric.name} {more} by {number(abs(row.difference.value))}{unit} [{interval}]{judged}"
+
+
+def _metrics(rows: list[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.add_column("Metric")
+    for label in (rows[0].first, rows[0].second):
+        table.add_column(printable(_short(label)), justify="right")
+    table.add_column("Difference", justify="right", no_wrap=True)
+    table.add_column("95 % interval", justify="right", no_wrap=True)
+    table.add_column("Effect", no_wrap=True)
+    table.add_column("Finding")
+    table.add_column("p (Holm)", justify="right", no_wrap=True)
+    for row in rows:
+        better = {True: ", better", False: ", worse", None: ""}[row.better]
+        table.add_row(
+            f"{row.metric.name} ({row.metric.units})" if row.metric.units else row.metric.name,
+            number(row.values[0]),
+            number(row.values[1]),
+            signed(row.difference.value),
+            _interval(row),
+            Text(effect_words(row), no_wrap=True),
+            row.verdict + better,
+            _p(row.p),
+            style=_STYLES[row.verdict],
+        )
+    return table
+
+
+def _metadata(found: Comparison) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("What differs in the metadata")
+    for side in found.sides:
+        table.add_column(printable(_short(side.label)))
+    for one in found.metadata[:_MOST_KEYS]:
+        table.add_row(printable(one.key), *(printable(_short(value)) if value else "–" for value in one.values))
+    return table
+
+
+def _foot(found: Comparison) -> list[str]:
+    methods = dict.fromkeys(row.difference.method for row in found.rows)
+    lines = [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. Effects: Cliff's δ, Hedges' g."] if methods else []
+    reasons: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row.why:
+            named = reasons.setdefault(row.why, [])
+            if row.metric.name not in named:
+                named.append(row.metric.name)
+    lines += [f"{', '.join(metrics)}: {why}." for why, metrics in reasons.items()]
+    return [printable(line) for line in (*lines, *found.notes)]
+
+
+def number(value: float) -> str:
+    """A value with three significant digits, or a dash where there is none.
+
+    >>> number(1234.5), number(0.0123), number(float("nan"))
+    ('1234', '0.0123', '–')
+    """
+    from whydrop.units import significant
+
+    return "–" if not math.isfinite(value) else significant(value)
+
+
+def signed(value: float) -> str:
+    """The same with its sign."""
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def _interval(row: Row) -> str:
+    if not math.isfinite(row.difference.low):
+        return "–"
+    return f"{signed(row.difference.low)} to {signed(row.difference.high)}"
+
+
+def effect_words(row: Row) -> str:
+    """The size of the effect in a word and a number."""
+    from whydrop.statistics.effects import size_in_words
+
+    if math.isnan(row.effect):
+        return "–"
+    name = "δ" if row.effect_kind == "cliffs-delta" else "g"
+    shown = f"{row.effect:+.2f}" if math.isfinite(row.effect) else "∞"
+    return f"{size_in_words(row.effect_kind, row.effect)} ({name} {shown})"
+
+
+def _p(p: float) -> str:
+    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+
+
+def rows_of(found: Comparison) -> list[dict[str, Any]]:
+    """One flat row for each metric and pair; what is not known is ``None``."""
+    return [
+        {
+            "metric": row.metric.key,
+            "name": row.metric.name,
+            "units": row.metric.units,
+            "first": row.first,
+            "second": row.second,
+            "first_value": _known(row.values[0]),
+            "second_value": _known(row.values[1]),
+            "difference": _known(row.difference.value),
+            "low": _known(row.difference.low),
+            "high": _known(row.difference.high),
+            "effect": _known(row.effect),
+            "effect_kind": row.effect_kind,
+            "negligible": row.margin,
+            "finding": row.verdict,
+            "better": row.better,
+            "p": _known(row.difference.p),
+            "p_holm": _known(row.p),
+            "method": row.difference.method,
+            "note": row.why,
+        }
+        for row in found.rows
+    ]
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def csv_text(found: Comparison) -> str:
+    """The rows as CSV (RFC 4180)."""
+    text = io.StringIO()
+    rows = rows_of(found)
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()
+
+
+def document(found: Comparison) -> str:
+    """Everything as JSON."""
+    return json.dumps(
+        {
+            "schema": 1,
+            "sides": [
+                {"label": side.label, "recordings": [str(one.path) for one in side.recordings]} for side in found.sides
+            ],
+            "summary": summary(found),
+            "metrics": rows_of(found),
+            "metadata": [{"key": one.key, "values": list(one.values)} for one in found.metadata],
+            "notes": list(found.notes),
+            "seed": found.seed,
+        },
+        ensure_ascii=False,
+        allow_nan=False,
+    )

@@ -1,0 +1,191 @@
+"""``whydrop ingest``: files and archives of measurement platforms into a store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import aligned, ending, terminating
+
+if TYPE_CHECKING:
+    from whydrop.sources.archives.ingesting import FileReport, Report, Status
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop ingest 2018*-switch.json.gz --store telemetry
+  whydrop ingest archives/ --store telemetry
+  whydrop ingest archives/*.tgz --store s3://bucket/telemetry --json
+"""
+
+# More lines of what is damaged would hide that of the others; all of it stands in the store.
+_MOST_DAMAGE = 20
+
+_WORDS: dict[Status, str] = {
+    "new": "new",
+    "known": "read before, unchanged",
+    "damaged": "damaged, read up to the damage",
+    "unreadable": "could not be read",
+    "left out": "of other kinds, left out",
+}
+
+
+@click.command(
+    "ingest",
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--store", "place", required=True, metavar="DIR", help="Folder or object store; made if it is not there.")
+@click.option("--again", is_flag=True, help="Read files even if they were read before, as after a loss of parts.")
+@click.option("--processes", type=click.IntRange(1), metavar="N", help="That read at the same time.  [default: cores]")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document on standard output, and nothing else.")
+def command(files: tuple[Path, ...], place: str, again: bool, processes: int | None, as_json: bool) -> None:
+    """Read files of measurement platforms into a store: switch telemetry of DISCO (both generations), web100
+    snaplogs, tcp-info, SideStream, NDT5 and NDT7, archives of them, and folders of archives.
+
+    The same file twice changes nothing. Rows that are there already are left out; where one differs, the first stays,
+    and the conflict is reported. A damaged file is read up to the damage and stops none of the others.
+
+    Exits with 0 when everything was read, and 1 when something could not be; the rest is in the store all the same.
+    Ctrl-C and SIGTERM keep what was read.
+    """
+    from whydrop.record.errors import RecordingError
+    from whydrop.record.store.store import Store
+    from whydrop.sources.archives.ingesting import ingest
+
+    try:
+        _require_any(files)
+        store = Store.create(place)
+        with terminating.as_ctrl_c(), _metered() as progress:
+            report = ingest(store, files, progress, again=again, processes=processes)
+    except (RecordingError, OSError, KeyboardInterrupt) as reason:
+        if isinstance(reason, KeyboardInterrupt):
+            sys.stderr.write("whydrop: what was read until then is in the store\n")
+        sys.exit(ending.status(reason))
+    if as_json:
+        import json
+
+        ending.write_document(json.dumps(_document(report, place), indent=1))
+    else:
+        _print(report, place)
+        # What follows goes elsewhere, perhaps to the same terminal.
+        sys.stdout.flush()
+    _print_problems(report)
+    sys.exit(0 if report.complete else 1)
+
+
+def _require_any(files: tuple[Path, ...]) -> None:
+    """A mistyped name alone makes no store."""
+    if not any(path.exists() for path in files):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files[0]))
+
+
+@contextmanager
+def _metered() -> Iterator[Callable[[int, int], None] | None]:
+    """Progress with the time left, on a terminal, where it takes longer than a moment."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from whydrop.cli.progress import PATIENCE_S, metered
+
+    with metered("Writing") as meter:
+        shown = False
+
+        def advance(done: int, total: int) -> None:
+            nonlocal shown
+            meter.advance(done, total)
+            if not shown and time.monotonic() - meter.began > PATIENCE_S:
+                shown = True
+                meter.show()
+
+        yield advance
+
+
+def _print(report: Report, place: str) -> None:
+    from whydrop import units
+
+    tables = report.tables()
+    new = sum(count.rows for count in tables.values())
+    files = report.statuses()
+    of = f"{units.count(len(report.files))} file{'' if len(report.files) == 1 else 's'}"
+    print(f"{ending.printable(place)}: {units.count(new)} new rows from {of}")
+    rows = [
+        (name, units.count(count.rows), units.count(count.duplicates), units.count(count.conflicts))
+        for name, count in tables.items()
+    ]
+    if rows:
+        print()
+        for line in aligned.numbers(("Table", "New rows", "There already", "In conflict"), rows):
+            print(line)
+    if set(files) - {"new"}:
+        print()
+        for line in aligned.numbers(
+            ("Files", ""), [(words, units.count(files[status])) for status, words in _WORDS.items() if files[status]]
+        ):
+            print(line)
+    _print_notes(report)
+
+
+def _print_notes(report: Report) -> None:
+    """What was repaired or left out, of each kind once: files that were left out as a whole are counted above."""
+    from whydrop.sources.archives.noting import together
+
+    notes = together(note for file in report.files if file.status != "left out" for note in file.notes)
+    if notes:
+        print("\nNoted (each with its file: --json, and the folder sources of the store):")
+        for note in notes:
+            print(aligned.paragraph(ending.printable(" ".join(note.split())), "  "))
+
+
+def _print_problems(report: Report) -> None:
+    """What is damaged or in conflict, and parts of the store that are: each has a line."""
+    damage = [one for file in report.files for one in file.damage]
+    for one in damage[:_MOST_DAMAGE]:
+        _note(one)
+    if len(damage) > _MOST_DAMAGE:
+        _note(f"{len(damage) - _MOST_DAMAGE} more of what is damaged: see --json, or the folder sources of the store")
+    for file in report.files:
+        for conflict in file.shown:
+            _note(f"{file.path}: conflict: {conflict}")
+    for note in report.notes:
+        _note(note)
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"whydrop: {ending.printable(' '.join(text.split()))}\n")
+
+
+def _document(report: Report, place: str) -> dict[str, Any]:
+    from whydrop import _core
+
+    return {
+        "whydrop": _core.__version__,
+        "schema": 1,
+        "store": place,
+        "complete": report.complete,
+        "tables": {table: vars(count) for table, count in report.tables().items()},
+        "files": [_of_file(file) for file in report.files],
+        "notes": report.notes,
+    }
+
+
+def _of_file(file: FileReport) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "status": file.status,
+        "sha256": file.sha256 or None,
+        "bytes": file.bytes,
+        "tables": {table: vars(count) for table, count in file.tables.items()},
+        "damage": file.damage,
+        "notes": [str(note) for note in file.notes],
+        "conflicts": [str(conflict) for conflict in file.shown],
+    }

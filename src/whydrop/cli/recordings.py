@@ -1,0 +1,40 @@
+"""What the commands share that read recordings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from whydrop.cli import ending
+
+if TYPE_CHECKING:
+    from whydrop.record.recording import Recording
+
+ARGUMENT = click.Path(path_type=Path)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """End the program with one line on stderr where a recording cannot be read or written."""
+    from whydrop.record.errors import RecordingError
+
+    try:
+        yield
+    except (RecordingError, OSError, KeyboardInterrupt) as reason:
+        sys.exit(ending.status(reason))
+
+
+def opened(path: Path) -> Recording:
+    """A recording, or a file of another tool.
+
+    Raises:
+        RecordingError: it is neither.
+    """
+    from whydrop.record.recording import Recording
+
+    return Recording.open(path)

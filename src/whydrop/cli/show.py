@@ -1,0 +1,88 @@
+"""``whydrop show``: a recording in figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whydrop.cli import ending
+from whydrop.cli.recordings import ARGUMENT, opened, reading
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop show rrul-2026-11-22T120000.000Z.recording
+  whydrop show before.recording after.recording
+  whydrop show rrul.flent.gz --all
+  whydrop show rrul.recording --json | jq '.induced_latency'
+"""
+
+
+@click.command(
+    "show",
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
+@click.option("--all", "every", is_flag=True, help="Also TCP's own statistics, one-way delays, counters: every series.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["text", "flent"]),
+    default="text",
+    help="flent: the table that `flent -f summary` prints, to compare with it.  [default: text]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
+def command(recordings: tuple[Path, ...], every: bool, layout: str, as_json: bool) -> None:
+    """Say what was measured, whether all went well, and the figures.
+
+    RECORDING is a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 (--json). Means, medians and
+    percentiles are of the samples as they were measured; induced latency is the median round-trip time under load,
+    less the one without.
+
+    Exits with 0 when it could be read, also where what it holds is a failed test, 1 when it could not be read, and 2
+    when the command line is wrong.
+    """
+    with reading():
+        if as_json:
+            documents = [summary_document(path) for path in recordings]
+            shown = documents[0] if len(documents) == 1 else documents
+            ending.write_document(json.dumps(shown, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+            return
+        for number, path in enumerate(recordings):
+            if number:
+                print()
+            print_summary(path, every=every, layout=layout)
+
+
+def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> None:
+    """Print a recording.
+
+    Raises:
+        RecordingError: it cannot be read.
+    """
+    from whydrop.record.summary import Summary
+    from whydrop.show import recordings
+
+    summary = Summary(opened(path))
+    if layout == "flent":
+        print(recordings.flent_layout(summary))
+    else:
+        recordings.print_recording(summary, every=every)
+
+
+def summary_document(path: Path) -> dict[str, Any]:
+    """A recording's figures as JSON has them (see docs/recordings.md).
+
+    Raises:
+        RecordingError: it cannot be read.
+    """
+    from whydrop.record import document
+    from whydrop.record.summary import Summary
+
+    found: dict[str, Any] = json.loads(document.text(Summary(opened(path)).document()))
+    return found

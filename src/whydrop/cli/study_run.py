@@ -1,0 +1,256 @@
+"""Running the study of discards from the command line: progress, what is kept, what is printed and written."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from whydrop.cli import aligned, ending, hearing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from whydrop.studies.discards.folder import Folder
+    from whydrop.studies.discards.parameters import Parameters
+    from whydrop.studies.discards.study import Keep, Progress, Results
+
+# Small enough to be read by a person, and what the sentences are made of.
+_IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
+SCHEMA = 1
+_MOST_FILES = 6
+
+
+def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
+    """Compute and print or write what was asked for; returns the exit status."""
+    from whydrop.record import interrupts
+    from whydrop.record.store.backends import BackendError
+
+    interrupts.heard_once()
+    folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
+    try:
+        with _said_where(folder), hearing.ctrl_c() as raise_if_heard:
+            return _run(options, parameters, formats, folder, raise_if_heard)
+    except (BackendError, OSError) as reason:
+        return ending.status(reason)
+
+
+def _run(
+    options: dict[str, Any],
+    parameters: Parameters,
+    formats: tuple[str, ...],
+    folder: Folder | None,
+    raise_if_heard: Callable[[], None],
+) -> int:
+    from whydrop.record.store.backends import open_backend
+    from whydrop.studies.discards import study
+
+    only = ("contacts",) if options["list_tests"] else None
+    with (
+        open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend,
+        _showing(raise_if_heard) as progress,
+    ):
+        results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
+        raise_if_heard()
+        _check_any(results)
+        if folder is not None:
+            files = _write_files(results, folder, formats, progress)
+    if options["list_tests"]:
+        _write_tests(results, options, formats[0])
+    else:
+        _print(results, folder, as_json=options["as_json"])
+    if folder is not None:
+        _say_files(folder, files, sys.stderr if options["as_json"] else sys.stdout)
+    return ending.NOT_ANALYSED if results.facts["failed"] or _nothing(results, only) else 0
+
+
+def _check_any(results: Results) -> None:
+    """Raise what kept every table from being computed: then there is nothing to say, and no file to be replaced."""
+    from whydrop.record.store.backends import BackendError
+
+    failed = results.facts["failed"]
+    if failed and all(frame.is_empty() for frame in results.tables.values()):
+        raise BackendError("; ".join(dict.fromkeys(failed.values())))
+
+
+def _nothing(results: Results, only: tuple[str, ...] | None) -> bool:
+    """Whether there was nothing to study at all."""
+    return only is None and all(frame.is_empty() for frame in results.tables.values())
+
+
+@contextmanager
+def _said_where(folder: Folder | None) -> Iterator[None]:
+    """When Ctrl-C ends the work, say where what was computed so far is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is not None and folder.begun:
+            what = f"what was computed until now is in {ending.printable(str(folder.path))}"
+            print(f"whydrop: {what}", file=sys.stderr)
+        raise
+
+
+def _folder(path: Path, parameters: Parameters) -> Folder:
+    from whydrop.studies.discards.folder import Folder
+
+    return Folder(path, {"parameters": parameters.model_dump(mode="json")})
+
+
+def _say_files(folder: Folder, files: int, stream: TextIO) -> None:
+    print(f"Study: {ending.printable(str(folder.path))} ({files} files)", file=stream)
+    if folder.removed:
+        print(f"Removed what an earlier study had written there: {_names(folder.removed)}", file=stream)
+    if folder.left:
+        print(f"Not of this study, and left there as whydrop did not write it so: {_names(folder.left)}", file=stream)
+
+
+def _names(files: list[str]) -> str:
+    """Files, not all of many."""
+    cut = len(files) - _MOST_FILES
+    more = f" and {cut} more" if cut > 0 else ""
+    return f"{', '.join(map(ending.printable, files[:_MOST_FILES]))}{more}"
+
+
+def _keeping(folder: Folder | None, formats: tuple[str, ...]) -> Keep | None:
+    """Write each table as soon as it is there: what comes later may fail, or be interrupted."""
+    kind = next((one for one in ("parquet", "csv") if one in formats), None)
+    if folder is None or kind is None:
+        return None
+    from whydrop.studies.discards import report
+
+    def keep(name: str, frame: pl.DataFrame) -> None:
+        report.write_table(folder, name, frame, kind)
+
+    return keep
+
+
+# --- the study ---
+
+
+def _write_files(results: Results, folder: Folder, formats: tuple[str, ...], progress: Progress) -> int:
+    from whydrop.studies.discards import report
+
+    def drawing(what: str, done: int, of: int) -> None:
+        progress(f"Writing {what}", done, of)
+
+    return len(report.write(results, folder, formats, drawing))
+
+
+def _print(results: Results, folder: Folder | None, *, as_json: bool) -> None:
+    from whydrop.studies.discards import words
+
+    if as_json:
+        ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
+    elif folder is not None:
+        for line in [*(words.verdict(results) or words.findings(results)), *results.notes]:
+            print(aligned.paragraph(line))
+    else:
+        from whydrop.cli import study_text
+
+        print("\n".join(study_text.lines(results)))
+
+
+def document(results: Results) -> dict[str, Any]:
+    """The study as JSON has it: its sentences, and the tables of its conclusions."""
+    import polars as pl
+
+    from whydrop import _core
+    from whydrop.studies.discards import words
+
+    classes = results.tables["contact_days"].group_by("class").agg(pl.col("tests").sum())
+    return {
+        "whydrop": _core.__version__,
+        "schema": SCHEMA,
+        "study": "discards",
+        "parameters": results.parameters.model_dump(mode="json"),
+        "summary": words.summary(results),
+        "notes": results.notes,
+        "facts": results.facts,
+        "tests": dict(sorted(classes.iter_rows())),
+        "rows": {name: frame.height for name, frame in results.tables.items()},
+        "tables": {name: rows_of(results.tables[name]) for name in _IN_DOCUMENT},
+    }
+
+
+def rows_of(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON has them: what is no number is null."""
+    return [
+        {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in row.items()
+        }
+        for row in frame.iter_rows(named=True)
+    ]  # fmt: skip
+
+
+# --- the list of tests ---
+
+
+def _write_tests(results: Results, options: dict[str, Any], kind: str) -> None:
+    import polars as pl
+
+    from whydrop.record import durable
+
+    frame = results.tables["contacts"]
+    if options["classes"]:
+        frame = frame.filter(pl.col("class").is_in(options["classes"]))
+    content = _WRITERS[kind](frame)
+    for note in results.notes:
+        print(f"whydrop: {ending.printable(note)}", file=sys.stderr)
+    if options["output"] is not None:
+        durable.write_bytes(options["output"], content)
+        print(f"{ending.printable(str(options['output']))}: {frame.height} tests", file=sys.stderr)
+        return
+    if kind != "parquet" and sys.stdout.isatty():
+        # Names come from files, and must not command the terminal.
+        content = "\n".join(map(ending.printable, content.decode().split("\n"))).encode()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _csv(frame: pl.DataFrame) -> bytes:
+    return frame.write_csv().encode()
+
+
+def _json(frame: pl.DataFrame) -> bytes:
+    return json.dumps(rows_of(frame), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    target = io.BytesIO()
+    frame.write_parquet(target)
+    return target.getvalue()
+
+
+_WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {"csv": _csv, "json": _json, "parquet": _parquet}
+
+
+# --- progress ---
+
+
+@contextmanager
+def _showing(raise_if_heard: Callable[[], None]) -> Iterator[Progress]:
+    """A bar with the time left, on a terminal; whoever reports progress is interrupted there if Ctrl-C was lost."""
+    if not sys.stderr.isatty():
+        yield lambda *_: raise_if_heard()
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.BarColumn(),
+        progress.TimeElapsedColumn(), progress.TextColumn("left:"), progress.TimeRemainingColumn(),
+    )  # fmt: skip
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task("Opening the store", total=None)
+
+        def advance(what: str, done: float, of: int) -> None:
+            raise_if_heard()
+            display.update(task, description=what, completed=done, total=of)
+
+        yield advance

@@ -1,0 +1,227 @@
+"""``whydrop study discards --watch``: which ports newly discard too much, once or again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import aligned, ending
+
+if TYPE_CHECKING:
+    from whydrop.studies.discards.parameters import Parameters
+    from whydrop.studies.discards.watch import Key, Look
+
+SCHEMA = 1
+FOUND = 3
+_SECOND = 1_000_000_000
+_MOST_NAMES = 8
+# Stores count nanoseconds since 1970 in 64 bits.
+_LAST_YEAR = 2261
+
+
+def run(options: dict[str, Any], parameters: Parameters) -> int:
+    """Look once, or so often as was asked; returns the exit status."""
+    from whydrop.record.store.backends import BackendError
+
+    now_ns = None if options["now"] is None else _instant(options["now"])
+    every_s: float | None = options["every"]
+    # What no file keeps is known from one look to the next all the same, the first of which finds everything new.
+    reported: dict[Key, int] | None = {} if every_s is not None and _state(options) is None else None
+    while True:
+        try:
+            status, reported = _once(options, parameters, time.time_ns() if now_ns is None else now_ns, reported)
+        except (BackendError, OSError) as reason:
+            status = ending.status(reason)
+            if isinstance(reason, BrokenPipeError):
+                return status
+        if every_s is None:
+            return status
+        sys.stdout.flush()
+        # A store that cannot be read now (a network's, or one that is being made) may be there next time.
+        time.sleep(max(1.0, every_s))
+
+
+def _instant(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        if not 1970 < moment.year <= _LAST_YEAR:
+            raise ValueError
+    except ValueError:
+        raise click.UsageError(
+            f"--now: {ending.printable(text)!r}: expected a date and time such as 2018-02-11T12:00:00Z, "
+            f"of the years 1971 to {_LAST_YEAR}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp()) * _SECOND
+
+
+def _once(
+    options: dict[str, Any], parameters: Parameters, now_ns: int, reported: dict[Key, int] | None
+) -> tuple[int, dict[Key, int] | None]:
+    """One look: the exit status, and what the next one is to know if no file tells it.
+
+    ``reported`` is that of the look before; ``None``: a file tells it, or nobody looked before.
+    """
+    from whydrop.record.store.backends import open_backend
+    from whydrop.studies.discards import watch
+
+    place = _state(options)
+    if place is not None and reported is None:
+        reported = _read(place, now_ns)
+    with open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend:
+        found = watch.look(backend, parameters, now_ns, reported)
+    if options["as_json"]:
+        ending.write_document(json.dumps(document(found, parameters), ensure_ascii=False, allow_nan=False))
+    else:
+        for line in lines(found, parameters):
+            print(aligned.paragraph(line))
+    kept = place is not None and _kept(place, found)
+    status = FOUND if found.new.height else 0
+    if not found.ports:
+        print(f"whydrop: {_nothing(found, parameters)}", file=sys.stderr)
+        status = ending.NOT_ANALYSED
+    return status, None if kept else found.reported
+
+
+def _read(place: Path, now_ns: int) -> dict[Key, int]:
+    """What was reported; nothing where that cannot be read, as alerts must not stay away because of it."""
+    from whydrop.studies.discards import watch_state
+
+    try:
+        return watch_state.read(place, now_ns)
+    except (watch_state.StateError, OSError) as reason:
+        print(f"whydrop: {ending.printable(ending.one_line(reason))}", file=sys.stderr)
+        return {}
+
+
+def _kept(place: Path, found: Look) -> bool:
+    """Keep what was reported; whether that was possible."""
+    from whydrop.studies.discards import watch_state
+
+    try:
+        watch_state.write(place, found.reported)
+    except OSError as reason:
+        print(
+            f"whydrop: {ending.printable(ending.one_line(reason))}: what was reported cannot be kept there, and "
+            "will be reported again; name another place with --state",
+            file=sys.stderr,
+        )
+        return False
+    return True
+
+
+def _state(options: dict[str, Any]) -> Path | None:
+    """Where what was reported is kept; a look into history keeps nothing unless told where."""
+    from whydrop.studies.discards import watch_state
+
+    if options["state"] is not None:
+        return Path(options["state"])
+    store = Path(options["store"] or "")
+    return store / watch_state.FILE if options["now"] is None and options["store"] and store.is_dir() else None
+
+
+def lines(found: Look, parameters: Parameters) -> list[str]:
+    """What was found, for people: new ports first."""
+    from whydrop import units
+    from whydrop.studies.discards import phrases
+
+    limit = phrases.per_million(parameters.watch.ratio)
+    until = f"in the {_span(parameters)} to {units.instant(found.now_ns / 1e9)[:19]} UTC"
+    said = [_alert(row, parameters) for row in found.new.iter_rows(named=True)]
+    if not said and found.ports:
+        said = [f"No port newly discards more than {limit} {until} ({units.count(found.ports)} looked at)."]
+    elif said:
+        ports = phrases.number(len(said), "port")
+        said.insert(0, f"{ports} newly more than {limit} {until} ({units.count(found.ports)} looked at):")
+    for row in found.alerts.filter(found.alerts["state"] == "ongoing").iter_rows(named=True):
+        since = units.instant(row["since_ns"] / 1e9)[:19]
+        said.append(f"Ongoing since {since} UTC: {_alert(row, parameters)}")
+    if found.silent:
+        said.append(f"Not measured any more {until}: {_ports(found.silent)}.")
+    if found.unjudged:
+        said.append(
+            f"Discarding, but by which ratio is not known, as no packets are counted: {_ports(found.unjudged)}."
+        )
+    return said
+
+
+def _ports(keys: Sequence[Key]) -> str:
+    """Ports, not all of many."""
+    from whydrop.studies.discards import watch
+
+    more = f" and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else ""
+    return ", ".join(watch.named(key) for key in keys[:_MOST_NAMES]) + more
+
+
+def _alert(row: dict[str, Any], parameters: Parameters) -> str:
+    from whydrop import units
+    from whydrop.studies.discards import phrases, watch
+
+    before = (
+        ""
+        if row["ratio_before"] is None
+        else f", {phrases.per_million(row['ratio_before'])} in the {_span(parameters)} before"
+    )
+    counts = f"{units.count(row['discards'])} of {units.count(row['packets'])}"
+    text = f"{watch.named(row[name] for name in ('site', 'switch', 'machine', 'port', 'direction'))}: "
+    text += f"{phrases.per_million(row['ratio'])} discarded ({counts}{before})"
+    if row["in_quiet_bins"] is None:
+        return f"{text}; whether by bursts is not known, as its octets are not counted."
+    low = phrases.percent(parameters.watch.low_utilisation)
+    speed = units.rate(row["speed_bps"])
+    guess = f"of {speed}" if row["speed_from"] == "parameters" else f"of {speed} (by its highest rate)"
+    if row["in_quiet_bins"]:
+        share = phrases.percent(row["in_quiet_bins"] / row["discards"])
+        return (
+            f"{text}; {share} of them while its mean utilisation {guess} was below {low}: bursts shorter than a sample."
+        )
+    return f"{text}; none while its mean utilisation {guess} was below {low}: the port is full, not bursty."
+
+
+def _span(parameters: Parameters) -> str:
+    return aligned.clock(parameters.watch.window_s).removesuffix(" 0 min").removesuffix(" 0 s")
+
+
+def _nothing(found: Look, parameters: Parameters) -> str:
+    from whydrop import units
+
+    none = f"no samples of discards in the {_span(parameters)} to {units.instant(found.now_ns / 1e9)[:19]} UTC"
+    if found.last_ns is None:
+        return f"{none}, and none on the store's last day: is `whydrop collect` running, and into this store?"
+    last = f"the store's last one ended {units.instant(found.last_ns / 1e9)[:19]} UTC"
+    if found.last_ns > found.now_ns:
+        return f"{none}; {last}, which is later: is this clock right, and the collector's?"
+    return (
+        f"{none}; {last}: is `whydrop collect` running? Of a store that is no longer written, look at another time "
+        "with --now"
+    )
+
+
+def document(found: Look, parameters: Parameters) -> dict[str, Any]:
+    """What was found as JSON has it."""
+    from whydrop import _core
+    from whydrop.cli.study_run import rows_of
+
+    return {
+        "whydrop": _core.__version__,
+        "schema": SCHEMA,
+        "study": "discards",
+        "watch": parameters.watch.model_dump(mode="json"),
+        "now_ns": found.now_ns,
+        "ports": found.ports,
+        "alerts": rows_of(found.alerts),
+        "silent": _named(found.silent),
+        "unjudged": _named(found.unjudged),
+    }
+
+
+def _named(keys: Sequence[Key]) -> list[dict[str, str | None]]:
+    return [dict(zip(("site", "switch", "machine", "port", "direction"), key, strict=True)) for key in keys]

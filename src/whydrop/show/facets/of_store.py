@@ -1,0 +1,398 @@
+"""Faceted pictures of a store's tables: an engine thins the rows to what pixels show, however many there are."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
+
+from whydrop.record.store.tables import TABLES
+from whydrop.show.facets import building
+from whydrop.show.facets.building import Counts, Facets, Words
+from whydrop.show.facets.schema import Axis, FacetSpec
+from whydrop.show.plots.catalogue import PlotError
+from whydrop.show.plots.picture import NothingToDraw
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from whydrop.record.store.backends import Backend
+
+# More than this nobody looks at; a filter or another column is meant.
+_MOST_FIGURES, _MOST_PANELS, _MOST_GROUPS = 20, 120, 60
+# The cells of a whole picture, twice as fine as it is drawn by default.
+_COLUMNS, _ROWS = 1800, 800
+
+_FILTER = re.compile(r"(\w+)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
+# Nanoseconds since the Unix epoch; other columns in nanoseconds are durations.
+_INSTANTS = {"end_ns", "start_ns", "time_ns", "due_ns", "poll_start_ns", "poll_end_ns"}
+_UNITS = (("_ns", "s", 1e-9), ("_bps", "bit/s", 1.0), ("_bytes", "bytes", 1.0), ("_segments", "segments", 1.0))
+
+# What is not in the table, but of it: growth over the time in which it grew; octets as bit/s.
+RATE = "rate"
+
+_KEYS = ("figure", "panel", "group")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be drawn of a store.
+
+    Attributes:
+        table: one of the store's.
+        x: a column of numbers; empty: the table's time.
+        y: a column of numbers.
+        figure_by: columns whose values make pictures, ``panel_by`` panels, ``group_by`` looks.
+        filters: conditions, such as ``site=dfw*`` or ``value>0``; all must hold.
+        kind: points, or lines through the samples of a group.
+        log: whether the axis of y is logarithmic.
+    """
+
+    table: str
+    y: str
+    x: str = ""
+    figure_by: tuple[str, ...] = ()
+    panel_by: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    kind: Literal["points", "line"] = "points"
+    log: bool = False
+
+
+def facets(backend: Backend, wish: Wish) -> list[Facets]:
+    """The pictures of a wish, in order.
+
+    Raises:
+        PlotError: the wish names what a store has not; the message says what it has.
+        NothingToDraw: no row fits, or far too many pictures or panels would be needed.
+        BackendError: the engine failed.
+    """
+    wish = _checked(wish)
+    found = _Query(backend, wish)
+    spec = _spec(wish)
+    overview = found.overview()
+    if not overview.height or not overview["rows"].sum():
+        raise NothingToDraw(f"table {wish.table}: no rows{_why(wish)}")
+    if not (overview["rows"] - overview["missing"] - overview["negative"]).sum():
+        counts = Counts(int(overview["rows"].sum()), negative=int(overview["negative"].sum()),
+                        missing=int(overview["missing"].sum()))  # fmt: skip
+        raise NothingToDraw(f"table {wish.table}: {counts.words(spec.missing, 'rows')}")
+    _bearable(overview, wish)
+    thinned = found.thinned(overview, wish.kind)
+    made = []
+    for name in sorted(overview["figure"].unique().to_list(), key=building.natural):
+        own = overview.filter(pl.col("figure") == name)
+        counts = Counts(
+            rows=int(own["rows"].sum()), zeros=int(own["zeros"].sum()), negative=int(own["negative"].sum()),
+            missing=int(own["missing"].sum()),
+        )  # fmt: skip
+        frame = thinned.filter(pl.col("figure") == name)
+        title = spec.model_copy(update={"title": f"{spec.title}: {name}"}) if name else spec
+        notes = [] if frame.height == counts.rows - counts.missing - counts.negative else [_THINNED]
+        laid_out = building.build(name or wish.table, title, frame, Words(_subtitle(wish), notes=notes, counts=counts))
+        made.append(laid_out)
+    return made
+
+
+_THINNED = "Rows that would fall on the same pixels are drawn once."
+
+
+def _checked(wish: Wish) -> Wish:
+    """The wish with its x, once all its columns are known to be there."""
+    if wish.table not in TABLES:
+        raise PlotError(f"--table: a store has no table {wish.table!r}; it has {', '.join(TABLES)}")
+    schema = TABLES[wish.table]
+    x = wish.x or next(column for column in schema if column in _INSTANTS)
+    named = {"--x": (x,), "--y": (wish.y,), "--figure-by": wish.figure_by, "--panel-by": wish.panel_by,
+             "--group-by": wish.group_by}  # fmt: skip
+    for option, columns in named.items():
+        for column in columns:
+            _column(option, wish.table, column)
+            if option in ("--x", "--y") and schema.get(column) == pl.String():
+                raise PlotError(f"{option}: {column} is text; expected a column of numbers, such as {_numbers(schema)}")
+    return Wish(**{**wish.__dict__, "x": x})
+
+
+def _column(option: str, table: str, column: str) -> None:
+    known = [*TABLES[table], "day"]
+    if (table, column) == ("counters", RATE) and option in ("--x", "--y"):
+        return
+    if column not in known:
+        near = difflib.get_close_matches(column, known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise PlotError(f"{option}: table {table} has no column {column!r}{hint}; it has {', '.join(known)}")
+
+
+def _numbers(schema: dict[str, pl.DataType]) -> str:
+    return ", ".join([column for column, kind in schema.items() if kind != pl.String()][:4])
+
+
+def _why(wish: Wish) -> str:
+    return f" that --filter {' '.join(wish.filters)} leaves" if wish.filters else " in this store"
+
+
+def _subtitle(wish: Wish) -> str:
+    return f"{wish.table}: {', '.join(wish.filters)}" if wish.filters else wish.table
+
+
+def _bearable(overview: pl.DataFrame, wish: Wish) -> None:
+    """Refuse what nobody could look at, with what to do about it."""
+    panels = overview.group_by("figure").agg(pl.col("panel").n_unique())["panel"].max()
+    groups = overview.group_by("figure", "panel").agg(pl.col("group").n_unique())["group"].max()
+    for what, number, most, option in (
+        ("pictures", overview["figure"].n_unique(), _MOST_FIGURES, wish.figure_by),
+        ("panels in one picture", panels, _MOST_PANELS, wish.panel_by),
+        ("groups in one panel", groups, _MOST_GROUPS, wish.group_by),
+    ):
+        if isinstance(number, int) and number > most:
+            raise NothingToDraw(
+                f"{' and '.join(option)}: {number} {what} would be drawn, more than {most}; leave some out with "
+                f"--filter, such as --filter '{(*option, 'site')[0]}=a*'"
+            )
+
+
+def _spec(wish: Wish) -> FacetSpec:
+    x, y = _axis(wish.x, log=False), _axis(wish.y, log=wish.log)
+    counter = _counter(wish)
+    if counter and wish.y == RATE:
+        y = y.model_copy(update={"title": counter, "unit": "bit/s" if counter.startswith("octets") else "per second"})
+    elif counter:
+        unit = "bytes" if counter.startswith("octets") else "packets"
+        y = y.model_copy(update={"title": f"{counter} in each sample", "unit": unit})
+    return FacetSpec(
+        title=counter or f"{wish.y} of {wish.table}",
+        kind=wish.kind,
+        x=x,
+        y=y,
+        # Octets and packets have no axis in common.
+        share="x" if "counter" in wish.panel_by else "both",
+        wide=x.scale == "time",
+        breaks=x.scale == "time",
+        missing=f"without {wish.x} or {wish.y}",
+    )
+
+
+def _counter(wish: Wish) -> str:
+    """The one counter whose growth is drawn, if it is one."""
+    if wish.table != "counters" or wish.y not in ("value", RATE):
+        return ""
+    named = [text.partition("=")[2].strip() for text in wish.filters if re.match(r"counter\s*=", text.strip())]
+    return named[0] if len(named) == 1 and not any(sign in named[0] for sign in "*?") else ""
+
+
+def _axis(column: str, *, log: bool) -> Axis:
+    if column in _INSTANTS:
+        return Axis(title="Time", unit="UTC", scale="time")
+    for suffix, unit, _ in _UNITS:
+        if column.endswith(suffix):
+            return Axis(title=column.removesuffix(suffix), unit=unit, scale="log" if log else "linear")
+    return Axis(title=column, scale="log" if log else "linear")
+
+
+class _Query:
+    """The rows of a wish in an engine: figure, panel, group, x and y."""
+
+    def __init__(self, backend: Backend, wish: Wish) -> None:
+        import ibis
+
+        self._backend, self._log = backend, wish.log
+        first, last, conditions = _conditions(wish)
+        table = backend.table(wish.table, first, last)
+        for column, operation, value in conditions:
+            table = table.filter(_holds(table[column], operation, value))
+        kinds = {"figure": wish.figure_by, "panel": wish.panel_by, "group": wish.group_by}
+        texts = {}
+        for name, columns in kinds.items():
+            parts: list[Any] = []
+            for column in columns:
+                parts += [" ", table[column].cast("string").fill_null("none")]
+            texts[name] = ibis.literal("") if not parts else _joined(parts[1:])
+        self._rows = table.select(x=_scaled(table, wish.x), y=_scaled(table, wish.y), **texts)
+
+    def overview(self) -> pl.DataFrame:
+        """One row for each figure, panel and group: how many rows, why some are not drawn, and the ends."""
+        import ibis
+
+        rows = self._rows
+        known = rows.x.notnull() & rows.y.notnull()
+        zero, negative = (
+            (known & (rows.y == 0), known & (rows.y < 0)) if self._log else (known & ibis.literal(False),) * 2
+        )
+        shown = known & ~zero & ~negative
+        query = rows.group_by(*_KEYS).agg(
+            rows=rows.count(),
+            missing=(~known).cast("int64").sum(),
+            zeros=zero.cast("int64").sum(),
+            negative=negative.cast("int64").sum(),
+            x_low=rows.x.min(where=known & ~negative),
+            x_high=rows.x.max(where=known & ~negative),
+            y_low=rows.y.min(where=shown),
+            y_high=rows.y.max(where=shown),
+        )
+        return self._backend.run(query)
+
+    def thinned(self, overview: pl.DataFrame, kind: str) -> pl.DataFrame:
+        """The rows that pixels can show: one a cell for points; first, last, lowest, highest of a column for lines."""
+        rows = self._rows.filter(self._rows.x.notnull() & self._rows.y.notnull())
+        if self._log:
+            rows = rows.filter(rows.y >= 0)
+        low, high = _ends(overview, "x")
+        # A picture's panels share its pixels, and one cell is half a pixel.
+        panels = max(overview.group_by("figure").agg(pl.col("panel").n_unique())["panel"].to_list())
+        columns = max(300, _COLUMNS // min(4, panels))
+        celled = rows.mutate(column=((rows.x - low) * (columns / ((high - low) or 1.0))).floor().cast("int64"))
+        return self._lines(celled) if kind == "line" else self._points(celled, overview)
+
+    def _points(self, rows: ir.Table, overview: pl.DataFrame) -> pl.DataFrame:
+        low, high = _ends(overview, "y")
+        y = rows.y
+        if self._log:
+            import ibis
+
+            # Zeros are cells of their own.
+            y = ibis.cases((rows.y > 0, rows.y.ln()), else_=None)
+            low, high = (pl.Series([low, high]).log()).to_list() if low > 0 else (0.0, 1.0)
+        cell = ((y - low) * (_ROWS / ((high - low) or 1.0))).floor().cast("int64").fill_null(-1)
+        celled = rows.mutate(cell=cell)
+        # One of the cell's rows, the same whichever engine counts; its x and y are those of one row.
+        query = celled.group_by(*_KEYS, "column", "cell").agg(x=celled.x.min(), y=celled.y.argmin(celled.x))
+        return self._backend.run(query).select(*_KEYS, "x", "y").sort(*_KEYS, "x", "y")
+
+    def _lines(self, rows: ir.Table) -> pl.DataFrame:
+        query = rows.group_by(*_KEYS, "column").agg(
+            x_first=rows.x.min(), y_first=rows.y.argmin(rows.x), x_last=rows.x.max(), y_last=rows.y.argmax(rows.x),
+            x_lowest=rows.x.argmin(rows.y), y_lowest=rows.y.min(), x_highest=rows.x.argmax(rows.y),
+            y_highest=rows.y.max(),
+        )  # fmt: skip
+        wide = self._backend.run(query)
+        parts = [wide.select(*_KEYS, x=f"x_{end}", y=f"y_{end}") for end in ("first", "lowest", "highest", "last")]
+        return pl.concat(parts).unique().sort(*_KEYS, "x", "y")
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined + part
+    return joined
+
+
+def _scaled(table: ir.Table, column: str) -> Any:
+    """A column as numbers in its axis's unit; what is no number (infinite, NaN) is null."""
+    import ibis
+
+    if column == RATE:
+        in_bits = ibis.cases((table.counter.startswith("octets"), 8.0), else_=1.0)
+        spans = ibis.cases((table.span_ns > 0, table.span_ns), else_=None)
+        return table.value * in_bits * 1e9 / spans.cast("float64")
+    factor = next((factor for suffix, _, factor in _UNITS if column.endswith(suffix)), 1.0)
+    value = table[column].cast("float64")
+    if table[column].type().is_floating():
+        value = ibis.cases((value.isnan() | value.isinf(), None), else_=value).cast("float64")
+    return value * factor
+
+
+def _ends(overview: pl.DataFrame, axis: str) -> tuple[float, float]:
+    low, high = overview[f"{axis}_low"].drop_nulls().min(), overview[f"{axis}_high"].drop_nulls().max()
+    return (float(low), float(high)) if isinstance(low, float) and isinstance(high, float) else (0.0, 1.0)
+
+
+# --- conditions ---
+
+_Condition = tuple[str, str, Any]
+
+
+def _conditions(wish: Wish) -> tuple[str | None, str | None, list[_Condition]]:
+    """Days to read, as far as conditions on ``day`` tell them, and all conditions."""
+    first: str | None = None
+    last: str | None = None
+    found = []
+    for text in wish.filters:
+        column, operation, value = _condition(wish.table, text)
+        found.append((column, operation, value))
+        if column == "day" and "*" not in str(value) and _is_day(str(value)):
+            if operation in ("=", ">=", ">"):
+                first = max(first or str(value), str(value))
+            if operation in ("=", "<=", "<"):
+                last = min(last or str(value), str(value))
+    if first is not None and last is not None and first > last:
+        raise NothingToDraw(f"--filter: no day is from {first} to {last}")
+    return first, last, found
+
+
+def _condition(table: str, text: str) -> _Condition:
+    match = _FILTER.fullmatch(text.strip())
+    if match is None:
+        raise PlotError(
+            f"--filter {text!r}: of a store expected a column, =, !=, <, <=, > or >=, and a value, such as "
+            "site=dfw* or value>0"
+        )
+    column, operation, value = match.groups()
+    _column(f"--filter {text!r}", table, column)
+    kind = TABLES[table].get(column, pl.String())
+    if kind == pl.String():
+        return column, operation, value
+    if value in ("", "null") and operation in ("=", "!="):
+        return column, operation, None
+    if column in _INSTANTS and (instant := _instant(value)) is not None:
+        return column, operation, instant
+    try:
+        return column, operation, int(value) if kind == pl.Int64() else float(value)
+    except ValueError:
+        expected = "a time such as 2018-02-11 or 2018-02-11T12:00" if column in _INSTANTS else "a number"
+        raise PlotError(f"--filter {text!r}: {column}: expected {expected}, got {value!r}") from None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _instant(text: str) -> int | None:
+    """Nanoseconds since the Unix epoch of an ISO 8601 time, UTC where it says nothing else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _holds(column: Any, operation: str, value: Any) -> Any:
+    """A condition on a column; ``*`` and ``?`` in text are those of a shell."""
+    if value is None:
+        return column.isnull() if operation == "=" else column.notnull()
+    if isinstance(value, str) and operation in ("=", "!=") and any(sign in value for sign in "*?"):
+        pattern = "".join(
+            "%" if sign == "*" else "_" if sign == "?" else f"\\{sign}" if sign in "%_\\" else sign for sign in value
+        )
+        matches = _like(column, value, pattern)
+        return matches if operation == "=" else ~matches
+    match operation:
+        case "=":
+            return column == value
+        case "!=":
+            return column != value
+        case "<":
+            return column < value
+        case "<=":
+            return column <= value
+        case ">":
+            return column > value
+        case _:
+            return column >= value
+
+
+def _like(column: Any, glob: str, pattern: str) -> Any:
+    """Engines disagree about escapes in LIKE: a pattern that needs one becomes a regular expression."""
+    if "\\" not in pattern:
+        return column.like(pattern)
+    expression = "".join(".*" if sign == "*" else "." if sign == "?" else re.escape(sign) for sign in glob)
+    return column.re_search(f"^{expression}$")

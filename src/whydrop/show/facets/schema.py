@@ -1,0 +1,159 @@
+"""What a catalogue of faceted pictures may say, and the catalogue read from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import reduce
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from whydrop.show.plots.catalogue import PlotError
+
+Kind = Literal["points", "line", "density", "bars"]
+Shape = Literal["circle", "square", "triangle-up", "triangle-down", "diamond", "cross"]
+Colour = Literal["blue", "orange", "green", "purple", "sky", "grey", "vermillion", "ink"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Axis(_Strict):
+    """One axis of every panel of a picture."""
+
+    title: str = Field(default="", description="what it shows; the unit is added")
+    unit: str = Field(default="", description="of the numbers in the frame")
+    scale: Literal["linear", "log", "time"] = Field(
+        default="linear", description="linear, log, or time (seconds since the Unix epoch, shown as UTC)"
+    )
+    limits: tuple[float, float] | None = Field(default=None, description="fixed ends; what lies beyond is counted")
+    cover: tuple[float, float] | None = Field(default=None, description="ends that the axis has at least")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Axis:
+        for name, ends in (("limits", self.limits), ("cover", self.cover)):
+            if ends is not None and not ends[0] < ends[1]:
+                raise ValueError(f"{name}: {ends[0]:g} is not below {ends[1]:g}")
+            if ends is not None and self.scale == "log" and ends[0] <= 0:
+                raise ValueError(f"{name}: {ends[0]:g} is not above 0, as a logarithmic axis must be")
+        return self
+
+
+class Group(_Strict):
+    """A group whose look and words are fixed; others take the next free ones."""
+
+    name: str = Field(..., description="as in the frame")
+    label: str = Field(default="", description="in the legend instead of the name")
+    colour: Colour | None = Field(default=None, description="one of the palette")
+    shape: Shape | None = Field(default=None, description="of its points")
+    front: bool = Field(default=False, description="rare events: on top of the others, and never thinned")
+
+
+class Rows(_Strict):
+    """Rows of a table that become rows of the frame. Texts in braces name columns: ``{site} discards``."""
+
+    table: str = Field(..., description="which table")
+    x: str = Field(..., description="the column of x; days as text become seconds since the Unix epoch")
+    y: str = Field(default="", description="the column of y; none for a density")
+    panel: str = Field(..., description="the panel, with columns in braces")
+    group: str = Field(..., description="the group, with columns in braces")
+    x_factor: float = Field(default=1.0, description="from the column's unit to the axis's")
+    y_factor: float = Field(default=1.0, description="from the column's unit to the axis's")
+    density: Literal["left-edges", "centres"] | None = Field(
+        default=None, description="of the logarithm of x: where its bins' values stand"
+    )
+
+
+class FacetSpec(_Strict):
+    """One picture, with everything that it inherits filled in."""
+
+    title: str = Field(..., min_length=1, description="what is seen, in a few words")
+    caption: str = Field(default="", description="the definition of what is seen, in sentences")
+    parent: str | None = Field(default=None, description="the picture that fills in what is not said here")
+    kind: Kind = Field(default="points", description="points, line, density (steps), or bars")
+    x: Axis = Field(default=Axis(), description="the horizontal axis")
+    y: Axis = Field(default=Axis(), description="the vertical axis")
+    share: Literal["both", "x", "y", "none"] = Field(default="both", description="which axes all panels share")
+    wide: bool = Field(
+        default=False, description="up to four panels stand below each other, as series over time should"
+    )
+    breaks: bool = Field(default=False, description="lines break where nothing was measured for more than five steps")
+    columns: int | None = Field(default=None, ge=1, le=8, description="panels side by side, whatever their number")
+    look: Literal["group", "parts", "overlay"] = Field(
+        default="group",
+        description="colour and shape by group; parts: shape by its last word, colour by the rest; overlay: no shapes",
+    )
+    groups: tuple[Group, ...] = Field(default=(), description="groups with a fixed look, in the order of the legend")
+    rows: tuple[Rows, ...] = Field(
+        default=(), description="where the frame comes from; none where it is made elsewhere"
+    )
+    missing: str = Field(default="without a value", description="why rows have no y, for the words below the picture")
+
+    @model_validator(mode="after")
+    def _densities_have_no_y(self) -> FacetSpec:
+        for row in self.rows:
+            if bool(row.y) == (row.density is not None):
+                raise ValueError(f"rows of {row.table}: expected either y or density")
+        return self
+
+
+def read(text: str, where: str) -> dict[str, FacetSpec]:
+    """The pictures of a catalogue by name.
+
+    Args:
+        text: TOML, a table for each picture; tables in it are merged with those of its ``parent``.
+        where: the file's name, for messages.
+
+    Raises:
+        PlotError: the text is wrong; the message names the file and the key.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as reason:
+        raise PlotError(f"{where}: not TOML: {reason}") from None
+    found = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise PlotError(f"{where}: {name}: expected a table, such as [{name}], got {table!r:.60}")
+        try:
+            found[name] = FacetSpec.model_validate(_inherited(name, tables, where))
+        except ValidationError as reason:
+            raise PlotError("; ".join(_problem(where, name, error) for error in reason.errors())) from None
+    return found
+
+
+def _inherited(name: str, tables: dict[str, Any], where: str) -> dict[str, Any]:
+    """The table of a picture over those of its parents."""
+    line = [name]
+    while (parent := tables[line[-1]].get("parent")) is not None:
+        if not isinstance(parent, str) or not isinstance(tables.get(parent), dict):
+            raise PlotError(
+                f"{where}: {line[-1]}.parent: there is no picture {parent!r}; there are {', '.join(tables)}"
+            )
+        if parent in line:
+            raise PlotError(f"{where}: {name}.parent: {' < '.join((*line, parent))} is a circle")
+        line.append(parent)
+    return reduce(_merged, (tables[one] for one in reversed(line)))
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """``over`` on ``under``, tables within tables too: an heir may change one limit of an axis and keep its title."""
+    made = dict(under)
+    for key, value in over.items():
+        below = made.get(key)
+        made[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    for fixed, loose in (("limits", "cover"), ("cover", "limits")):
+        if fixed in over and loose not in over:
+            made.pop(loose, None)
+    return made
+
+
+def _problem(where: str, name: str, error: Any) -> str:
+    key = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        message = "no such key"
+    elif error["type"] != "missing":
+        message += f", got {error['input']!r:.60}"
+    return f"{where}: {key}: {message}"

@@ -1,0 +1,226 @@
+"""From a plot, recordings and wishes to a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, labels, time_series
+from whydrop.show.plots.choosing import Choice, Item, Source, chosen, matching
+from whydrop.show.plots.picture import LeftOut, NothingToDraw, Panel, Picture
+from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+
+if TYPE_CHECKING:
+    from whydrop.record.recording import Recording
+
+
+# Recordings side by side, above which panels would be too narrow to read.
+_MOST_BESIDE = 3
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants, whatever the plot says; ``None`` is as the plot says.
+
+    Attributes:
+        filters: patterns of series' names; with ``!`` before them, of those to leave out.
+        zoom: percentiles at the ends of the values' axis; an empty tuple: everything is shown.
+        group_by: metadata keys.
+        reduce: what makes one number of a recording's series, where recordings are combined.
+        smoothing: steps of a moving average of every series.
+        paired: recordings side by side with the same axes, instead of in one.
+    """
+
+    filters: tuple[str, ...] = ()
+    zoom: tuple[float, float] | tuple[()] | None = None
+    cut: bool | None = None
+    log: bool | None = None
+    absolute_time: bool = False
+    group_by: tuple[str, ...] = ()
+    combine: Combiner | None = None
+    reduce: str | None = None
+    smoothing: int | None = None
+    paired: bool = False
+
+    @property
+    def choice(self) -> Choice:
+        """Those that concern the series."""
+        return Choice(self.filters, self.cut)
+
+    def applied(self, panel: PanelSpec) -> PanelSpec:
+        """A panel's specification with the wishes in it."""
+        changes: dict[str, object] = {}
+        if self.zoom is not None:
+            changes["zoom"] = self.zoom or None
+        if self.log is not None:
+            changes["log"] = self.log
+        series = panel.series
+        if self.smoothing is not None:
+            series = tuple(spec.model_copy(update={"smoothing": self.smoothing}) for spec in series)
+        if self.reduce is not None:
+            series = tuple(spec.model_copy(update={"reduce": self.reduce}) for spec in series)
+        return panel.model_copy(update={**changes, "series": series})
+
+
+def applies(plot: PlotSpec, recording: Recording) -> bool:
+    """Whether a recording has series for at least one panel of a plot."""
+    wanted = catalogue.panels(plot)
+    if plot.needs == "all" and plot.panels_of:
+        return all(applies(catalogue.find(name), recording) for name in plot.panels_of)
+    if plot.needs == "all":
+        return all(any(matching(recording, spec) for spec in panel.series) for panel in wanted)
+    if plot.kind in ("ellipse", "scatter"):
+        return any(all(matching(recording, spec) for spec in panel.series[:2]) for panel in wanted)
+    return any(matching(recording, spec) for panel in wanted for spec in panel.series)
+
+
+def available(recordings: Sequence[Recording]) -> dict[str, PlotSpec]:
+    """The plots of the catalogue that have something to draw of these recordings."""
+    known = catalogue.catalogue()
+    return {
+        name: plot for name, plot in known.items() if not plot.hidden and any(applies(plot, one) for one in recordings)
+    }
+
+
+def default(recordings: Sequence[Recording]) -> str:
+    """The plot to draw where none is asked for: that of the test, else the first that has something to draw.
+
+    Raises:
+        NothingToDraw: none has.
+    """
+    known = catalogue.catalogue()
+    for recording in recordings:
+        test = recording.metadata.get("test") or {}
+        for name in (test.get("default_plot"), *(test.get("plots") or ())):
+            if isinstance(name, str) and name in known and any(applies(known[name], one) for one in recordings):
+                return name
+    for name, plot in known.items():
+        if any(applies(plot, one) for one in recordings):
+            return name
+    names = ", ".join(str(one.path) for one in recordings)
+    raise NothingToDraw(f"{names}: no series with samples, so there is nothing to draw")
+
+
+def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes = Wishes()) -> Picture:
+    """Everything that a plot shows of the recordings.
+
+    Raises:
+        NothingToDraw: the recordings have none of its series; the message says which were looked for.
+    """
+    sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
+    panels: list[Panel] = []
+    left_out = LeftOut()
+    notes: list[str] = []
+    for spec in catalogue.panels(plot):
+        wanted = wishes.applied(spec)
+        for made, out, said in _panels(plot, wanted, sources, wishes):
+            panels.append(made)
+            left_out += out
+            notes += said
+    if not panels:
+        raise NothingToDraw(_nothing(name, plot, recordings, wishes))
+    columns = plot.columns
+    if wishes.paired and plot.kind == "time-series":
+        columns = min(len(sources), _MOST_BESIDE)
+    columns = min(columns, len(panels))
+    if plot.kind == "time-series" and not wishes.absolute_time:
+        panels = _on_one_time_axis(panels, columns)
+    return Picture(
+        key=name,
+        title=plot.title,
+        subtitle=_subtitle(sources),
+        panels=tuple(panels),
+        columns=columns,
+        notes=tuple(dict.fromkeys([*notes, *_states(sources)])),
+        left_out=left_out,
+    )
+
+
+def _on_one_time_axis(panels: Sequence[Panel], columns: int) -> list[Panel]:
+    """Panels below each other show the same time at the same place, or one could not read down."""
+    known = [panel.x_ends for panel in panels if panel.x_ends is not None]
+    same = min(low for low, _ in known), max(high for _, high in known)
+    last_row = len(panels) - columns
+    return [
+        replace(panel, x_ends=same, x_title=panel.x_title if number >= last_row else "")
+        for number, panel in enumerate(panels)
+    ]
+
+
+Made = tuple[Panel, LeftOut, Sequence[str]]
+
+
+def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], wishes: Wishes) -> list[Made]:
+    combine = wishes.combine or plot.combine
+    keys = wishes.group_by or plot.group_by
+    if combine is None and keys and len(sources) > 1:
+        combine = combining.usual(plot.kind)
+    if plot.kind in ("ellipse", "scatter", "qq"):
+        return comparing_pairs.panels(plot, spec, sources, wishes.choice, combine, keys)
+    if combine is not None or plot.kind in ("line", "matrix"):
+        return combining.panels(plot, spec, sources, wishes.choice, combine or "groups", keys)
+    items = [
+        item for one in spec.series for source in sources for item in chosen(source, one, wishes.choice, cut=plot.cut)
+    ]
+    made: list[Made] = []
+    for own, own_items in _by_units(spec, items):
+        if plot.kind == "time-series":
+            made += _over_time(own, own_items, wishes)
+        else:
+            made.append(distributions.panel(plot.kind, own, distributions.of_items(own_items)))
+    return made
+
+
+def _over_time(spec: PanelSpec, items: Sequence[Item], wishes: Wishes) -> list[Made]:
+    recordings = list(dict.fromkeys(item.source.label for item in items))
+    if not wishes.paired or len(recordings) < 2:
+        panel, left_out = time_series.panel(spec, items, absolute_time=wishes.absolute_time)
+        return [(panel, left_out, ())]
+    made: list[Made] = []
+    for recording in recordings:
+        own = [item for item in items if item.source.label == recording]
+        panel, left_out = time_series.panel(spec, own, absolute_time=wishes.absolute_time)
+        title = f"{panel.title}: {recording}" if panel.title else recording
+        made.append((replace(panel, title=title), left_out, ()))
+    known = [panel.y_ends for panel, _, _ in made if panel.y_ends is not None]
+    same = min(low for low, _ in known), max(high for _, high in known)
+    return [(time_series.with_ends(panel, same), left_out, notes) for panel, left_out, notes in made]
+
+
+def _by_units(spec: PanelSpec, items: Sequence[Item]) -> list[tuple[PanelSpec, list[Item]]]:
+    """One axis has one unit: series of another one get a panel of their own."""
+    units = list(dict.fromkeys(item.units for item in items))
+    found = []
+    for number, unit in enumerate(units):
+        own = [item for item in items if item.units == unit]
+        found.append((spec if number == 0 else spec.model_copy(update={"y": "", "limits": None}), own))
+    return found
+
+
+def _subtitle(sources: Sequence[Source]) -> str:
+    """What was measured, and when; many recordings by their number."""
+    first = sources[0].recording
+    name = str((first.metadata.get("test") or {}).get("test") or first.metadata.get("name") or "")
+    if len(sources) == 1:
+        started = combining.started(first)
+        parts = [sources[0].label, name if name not in sources[0].label else "", started]
+        return " · ".join(part for part in parts if part)
+    names = {str((one.recording.metadata.get("test") or {}).get("test") or "") for one in sources}
+    return f"{len(sources)} recordings" + (f" of {name}" if len(names) == 1 and name else "")
+
+
+def _states(sources: Sequence[Source]) -> list[str]:
+    """What a reader must know of recordings that are not whole."""
+    return [
+        f"{labels.shortened(one.label)}: {one.recording.metadata['status']}; what was measured until then is drawn."
+        for one in sources
+        if one.recording.metadata.get("status") in ("interrupted", "failed", "running")
+    ]
+
+
+def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes) -> str:
+    patterns = sorted({pattern for panel in catalogue.panels(plot) for one in panel.series for pattern in one.match})
+    where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
+    why = f" that --filter {' '.join(wishes.filters)} leaves" if wishes.filters else ""
+    return f"{where}: nothing to draw for {name}: no samples of series {', '.join(patterns)}{why}; try --list"

@@ -1,0 +1,204 @@
+"""From a plot's specification and recordings to the series that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whydrop.show.plots.picture import LeftOut
+from whydrop.show.plots.schema import SeriesSpec
+from whydrop.statistics.load import Window, window
+
+if TYPE_CHECKING:
+    from whydrop.record.recording import Recording, Series
+
+Values = NDArray[np.float64]
+
+# Probes that came back are no gap where single ones between them did not.
+_PROBES = ("probe", "icmp")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A recording with the words that tell it from the others."""
+
+    recording: Recording
+    label: str
+    load: Window | None
+
+    @classmethod
+    def of(cls, recording: Recording, label: str) -> Source:
+        """Find when the path was under load."""
+        return cls(recording, label, window(recording))
+
+
+@dataclass(frozen=True)
+class Item:
+    """One series of one recording: samples in order of time; NaN where something was measured without a value."""
+
+    source: Source
+    name: str
+    units: str
+    kind: str
+    quantity: str
+    spec: SeriesSpec
+    times_s: Values  # after the start of the test
+    values: Values
+    step_s: float
+    flow: int | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    @property
+    def probes(self) -> bool:
+        """Whether a missing value means a lost probe."""
+        return self.kind in _PROBES
+
+    def lost_s(self) -> Values:
+        """Times of the probes that were lost."""
+        return self.times_s[np.isnan(self.values)] if self.probes else np.array([])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user wants of the series, whatever the plot says."""
+
+    filters: tuple[str, ...] = ()
+    cut: bool | None = None
+
+    def wanted(self, name: str) -> bool:
+        """Whether a name matches any of the patterns, and none of those with an exclamation mark before them."""
+        refused = [pattern[1:] for pattern in self.filters if pattern.startswith("!")]
+        accepted = [pattern for pattern in self.filters if not pattern.startswith("!")]
+        if any(fnmatchcase(name, pattern) for pattern in refused):
+            return False
+        return not accepted or any(fnmatchcase(name, pattern) for pattern in accepted)
+
+
+def chosen(source: Source, spec: SeriesSpec, choice: Choice = Choice(), *, cut: bool = False) -> list[Item]:
+    """The series of a recording that a specification means, with their samples."""
+    series = matching(source.recording, spec, choice)
+    if not series:
+        return []
+    preferred = [one for one in series if one.name in spec.prefer]
+    if spec.compute is not None and not preferred:
+        items = _computed(source, spec, series)
+    else:
+        items = [_measured(source, spec, one) for one in preferred or series]
+    if choice.cut if choice.cut is not None else cut:
+        items = [within_load(item) for item in items]
+    return [item for item in items if len(item.values)]
+
+
+def matching(recording: Recording, spec: SeriesSpec, choice: Choice = Choice()) -> list[Series]:
+    """The series that a specification means, in the order of the test."""
+    directions = _directions(recording) if spec.direction else {}
+    found = []
+    for series in recording.series(*spec.match, *spec.prefer):
+        if not choice.wanted(series.name):
+            continue
+        if series.name in spec.prefer:
+            found.append(series)
+            continue
+        if any(series.matches(pattern) for pattern in spec.exclude):
+            continue
+        if spec.quantity and series.quantity not in spec.quantity:
+            continue
+        if spec.kind and series.kind not in spec.kind:
+            continue
+        if spec.direction and directions.get(series.flow) not in spec.direction:
+            continue
+        found.append(series)
+    return found
+
+
+def _directions(recording: Recording) -> dict[int | None, str | None]:
+    flows = recording.table("flows")
+    return dict(zip(flows["flow"].to_list(), flows["direction"].to_list(), strict=True))
+
+
+def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
+    recording = source.recording
+    samples = recording.samples(series.name)
+    times_s = (samples["time_ns"] - recording.started_ns).cast(float).to_numpy() / 1e9
+    values = samples["value"].cast(float).to_numpy().astype(float)
+    if spec.increments:
+        values = np.diff(values, prepend=np.nan)
+        # A counter that began anew tells nothing of the step before.
+        values = np.where(values < 0, np.nan, values)
+    probes = series.kind in _PROBES
+    # Only the stream's own values tell of lost probes; what is derived of them has other reasons to be missing.
+    if not (probes and not series.key):
+        known = ~np.isnan(values)
+        times_s, values = times_s[known], values[known]
+    lost = int(np.isnan(values).sum())
+    return Item(
+        source, series.name, series.units, series.kind, series.quantity, spec, times_s, values,
+        recording.step_s, series.flow, LeftOut(samples=len(values), lost=lost),
+    )  # fmt: skip
+
+
+def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> list[Item]:
+    from whydrop.record import computing
+
+    assert spec.compute is not None
+    grid = source.recording.grid(*(one.name for one in series))
+    values = grid.drop("time_s").to_numpy().astype(float)
+    made = computing.compute(spec.compute, values, _expected(values))
+    known = ~np.isnan(made)
+    units = {one.units for one in series}
+    first = series[0]
+    return [
+        Item(
+            source,
+            f"{spec.compute} of {len(series)}" if len(series) > 1 else first.name,
+            "" if spec.compute == "fairness" else units.pop() if len(units) == 1 else "",
+            "computed", first.quantity, spec, grid["time_s"].to_numpy()[known], made[known],
+            source.recording.step_s, None, LeftOut(samples=int(known.sum())),
+        )
+    ]  # fmt: skip
+
+
+def _expected(values: Values) -> NDArray[np.bool_]:
+    """Where each column should have a value: from its first one to its last one."""
+    known = ~np.isnan(values)
+    begun = np.maximum.accumulate(known, axis=0)
+    to_come = np.maximum.accumulate(known[::-1], axis=0)[::-1]
+    return np.asarray(begun & to_come)
+
+
+def within_load(item: Item) -> Item:
+    """The samples taken while the path was under load; all, where it never was."""
+    load = item.source.load
+    if load is None:
+        return item
+    origin = item.source.recording.started_ns
+    start_s, end_s = (load.start_ns - origin) / 1e9, (load.end_ns - origin) / 1e9
+    inside = (item.times_s >= start_s) & (item.times_s < end_s)
+    values = item.values[inside]
+    lost = int(np.isnan(values).sum()) if item.probes else 0
+    left_out = LeftOut(item.left_out.samples, cut=int((~inside).sum()), lost=lost)
+    return replace(item, times_s=item.times_s[inside], values=values, left_out=left_out)
+
+
+def smoothed(item: Item, steps: int) -> Item:
+    """The moving average of a series on its grid: over ``steps`` steps and the one in their middle."""
+    if steps < 1:
+        return item
+    recording = item.source.recording
+    times_s, values = item.times_s, item.values
+    if item.kind != "computed":
+        grid = recording.grid(item.name)
+        times_s, values = grid["time_s"].to_numpy(), grid[item.name].cast(float).to_numpy().astype(float)
+    known = ~np.isnan(values)
+    times_s, values = times_s[known], values[known]
+    # By time, not by count: a gap must not be averaged over.
+    half = (steps // 2 + 0.5) * recording.step_s
+    first = np.searchsorted(times_s, times_s - half)
+    last = np.searchsorted(times_s, times_s + half)
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return replace(item, times_s=times_s, values=(sums[last] - sums[first]) / np.maximum(1, last - first))

@@ -1,0 +1,278 @@
+"""How values are spread: cumulative distributions, boxes, bars, lines over groups, and numbers as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+
+from whydrop.show.plots import axes, labels
+from whydrop.show.plots.choosing import Item, Values
+from whydrop.show.plots.picture import INK, LeftOut, Panel, Trace
+from whydrop.show.plots.schema import Kind, PanelSpec
+
+# With so few values, the values themselves say more than their quartiles.
+_FEW = 6
+_SPREAD = (5.0, 25.0, 50.0, 75.0, 95.0)
+# A curve of fewer samples would pass for more than it is: their number is said.
+_HARDLY_A_CURVE = 50
+# Points that a cumulative distribution is drawn with; its ends are kept whole.
+_STEPS, _TAIL = 1_000, 50
+BOX_NOTE = "Boxes: quartiles and median; whiskers: 5th to 95th percentile; dots: the lowest and the highest value."
+FEW_NOTE = "Each dot is one value; the bar is their mean."
+BAR_NOTE = "Bars: mean; whiskers: one standard deviation to both sides."
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values that make one box, bar or curve.
+
+    ``category`` is its place (a series), ``group`` its colour (a recording, or a group of them); combined the other
+    way round, they change places.
+    """
+
+    category: str
+    group: str
+    units: str
+    values: Values
+    left_out: LeftOut = field(default_factory=LeftOut)
+    series: str = ""
+
+
+def of_items(items: Sequence[Item]) -> list[Sample]:
+    """The values of series as they are: one sample for each series of each recording."""
+    named = dict.fromkeys((item.spec.label or item.name, item.spec.label) for item in items)
+    told = dict(zip(named, labels.of_series([name for name, _ in named], [label for _, label in named]), strict=True))
+    found = []
+    for item in items:
+        known = item.values[~np.isnan(item.values)]
+        category = told[item.spec.label or item.name, item.spec.label]
+        if len(known):
+            found.append(Sample(category, item.source.label, item.units, known, item.left_out, item.name))
+    return found
+
+
+def panel(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    """One panel of samples that all have the same unit."""
+    if kind == "cdf":
+        return _cdf(spec, samples)
+    if kind == "matrix":
+        return _matrix(spec, samples)
+    if kind == "line":
+        return _line(spec, samples)
+    return _rows(kind, spec, samples)
+
+
+def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    x_ends = axes.ends([sample.values for sample in samples], spec.model_copy(update={"from_zero": False}))
+    groups = list(dict.fromkeys(sample.group for sample in samples))
+    categories = list(dict.fromkeys(sample.category for sample in samples))
+    traces, left_out = [], LeftOut()
+    for number, sample in enumerate(samples):
+        both = len(groups) > 1 and len(categories) > 1
+        label = f"{sample.group}: {sample.category}" if both else sample.group if len(groups) > 1 else sample.category
+        if len(sample.values) < _HARDLY_A_CURVE:
+            label += f" (n = {len(sample.values)})"
+        colour = groups.index(sample.group) if len(groups) > 1 else number
+        dash = categories.index(sample.category) if both else 0
+        traces.append(
+            Trace(
+                label,
+                sample.series or sample.category,
+                sample.group,
+                sample.units,
+                "line",
+                _steps(sample.values),
+                colour,
+                dash,
+            )
+        )
+        left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
+    drawn = Panel(
+        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
+        x_ends=x_ends, y_ends=(0.0, 101.0), x_log=spec.log,
+    )  # fmt: skip
+    return drawn, left_out, []
+
+
+def _steps(values: Values) -> pl.DataFrame:
+    """The empirical distribution as corners of steps: x sorted, y in per cent at and below x."""
+    ordered = np.sort(values)
+    n = len(ordered)
+    picked = np.arange(n)
+    if n > _STEPS + 2 * _TAIL:
+        inner = np.linspace(_TAIL, n - _TAIL - 1, _STEPS).astype(int)
+        picked = np.unique(np.concatenate((np.arange(_TAIL), inner, np.arange(n - _TAIL, n))))
+    x, y = ordered[picked], (picked + 1) / n * 100
+    # Corners: up to the new share only where the value is reached.
+    return pl.DataFrame({"x": np.repeat(x, 2), "y": np.column_stack((np.concatenate(([0.0], y[:-1])), y)).ravel()})
+
+
+def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    """Boxes or bars, one below the other, so that long names can be read."""
+    categories = list(dict.fromkeys(sample.category for sample in samples))
+    groups = list(dict.fromkeys(sample.group for sample in samples))
+    lone = len(groups) == 1
+    ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec))
+    slot = 0.8 / len(groups)
+    traces: list[Trace] = []
+    left_out, few = LeftOut(), True
+    for sample in samples:
+        place = -float(categories.index(sample.category))
+        if not lone:
+            place += 0.4 - slot * (groups.index(sample.group) + 0.5)
+        colour = categories.index(sample.category) if lone else groups.index(sample.group)
+        label = "" if lone else sample.group
+        if kind == "bar":
+            traces += _bar(sample, place, slot, colour, label, ends)
+        else:
+            few = few and len(sample.values) < _FEW
+            traces += _box(sample, place, slot, colour, label)
+        seen = _extent(kind, sample.values) if kind == "bar" else sample.values
+        left_out += replace(sample.left_out, beyond=axes.beyond(seen, ends))
+    words = tuple((-float(number), category) for number, category in enumerate(categories))
+    drawn = Panel(
+        spec.title, axes.title(spec.y, samples[0].units), "", _labelled_once(traces),
+        x_ends=ends, y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words,
+    )  # fmt: skip
+    note = BAR_NOTE if kind == "bar" else FEW_NOTE if few else BOX_NOTE
+    return drawn, left_out, [note]
+
+
+def _based(kind: Kind, spec: PanelSpec) -> PanelSpec:
+    """Bars must begin at zero: their length is what is compared."""
+    return spec.model_copy(update={"from_zero": True, "zoom": None}) if kind == "bar" and not spec.log else spec
+
+
+def _extent(kind: Kind, values: Values) -> Values:
+    if kind != "bar":
+        return values
+    return np.array([values.mean() - values.std(), values.mean(), values.mean() + values.std()])
+
+
+def _labelled_once(traces: Sequence[Trace]) -> tuple[Trace, ...]:
+    seen: set[str] = set()
+    found = []
+    for trace in traces:
+        found.append(replace(trace, label="") if trace.label in seen else trace)
+        seen.add(trace.label)
+    return tuple(found)
+
+
+def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, ends: tuple[float, float]) -> list[Trace]:
+    mean, std, half = float(sample.values.mean()), float(sample.values.std()), slot * 0.4
+    base = min(max(0.0, ends[0]), ends[1])
+    bar = pl.DataFrame({"x": [base], "x2": [mean], "y": [place - half], "y2": [place + half]})
+    numbers = bar.with_columns(mean=pl.lit(mean), std=pl.lit(std), count=pl.lit(len(sample.values)))
+    whisker = pl.DataFrame({"x": [mean - std], "x2": [mean + std], "y": [place]})
+    return [
+        _trace(sample, "bars", numbers, colour, label),
+        _trace(sample, "spans", whisker, INK, "", helper=True),
+    ]
+
+
+def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> list[Trace]:
+    values, half = sample.values, slot * 0.36
+    if len(values) < _FEW:
+        dots = pl.DataFrame({"x": values, "y": np.full(len(values), place)})
+        mean = float(values.mean())
+        bar = pl.DataFrame({"x": [mean], "y": [place - half], "y2": [place + half]})
+        return [
+            _trace(sample, "ticks", bar, INK, "", helper=True),
+            replace(_trace(sample, "points", dots, colour, label), rare=True),
+        ]
+    low, q1, median, q3, high = (float(p) for p in np.percentile(values, _SPREAD))
+    box = pl.DataFrame({"x": [q1], "x2": [q3], "y": [place - half], "y2": [place + half]})
+    numbers = box.with_columns(
+        minimum=pl.lit(float(values.min())), p5=pl.lit(low), median=pl.lit(median), p95=pl.lit(high),
+        maximum=pl.lit(float(values.max())), mean=pl.lit(float(values.mean())), count=pl.lit(len(values)),
+    )  # fmt: skip
+    whiskers = pl.DataFrame({"x": [low, q3], "x2": [q1, high], "y": [place, place]})
+    middle = pl.DataFrame({"x": [median], "y": [place - half], "y2": [place + half]})
+    extremes = pl.DataFrame({"x": [float(values.min()), float(values.max())], "y": [place, place]})
+    return [
+        _trace(sample, "spans", whiskers, colour, "", helper=True),
+        _trace(sample, "bars", numbers, colour, label),
+        _trace(sample, "ticks", middle, INK, "", helper=True),
+        _trace(sample, "points", extremes, colour, "", helper=True),
+    ]
+
+
+def _trace(sample: Sample, mark: str, data: pl.DataFrame, colour: int, label: str, *, helper: bool = False) -> Trace:
+    return Trace(
+        label, sample.series or sample.category, sample.group, sample.units,
+        mark, data, colour, helper=helper,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    """Means over groups that stand in a row: by number where their names are numbers."""
+    categories = list(dict.fromkeys(sample.category for sample in samples))
+    numbers = [_number(category) for category in categories]
+    known = [number for number in numbers if number is not None]
+    numeric = len(known) == len(categories)
+    places = dict(zip(categories, known if numeric else map(float, range(len(categories))), strict=True))
+    lines = list(dict.fromkeys(sample.group for sample in samples))
+    traces: list[Trace] = []
+    for number, line in enumerate(lines):
+        own = sorted((one for one in samples if one.group == line), key=lambda one: places[one.category])
+        means = [float(one.values.mean()) for one in own]
+        data = pl.DataFrame({"x": [places[one.category] for one in own], "y": means})
+        stds = [float(one.values.std()) for one in own]
+        spread = data.select("x", y=pl.col("y") - pl.Series(stds), y2=pl.col("y") + pl.Series(stds))
+        common = (own[0].series or line, line, own[0].units)
+        traces.append(Trace(line, *common, "line", data, number))
+        traces.append(Trace("", *common, "points", data, number, helper=True, rare=True))
+        traces.append(Trace("", *common, "spans", spread, number, helper=True))
+    ends = axes.ends(
+        [np.array([*(trace.data["y"]), *trace.data["y2"]]) for trace in traces if "y2" in trace.data], spec
+    )
+    words = tuple((place, category) for category, place in places.items())
+    reach = list(places.values())
+    room = (max(reach) - min(reach)) * 0.05 or 0.5
+    drawn = Panel(
+        spec.title, spec.x, axes.title(spec.y, samples[0].units), tuple(traces),
+        x_ends=(min(reach) - room, max(reach) + room), y_ends=ends, y_log=spec.log, x_words=words,
+    )  # fmt: skip
+    left_out = sum((sample.left_out for sample in samples), LeftOut())
+    return drawn, left_out, ["Points: mean; whiskers: one standard deviation to both sides."]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    """Means as numbers on shaded cells: recordings or groups down, series across."""
+    across = list(dict.fromkeys(sample.category for sample in samples))
+    down = list(dict.fromkeys(sample.group for sample in samples))
+    means = np.array([float(sample.values.mean()) for sample in samples])
+    dark = means.min() + 0.55 * (np.ptp(means) or 1.0)
+    traces: list[Trace] = []
+    for sample, mean in zip(samples, means, strict=True):
+        x, y = float(across.index(sample.category)), -float(down.index(sample.group))
+        cell = pl.DataFrame({"x": [x - 0.5], "x2": [x + 0.5], "y": [y - 0.5], "y2": [y + 0.5], "value": [mean]})
+        text = pl.DataFrame(
+            {"x": [x], "y": [y], "text": [_short(mean)], "ink": ["#ffffff" if mean > dark else "#1b1f24"]}
+        )
+        traces.append(_trace(sample, "cells", cell, 0, ""))
+        traces.append(_trace(sample, "text", text, INK, "", helper=True))
+    drawn = Panel(
+        axes.title(spec.title or spec.y, samples[0].units), "", "", tuple(traces),
+        x_ends=(-0.5, len(across) - 0.5), y_ends=(-len(down) + 0.5, 0.5),
+        x_words=tuple((float(number), name) for number, name in enumerate(across)),
+        y_words=tuple((-float(number), name) for number, name in enumerate(down)),
+    )  # fmt: skip
+    left_out = sum((sample.left_out for sample in samples), LeftOut())
+    return drawn, left_out, ["Cells: the mean over the recordings of a row; the darker, the larger."]
+
+
+def _short(value: float) -> str:
+    from whydrop.units import significant
+
+    return significant(value)

@@ -1,0 +1,219 @@
+"""Values over time, panels stacked: the samples themselves, averages on top, lost probes as marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from whydrop.show.plots import axes, labels
+from whydrop.show.plots.choosing import Item, Values, smoothed
+from whydrop.show.plots.picture import INK, LeftOut, Panel, Trace
+from whydrop.show.plots.schema import PanelSpec
+
+# More lines than this in one panel cannot be told apart: they become a pale cloud with one entry in the legend.
+_TOLD_APART = 14
+# Samples farther apart than so many steps are not joined: nothing was measured in between (as on the grid).
+_JOINED_STEPS = 5.0
+# Of a long test, an average over fewer steps than this share of it would be a black band (ten minutes: 10 steps).
+_WINDOWS = 300
+_FATES = {"lost-up": "lost on the way there", "lost-down": "lost on the way back"}
+
+
+def panel(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False) -> tuple[Panel, LeftOut]:
+    """One panel of items that all have the same unit."""
+    averages = [smoothed(item, _window(item)) for item in items if item.spec.role == "emphasis"]
+    plain = [
+        smoothed(item, item.spec.smoothing) if item.spec.smoothing else item
+        for item in items
+        if item.spec.role != "emphasis"
+    ]
+    y_ends = axes.ends([item.values for item in plain] or [item.values for item in averages], spec)
+    shared, traces = _lines(plain, averages)
+    traces += _averages(plain, averages)
+    if spec.lost:
+        traces += _lost(items, y_ends)
+    if absolute_time:
+        traces = [_at_absolute_time(trace, items) for trace in traces]
+    left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), LeftOut())
+    if not plain:
+        left_out = sum((_left_out(item, y_ends) for item in averages), LeftOut())
+    drawn = Panel(
+        title=spec.title,
+        x_title="Time of day (UTC)" if absolute_time else "Time (s)",
+        y_title=axes.title(spec.y, items[0].units),
+        traces=tuple(traces),
+        x_ends=None if absolute_time else _x_ends(items),
+        y_ends=y_ends,
+        y_log=spec.log,
+        x_time=absolute_time,
+        legend=shared,
+    )
+    return drawn, left_out
+
+
+def _window(item: Item) -> int:
+    """Steps of an average: those of the plot, but more where these would be narrower than a few pixels."""
+    if not item.spec.smoothing:
+        return 0
+    steps = (item.times_s[-1] - item.times_s[0]) / item.step_s
+    return max(item.spec.smoothing, int(steps / _WINDOWS))
+
+
+def _left_out(item: Item, y_ends: tuple[float, float]) -> LeftOut:
+    return replace(item.left_out, beyond=axes.beyond(item.values, y_ends))
+
+
+def _x_ends(items: Sequence[Item]) -> tuple[float, float]:
+    last = max(float(item.times_s[-1]) for item in items)
+    first = min(0.0, *(float(item.times_s[0]) for item in items))
+    # A little room, so that marks at the very end are whole.
+    return first, max(last, first + 1.0) + 0.005 * (last - first)
+
+
+def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[Trace]]:
+    """Traces of single series, and what the names in the legend share."""
+    recordings = list(dict.fromkeys(item.source.label for item in items))
+    shared, rest = labels.distinct(list(dict.fromkeys(_named(item) for item in items)))
+    told = dict(zip(dict.fromkeys(_named(item) for item in items), rest, strict=True))
+    several = len(recordings) > 1
+    crowd = len(items) > _TOLD_APART or (several and bool(averages))
+    traces: list[Trace] = []
+    for number, item in enumerate(items):
+        name = told[_named(item)]
+        recording = recordings.index(item.source.label)
+        if several:
+            colour, dash = recording, list(told).index(_named(item))
+            label = item.source.label if len(told) == 1 or crowd else f"{item.source.label}: {name}"
+        else:
+            colour, dash, label = number, 0, name
+        if crowd:
+            # With averages on top, these carry the legend.
+            colour, dash = (recording if several else 0), 0
+            label = "" if several and averages else label if several else f"{len(items)} series"
+        traces += _line(item, label, colour, dash, "pale" if crowd else "normal")
+    return ("" if several or crowd else shared), _labelled_once(traces)
+
+
+def _labelled_once(traces: list[Trace]) -> list[Trace]:
+    seen: set[str] = set()
+    found = []
+    for trace in traces:
+        found.append(replace(trace, label="") if trace.label in seen else trace)
+        seen.add(trace.label)
+    return found
+
+
+def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Trace]:
+    recordings = list(dict.fromkeys(item.source.label for item in (*items, *averages)))
+    traces: list[Trace] = []
+    for item in averages:
+        several = len(recordings) > 1
+        label = item.source.label if several else item.spec.label or _named(item)
+        if item.spec.smoothing:
+            steps = _window(item) // 2 * 2 + 1
+            label += "" if several else f" (over {steps} steps of {item.step_s:g} s)"
+        colour = recordings.index(item.source.label) if several else INK
+        traces += _line(item, label, colour, 0, "heavy")
+    return _labelled_once(traces)
+
+
+def _named(item: Item) -> str:
+    if item.spec.label is None:
+        return item.name
+    return item.spec.label.replace("{name}", item.name)
+
+
+def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale", "normal", "heavy"]) -> list[Trace]:
+    """A line broken where nothing was measured; samples that stand alone as points, or no one would see them."""
+    known = ~np.isnan(item.values)
+    x, y = item.times_s[known], item.values[known]
+    points = item.spec.role in ("points", "events")
+    common = {
+        "label": label, "series": item.name, "recording": item.source.label, "units": item.units,
+        "colour": colour, "dash": dash, "weight": weight,
+    }  # fmt: skip
+    if points:
+        events = item.spec.role == "events"
+        if events:
+            x, y = x[y != 0], y[y != 0]
+        return [Trace(mark="points", data=_frame(x, y), rare=events, **common)]  # type: ignore[arg-type]
+    # A line through fewer points than it takes on the grid of steps is joined by its own pace.
+    pace = float(np.median(np.diff(x))) if len(x) > 2 else item.step_s
+    broken, alone = _broken(x, y, _JOINED_STEPS * max(item.step_s, pace))
+    traces = [Trace(mark="line", data=broken, **common)]  # type: ignore[arg-type]
+    if not alone.is_empty():
+        again = {**common, "label": label if len(x) == alone.height else ""}
+        traces.append(Trace(mark="points", data=alone, helper=True, **again))  # type: ignore[arg-type]
+    return traces
+
+
+def _broken(x: Values, y: Values, farthest: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The line with an empty point in each gap; and the points that have a gap at both sides."""
+    gaps = np.flatnonzero(np.diff(x) > farthest) + 1
+    alone = np.intersect1d(np.concatenate(([0], gaps)), np.concatenate((gaps - 1, [len(x) - 1])))
+    middle = (x[gaps] + x[gaps - 1]) / 2
+    with_gaps = _frame(np.insert(x, gaps, middle), np.insert(y, gaps, np.nan))
+    return with_gaps, _frame(x[alone], y[alone])
+
+
+def _frame(x: Values, y: Values) -> pl.DataFrame:
+    return pl.DataFrame({"x": x, "y": y}).with_columns(pl.col("y").fill_nan(None))
+
+
+def with_ends(panel: Panel, y_ends: tuple[float, float]) -> Panel:
+    """The panel with another axis of values; marks of lost probes stay at its upper edge."""
+    traces = [
+        replace(trace, data=trace.data.with_columns(y=pl.lit(_edge(y_ends)))) if trace.mark == "crosses" else trace
+        for trace in panel.traces
+    ]
+    return replace(panel, traces=tuple(traces), y_ends=y_ends)
+
+
+def _edge(y_ends: tuple[float, float]) -> float:
+    return y_ends[1] - (y_ends[1] - y_ends[0]) * 0.03
+
+
+def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Trace]:
+    """Lost probes at the panel's upper edge, told apart by the way on which they were lost where that is known."""
+    found: dict[str, list[Values]] = {}
+    for item in items:
+        if not item.probes or item.spec.role == "emphasis":
+            continue
+        for fate, at_s in _by_fate(item).items():
+            found.setdefault(fate, []).append(at_s)
+    traces = []
+    for fate, times in found.items():
+        x = np.concatenate(times)
+        if len(x):
+            label = f"probe {_FATES.get(fate, 'lost')} ({len(x)})"
+            slot = list(_FATES).index(fate) if fate in _FATES else 2
+            data = pl.DataFrame({"x": np.sort(x), "y": np.full(len(x), _edge(y_ends))})
+            recording = items[0].source.label if len({item.source.label for item in items}) == 1 else ""
+            traces.append(Trace(label, "lost probes", recording, "", "crosses", data, slot, rare=True))
+    return traces
+
+
+def _by_fate(item: Item) -> dict[str, Values]:
+    recording = item.source.recording
+    if item.flow is None:
+        return {"lost": item.lost_s()}
+    probes = recording.table("probes").filter((pl.col("flow") == item.flow) & pl.col("fate").str.starts_with("lost"))
+    if probes.is_empty():
+        return {"lost": item.lost_s()} if len(item.lost_s()) else {}
+    when = pl.coalesce("sent_ns", "scheduled_ns")
+    found = {}
+    first, last = item.times_s[0], item.times_s[-1]
+    for (fate,), rows in probes.partition_by("fate", as_dict=True).items():
+        times = (rows.select(when).to_series().drop_nulls() - recording.started_ns).cast(float).to_numpy() / 1e9
+        found[str(fate)] = times[(times >= first) & (times <= last)]
+    return found
+
+
+def _at_absolute_time(trace: Trace, items: Sequence[Item]) -> Trace:
+    origins = {item.source.label: item.source.recording.started_ns for item in items}
+    origin = origins.get(trace.recording, items[0].source.recording.started_ns)
+    return replace(trace, data=trace.data.with_columns(x=pl.col("x") * 1e3 + origin / 1e6))
