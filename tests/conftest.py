@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from example_files import POLICED, ROOT, Run
 from synthetic import policed_transfer
 from whydrop.api import Explanation
 
-ROOT = Path(__file__).parent.parent
-EXAMPLES = ROOT / "examples"
-POLICED = EXAMPLES / "policed-download.pcap.zst"
+# The fixture `lab`, and the virtual machine behind it; a Spark cluster; the program in this process.
+pytest_plugins = ("lab.plugin", "spark_cluster", "in_process")
 
 # Marker, programs of which one is enough, Debian package.
 PROGRAMS = (
     ("needs_tshark", ("tshark",), "tshark"),
     ("needs_browser", ("chromium", "google-chrome"), "chromium"),
+    ("needs_spark", ("java",), "openjdk-17-jre-headless"),
 )
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+
+# No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every run:
+# what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
+settings.register_profile(
+    "whydrop",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+    database=None if "CI" in os.environ else settings.default.database,
+    print_blob=True,
+)
+settings.load_profile("whydrop")
+
+
+def pytest_sessionstart() -> None:
+    """A shell that puts pytest in the background has it, and all that it starts, ignore Ctrl-C, which many test."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -58,8 +78,25 @@ def run() -> Run:
     """Run the program ``whydrop`` as a user does, from the top of the repository."""
 
     def whydrop(*arguments: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
-        options: dict = {"capture_output": True, "text": True, "timeout": 120, "cwd": ROOT, **more}
+        options: dict = {"capture_output": True, "text": True, "timeout": 600, "cwd": ROOT, **more}
         return subprocess.run([sys.executable, "-m", "whydrop", *map(str, arguments)], **options, check=False)
+
+    return whydrop
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """As `run`, within this process: quicker by the interpreter's start, for what needs no process of its own."""
+    from click.testing import CliRunner
+
+    from whydrop.cli.commands import whydrop as program
+
+    def whydrop(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(ROOT)
+        done = CliRunner().invoke(program, [*map(str, arguments)], prog_name="whydrop", env=env)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(["whydrop", *map(str, arguments)], done.exit_code, done.stdout, done.stderr)
 
     return whydrop
 
@@ -70,8 +107,9 @@ def browser_path() -> str:
     return shutil.which("chromium") or shutil.which("google-chrome") or ""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A browser for the tests of one file: while it is there, an event loop runs, beside which others cannot."""
     from playwright.sync_api import sync_playwright
 
     path = request.getfixturevalue("browser_path")

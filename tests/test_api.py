@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 import whydrop
-from conftest import EXAMPLES, POLICED, ROOT
+from example_files import EXAMPLES, POLICED, ROOT
 from whydrop.api import TABLES, Explanation
 
 DOCUMENTED = (
     "whydrop",
     "whydrop.api",
-    "whydrop.cli.ending",
+    "whydrop.printable",
     "whydrop.matching",
     "whydrop.selection",
     "whydrop.show.charts.figure",

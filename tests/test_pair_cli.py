@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import whydrop
-from conftest import EXAMPLES, POLICED
+from example_files import EXAMPLES, POLICED
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import whydrop
-from conftest import EXAMPLES
+from example_files import EXAMPLES
 
 FIELDS = ("ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.len")
 # What tshark says of a segment whose sequence number lies below data that was sent before. It calls a repair that

@@ -1,0 +1,75 @@
+"""What a test asks of the kernel, and what this one lacks of it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterable
+
+from lab.network import LabError, Network, command
+
+# A command that succeeds on the loopback interface of an empty namespace where the kernel has the feature.
+PROBES = {
+    "netem": "qdisc add dev lo root netem delay 1ms",
+    "fq": "qdisc add dev lo root fq",
+    "fq_codel": "qdisc add dev lo root fq_codel",
+    "codel": "qdisc add dev lo root codel",
+    "pie": "qdisc add dev lo root pie",
+    "red": "qdisc add dev lo root red limit 100000 avpkt 1000 bandwidth 10mbit probability 0.1",
+    "sfq": "qdisc add dev lo root sfq",
+    "cake": "qdisc add dev lo root cake bandwidth 10mbit",
+    "htb": "qdisc add dev lo root htb",
+    "tbf": "qdisc add dev lo root tbf rate 10mbit burst 10k limit 10k",
+    "pfifo": "qdisc add dev lo root pfifo limit 10",
+    "bfifo": "qdisc add dev lo root bfifo limit 10000",
+}
+# Features that need more than one command.
+ON_INGRESS = {"police": "matchall action police rate 1mbit burst 10k conform-exceed drop"}
+
+FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS)
+
+# The modules of the features, as Debian's kernel names them.
+MODULES = (
+    "veth",
+    *(f"sch_{kind}" for kind in PROBES if kind not in ("pfifo", "bfifo")),
+    "sch_ingress",
+    "act_police",
+    "cls_matchall",
+    "tcp_bbr",
+)
+
+
+def may_make_namespaces() -> bool:
+    """Whether we have the rights to make network namespaces (root's)."""
+    return os.geteuid() == 0
+
+
+@functools.cache
+def has(feature: str) -> bool:
+    """Whether this kernel has a feature; found out by asking for it in an empty namespace."""
+    if feature not in FEATURES:
+        raise ValueError(f"no feature {feature!r} is known; expected one of {', '.join(sorted(FEATURES))}")
+    with Network() as network:
+        host = network.host("probe")
+        try:
+            if feature in PROBES:
+                command(["tc", "-n", host.namespace, *PROBES[feature].split()])
+            else:
+                command(["tc", "-n", host.namespace, "qdisc", "add", "dev", "lo", "clsact"])
+                rule = ON_INGRESS[feature].split()
+                command(["tc", "-n", host.namespace, "filter", "add", "dev", "lo", "ingress", *rule])
+        except LabError:
+            return False
+    return True
+
+
+def lacks(features: Iterable[str]) -> list[str]:
+    """Those of ``features`` that this kernel does not have."""
+    return [feature for feature in features if not has(feature)]
+
+
+def load_modules() -> None:
+    """Load what the features need, where the kernel keeps it in modules; ``has`` finds out what could not be."""
+    for module in MODULES:
+        subprocess.run(["modprobe", "-q", module], check=False, stdin=subprocess.DEVNULL)

@@ -1,0 +1,20 @@
+"""Waiting for what must come, however busy the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+# Only bounds a hang: whatever takes longer will never come.
+PATIENCE_S = 120.0
+
+
+def wait_until(happened: Callable[[], object], what: str = "what was waited for") -> None:
+    """Wait until something is so; fail where it never is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not happen within {PATIENCE_S:g} s")
+        time.sleep(0.01)

@@ -1,0 +1,241 @@
+"""Grids of panels of recordings and of stores, as a user of ``whydrop plot`` gets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import recordings
+from whydrop.record.recording import Recording
+from whydrop.record.store.backends import Backend, open_backend
+from whydrop.record.store.store import Store
+from whydrop.record.store.tables import conform
+from whydrop.show.facets import numbers, of_recordings, of_store
+from whydrop.show.plots import catalogue
+from whydrop.show.plots.building import Wishes
+from whydrop.show.plots.catalogue import PlotError
+from whydrop.show.plots.picture import NothingToDraw
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+S = 1_000_000_000
+START_NS = 1_518_307_200 * S  # 2018-02-11
+SAMPLES = 8_640
+
+
+def counters() -> pl.DataFrame:
+    """A day of two sites: discards that are mostly 0, once 5000; octets that grow; one reset."""
+    parts = []
+    for site in ("dfw01", "lga_1"):
+        for counter in ("discards.tx", "octets.tx"):
+            values = [float(n % 7 if counter.startswith("octets") else n % 100 == 0) + 0.0 for n in range(SAMPLES)]
+            values[4321] = 5000.0
+            parts.append(
+                pl.DataFrame({
+                    "end_ns": [START_NS + n * 10 * S for n in range(SAMPLES)], "span_ns": 10 * S, "metro": site[:3],
+                    "site": site, "switch": f"s1.{site}", "machine": "mlab1", "port": "uplink", "counter": counter,
+                    "value": [None if n == 17 else value for n, value in enumerate(values)], "quality": "ok",
+                })
+            )  # fmt: skip
+    return conform("counters", pl.concat(parts))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("facets") / "fleet.store"
+    Store.create(folder).add("counters", counters())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def backend(store: Path) -> Iterator[Backend]:
+    with open_backend(str(store)) as opened:
+        yield opened
+
+
+def test_what_the_engine_thinned_has_the_counts_of_all_rows_and_every_rare_value(backend: Backend) -> None:
+    wish = of_store.Wish("counters", "value", panel_by=("site",), filters=("counter=discards.tx",), log=True)
+    (made,) = of_store.facets(backend, wish)
+    own = counters().filter(pl.col("counter") == "discards.tx")
+    assert made.counts.rows == own.height == 2 * SAMPLES
+    assert made.counts.missing == 2
+    assert made.counts.zeros == own.filter(pl.col("value") == 0).height
+    drawn = numbers.frame(made)
+    assert drawn.height < own.height
+    assert set(drawn["y"].unique()) == set(own["value"].drop_nulls().unique())
+    assert [panel.name for panel in made.panels] == ["dfw01", "lga_1"]
+    assert made.panels[0].y.axis.title == "discards.tx in each sample"
+
+
+@pytest.mark.parametrize("kind", ["points", "line"])
+def test_what_the_engine_thinned_are_rows_of_the_table(backend: Backend, kind: str) -> None:
+    wish = of_store.Wish("counters", "value", group_by=("counter",), filters=("site=dfw*",), kind=kind)  # type: ignore[arg-type]
+    (made,) = of_store.facets(backend, wish)
+    true = counters().filter(pl.col("site") == "dfw01").select("counter", x=pl.col("end_ns") / S, y="value")
+    drawn = numbers.frame(made).select(counter="group", x="x", y="y")
+    assert drawn.join(true, on=["counter", "x", "y"], how="anti").is_empty()
+    assert drawn.filter(pl.col("y") == 5000).height == 2
+
+
+def test_small_tables_are_drawn_whole(backend: Backend) -> None:
+    filters = ("counter=discards.tx", "site=dfw01", "value>0")
+    (made,) = of_store.facets(backend, of_store.Wish("counters", "value", filters=filters))
+    true = counters().filter(pl.col("counter").eq("discards.tx") & pl.col("site").eq("dfw01") & (pl.col("value") > 0))
+    assert numbers.frame(made)["y"].sort().to_list() == true["value"].sort().to_list()
+    assert made.notes == ()
+
+
+def test_a_rate_is_growth_over_its_span_and_octets_are_bits(backend: Backend) -> None:
+    filters = ("counter=octets.tx", "site=dfw01")
+    (made,) = of_store.facets(backend, of_store.Wish("counters", "rate", filters=filters, kind="line"))
+    assert numbers.frame(made)["y"].max() == pytest.approx(5000 * 8 / 10)
+    assert made.panels[0].y.axis.unit == "bit/s"
+
+
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [
+        (("site=lga_1",), 2 * SAMPLES),
+        (("site=lga_*",), 2 * SAMPLES),  # the underscore is itself, not any letter
+        (("site!=lga*",), 2 * SAMPLES),
+        (("site=d?w01", "counter=octets.tx"), SAMPLES),
+        (("end_ns>=2018-02-11T12:00", "site=dfw01", "counter=octets.tx"), SAMPLES // 2),
+        (("day=2018-02-11", "value=5000"), 4),
+        (("value=null",), 4),
+        (("day>=2018-02-11", "day<=2018-02-12", "value!=null", "value>=5000"), 4),
+    ],
+)
+def test_filters_choose_rows(backend: Backend, filters: tuple[str, ...], rows: int) -> None:
+    (made,) = of_store.facets(backend, of_store.Wish("counters", "end_ns", filters=filters))
+    assert made.counts.rows == rows
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (of_store.Wish("counter", "value"), "a store has no table 'counter'; it has counters"),
+        (of_store.Wish("counters", "values"), "--y: table counters has no column 'values' (did you mean 'value'?)"),
+        (of_store.Wish("counters", "site"), "--y: site is text"),
+        (of_store.Wish("counters", "value", filters=("dfw01",)), "expected a column, ="),
+        (of_store.Wish("counters", "value", filters=("value>many",)), "value: expected a number, got 'many'"),
+        (of_store.Wish("counters", "value", filters=("end_ns>noon",)), "expected a time such as 2018-02-11"),
+    ],
+)
+def test_a_wrong_wish_is_refused_with_what_there_is(backend: Backend, wish: of_store.Wish, said: str) -> None:
+    with pytest.raises(PlotError) as raised:
+        of_store.facets(backend, wish)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (of_store.Wish("counters", "value", filters=("site=zzz",)), "no rows that --filter site=zzz leaves"),
+        (of_store.Wish("counters", "value", filters=("day>2018-03-01", "day<2018-02-01")), "no day is from"),
+        (of_store.Wish("counters", "total"), "without end_ns or total"),
+        (of_store.Wish("counters", "value", group_by=("end_ns",)), "more than 60; leave some out with --filter"),
+        (of_store.Wish("ndt", "acked_bytes"), "no rows in this store"),
+    ],
+)
+def test_nothing_to_draw_is_said_with_why(backend: Backend, wish: of_store.Wish, said: str) -> None:
+    with pytest.raises(NothingToDraw) as raised:
+        of_store.facets(backend, wish)
+    assert said in str(raised.value)
+
+
+def test_a_column_may_make_pictures(backend: Backend) -> None:
+    wish = of_store.Wish("counters", "value", figure_by=("counter",), panel_by=("site",))
+    made = of_store.facets(backend, wish)
+    assert [one.key for one in made] == ["discards.tx", "octets.tx"]
+
+
+# --- recordings ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recordings")
+    for name, title, scale in (("a", "codel 1", 1.0), ("b", "codel 2", 1.5), ("c", "pie 1", 2.0)):
+        recordings.rrul(folder / f"{name}.recording", title=title, scale=scale)
+    return folder
+
+
+def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[of_recordings.Facets]:
+    opened = [Recording.open(path) for path in sorted(folder.glob("*.recording"))]
+    return of_recordings.facets(plot, catalogue.find(plot), opened, of_recordings.Keys(**keys), Wishes())
+
+
+def test_recordings_stand_in_panels_by_their_metadata(folder: Path) -> None:
+    (made,) = built(folder, "ping", panel_by=("title",), group_by=("series",))
+    assert [panel.name for panel in made.panels] == ["codel", "pie"]
+    assert {drawn.group for drawn in made.panels[0].listed} >= {"ICMP", "UDP BE"}
+    lines = next(drawn for drawn in made.panels[0].listed if drawn.group == "ICMP").data["line"].n_unique()
+    assert lines == 2  # both runs, each a line of its own
+    assert "lost probes" in made.notes[0]
+
+
+def test_distributions_stand_in_panels_by_series_and_begin_at_zero(folder: Path) -> None:
+    (made,) = built(folder, "ping_cdf", panel_by=("series",), group_by=("title",))
+    assert [panel.name for panel in made.panels] == ["ICMP", "UDP BE"]
+    for panel in made.panels:
+        for drawn in panel.listed:
+            for _, line in drawn.data.group_by("line"):
+                assert (line["y"].min(), line["y"].max()) == (0.0, 1.0)
+
+
+def test_a_plot_without_x_and_y_is_refused(folder: Path) -> None:
+    with pytest.raises(NothingToDraw, match="of the kind box"):
+        built(folder, "box_ping", panel_by=("title",))
+
+
+# --- the program ---
+
+
+@pytest.mark.slow
+def test_the_program_draws_a_store_and_says_what_is_not_seen(store: Path, run: Run, tmp_path: Path) -> None:
+    done = run(
+        "plot", store, "--table", "counters", "--panel-by", "site", "--filter", "counter=discards.tx", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "discards.tx: fleet-counters.png\n"
+    assert "2 without end_ns or value" in done.stderr
+    assert (tmp_path / "fleet-counters.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_picture_gets_a_file_of_its_own(folder: Path, run_here: Run, tmp_path: Path) -> None:
+    paths = sorted(folder.glob("*.recording"))
+    done = run_here(
+        "plot", *paths, "-p", "all_scaled", "--figure-by", "title", "--format", "csv", "-o", "x.csv", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(list(tmp_path.glob("x-*.csv"))) == 6
+
+
+def test_what_is_drawn_of_a_store_goes_to_standard_output_as_json(store: Path, run_here: Run) -> None:
+    done = run_here("plot", store, "--table", "counters", "--filter", "value=5000", "--format", "json", "-o", "-")
+    document = json.loads(done.stdout)
+    assert document["counts"]["rows"] == 4
+    assert document["rows"]["y"] == [5000.0] * len(document["rows"]["y"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "is a store: give --table"),
+        (["--table", "ndt"], 2, "--y: which column of ndt?"),
+        (["--table", "counters", "--combine", "groups"], 2, "--combine does not go with a store"),
+        (["--table", "counters", "--filter", "site=none"], 1, "no rows that --filter site=none leaves"),
+    ],
+)
+def test_what_cannot_be_drawn_of_a_store_is_said(
+    store: Path, run_here: Run, arguments: list[str], status: int, said: str
+) -> None:
+    done = run_here("plot", store, *arguments)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

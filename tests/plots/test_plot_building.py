@@ -1,0 +1,334 @@
+"""What pictures hold: built from made-up recordings whose numbers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import recordings
+from whydrop.record.recording import Recording
+from whydrop.show.plots import catalogue
+from whydrop.show.plots.building import Wishes, applies, available, build, default
+from whydrop.show.plots.picture import INK, LeftOut, NothingToDraw, Picture, Trace
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return recordings.rrul(tmp_path_factory.mktemp("one") / "a.recording")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
+    folder = tmp_path_factory.mktemp("two")
+    return [
+        recordings.rrul(folder / "a.recording", title="fifo run 1"),
+        recordings.rrul(folder / "b.recording", scale=2.0, title="fq run 1"),
+    ]
+
+
+def draw(name: str, *of: Recording, **wishes: object) -> Picture:
+    return build(name, catalogue.find(name), of, Wishes(**wishes))  # type: ignore[arg-type]
+
+
+def legend(picture: Picture, panel: int = 0) -> list[str]:
+    return [trace.label for trace in picture.panels[panel].traces if trace.label]
+
+
+def trace_of(picture: Picture, series: str) -> Trace:
+    return next(trace for panel in picture.panels for trace in panel.traces if trace.series == series)
+
+
+def test_the_plot_of_the_test_is_the_default(tmp_path: Path, one: Recording) -> None:
+    test = {**recordings.metadata()["test"], "default_plot": "totals"}
+    assert default([recordings.rrul(tmp_path / "t.recording", test=test)]) == "totals"
+    assert default([one]) == "all_scaled"
+
+
+def test_only_plots_of_series_that_the_recording_has_are_offered(one: Recording) -> None:
+    offered = available([one])
+    assert {"ping_cdf", "tcp_cwnd", "one_way_delay", "loss", "drops", "ellipsis", "mos"} <= set(offered)
+    assert not {"voip_delay", "http_delay", "airtime", "totals_delay"} & set(offered)
+    assert not applies(catalogue.find("http_delay"), one)
+
+
+def test_every_plot_that_is_offered_can_be_built_of_one_and_of_two(one: Recording, two: list[Recording]) -> None:
+    for name, plot in available([one]).items():
+        if plot.combine == "both":
+            continue
+        assert build(name, plot, [one]).panels, name
+        assert build(name, plot, two).panels, name
+
+
+def test_panels_over_time_share_their_axis_of_time(one: Recording) -> None:
+    picture = draw("all_scaled", one)
+    assert [panel.title for panel in picture.panels] == ["Download", "Upload", "Latency"]
+    assert len({panel.x_ends for panel in picture.panels}) == 1
+    assert [panel.x_title for panel in picture.panels] == ["", "", "Time (s)"]
+
+
+def test_axes_have_units(one: Recording) -> None:
+    picture = draw("all_scaled", one)
+    assert [panel.y_title for panel in picture.panels] == [
+        "Goodput (Mbit/s)",
+        "Goodput (Mbit/s)",
+        "Round-trip time (ms)",
+    ]
+
+
+def test_the_legend_leaves_out_what_all_names_share(one: Recording) -> None:
+    picture = draw("download", one)
+    assert picture.panels[0].legend == "TCP download"
+    assert legend(picture)[:2] == ["BE", "EF"]
+    assert legend(picture)[2].startswith("mean (over 11 steps")
+
+
+def test_the_mean_is_a_thick_black_line_on_top(one: Recording) -> None:
+    mean = draw("download", one).panels[0].traces[-1]
+    assert (mean.colour, mean.weight) == (INK, "heavy")
+    # Flows 2 and 3 have 3 and 4 Mbit/s.
+    assert mean.data["y"].drop_nulls().to_numpy() == pytest.approx(3.5)
+
+
+def test_several_recordings_are_told_apart_by_colour_and_by_what_differs(two: list[Recording]) -> None:
+    picture = draw("all", *two)
+    assert legend(picture) == ["fifo", "fq"]
+    heavy = [trace for trace in picture.panels[0].traces if trace.weight == "heavy"]
+    assert [trace.colour for trace in heavy] == [0, 1]
+
+
+def test_recordings_side_by_side_have_the_same_axes(two: list[Recording]) -> None:
+    picture = draw("ping", *two, paired=True)
+    assert picture.columns == 2
+    assert [panel.title for panel in picture.panels] == ["Latency: fifo", "Latency: fq"]
+    assert picture.panels[0].y_ends == picture.panels[1].y_ends
+
+
+def test_lost_probes_are_marked_by_direction_and_never_thinned(one: Recording) -> None:
+    marks = [trace for trace in draw("ping", one).panels[0].traces if trace.mark == "crosses"]
+    assert [trace.label for trace in marks] == ["probe lost on the way there (2)"]
+    assert marks[0].rare
+    # Probes 24 and 49, every 0.2 s.
+    assert marks[0].data["x"].to_list() == pytest.approx([4.8, 9.8])
+
+
+def test_what_is_left_out_is_counted_by_reason(one: Recording) -> None:
+    left_out = draw("ping_cdf", one).left_out
+    # 2 streams of 70 probes; 20 of each outside of the 10 s of load; 2 lost.
+    assert (left_out.samples, left_out.cut, left_out.lost) == (140, 40, 2)
+    assert left_out.share == pytest.approx(42 / 140)
+    assert "30.0 % of 140 samples" in left_out.words()
+
+
+def test_samples_beyond_a_zoomed_axis_count_as_left_out(one: Recording) -> None:
+    picture = draw("ping", one, zoom=(0.0, 20.0))
+    low, high = picture.panels[0].y_ends or (0.0, 0.0)
+    values = np.concatenate([one.samples(name)["value"].drop_nulls().to_numpy() for name in recordings.PINGS])
+    assert picture.left_out.beyond == int(((values < low) | (values > high)).sum()) > 0
+    assert draw("ping", one, zoom=()).left_out.beyond == 0
+
+
+def test_a_share_that_is_not_zero_never_reads_as_zero() -> None:
+    assert "< 0.1 %" in LeftOut(samples=100_000, beyond=1).words()
+
+
+def test_lines_break_where_nothing_was_measured(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    middle = recordings.START_NS + 6 * recordings.S
+    gap = pl.col("start_ns").is_between(middle, middle + 2 * recordings.S)
+    tables["intervals"] = tables["intervals"].filter(~gap)
+    picture = draw("download", recordings.write(tmp_path / "g.recording", tables))
+    line = trace_of(picture, "TCP download BE").data
+    assert line["y"].null_count() == 1
+
+
+def test_a_single_sample_is_seen_as_a_point(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    tables["intervals"] = tables["intervals"].group_by("flow", maintain_order=True).first()
+    picture = draw("download", recordings.write(tmp_path / "s.recording", tables))
+    points = [trace for trace in picture.panels[0].traces if trace.mark == "points"]
+    assert [trace.data.height for trace in points] == [1, 1]
+    for name in ("ping_cdf", "box_download", "bar_download", "matrix"):
+        assert draw(name, recordings.write(tmp_path / f"{name}.recording", tables)).panels
+
+
+def test_more_lines_than_can_be_told_apart_become_a_cloud_with_one_entry(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    flows = tables["flows"].filter(pl.col("flow") == 2)
+    intervals = tables["intervals"].filter(pl.col("flow") == 2)
+    many = range(10, 40)
+    frames = {
+        "flows": pl.concat([flows.with_columns(flow=pl.lit(n), name=pl.lit(f"TCP download {n}")) for n in many]),
+        "intervals": pl.concat([intervals.with_columns(flow=pl.lit(n)) for n in many]),
+    }
+    test = {**recordings.metadata()["test"], "computed": [], "flows": []}
+    picture = draw("download", recordings.write(tmp_path / "m.recording", frames, test=test))
+    assert "30 series" in legend(picture)
+    assert len(legend(picture)) == 2
+
+
+def test_filters_take_and_refuse_series(one: Recording) -> None:
+    def drawn(*filters: str) -> set[str]:
+        traces = draw("bandwidth", one, filters=filters).panels[0].traces
+        return {trace.series for trace in traces}
+
+    assert drawn("*BE") == {"TCP upload BE", "TCP download BE"}
+    assert drawn("!*BE") == {"TCP upload EF", "TCP download EF"}
+    with pytest.raises(NothingToDraw, match="--filter nothing"):
+        draw("bandwidth", one, filters=("nothing",))
+
+
+def test_absolute_time_is_milliseconds_since_the_epoch(one: Recording) -> None:
+    panel = draw("download", one, absolute_time=True).panels[0]
+    assert panel.x_time
+    first = panel.traces[0].data["x"][0]
+    assert first == pytest.approx(recordings.START_NS / 1e6 + 2200)
+
+
+def test_a_distribution_ends_at_all_of_the_samples(one: Recording) -> None:
+    curve = trace_of(draw("ping_cdf", one), "Ping (ms) ICMP").data
+    assert curve["y"][0] == 0
+    assert curve["y"][-1] == 100
+    assert curve["x"].is_sorted()
+    assert curve["y"].is_sorted()
+
+
+def test_a_box_has_the_quartiles_of_its_values(one: Recording) -> None:
+    box = trace_of(draw("box_ping", one, cut=False), "Ping (ms) ICMP")
+    values = one.samples("Ping (ms) ICMP")["value"].to_numpy()
+    boxes = [trace for trace in draw("box_ping", one, cut=False).panels[0].traces if trace.mark == "bars"]
+    icmp = next(trace.data for trace in boxes if trace.series == "Ping (ms) ICMP")
+    assert box.units == "ms"
+    assert icmp["x"][0] == pytest.approx(np.percentile(values, 25))
+    assert icmp["x2"][0] == pytest.approx(np.percentile(values, 75))
+    assert icmp["median"][0] == pytest.approx(np.median(values))
+    assert icmp["count"][0] == 70
+
+
+def test_bars_begin_at_zero_and_end_at_the_mean(one: Recording) -> None:
+    panel = draw("bar_download", one).panels[0]
+    assert panel.x_ends is not None
+    assert panel.x_ends[0] == 0
+    bar = next(trace.data for trace in panel.traces if trace.series == "TCP download BE" and trace.mark == "bars")
+    assert (bar["x"][0], bar["x2"][0]) == (0, pytest.approx(3.0))
+
+
+def _runs(folder: Path, repetitions: int = 3) -> list[Recording]:
+    made = []
+    for qdisc, scale in (("pfifo", 2.0), ("fq_codel", 1.0)):
+        for flows in (1, 4):
+            for run in range(repetitions):
+                test = {**recordings.metadata()["test"], "parameters": {"qdisc": qdisc, "flows": flows}}
+                made.append(
+                    recordings.rrul(
+                        folder / f"{qdisc}-{flows}-{run}.recording",
+                        scale=scale + run / 10,
+                        test=test,
+                        title=f"{qdisc}-{flows} run {run}",
+                    )
+                )
+    return made
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
+    return _runs(tmp_path_factory.mktemp("runs"))
+
+
+def test_recordings_are_combined_by_their_metadata(runs: list[Recording]) -> None:
+    picture = draw("box_combine", *runs, group_by=("test.parameters.qdisc",))
+    assert [word for _, word in picture.panels[0].y_words] == ["download", "upload"]
+    assert legend(picture) == ["pfifo", "fq_codel"]
+    values = [trace.data for trace in picture.panels[0].traces if trace.mark in ("points", "bars") and not trace.helper]
+    # Two numbers of flows, three runs each; goodput of the downloads is 7 Mbit/s times the scale.
+    assert values[0]["count"][0] == 6
+    assert values[0]["median"][0] == pytest.approx(7 * 2.1)
+    assert "pfifo: 6, fq_codel: 6" in " ".join(picture.notes)
+
+
+def test_induced_latency_is_the_mean_distance_from_the_minimum(runs: list[Recording]) -> None:
+    picture = draw("bar_combine", *runs, group_by=("test.parameters.qdisc",))
+    bars = [trace for trace in picture.panels[1].traces if trace.mark == "bars"]
+    expected = []
+    for run in runs[:6]:
+        grid = run.grid("Ping (ms) avg")
+        values = grid.filter((pl.col("time_s") >= 2) & (pl.col("time_s") < 12))["Ping (ms) avg"].drop_nulls()
+        expected.append(float(values.mean() - values.min()))  # type: ignore[operator,arg-type]
+    assert bars[0].data["mean"][0] == pytest.approx(np.mean(expected))
+
+
+def test_series_become_groups_and_groups_become_series(runs: list[Recording]) -> None:
+    picture = draw("box_combine_up", *runs, group_by=("test.parameters.qdisc",))
+    assert [word for _, word in picture.panels[0].y_words] == ["pfifo", "fq_codel"]
+    assert legend(picture) == ["BE", "EF"]
+
+
+def test_two_keys_make_rows_and_colours(runs: list[Recording]) -> None:
+    keys = ("test.parameters.qdisc", "test.parameters.flows")
+    picture = draw("box_ping_combine", *runs, group_by=keys, combine="both")
+    assert [panel.title for panel in picture.panels] == list(recordings.PINGS)
+    assert [word for _, word in picture.panels[0].y_words] == ["pfifo", "fq_codel"]
+    assert legend(picture) == ["1", "4"]
+
+
+def test_without_keys_titles_without_the_number_of_the_run_make_the_groups(runs: list[Recording]) -> None:
+    picture = draw("box_combine", *runs)
+    assert legend(picture) == ["pfifo-1", "pfifo-4", "fq_codel-1", "fq_codel-4"]
+
+
+def test_a_line_over_numbers_stands_at_their_places(runs: list[Recording]) -> None:
+    keys = ("test.parameters.flows", "test.parameters.qdisc")
+    picture = draw("line_combine", *runs, group_by=keys, combine="both")
+    line = next(trace for trace in picture.panels[0].traces if trace.mark == "line")
+    assert line.data["x"].to_list() == [1.0, 4.0]
+    assert line.data["y"].to_list() == pytest.approx([7 * 2.1, 7 * 2.1])
+
+
+def test_points_are_averaged_step_by_step_over_recordings(runs: list[Recording]) -> None:
+    picture = draw("totals_combine", *runs, group_by=("test.parameters.qdisc",))
+    line = next(trace for trace in picture.panels[0].traces if trace.recording == "pfifo")
+    assert line.data["y"].to_numpy() == pytest.approx(7 * 2.1)
+
+
+def test_samples_of_a_group_are_one_distribution(runs: list[Recording]) -> None:
+    picture = draw("ping_cdf_combine", *runs, group_by=("test.parameters.qdisc",), filters=("*ICMP",))
+    assert legend(picture) == ["pfifo", "fq_codel"]
+    curve = picture.panels[0].traces[0].data
+    # Six runs, 50 probes under load each: as many steps of two corners, less those of equal values.
+    assert curve.height == 2 * 6 * 50
+
+
+def test_an_ellipse_is_one_standard_deviation_around_the_mean(runs: list[Recording]) -> None:
+    picture = draw("ellipsis_combine", *runs, group_by=("test.parameters.qdisc",))
+    outline = next(trace for trace in picture.panels[0].traces if trace.mark == "outline")
+    centre = next(trace for trace in picture.panels[0].traces if trace.mark == "points")
+    assert outline.data["x"].mean() == pytest.approx(centre.data["x"][0], rel=0.02)
+    reach = (outline.data["y"].max() - outline.data["y"].min()) / 2  # type: ignore[operator]
+    goodput = [10 * (2.0 + run / 10) for run in (0, 1, 2, 0, 1, 2)]
+    assert reach == pytest.approx(np.std(goodput, ddof=1), rel=0.01)
+
+
+def test_quantiles_of_a_doubled_recording_lie_on_a_line_of_slope_two(two: list[Recording]) -> None:
+    picture = draw("qq_download", *two)
+    points = next(trace.data for trace in picture.panels[0].traces if trace.mark == "points")
+    assert (points["y"] / points["x"]).to_numpy() == pytest.approx(2.0)
+
+
+def test_everything_drawn_is_in_the_numbers_once(runs: list[Recording]) -> None:
+    frame = draw("box_combine", *runs, group_by=("test.parameters.qdisc",)).frame()
+    assert frame.filter(pl.col("mark") == "bars").height == 6
+    # The place of a box is its category.
+    assert set(frame["y"]) == {"download", "upload", "latency"}
+    assert set(frame["recording"]) == {"pfifo", "fq_codel"}
+
+
+def test_an_interrupted_recording_is_said_to_be_one(tmp_path: Path) -> None:
+    recording = recordings.write(tmp_path / "i.recording", recordings.tables(), status="interrupted")
+    assert any("interrupted" in note for note in draw("ping", recording).footnotes())
+
+
+def test_a_recording_without_the_series_says_which_were_looked_for(one: Recording) -> None:
+    with pytest.raises(NothingToDraw, match="voip_delay: no samples of series VoIP"):
+        draw("voip_delay", one)

@@ -1,0 +1,53 @@
+"""Every plot that Flent's own files have can be drawn of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whydrop.record.recording import Recording
+from whydrop.show.plots import drawing
+from whydrop.show.plots.building import available, build, default
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = sorted((ROOT.parent / "shared" / "data" / "flent").glob("*.flent.gz"))
+
+# The plot that Flent 2.3.0 draws first of each test is here the same or holds the same panels.
+DEFAULTS = {
+    "test-http-1up": "all_scaled",
+    "test-rrul": "all_scaled",
+    "test-rrul_be-socket_stats": "all_scaled",
+    "test-rtt-fair": "all_scaled",
+    "test-tcp_nup": "all_scaled",
+    "test-voip-1up": "all_scaled",
+}
+
+
+def test_flents_files_are_there() -> None:
+    if not FILES:
+        pytest.skip("the six files of Flent are not beside this checkout (../shared/data/flent)")
+    assert {path.name.removesuffix(".flent.gz") for path in FILES} == set(DEFAULTS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_plot_that_a_file_of_flents_has_is_built(path: Path) -> None:
+    recording = Recording.open(path)
+    assert default([recording]) == DEFAULTS[path.name.removesuffix(".flent.gz")]
+    for name, plot in available([recording]).items():
+        if plot.combine == "both":
+            continue
+        picture = build(name, plot, [recording])
+        assert picture.panels, name
+        assert 0 <= picture.left_out.share < 1, name
+        assert picture.frame().height > 0 or all(
+            trace.data.is_empty() for panel in picture.panels for trace in panel.traces
+        ), name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_default_plot_of_a_file_of_flents_is_drawn(path: Path, tmp_path: Path) -> None:
+    recording = Recording.open(path)
+    name = default([recording])
+    drawing.write(build(name, available([recording])[name], [recording]), tmp_path / "plot.svg", "svg")
+    assert (tmp_path / "plot.svg").stat().st_size > 10_000

@@ -1,0 +1,1 @@
+"""Tests of recordings: writing, reading, series, importing, exporting, metadata."""

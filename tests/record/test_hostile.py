@@ -1,0 +1,114 @@
+"""Recordings that lie: numbers that are none, clocks that jump, documents of another shape."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import recordings
+from example_files import Run
+from whydrop.cli import stats
+from whydrop.record import document, exporting
+from whydrop.record.errors import RecordingError
+from whydrop.record.recording import Recording
+from whydrop.record.summary import Summary
+from whydrop.statistics.metrics import measure
+from whydrop.statistics.reducing import Reduction, reduce
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def changed(tmp_path: Path, table: str, *columns: pl.Expr, **metadata: Any) -> Recording:
+    """The made-up recording with columns of one table changed."""
+    tables = recordings.tables()
+    tables[table] = tables[table].with_columns(*columns)
+    return Recording(tmp_path / "a.recording", recordings.metadata(**metadata), tables)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        '{"mean_value": 1e999, "flent": [1]}',
+        '{"mean_value": true, "flent": "x"}',
+        "[1]",
+        '{"a": NaN}',
+        '{"a":' * 3000 + "1" + "}" * 3000,
+    ],
+)
+def test_what_a_program_said_is_believed_only_where_it_makes_sense(tmp_path: Path, facts: str) -> None:
+    honest = Summary(Recording(tmp_path, recordings.metadata(), recordings.tables()))
+    lying = Summary(changed(tmp_path, "flows", pl.lit(facts).alias("facts")))
+    for series in honest.recording.series(*recordings.UPLOADS):
+        assert lying.told_mean(series) == honest.told_mean(series)
+    assert lying.retransmissions() == honest.retransmissions()
+    one = Reduction(np.array([1.0]), recording=lying.recording, flow=0)
+    assert reduce("meta:flent", one) in (None, 1.0)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e308, -1e308, 5e-324])
+def test_numbers_without_sense_reach_no_document(tmp_path: Path, value: float) -> None:
+    some = pl.when(pl.int_range(pl.len()) % 7 == 3).then(pl.lit(value)).otherwise(pl.col("goodput_bps"))
+    recording = changed(tmp_path, "intervals", some.alias("goodput_bps"))
+    json.loads(document.text(Summary(recording).document()))
+    metrics, series = stats._metrics("a", recording), stats._series("a", recording, (), whole=False)
+    assert metrics
+    assert series
+    stats._print(metrics, series, ["a"], "json", whole=False)
+    exported = json.loads(gzip.decompress(exporting.exporter("flent")(recording)), parse_constant=pytest.fail)
+    assert set(exported["results"]) >= set(recordings.UPLOADS)
+
+
+def test_a_clock_that_jumped_before_the_load_makes_no_idle_time_of_years(tmp_path: Path) -> None:
+    first = pl.when(pl.col("sequence") == 0).then(1).otherwise(pl.col("sent_ns"))
+    found = measure(changed(tmp_path, "probes", first.alias("sent_ns")))
+    whole = measure(Recording(tmp_path, recordings.metadata(), recordings.tables()))
+    assert found["induced-latency"].value == pytest.approx(whole["induced-latency"].value, rel=0.05)
+
+
+def test_a_load_of_years_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="a clock must have jumped"):
+        measure(changed(tmp_path, "flows", pl.lit(2**62).alias("end_ns")))
+
+
+@pytest.mark.parametrize("step_s", [1e24, 1e308, -1, 0, "x", True, None])
+def test_a_step_that_is_none_is_that_of_flent(tmp_path: Path, step_s: Any) -> None:
+    test = {**recordings.metadata()["test"], "step_s": step_s}
+    recording = Recording(tmp_path, recordings.metadata(test=test), recordings.tables())
+    assert recording.step_s == 0.2
+    assert measure(recording)
+
+
+@pytest.mark.parametrize("key", ["flows", "computed", "plots", "hosts", "parameters"])
+def test_a_plan_of_another_shape_is_refused_by_its_key(run: Run, tmp_path: Path, key: str) -> None:
+    recordings.rrul(tmp_path / "a")
+    place = tmp_path / "a" / "recording.json"
+    told = json.loads(place.read_text())
+    told["test"][key] = 7
+    place.write_text(json.dumps(told))
+    done = run("show", tmp_path / "a")
+    assert done.returncode == 1
+    assert f"test.{key} is 7; expected" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_responsiveness_is_a_minute_by_the_trimmed_mean_of_the_round_trips(run: Run, tmp_path: Path) -> None:
+    recording = recordings.rrul(tmp_path / "a")
+    [udp, icmp] = Summary(recording).induced_latency()
+    for one in (udp, icmp):
+        samples = recording.samples(one.name).drop_nulls("value")
+        span = Summary(recording).load_span_ns()
+        assert span is not None
+        values = sorted(samples.filter((pl.col("time_ns") >= span[0]) & (pl.col("time_ns") < span[1]))["value"])
+        # The 95th percentile lies between two samples; those up to it are the lowest 95 of 100.
+        kept = values[: int(0.95 * (len(values) - 1)) + 1]
+        assert one.rpm == pytest.approx(60_000 / (sum(kept) / len(kept)))
+    rows = json.loads(run("stats", tmp_path / "a", "--format", "json").stdout)["metrics"]
+    [row] = [row for row in rows if row["metric"] == "responsiveness"]
+    assert row["value"] == pytest.approx(60_000 / ((60_000 / udp.rpm + 60_000 / icmp.rpm) / 2))
+    assert "RPM" in run("show", tmp_path / "a").stdout

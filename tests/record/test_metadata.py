@@ -1,0 +1,452 @@
+"""What is gathered of hosts, checked against other programs; what is sampled; and what redaction hides."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import recordings
+from patience import wait_until
+from whydrop.record.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
+from whydrop.record.metadata.host import SYSCTLS
+from whydrop.record.metadata.redaction import HIDDEN
+from whydrop.record.metadata.rtnetlink import TrafficObject, attributes
+from whydrop.record.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def gathered() -> dict[str, Any]:
+    return gather(["127.0.0.1", "::1", "no-such-host.invalid"])
+
+
+def test_the_host_is_described_as_the_system_says(gathered: dict[str, Any]) -> None:
+    assert gathered["host_name"] == platform.node()
+    assert gathered["kernel"]["release"] == os.uname().release
+    assert gathered["processors"]["count"] == os.cpu_count()
+    memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
+    assert gathered["memory_bytes"] == pytest.approx(memory_kib * 1024, rel=0.05)
+    for name in ("net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.core.default_qdisc"):
+        assert str(gathered["sysctls"][name]) == Path("/proc/sys", *name.split(".")).read_text().strip()
+
+
+def test_flents_sysctls_are_among_ours() -> None:
+    names = """
+        net.core.rmem_max net.core.wmem_max net.ipv4.tcp_autocorking net.ipv4.tcp_early_retrans net.ipv4.tcp_ecn
+        net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_pacing_ss_ratio net.ipv4.tcp_dsack net.ipv4.tcp_fack
+        net.ipv4.tcp_sack net.ipv4.tcp_fastopen net.ipv4.tcp_syncookies net.ipv4.tcp_window_scaling
+        net.ipv4.tcp_notsent_lowat net.ipv4.tcp_limit_output_bytes net.ipv4.tcp_timestamps
+        net.ipv4.tcp_congestion_control net.ipv4.tcp_allowed_congestion_control
+        net.ipv4.tcp_available_congestion_control net.ipv4.tcp_mem net.ipv4.tcp_rmem net.ipv4.tcp_wmem
+        net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_no_metrics_save
+    """
+    assert len(names.split()) == 24
+    assert set(names.split()) <= set(SYSCTLS)
+
+
+def test_the_way_to_each_target_is_that_of_the_routes(gathered: dict[str, Any]) -> None:
+    assert gathered["egress"]["127.0.0.1"]["interface"] == "lo"
+    loopback = gathered["interfaces"]["lo"]
+    assert loopback["mtu_bytes"] == int(Path("/sys/class/net/lo/mtu").read_text())
+    assert loopback["qdiscs"][0]["kind"] == "noqueue"
+    assert set(loopback["offloads"]) >= {"tcp-segmentation-offload", "generic-receive-offload"}
+    assert "127.0.0.1/8" in gathered["addresses"]["lo"]
+    assert interfaces(gathered) == ["lo"]
+
+
+def test_what_could_not_be_found_out_is_said_in_words(gathered: dict[str, Any]) -> None:
+    assert any("no-such-host.invalid" in words for words in gathered["not_gathered"])
+
+
+def test_what_is_gathered_fits_into_a_message_to_the_client(gathered: dict[str, Any]) -> None:
+    assert len(json.dumps(gathered)) < 128 * 1024
+
+
+def test_too_much_is_cut_down_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whydrop.record.metadata import host
+
+    monkeypatch.setattr(host, "_modules", lambda: {f"module-{n}": "x" * 40 for n in range(5000)})
+    found = gather()
+    assert len(json.dumps(found)) < 128 * 1024
+    assert "modules" not in found
+    assert any(words.startswith("modules: too much") for words in found["not_gathered"])
+
+
+def test_a_broken_item_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whydrop.record.metadata import host, network
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(host, "_processors", broken)
+    monkeypatch.setattr(network, "_addresses", broken)
+    found = gather(["127.0.0.1"])
+    assert "processors" not in found
+    assert found["egress"]["127.0.0.1"]["interface"] == "lo"
+    assert {"processors: out of order", "addresses: out of order"} <= set(found["not_gathered"])
+
+
+def test_the_state_behind_the_test_stands_beside_that_before_it(gathered: dict[str, Any]) -> None:
+    both = with_after(gathered, ["127.0.0.1"])["interfaces"]["lo"]
+    assert both["qdiscs"] == gathered["interfaces"]["lo"]["qdiscs"]
+    assert both["qdiscs_after"][0]["kind"] == "noqueue"
+
+
+# Queueing disciplines, made by tc in a network namespace, and by hand where this kernel has them not.
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    name = f"whydrop-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        # Nothing shall be sent but by the test.
+        inside(name, "sysctl", "--quiet", "net.ipv6.conf.default.disable_ipv6=1")
+        inside(name, "ip", "link", "add", "va", "type", "veth", "peer", "name", "vb")
+        for interface, address in (("va", "10.9.0.1/24"), ("vb", "10.9.0.2/24")):
+            inside(name, "ip", "address", "add", address, "dev", interface)
+            inside(name, "ip", "link", "set", interface, "up")
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def inside(namespace: str, *command: str) -> str:
+    full = ["ip", "netns", "exec", namespace, *command]
+    return subprocess.run(full, check=True, capture_output=True, text=True, cwd=TESTS).stdout
+
+
+@pytest.mark.needs_root
+def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
+    for command in (
+        "qdisc add dev va root handle 1: htb default 10",
+        "class add dev va parent 1: classid 1:10 htb rate 10mbit burst 15k",
+        "qdisc add dev va parent 1:10 handle 10: pfifo limit 77",
+        "qdisc add dev vb root handle 2: tbf rate 20mbit burst 32k limit 100000",
+    ):
+        inside(namespace, "tc", *command.split())
+    program = "import json; from whydrop.record.metadata import gather; print(json.dumps(gather(['10.9.0.99'])))"
+    found = json.loads(inside(namespace, sys.executable, "-c", program))
+    assert found["egress"]["10.9.0.99"]["source"] == "10.9.0.1"
+    interface = found["interfaces"]["va"]
+    assert interface["kind"] == "veth"
+    by_kind = {qdisc["kind"]: qdisc for qdisc in interface["qdiscs"]}
+    assert by_kind["pfifo"]["options"] == {"limit_packets": 77}
+    assert (by_kind["pfifo"]["handle"], by_kind["pfifo"]["parent"]) == ("10:", "1:10")
+    assert by_kind["htb"]["options"]["default_class"] == "10"
+    (htb,) = interface["classes"]
+    assert htb["options"]["rate_bps"] == 10_000_000
+    assert htb["options"]["burst_bytes"] == pytest.approx(15 * 1024, rel=0.01)
+    program = textwrap.dedent(
+        """
+        import json
+        from whydrop.record.metadata import qdiscs
+        from whydrop.record.metadata.rtnetlink import Netlink
+        netlink = Netlink()
+        index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
+        print(json.dumps(qdiscs.describe(netlink, index)))
+        """
+    )
+    (tbf,) = json.loads(inside(namespace, sys.executable, "-c", program))["qdiscs"]
+    assert tbf["options"]["rate_bps"] == 20_000_000
+    assert tbf["options"]["burst_bytes"] == pytest.approx(32 * 1024, rel=0.01)
+    assert tbf["options"]["limit_bytes"] == 100_000
+
+
+@pytest.mark.needs_root
+def test_counters_sampled_while_packets_flow_are_those_of_tc(namespace: str) -> None:
+    command = "qdisc add dev va root handle 1: tbf rate 100kbit burst 4k limit 6000"
+    inside(namespace, "tc", *command.split())
+    # Somebody beyond the pair, or the packets would go over the loopback interface.
+    neighbour = "neighbour add 10.9.0.99 lladdr 02:00:00:00:00:99 dev va"
+    inside(namespace, "ip", *neighbour.split())
+    program = textwrap.dedent(
+        """
+        import socket, sys, time
+        import polars as pl
+        from whydrop.record.metadata import CounterSampler
+        sampler = CounterSampler("va", 0.1)
+        sampler.start()
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        rows, deadline = [], time.monotonic() + 120
+
+        def backlogs():
+            rows.append(sampler.drain())
+            return pl.concat(rows).filter(pl.col("counter") == "backlog_bytes", pl.col("source") == "qdisc")["value"]
+
+        # A full queue is empty after half a second; on a busy machine no sample may come in that time.
+        while (backlogs().max() or 0) <= 3000 and time.monotonic() < deadline:
+            for _ in range(40):
+                udp.sendto(bytes(1000), ("10.9.0.99", 9))
+            time.sleep(0.1)
+        while backlogs().to_list()[-1] > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        sampler.stop()
+        pl.concat([*rows, sampler.drain()]).write_parquet(sys.argv[1])
+        """
+    )
+    path = Path(f"/tmp/whydrop-counters-{os.getpid()}.parquet")
+    try:
+        inside(namespace, sys.executable, "-c", program, str(path))
+        rows = pl.read_parquet(path)
+    finally:
+        path.unlink(missing_ok=True)
+    told = json.loads(inside(namespace, "tc", "-s", "-j", "qdisc", "show", "dev", "va"))[0]
+    queue = rows.filter((pl.col("source") == "qdisc") & (pl.col("object") == "va tbf 1:"))
+    last = dict(queue.group_by("counter").agg(pl.col("value").last()).iter_rows())
+    assert last["dropped_packets"] == told["drops"] > 20
+    assert last["sent_bytes"] == told["bytes"]
+    backlog = queue.filter(pl.col("counter") == "backlog_bytes")["value"]
+    assert backlog.max() > 3000
+    link = rows.filter((pl.col("source") == "interface") & (pl.col("counter") == "sent_packets"))["value"]
+    sent = json.loads(inside(namespace, "ip", "-s", "-j", "link", "show", "va"))[0]["stats64"]["tx"]["packets"]
+    assert link[-1] == sent
+
+
+def qdisc(
+    kind: str, *, options: bytes = b"", own: bytes = b"", queue: tuple[int, ...] = (1, 2, 3, 4, 5)
+) -> TrafficObject:
+    stats = attribute(1, struct.pack("=QI", 1000, 10)) + attribute(3, struct.pack("=5I", *queue)) + attribute(4, own)
+    return TrafficObject(
+        2,
+        0x80010000,
+        0xFFFFFFFF,
+        attributes(attribute(1, kind.encode() + b"\0") + attribute(2, options) + attribute(7, stats)),
+    )
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("=HH", len(data) + 4, kind) + data + bytes(-len(data) % 4)
+
+
+def counted(found: TrafficObject) -> dict[str, float]:
+    return {counter.name: counter.value for counter in qdiscs.counters(found)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "expected"),
+    [
+        ("fq_codel", struct.pack("=10I", 0, 1514, 1, 2, 3, 4, 5, 6, 7, 8), {"ecn_marked_packets": 2, "new_flows": 3}),
+        ("codel", struct.pack("=4Ii4I", 1514, 7, 6, 5000, -3, 1, 2, 1, 0), {"delay_us": 5000, "drop_next_us": -3}),
+        ("pie", struct.pack("=Q8I", 9, 15, 0, 0, 100, 3, 4, 50, 6), {"dropped_early_packets": 3, "delay_ms": 15}),
+        (
+            "fq_pie",
+            struct.pack("=9I", 100, 3, 4, 5, 6, 7, 8, 9, 10),
+            {"dropped_early_packets": 3, "ecn_marked_packets": 6},
+        ),
+        ("red", struct.pack("=4I", 3, 4, 5, 6), {"dropped_early_packets": 3, "ecn_marked_packets": 6}),
+        ("fq", struct.pack("=7Qq4I", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), {"throttled_packets": 4, "flows": 9}),
+        (
+            "cake",
+            attribute(4, struct.pack("=I", 4096))
+            + attribute(10, attribute(1, attribute(4, struct.pack("=I", 3)) + attribute(18, struct.pack("=I", 70)))),
+            {"memory_used_bytes": 4096, "tin1_dropped_packets": 3, "tin1_peak_delay_us": 70},
+        ),
+    ],
+)
+def test_the_statistics_of_each_discipline_are_read_by_the_kernels_layout(
+    kind: str, own: bytes, expected: dict[str, float]
+) -> None:
+    found = counted(qdisc(kind, own=own))
+    assert {name: found[name] for name in expected} == expected
+    assert (found["backlog_packets"], found["backlog_bytes"], found["dropped_packets"]) == (1, 2, 3)
+    # A kernel that tells less than we know of, or nonsense, costs only its own statistics.
+    for cut in range(len(own)):
+        assert counted(qdisc(kind, own=own[:cut]))["dropped_packets"] == 3
+
+
+def test_the_options_of_an_active_queue_are_read_with_their_units() -> None:
+    options = (
+        attribute(1, struct.pack("=I", 4999))
+        + attribute(2, struct.pack("=I", 10240))
+        + attribute(4, struct.pack("=I", 1))
+    )
+    assert qdiscs.options(qdisc("fq_codel", options=options)) == {"target_us": 4999, "limit_packets": 10240, "ecn": 1}
+
+
+# Sampling.
+
+
+def busy(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a counter that every sample has."""
+    return rows.filter((pl.col("source") == "cpu") & (pl.col("object") == "cpu") & (pl.col("counter") == "busy_s"))
+
+
+def test_samples_are_taken_at_each_step_and_drained_once() -> None:
+    sampler = CounterSampler("lo", 0.1)
+    drained: list[pl.DataFrame] = []
+
+    def three_more() -> bool:
+        drained.append(sampler.drain())
+        return sum(busy(rows).height for rows in drained) >= 3
+
+    began_ns = time.time_ns()
+    sampler.start()
+    wait_until(three_more)
+    sampler.stop()
+    ended_ns = time.time_ns()
+    drained.append(sampler.drain())
+    rows = busy(pl.concat(drained))
+    assert (rows["value"].diff().drop_nulls() >= 0).all()
+    times = rows["time_ns"]
+    assert times.is_sorted()
+    assert times.is_unique().all()
+    # At most one for each step, one when it starts and one when it ends.
+    assert rows.height <= (ended_ns - began_ns) / 1e8 + 2
+    assert all(began_ns - 5 * 10**9 <= time_ns <= ended_ns + 5 * 10**9 for time_ns in times)
+    assert sampler.drain().height == 0
+    assert sampler.notes == []
+
+
+def test_the_samplers_own_cost_is_among_the_counters() -> None:
+    sampler = CounterSampler("lo", 0.1)
+    drained: list[pl.DataFrame] = []
+
+    def own_cost() -> bool:
+        drained.append(sampler.drain())
+        return sum(rows.filter(pl.col("source") == "sampler").height for rows in drained) >= 3
+
+    sampler.start()
+    wait_until(own_cost)
+    sampler.stop()
+
+
+def test_an_interface_that_is_not_there_has_no_counters_and_costs_nothing_else() -> None:
+    sampler = CounterSampler(["no-such-link"], 0.1)
+    sampler.start()
+    sampler.stop()
+    rows = sampler.drain()
+    assert rows.filter(pl.col("source") == "interface").height == 0
+    assert rows.filter(pl.col("source") == "cpu").height > 0
+
+
+def test_counters_of_the_stack_that_stay_as_they_are_are_left_out() -> None:
+    sampler = CounterSampler("lo", 10.0)
+    sampler._keep(1, [("netstat", "TcpExt", "TCPTimeouts", 5.0, True), ("qdisc", "x", "drops", 0.0, True)])
+    sampler._keep(2, [("netstat", "TcpExt", "TCPTimeouts", 5.0, True), ("qdisc", "x", "drops", 0.0, True)])
+    sampler._keep(3, [("netstat", "TcpExt", "TCPTimeouts", 7.0, True)])
+    sampler._keep(4, [("netstat", "TcpExt", "TCPTimeouts", 7.0, True)])
+    rows = sampler.drain()
+    stack = rows.filter(pl.col("source") == "netstat")
+    assert stack.select("time_ns", "value").rows() == [(2, 5.0), (3, 7.0), (4, 7.0)]
+    assert rows.filter(pl.col("source") == "qdisc").height == 2
+
+
+def test_counters_in_files_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  100 0 50 800 0 10 40 0 0 0\ncpu0 100 0 50 800 0 10 40 0 0 0\nintr 1 2\n")
+    found = {(thing, counter): value for _, thing, counter, value, _ in Processors(tmp_path).read()}
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert found["cpu0", "busy_s"] == pytest.approx(200 * tick_s)
+    assert found["cpu0", "softirq_s"] == pytest.approx(40 * tick_s)
+    (tmp_path / "netstat").write_text("TcpExt: A TCPTimeouts B\nTcpExt: 1 42 3\n")
+    (tmp_path / "snmp").write_text("Tcp: RetransSegs X\nTcp: 7 8\n")
+    found = {(thing, counter): value for _, thing, counter, value, _ in Stack(tmp_path).read()}
+    assert found == {("TcpExt", "TCPTimeouts"): 42.0, ("Tcp", "RetransSegs"): 7.0}
+
+
+def test_wireless_links_and_byte_queue_limits_are_read_where_there_are_any(tmp_path: Path) -> None:
+    (tmp_path / "proc/net").mkdir(parents=True)
+    (tmp_path / "proc/net/wireless").write_text(
+        "Inter-| sta-|   Quality        |   Discarded packets               | Missed | WE\n"
+        " face | tus | link level noise |  nwid  crypt   frag  retry   misc | beacon | 22\n"
+        " wlan0: 0000   54.  -56.  -256        0      0      0      3     17        2\n"
+    )
+    station = tmp_path / "sys/kernel/debug/ieee80211/phy0/netdev:wlan0/stations/02:00:00:00:00:01"
+    station.mkdir(parents=True)
+    (station / "airtime").write_text("RX: 123 us\nTX: 456 us\nWeight: 256\n")
+    found = {(thing, counter): value for _, thing, counter, value, _ in Wireless(["wlan0"], tmp_path).read()}
+    assert found["wlan0", "signal_dbm"] == -56.0
+    assert (found["wlan0", "excessive_retries"], found["wlan0", "missed_beacons"]) == (3.0, 2.0)
+    assert found["wlan0 02:00:00:00:00:01", "send_airtime_us"] == 456.0
+    limits = tmp_path / "class/net/eth0/queues/tx-0/byte_queue_limits"
+    limits.mkdir(parents=True)
+    (limits / "limit").write_text("3028\n")
+    (limits / "inflight").write_text("1514\n")
+    found = [(thing, counter, value) for _, thing, counter, value, _ in ByteQueueLimits(["eth0"], tmp_path).read()]
+    assert found == [("eth0 tx-0", "limit_bytes", 3028.0), ("eth0 tx-0", "inflight_bytes", 1514.0)]
+
+
+# Redaction.
+
+PRIVATE = {
+    "hosts": {
+        "local": {
+            "host_name": "annas-laptop",
+            "addresses": {
+                "eth0": ["198.51.100.7/24", "2001:db8::7/64", "fe80::1%eth0"],
+                "lo": ["127.0.0.1/8", "::1/128"],
+            },
+            "interfaces": {"eth0": {"hardware_address": "02:AA:bb:00:00:01"}},
+            "wifi": {"ssid": "Anna's home"},
+        },
+        "server.example.net": {"host_name": "server"},
+    },
+    "name": "rrul",
+    "note": "from annas-laptop (198.51.100.7) to server.example.net, not to server.example.netx; version 1.2.3.4.5",
+    "test": {
+        "hosts": ["server.example.net"],
+        "parameters": {"secret": "s3cr3t", "urls": "http://intranet.example/x?y", "file": "/home/anna/urls.txt"},
+        "flows": [{"name": "Ping (ms) server.example.net"}],
+    },
+    "imported": {"metadata": {"COMMAND": "netperf -H 198.51.100.7 --secret hunter2 -4", "LOCAL_HOST": "annas-laptop"}},
+}
+
+
+def test_no_name_address_path_or_secret_survives_redaction() -> None:
+    text = json.dumps(Redactor().metadata(PRIVATE))
+    for private in (
+        "annas", "198.51.100.7", "2001:db8::7", "fe80::1", "02:aa", "02:AA", "server.example.net\"", "s3cr3t",
+        "hunter2", "/home/anna", "intranet", "Anna",
+    ):  # fmt: skip
+        assert private not in text, private
+
+
+def test_pseudonyms_are_the_same_everywhere_and_leave_the_rest_readable() -> None:
+    found = Redactor().metadata(PRIVATE)
+    local = found["hosts"]["local"]
+    name, address = local["host_name"], local["addresses"]["eth0"][0].removesuffix("/24")
+    (far,) = set(found["hosts"]) - {"local"}
+    assert found["test"]["hosts"] == [far]
+    assert found["note"].startswith(f"from {name} ({address}) to {far}, not to server.example.netx; version 1.2.3.4.5")
+    assert found["imported"]["metadata"]["COMMAND"] == f"netperf -H {address} --secret {HIDDEN} -4"
+    assert local["addresses"]["lo"] == ["127.0.0.1/8", "::1/128"]
+    assert found["test"]["parameters"]["secret"] == HIDDEN
+    assert found["redacted"] is True
+    assert PRIVATE["name"] == found["name"]
+
+
+def test_tables_are_redacted_with_the_pseudonyms_of_the_metadata() -> None:
+    redactor = Redactor()
+    metadata = redactor.metadata(recordings.metadata())
+    flows = redactor.rows("flows", recordings.tables()["flows"])
+    assert flows["host"].unique().to_list() == metadata["test"]["hosts"]
+    assert "192.0.2.7" not in flows["address"].to_list()
+    assert flows["name"].to_list() == recordings.tables()["flows"]["name"].to_list()
+    far = pl.DataFrame({"flow": [1], "facts": [json.dumps({"host": "other.example", "password": "x"})]})
+    assert json.loads(redactor.rows("flows", far)["facts"][0]) == {"host": "host-3", "password": HIDDEN}
+
+
+def test_a_time_or_a_version_is_no_address() -> None:
+    redactor = Redactor()
+    for text in ("12:30:45", "1.2.3", "tcp_upload::1", "5.10.0-8-amd64", "00:11:22", "a::b::c", "x 999.1.1.1"):
+        assert redactor.text(text) == text
+
+
+def test_this_hosts_own_metadata_hold_its_name_no_more() -> None:
+    text = json.dumps(Redactor().metadata({"hosts": {"local": gather(["127.0.0.1"])}}))
+    name = socket.gethostname()
+    assert len(name) < 3 or f'"{name}"' not in text

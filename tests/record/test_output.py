@@ -1,0 +1,92 @@
+"""What the commands print and write, where a terminal, a locale or a disk is not as one would wish."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.table import Table
+
+import recordings
+from example_files import Run
+from whydrop.record import durable
+from whydrop.show import terminal
+from whydrop.show.plots import drawing
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording whose flows and title are called as markup is."""
+    tables = recordings.tables()
+    tables["flows"] = tables["flows"].with_columns(name=pl.col("name") + " [red]x[/blue] :smile:")
+    folder = tmp_path_factory.mktemp("marked") / "a.recording"
+    recordings.write(folder, tables, title="[/bold] :tada:")
+    return folder
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(run: Run, marked: Path, tmp_path: Path) -> None:
+    second = tmp_path / "b.recording"
+    recordings.rrul(second, title="[b]", scale=2.0)
+    for command in (["show", marked], ["stats", marked, second], ["compare", marked, second]):
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+        assert "[/bold] :tada:" in done.stdout
+    assert "[red]x[/blue] :smile:" in run("stats", marked).stdout
+
+
+def test_a_comparison_is_printed_where_the_locale_knows_ascii_only(marked: Path, tmp_path: Path) -> None:
+    recordings.rrul(tmp_path / "b.recording", title="µ…", scale=2.0)
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "whydrop", "compare", str(marked), str(tmp_path / "b.recording")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Goodput" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["tests"], ["show", "a"], ["stats", "a"], ["metadata", "a"]])
+def test_a_full_disk_behind_standard_output_ends_in_one_line(command: list[str], tmp_path: Path) -> None:
+    recordings.rrul(tmp_path / "a")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "whydrop", *command],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "whydrop: what was asked for cannot be written: No space left on device\n"
+
+
+def test_a_picture_that_cannot_be_written_leaves_what_was_there_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    place = tmp_path / "a.png"
+    place.write_bytes(b"before")
+    monkeypatch.setattr(durable, "sync", full)
+    with pytest.raises(OSError, match="No space left") as reason:
+        drawing.put(place, b"half of the picture")
+    assert reason.value.filename == str(place)
+    assert place.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_no_terminal_is_so_narrow_that_words_or_numbers_are_cut() -> None:
+    table = Table()
+    table.add_column("Measured")
+    table.add_column("Effect", no_wrap=True)
+    table.add_column("Value")
+    rows = [("Goodput, sum of downloads", "large (δ -0.77)", "123456789"), ("Latency", "small", "0.0000123")]
+    for row in rows:
+        table.add_row(*row)
+    for width in (10, 40, 60, 200):
+        printed = io.StringIO()
+        terminal.print_table(terminal.Output(file=printed, width=width), table)
+        text = printed.getvalue()
+        assert "…" not in text
+        assert all(word in text for row in rows for word in (*row[0].split(), *row[1:]))

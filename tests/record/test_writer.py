@@ -1,0 +1,321 @@
+"""A recording survives what happens to processes, disks and folders."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import recordings
+from whydrop.record import durable, journal
+from whydrop.record.naming import folder_for
+from whydrop.record.recording import Recording, RecordingError
+from whydrop.record.writer import RecordingWriter
+
+TESTS = Path(__file__).parents[1]
+
+
+def rows(start: int, count: int = 10) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "flow": [0] * count,
+            "start_ns": [recordings.START_NS + n * recordings.MS for n in range(start, start + count)],
+            "end_ns": [recordings.START_NS + (n + 1) * recordings.MS for n in range(start, start + count)],
+            "goodput_bps": [float(n) for n in range(start, start + count)],
+        }
+    )
+
+
+def goodputs(recording: Recording) -> list[float]:
+    return recording.table("intervals")["goodput_bps"].to_list()
+
+
+def fail_to_write(monkeypatch: pytest.MonkeyPatch, reason: int, beneath: Path) -> None:
+    """Let every write beneath a folder fail, as a full disk does."""
+    write = durable.write_by
+
+    def failing(path: Path, fill: object) -> None:
+        if beneath in path.parents:
+            raise OSError(reason, os.strerror(reason), str(path))
+        write(path, fill)
+
+    monkeypatch.setattr(durable, "write_by", failing)
+
+
+def test_what_was_appended_is_what_is_read(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a.recording", recordings.metadata())
+    for number in range(40):
+        writer.append("intervals", rows(number * 10))
+        assert writer.flush()
+    folder = writer.finish("complete")
+    assert sorted(path.name for path in folder.iterdir()) == ["intervals.parquet", "recording.json"]
+    found = Recording.open(folder)
+    assert goodputs(found) == [float(n) for n in range(400)]
+    assert found.status == "complete"
+    assert found.metadata["tables"] == {"intervals": 400}
+    assert found.notes == []
+
+
+def test_the_metadata_are_stable_and_sorted(tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        folder = RecordingWriter(tmp_path / name, recordings.metadata()).finish("complete")
+        texts.append((folder / "recording.json").read_text())
+    assert texts[0] == texts[1]
+    document = json.loads(texts[0])
+    assert texts[0] == json.dumps(document, indent=2, sort_keys=True) + "\n"
+    assert document["schema"] == 1
+    assert document["whydrop"]
+
+
+def test_the_journal_stays_small_however_often_it_is_flushed(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    most = 0
+    for number in range(300):
+        writer.append("intervals", rows(number, 1))
+        writer.flush()
+        most = max(most, len(list((writer.folder / "journal").iterdir())))
+    assert most <= 2 * journal.MERGE_AT + 2
+    assert goodputs(Recording.open(writer.folder)) == [float(n) for n in range(300)]
+    assert goodputs(Recording.open(writer.finish("complete"))) == [float(n) for n in range(300)]
+
+
+def test_a_later_row_of_a_flow_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("flows", pl.DataFrame({"flow": [0, 1], "name": ["one", "two"], "status": ["running", "running"]}))
+    writer.flush()
+    writer.append("flows", pl.DataFrame({"flow": [0], "name": ["one"], "status": ["complete"]}))
+    writer.flush()
+    for found in (Recording.open(writer.folder), Recording.open(writer.finish("complete"))):
+        assert found.table("flows")["status"].to_list() == ["complete", "running"]
+        assert found.table("flows")["flow"].to_list() == [0, 1]
+
+
+def test_a_recording_that_is_being_written_is_not_called_interrupted(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("intervals", rows(0))
+    writer.flush()
+    found = Recording.open(writer.folder)
+    assert found.status == "running"
+    assert "at this moment" in found.notes[0]
+    assert goodputs(found) == [float(n) for n in range(10)]
+
+
+def test_a_process_that_is_killed_at_any_moment_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
+    """Killed after different times, while it does nothing but write: most kills hit the middle of a flush."""
+    program = textwrap.dedent(
+        """
+        import sys
+        import recordings
+        from record.test_writer import rows
+        from whydrop.record.writer import RecordingWriter
+        writer = RecordingWriter(sys.argv[1], recordings.metadata())
+        for number in range(100_000):
+            writer.append("intervals", rows(number * 10))
+            writer.append("counters", recordings.tables()["counters"])
+            writer.flush()
+            print(number + 1, flush=True)
+        """
+    )
+    for attempt in range(6):
+        folder = tmp_path / f"{attempt}.recording"
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True, cwd=TESTS, bufsize=1
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(0.05 + 0.061 * attempt)
+        child.send_signal(signal.SIGKILL)
+        told = [line for line in child.stdout.read().splitlines() if line]
+        child.wait()
+        flushed = int(told[-1]) if told else 1
+        found = Recording.open(folder)
+        assert found.status == "interrupted"
+        assert "interrupted" in found.notes[0]
+        values = goodputs(found)
+        assert len(values) >= flushed * 10
+        assert values == [float(n) for n in range(len(values))]
+        assert len(found.notes) == 1, "nothing of it is damaged"
+
+
+def test_a_damaged_part_costs_only_its_own_rows_and_is_told_of(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    for number in range(3):
+        writer.append("intervals", rows(number * 10))
+        writer.flush()
+    parts = sorted((writer.folder / "journal").iterdir())
+    content = parts[1].read_bytes()
+    for damaged in (b"", content[: len(content) // 2], b"\xff" * 400, content[:64] + os.urandom(len(content) - 64)):
+        parts[1].write_bytes(damaged)
+        found = Recording.open(writer.folder)
+        values = goodputs(found)
+        assert values[:10] == [float(n) for n in range(10)]
+        assert values[-10:] == [float(n) for n in range(20, 30)]
+        assert len(values) == 30 or any(str(parts[1]) in note for note in found.notes)
+    # The writer itself still has the rows in memory.
+    assert goodputs(Recording.open(writer.finish("complete"))) == [float(n) for n in range(30)]
+
+
+def test_files_that_do_not_belong_into_the_journal_are_left_alone(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("intervals", rows(0))
+    writer.flush()
+    for name in (
+        "intervals.00000003-00000001.arrow",
+        "secrets.00000000-00000000.arrow",
+        "x",
+        "intervals.1-2.arrow.part",
+    ):
+        (writer.folder / "journal" / name).write_bytes(b"nonsense")
+    found = Recording.open(writer.folder)
+    assert goodputs(found) == [float(n) for n in range(10)]
+    assert len(found.notes) == 1
+
+
+def test_parts_that_were_merged_but_not_yet_removed_are_not_read_twice(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    kept = []
+    for number in range(journal.MERGE_AT):
+        writer.append("intervals", rows(number * 10))
+        if number == journal.MERGE_AT - 1:
+            kept = [(path, path.read_bytes()) for path in (writer.folder / "journal").iterdir()]
+        writer.flush()
+    for path, content in kept:
+        path.write_bytes(content)
+    assert goodputs(Recording.open(writer.folder)) == [float(n) for n in range(10 * journal.MERGE_AT)]
+
+
+def test_while_the_disk_is_full_rows_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("intervals", rows(0))
+    assert writer.flush()
+    with monkeypatch.context() as full:
+        fail_to_write(full, errno.ENOSPC, writer.folder)
+        for number in (1, 2):
+            writer.append("intervals", rows(number * 10))
+            assert not writer.flush()
+            assert writer.message is not None
+            assert "No space left" in writer.message
+            assert str(writer.folder) in writer.message
+    writer.append("intervals", rows(30))
+    assert writer.flush()
+    assert writer.message is None
+    assert goodputs(Recording.open(writer.folder)) == [float(n) for n in range(40)]
+
+
+def test_a_disk_that_stays_full_sends_the_recording_to_the_fallback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = RecordingWriter(tmp_path / "a.recording", recordings.metadata(), fallback=tmp_path / "elsewhere")
+    writer.append("intervals", rows(0))
+    writer.flush()
+    fail_to_write(monkeypatch, errno.ENOSPC, writer.folder)
+    writer.append("intervals", rows(10))
+    writer.flush()
+    folder = writer.finish("complete")
+    assert folder == tmp_path / "elsewhere" / "a.recording"
+    assert writer.message is not None
+    assert writer.message.count("\n") == 0
+    assert str(folder) in writer.message
+    found = Recording.open(folder)
+    assert goodputs(found) == [float(n) for n in range(20)]
+    assert "No space left" in found.metadata["failures"][0]
+
+
+def test_when_no_disk_takes_it_nothing_is_lost_and_it_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata(), fallback=tmp_path / "elsewhere")
+    writer.append("intervals", rows(0))
+    with monkeypatch.context() as full:
+        fail_to_write(full, errno.EDQUOT, tmp_path)
+        with pytest.raises(RecordingError, match="quota"):
+            writer.finish("complete")
+    found = Recording.open(writer.finish("complete"))
+    assert goodputs(found) == [float(n) for n in range(10)]
+    assert found.status == "complete"
+    assert found.metadata["failures"] == []
+
+
+def test_a_folder_that_vanishes_while_the_test_runs_costs_nothing(tmp_path: Path) -> None:
+    import shutil
+
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    for number in range(20):
+        writer.append("intervals", rows(number * 10))
+        writer.flush()
+        if number in (5, 18):
+            shutil.rmtree(writer.folder)
+    shutil.rmtree(writer.folder)
+    found = Recording.open(writer.finish("complete"))
+    assert goodputs(found) == [float(n) for n in range(200)]
+    assert found.metadata["failures"] == []
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_on_a_disk_of_a_few_kilobytes_every_sample_is_kept(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    try:
+        writer = RecordingWriter(disk / "a.recording", recordings.metadata(), fallback=tmp_path / "elsewhere")
+        refused = 0
+        for number in range(60):
+            writer.append("intervals", rows(number * 1000, 1000))
+            refused += not writer.flush()
+        assert refused
+        folder = writer.finish("complete")
+        assert folder.parent == tmp_path / "elsewhere"
+        assert goodputs(Recording.open(folder)) == [float(n) for n in range(60_000)]
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=False)
+
+
+def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(RecordingError, match="not empty"):
+        RecordingWriter(tmp_path, recordings.metadata())
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_test_begins(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordingError, match="file/a"):
+        RecordingWriter(tmp_path / "file" / "a", recordings.metadata())
+
+
+def test_unknown_columns_and_tables_are_refused_where_they_are_appended(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    with pytest.raises(KeyError, match="colour"):
+        writer.append("intervals", pl.DataFrame({"flow": [0], "colour": ["red"]}))
+    with pytest.raises(KeyError):
+        writer.append("weather", pl.DataFrame({"flow": [0]}))
+
+
+def test_few_files_are_open_while_a_recording_is_written(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (an open folder is one file more)
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    for number in range(50):
+        writer.append("intervals", rows(number))
+        writer.append("counters", recordings.tables()["counters"])
+        writer.flush()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208
+    writer.finish("complete")
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+def test_two_recordings_of_one_moment_get_different_folders(tmp_path: Path) -> None:
+    first = folder_for(tmp_path, "rrul", recordings.START_NS, "a title / with signs")
+    assert first.name == "rrul-2023-11-14T221320.000Z.a_title_with_signs.recording"
+    first.mkdir()
+    assert folder_for(tmp_path, "rrul", recordings.START_NS, "a title / with signs") != first
+    assert len(folder_for(tmp_path, "x" * 400, recordings.START_NS, "y" * 400).name) < 256

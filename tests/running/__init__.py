@@ -1,0 +1,1 @@
+"""Running tests against a responder, through the command line."""

@@ -1,0 +1,105 @@
+"""Published findings, measured by whydrop itself in the lab: what a queue does to latency, and to fairness.
+
+Bufferbloat: J. Gettys, K. Nichols, "Bufferbloat: Dark Buffers in the Internet", ACM Queue 9 (2011). Its remedy:
+RFC 8290 (FlowQueue-CoDel). The test: D. Täht's RRUL, as Flent defines it. Fairness over distances as in Flent's
+rtt_fair; R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness" (1984).
+
+The recordings stay in ``build/lab``; ``make images`` draws those of them that the documentation shows.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab import Lab, NetworkPath
+from running.responders import WHYDROP
+
+# Room for 1.2 s of full packets at 10 Mbit/s.
+FIFO = "pfifo limit 1000"
+# Room for 0.12 s, less than the farthest flow's round trip. A FIFO of 1.2 s delays all flows so much that they are
+# nearly equally far: it is fair by being slow to everybody.
+SHORT_FIFO = "pfifo limit 100"
+FLOW_QUEUES = "fq_codel"
+
+LOAD_S = 30
+
+
+def measured(path: NetworkPath, folder: Path, test: str, title: str, *words: str) -> dict[str, Any]:
+    """Run a test towards all servers of a path; what ``--json`` says."""
+    with ExitStack() as running:
+        for server in path.servers:
+            process = server.popen([*WHYDROP, "responder", "--open", "--no-metadata"])
+            running.callback(process.kill)
+            process.wait_for("port", timeout_s=60)
+        targets = [word for server in path.servers for word in ("--to", server.address)]
+        done = path.client.run(
+            [*WHYDROP, "run", test, *targets, "--length", f"{LOAD_S}s", "--title", title, "--output", str(folder),
+             "--no-plot", "--no-counters", "--json", *words],
+            timeout_s=300,
+        )  # fmt: skip
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def rows(document: dict[str, Any], table: str) -> pl.DataFrame:
+    from whydrop.record.recording import Recording
+
+    return Recording.open(document["recording"]).table(table)
+
+
+def induced_latency_ms(document: dict[str, Any]) -> float:
+    """The median round-trip time of all UDP probes under load, less that in the idle time before it."""
+    flows = rows(document, "flows")
+    probes = rows(document, "probes").join(flows.filter(pl.col("kind") == "probe").select("flow"), on="flow")
+    load = flows.filter(pl.col("kind") == "tcp")
+    begin_ns, end_ns = load["start_ns"].min(), load["end_ns"].max()
+    sent = pl.col("sent_ns")
+    idle = probes.filter(sent < begin_ns)["rtt_ns"].median()
+    # Slow start fills the queue in the first seconds.
+    loaded = probes.filter((sent > begin_ns + 5_000_000_000) & (sent < end_ns))["rtt_ns"].median()
+    assert isinstance(idle, float)
+    assert isinstance(loaded, float)
+    assert 50 <= idle / 1e6 < 60, "nothing but the delay of the path without a load"
+    return (loaded - idle) / 1e6
+
+
+def goodputs_bps(document: dict[str, Any], direction: str) -> list[float]:
+    """What each TCP flow of a direction got while the load lasted."""
+    flows = rows(document, "flows").filter((pl.col("kind") == "tcp") & (pl.col("direction") == direction))
+    return [size * 8 / LOAD_S for size in flows["payload_bytes"]]
+
+
+def jain(values: list[float]) -> float:
+    return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))
+
+
+@pytest.mark.needs_kernel("netem", "fq_codel")
+@pytest.mark.parametrize(("queue", "least_ms", "most_ms"), [(FIFO, 500, 1500), (FLOW_QUEUES, 0, 30)])
+def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel(
+    lab: Lab, queue: str, least_ms: float, most_ms: float
+) -> None:
+    with lab.path(rate="10mbit", delay="25ms", queue=queue) as path:
+        document = measured(path, lab.folder, "rrul", queue.split()[0])
+    assert document["status"] == "complete", document
+    assert least_ms < induced_latency_ms(document) < most_ms
+    assert sum(goodputs_bps(document, "up")) > 7e6
+    assert sum(goodputs_bps(document, "down")) > 7e6
+
+
+@pytest.mark.needs_kernel("netem", "fq_codel")
+def test_flows_over_10_to_500_ms_share_a_fifo_less_fairly_than_fq_codel(lab: Lab) -> None:
+    index = {}
+    for queue in (SHORT_FIFO, FLOW_QUEUES):
+        with lab.path(rate="10mbit", delay=["5ms", "25ms", "100ms", "250ms"], queue=queue, servers=4) as path:
+            document = measured(path, lab.folder, "rtt_fair_up", queue.split()[0])
+        assert document["status"] == "complete", document
+        index[queue] = jain(goodputs_bps(document, "up"))
+    (lab.folder / "fairness.json").write_text(json.dumps(index))
+    assert index[SHORT_FIFO] < index[FLOW_QUEUES] - 0.02, index
+    assert index[FLOW_QUEUES] > 0.85, index

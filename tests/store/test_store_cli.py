@@ -1,0 +1,106 @@
+"""``whydrop ingest`` and ``whydrop store``, as people call them."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from archives.test_disco import file_of, metric, windows
+from store.test_ingesting import SERIES, hourly
+from whydrop.record.store.store import Store
+from whydrop.sources.archives.ingesting import ingest
+
+
+def call(*words: object) -> Result:
+    """A command within this process, which is quicker by a second: the interpreter's start is not what is tested."""
+    from whydrop.cli import ingest, store
+
+    name, *rest = map(str, words)
+    return CliRunner().invoke({"ingest": ingest, "store": store}[name].command, rest)
+
+
+def test_a_folder_is_read_and_the_store_says_what_it_holds(tmp_path: Path, run) -> None:
+    hourly(tmp_path / "in", 2)
+    store = tmp_path / "store"
+    done = run("ingest", tmp_path / "in", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert f"{store}: 2 880 new rows from 2 files" in done.stdout
+    assert done.stderr == ""
+    told = run("store", store)
+    assert told.returncode == 0
+    assert "2018-05-15 16:00:10Z" in told.stdout
+    assert "Sites (1): dfw02" in told.stdout
+
+
+def test_the_json_documents_tell_the_same(tmp_path: Path) -> None:
+    (path,) = hourly(tmp_path / "in", 1)
+    store = tmp_path / "store"
+    document = json.loads(call("ingest", path, "--store", store, "--json").stdout)
+    rows = SERIES * 360
+    assert document["complete"]
+    assert document["tables"] == {"counters": {"rows": rows, "duplicates": 0, "conflicts": 0}}
+    assert [file["status"] for file in document["files"]] == ["new"]
+    of = json.loads(call("store", store, "--json").stdout)["tables"]["counters"]
+    assert (of["rows"], of["days"], of["sites"]) == (rows, ["2018-05-15"], ["dfw02"])
+
+
+def test_what_could_not_be_read_is_named_and_the_rest_is_in(tmp_path: Path) -> None:
+    (good,) = hourly(tmp_path, 1)
+    evil = tmp_path / "evil\x1b[2J-switch.json"
+    evil.write_bytes(file_of(metric("octets.\x1b[2J.tx", windows([1.0]))) + b"{")
+    done = call("ingest", evil, tmp_path / "missing", good, "--store", tmp_path / "store")
+    assert done.exit_code == 1
+    assert "missing: No such file or directory" in done.stderr
+    assert "evil\\x1b[2J-switch.json: offset" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "1 441 new rows" in done.stdout
+
+
+def test_a_mistyped_name_alone_makes_no_store(tmp_path: Path) -> None:
+    done = call("ingest", tmp_path / "missing", "--store", tmp_path / "store")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith("missing: No such file or directory\n")
+    assert not (tmp_path / "store").exists()
+
+
+def test_notes_of_many_files_are_one_line_for_each_kind_and_damage_has_lines_of_its_own(tmp_path: Path) -> None:
+    for number in range(30):
+        with tarfile.open(tmp_path / f"{number}.tgz", "w:gz") as archive:
+            for name, content in (("empty.json", b""), ("x.cputime", b"0"), ("odd-switch.json", b"[]")):
+                info = tarfile.TarInfo(f"{number}/{name}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    (tmp_path / "README").write_text("of another kind")
+    done = call("ingest", tmp_path, "--store", tmp_path / "store")
+    assert done.exit_code == 1
+    said = done.stdout.splitlines()
+    assert said[0] == f"{tmp_path}/store: 0 new rows from 31 files"
+    assert "  Empty files: 30, in 30 files" in said
+    assert "  Logs of CPU time left out: 30, in 30 files" in said
+    assert not [line for line in said if "README" in line]
+    assert len(done.stderr.splitlines()) == 21
+    assert "10 more of what is damaged" in done.stderr
+    known = json.loads(call("ingest", tmp_path, "--store", tmp_path / "store", "--json").stdout)
+    assert sum("It was damaged when it was read" in note for file in known["files"] for note in file["notes"]) == 30
+
+
+def test_days_that_are_over_are_compacted(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for path in hourly(tmp_path / "in", 3):
+        ingest(Store.create(store), [path])
+    done = call("store", store, "--compact")
+    assert "Compacted: 3 files" in done.stdout
+    assert len(list(store.glob("counters/*/*.parquet"))) == 1
+
+
+def test_a_folder_that_is_no_store_is_an_error_of_one_line(tmp_path: Path) -> None:
+    done = call("store", tmp_path)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "no store" in done.stderr
+    assert call("store", tmp_path, "--table", "counters").exit_code == 2
+    for day in ("yesterday", "2018-99-99", "20180211"):
+        assert call("store", tmp_path, "--compact", "--before", day).exit_code == 2

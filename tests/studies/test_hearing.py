@@ -1,0 +1,103 @@
+"""No Ctrl-C is lost, wherever it comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from studies.test_study_cli import CHOICE, SmallFleet, whydrop
+from whydrop.cli import hearing
+from whydrop.studies.discards import queries
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class Finalized:
+    """Is interrupted where Python ignores what is raised."""
+
+    def __del__(self) -> None:
+        interrupt()
+        # The handler runs at the next call of a Python function at the latest.
+        interrupt_is_handled()
+
+
+def interrupt_is_handled() -> None:
+    for _ in range(1000):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def foreground() -> Iterator[None]:
+    """As a shell starts it: in the background of a script Ctrl-C is ignored, and would be here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_python_ignores_is_raised_again(capfd: pytest.CaptureFixture[str]) -> None:
+    def finalized() -> None:
+        with hearing.ctrl_c():
+            Finalized()
+            threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        finalized()
+    assert "Exception ignored" not in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise OSError("disk on fire")
+
+    # pytest has a hook of its own.
+    before, sys.unraisablehook = sys.unraisablehook, sys.__unraisablehook__
+    try:
+        with hearing.ctrl_c():
+            Broken()
+    finally:
+        sys.unraisablehook = before
+    assert "disk on fire" in capfd.readouterr().err
+
+
+def test_a_library_that_makes_an_error_of_it_is_not_believed(
+    small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disguises(*_: object) -> pl.DataFrame:
+        try:
+            interrupt()
+            interrupt_is_handled()
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+        raise AssertionError("not interrupted")
+
+    asked: list[int] = []
+    monkeypatch.setitem(queries.QUERIES, "discard_ratio", disguises)
+    monkeypatch.setitem(queries.QUERIES, "retransmission_ratio", lambda *_: asked.append(1))
+    monkeypatch.setattr("whydrop.cli.ending.status", lambda reason: 130 * isinstance(reason, KeyboardInterrupt))
+    found = whydrop(small_fleet.store, *CHOICE, "--output", tmp_path, "--format", "csv")
+    assert found.exit_code == 130
+    assert f"what was computed until now is in {tmp_path}" in found.stderr
+    assert asked == []
+
+
+def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
+    program = (
+        "import signal, os\nfrom whydrop.cli import hearing\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "with hearing.ctrl_c():\n    os.kill(os.getpid(), signal.SIGINT)\nprint('went on')"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        == "went on\n"
+    )

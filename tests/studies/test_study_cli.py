@@ -1,0 +1,325 @@
+"""`whydrop study discards`, as people and scripts call it."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+from whydrop.cli import study_text
+from whydrop.record.store.backends import open_backend
+from whydrop.record.store.store import Store
+from whydrop.studies.discards import changes, diagnosis, queries, reading, report, results, study
+from whydrop.studies.discards.folder import Folder
+from whydrop.studies.discards.parameters import Parameters
+
+from .conftest import SmallFleet
+
+CHOICE = (
+    "--set", 'metros=["dfw","lga"]', "--set", "days.first=2018-02-01", "--set", "days.last=2018-02-06",
+    "--set", "change.before={first=2018-02-01,last=2018-02-03}", "--set", "change.more_tests_than=3",
+    "--set", "change.after={first=2018-02-04,last=2018-02-06}",
+)  # fmt: skip
+
+
+def whydrop(*arguments: object) -> Result:
+    from whydrop.cli.study import command
+
+    return CliRunner().invoke(command, ["discards", *map(str, arguments)])
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty.store"
+    Store.create(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(small_fleet: SmallFleet) -> Result:
+    return whydrop(small_fleet.store, *CHOICE)
+
+
+def test_study_alone_lists_the_studies() -> None:
+    from whydrop.cli.study import command
+
+    found = CliRunner().invoke(command, [])
+    assert found.exit_code == 0
+    assert found.stdout.startswith("discards  Do switches' discards keep downloads slow?")
+
+
+def test_the_answer_and_the_tables_are_printed(plain: Result) -> None:
+    assert plain.exit_code == 0, plain.stderr
+    title, _, answer, *_ = plain.stdout.splitlines()
+    assert title == "Switch discards and download speed"
+    # Three days a period are too few to say that discards changed.
+    assert answer.startswith("Whether discards keep downloads slow at dfw cannot be told from this change")
+    for head in ("Sites:", "Clients' speeds before and after the change:", "Discards before and after the change:"):
+        assert head in plain.stdout.splitlines()
+
+
+def test_what_tables_say_of_each_site_is_not_said_again_in_sentences() -> None:
+    random = np.random.default_rng(1)
+    names = [f"dfw{number:02d}" for number in range(40)]
+    days = [f"2018-02-{day}" for day in range(11, 26)] + [f"2018-03-{day}" for day in range(11, 26)]
+    rows = [
+        {
+            "metro": "dfw", "site": site, "day": day, "packets": 1e9, "samples": 8640, "ratio": None,
+            "discards": (1e5 if day < "2018-03" else 10.0) * random.uniform(1, 2),
+        }
+        for site in names for day in days
+    ]  # fmt: skip
+    tables = {name: pl.DataFrame(schema=schema) for name, schema in results.TABLES.items()}
+    tables["discard_changes"] = changes.discard_changes(pl.DataFrame(rows, results.DISCARD_RATIO), Parameters())
+    printed = study_text.lines(study.Results(Parameters(), tables))
+    assert sum(line.startswith("  dfw") and line.endswith("fewer") for line in printed) > 6
+    outside = [line for line in printed if not line.startswith("  ")]
+    assert printed.index("Discards before and after the change:") < 8
+    assert len("\n".join(outside).splitlines()) < 15
+
+
+def test_numbers_of_a_table_stand_below_each_other(plain: Result) -> None:
+    lines = plain.stdout.splitlines()
+    head, *rows = lines[lines.index("Sites:") + 1 :][:4]
+    assert [row.split()[0] for row in rows] == ["dfw01", "dfw02", "lga01"]
+    assert {len(line) for line in (head, *rows)} == {len(head)}
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_no_broken_lines() -> None:
+    head = ["site", "days", "before", "after / before", "95 %", "p", "conclusion"]
+    rows = [head, ["dfw01", "15 + 15", "75.5 ppm", "0.0175", "0.00866 to 0.0354", "<0.0001", "fewer"]]
+    wide, narrow = study_text.table(rows), study_text.table(rows, 60)
+    assert study_text.table(rows, 110) == wide
+    assert max(map(len, narrow)) <= 60 < max(map(len, wide))
+    assert narrow[0].split() == ["site", "after", "/", "before", "95", "%", "conclusion"]
+    assert narrow[-1] == "  (Too narrow for: p, days, before.)"
+
+
+def test_json_is_one_document_that_backs_the_sentences(small_fleet: SmallFleet) -> None:
+    found = whydrop(small_fleet.store, *CHOICE, "--json")
+    document = json.loads(found.stdout)
+    assert found.exit_code == 0
+    assert document["parameters"]["change"]["more_tests_than"] == 3
+    assert {row["site"] for row in document["tables"]["comparisons"]} <= {"dfw01", "dfw02"}
+    assert sum(document["tests"].values()) == document["rows"]["contacts"]
+    assert document["summary"][0].startswith("Whether discards")
+
+
+def test_as_published_says_so_and_uses_the_published_limit(small_fleet: SmallFleet) -> None:
+    found = whydrop(small_fleet.store, *CHOICE, "--as-published", "--json")
+    document = json.loads(found.stdout)
+    assert document["parameters"]["tests"]["most_duration_s"] == 600
+    assert document["summary"][0].startswith("As published")
+    assert set(document["tests"]) <= {"zero", "non-zero"}
+
+
+def test_output_writes_the_tables_and_nothing_that_was_not_asked_for(small_fleet: SmallFleet, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    found = whydrop(small_fleet.store, *CHOICE, "--output", folder, "--format", "parquet")
+    assert found.exit_code == 0, found.stderr
+    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".parquet", ".json"}
+    written = pl.read_parquet(folder / "tables" / "discard_ratio.parquet")
+    assert written.schema == pl.Schema(results.DISCARD_RATIO)
+    assert f"Study: {folder} (" in found.stdout
+
+
+# --- the list of tests ---
+
+
+def test_every_test_is_listed_with_its_true_class(small_fleet: SmallFleet) -> None:
+    found = whydrop(small_fleet.store, *CHOICE, "--tests")
+    listed = pl.read_csv(io.StringIO(found.stdout))
+    assert listed.columns == list(results.CONTACTS)
+    assert set(listed["class"]) == {"zero", "non-zero", "unknown"}
+
+
+def test_the_list_is_the_same_in_every_format(small_fleet: SmallFleet, tmp_path: Path) -> None:
+    path = tmp_path / "tests.parquet"
+    arguments = (small_fleet.store, *CHOICE, "--tests", "--class", "non-zero", "--format")
+    assert whydrop(*arguments, "parquet", "--output", path).stdout == ""
+    parquet = pl.read_parquet(path)
+    document = json.loads(whydrop(*arguments, "json").stdout)
+    assert [row["test_id"] for row in document] == parquet["test_id"].to_list()
+    assert pl.read_csv(io.StringIO(whydrop(*arguments, "csv").stdout)).height == parquet.height > 0
+    assert set(parquet["class"]) == {"non-zero"}
+
+
+# --- what is missing ---
+
+
+def test_an_empty_store_is_told_figure_by_figure_and_ends_with_1(empty: Path) -> None:
+    found = whydrop(empty)
+    assert found.exit_code == 1
+    said = " ".join(found.stdout.split())
+    assert "Figure 1, utilisation: nothing to show: the store holds no counters of switches; `whydrop ingest`" in said
+    assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop ingest`" in said
+
+
+def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tmp_path: Path) -> None:
+    part = tmp_path / "part.store"
+    part.mkdir()
+    (part / "whydrop-store.json").write_bytes((small_fleet.store / "whydrop-store.json").read_bytes())
+    (part / "counters").symlink_to(small_fleet.store / "counters")
+    found = whydrop(part, *CHOICE, "--json")
+    document = json.loads(found.stdout)
+    assert found.exit_code == 0
+    assert document["rows"]["utilisation"] > 0
+    assert document["rows"]["download_speed"] == 0
+    assert set(document["facts"]["missing"]) >= {"download_speed", "retransmission_ratio", "client_speeds", "contacts"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ('metros=["ams"]', "no counters of switches of metro 'ams' (there are 'dfw', 'lga')"),
+        ("days={first=2020-01-01,last=2020-02-01}",
+         "no counters of switches of days 2020-01-01 to 2020-02-01 (there are days 2018-02-01 to 2018-02-06)"),
+        ('port="downlink"', "no counters of switches of port 'downlink' (there are 'uplink')"),
+    ],
+)  # fmt: skip
+def test_what_the_store_lacks_is_named_beside_what_it_has(small_fleet: SmallFleet, setting: str, reason: str) -> None:
+    with open_backend(small_fleet.store) as backend:
+        found = diagnosis.why_empty(backend, reading.read(None, (*CHOICE[1::2], setting)), "utilisation")
+    assert found == f"the store holds {reason}"
+
+
+def test_a_figure_that_fails_keeps_no_other_from_being_made(
+    small_fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setitem(queries.QUERIES, "utilisation", fails)
+    found = whydrop(small_fleet.store, *CHOICE, "--json")
+    document = json.loads(found.stdout)
+    assert found.exit_code == 1
+    assert document["rows"]["discard_ratio"] > 0
+    assert "Figure 1, utilisation could not be computed: disk on fire." in document["notes"]
+
+
+def test_the_example_is_a_file_that_the_study_takes(small_fleet: SmallFleet, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(whydrop("--example").stdout)
+    assert whydrop(small_fleet.store, "--parameters", path, "--tests").exit_code == 0
+
+
+# --- wrong usage ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Give a STORE; or --example for a parameter file."),
+        (("s", "--format", "png"), "--format chooses what --output writes: give --output DIR too."),
+        (("s", "--output", "o", "--format", "gif"), "--format: 'gif': expected some of png, svg, pdf, html, "),
+        (("s", "--tests", "--format", "csv,json"), "--tests writes one list: give one --format."),
+        (("s", "--class", "zero"), "--class goes with --tests."),
+        (("s", "--tests", "--output", "none/tests.csv"), "--output: there is no folder"),
+        (("s", "--set", "seed=x"), "--set: seed: 'x': "),
+        (("s", "--parameters", "none.toml"), "none.toml: No such file or directory; expected a file in TOML"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_refused_before_any_work(arguments: tuple[str, ...], message: str) -> None:
+    found = whydrop(*arguments)
+    assert found.exit_code == 2
+    assert message in " ".join(found.stderr.split())
+
+
+def test_a_store_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    found = whydrop(tmp_path / "none.store")
+    assert found.exit_code == 1
+    assert len(found.stderr.splitlines()) == 1
+    assert "none.store" in found.stderr
+
+
+@pytest.mark.parametrize(("engine", "more"), [("oracle", ()), ("sprak://host", ()), ("oracle", ("--watch",))])
+def test_an_engine_that_nobody_knows_is_wrong_usage(empty: Path, engine: str, more: tuple[str, ...]) -> None:
+    found = whydrop(empty, "--backend", engine, *more)
+    assert found.exit_code == 2
+    assert f"no engine is called '{engine}': expected duckdb, spark" in " ".join(found.stderr.split())
+
+
+def test_an_engine_that_computes_nothing_is_told_in_one_line_and_replaces_no_file(
+    small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no way to the engine")
+
+    for name in queries.QUERIES:
+        monkeypatch.setitem(queries.QUERIES, name, fails)
+    earlier = tmp_path / "tests.csv"
+    earlier.write_text("what was found yesterday")
+    for arguments in ((), ("--json",), ("--output", tmp_path / "out"), ("--tests", "--output", earlier)):
+        found = whydrop(small_fleet.store, *CHOICE, *arguments)
+        assert (found.exit_code, found.stdout, found.stderr) == (1, "", "whydrop: no way to the engine\n")
+    assert earlier.read_text() == "what was found yesterday"
+
+
+def test_discards_that_could_not_be_computed_are_not_said_to_be_unmeasured(
+    small_fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("disk on fire")
+
+    for name in ("discard_ratio", "client_speeds"):
+        monkeypatch.setitem(queries.QUERIES, name, fails)
+    found = whydrop(small_fleet.store, *CHOICE)
+    said = " ".join(found.stdout.split())
+    assert found.exit_code == 1
+    assert "cannot be told: figure 3, discards, could not be computed." in said
+    assert "Figure 3, discards could not be computed: disk on fire." in said
+    assert "no switch was measured" not in said
+    assert "no client has more than" not in said
+
+
+# --- interruption ---
+
+
+def test_what_was_computed_before_an_interruption_is_kept(
+    small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(queries.QUERIES, "retransmission_ratio", interrupted)
+    kept: dict[str, pl.DataFrame] = {}
+
+    def keep(name: str, frame: pl.DataFrame) -> None:
+        kept[name] = frame
+        report.write_table(Folder(tmp_path), name, frame, "parquet")
+
+    parameters = reading.read(None, CHOICE[1::2])
+    with open_backend(small_fleet.store) as backend, pytest.raises(KeyboardInterrupt):
+        study.run(backend, parameters, keep=keep)
+    assert list(kept) == ["utilisation", "download_speed", "discard_ratio"]
+    assert pl.read_parquet(tmp_path / "tables" / "discard_ratio.parquet").equals(kept["discard_ratio"])
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_study_and_says_where_its_tables_are(small_fleet: SmallFleet, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "whydrop", "study", "discards", small_fleet.store, *CHOICE, "--output", folder]
+    # In the background of a script Ctrl-C is ignored, and would be by the study too: a handler is not inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    while not list(folder.glob("tables/*.parquet")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    # It may have been quicker than the signal.
+    assert process.returncode in (0, 130), said
+    assert (folder / "tables" / "utilisation.parquet").exists()
+    if process.returncode == 130:
+        assert f"what was computed until now is in {folder}" in said
