@@ -14,16 +14,15 @@ help: ## list the targets
 setup: ## build whydrop into .venv (the other targets do it as needed)
 	@tools/setup
 
-demo: setup ## explain the example capture and write its report
+demo: setup ## explain the example capture and write its report; measure this host against itself
 	@mkdir -p build
 	@$(RUN)/whydrop explain $(DEMO) --report $(REPORT)
 	@echo "Open it in a browser: file://$(CURDIR)/$(REPORT)"
+	@echo
+	@tools/demo-measuring
 
 test: setup ## run every test, the fast ones first
-	$(RUN)/pytest -m "not slow and not needs_browser"
-	cargo test --workspace --quiet
-	@tools/test-programs
-	$(RUN)/pytest -m "slow or needs_browser"
+	@tools/run-tests
 
 test-fast: setup ## run the Python tests that take seconds
 	$(RUN)/pytest -m "not slow and not needs_browser"
@@ -43,8 +42,9 @@ format: setup ## format the code of both languages
 golden: setup ## write tests/golden anew after a wanted change of results; read the difference before you commit it
 	$(RUN)/python tests/golden.py
 
-images: setup ## draw the pictures of README.md anew
+images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test`)
 	$(RUN)/python tools/images.py
+	$(RUN)/python tools/findings.py
 
 wheel: setup ## build a wheel into dist
 	$(RUN)/maturin build --release --out dist

@@ -7,8 +7,9 @@ import math
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from aims import Bar, grouped, times
 from measuring import Series, own_peak_bytes, ratio
@@ -19,6 +20,52 @@ def marks(section: str) -> tuple[str, str]:
     """Between these lines of the page stands what was measured."""
     begin = f"<!-- measured on {section}: begin (bench/run.py --readme writes what stands between these marks) -->"
     return begin, f"<!-- measured on {section}: end -->"
+
+
+class Shown(Protocol):
+    """A table as it is shown: the first cell of a row is text, the others are numbers."""
+
+    def caption(self) -> str:
+        """What it is about."""
+
+    def headings(self) -> list[str]:
+        """Of the columns."""
+
+    def rows(self) -> list[list[str]]:
+        """Cells in the order of the headings."""
+
+
+class Section(NamedTuple):
+    """What is measured together, and where in the page it goes."""
+
+    name: str
+    tables: Sequence[Shown]
+    bars: list[Bar]
+    programs: list[Program]
+    core: int | None
+    """That everything ran on; ``None``: on all."""
+    judged_by: str = " (CPU time)"
+
+
+@dataclass
+class Grid:
+    """A table whose cells are made already."""
+
+    title: str
+    columns: list[str]
+    lines: list[list[str]] = field(default_factory=list)
+
+    def caption(self) -> str:
+        """What it is about."""
+        return self.title
+
+    def headings(self) -> list[str]:
+        """Of the columns."""
+        return self.columns
+
+    def rows(self) -> list[list[str]]:
+        """Cells in the order of the headings."""
+        return self.lines
 
 
 @dataclass(frozen=True)
@@ -62,7 +109,7 @@ class Table:
         return [*cells, times(ratio(one, ours, wall=False)), times(ratio(one, ours, wall=True))]
 
 
-def for_terminal(tables: Sequence[Table], bars: Sequence[Bar]) -> str:
+def for_terminal(tables: Sequence[Shown], bars: Sequence[Bar]) -> str:
     """Aligned columns."""
     blocks = []
     for table in tables:
@@ -74,16 +121,24 @@ def for_terminal(tables: Sequence[Table], bars: Sequence[Bar]) -> str:
     return "\n\n".join([*blocks, "\n".join(aims)])
 
 
-def as_markdown(tables: Sequence[Table], bars: Sequence[Bar], programs: Sequence[Program], core: int) -> str:
-    """Date, machine, versions, commands, tables and aims."""
-    lines = [f"{datetime.datetime.now(datetime.UTC).date().isoformat()}, {machine()}; everything on core {core}.", ""]
+def as_markdown(
+    tables: Sequence[Shown], bars: Sequence[Bar], programs: Sequence[Program], core: int | None, judged_by: str
+) -> str:
+    """Date, machine, versions, commands, tables and aims.
+
+    Args:
+        core: that everything ran on; ``None``: on all.
+        judged_by: what is compared where we hold it to something.
+    """
+    where = f"everything on core {core}" if core is not None else "on all cores"
+    lines = [f"{datetime.datetime.now(datetime.UTC).date().isoformat()}, {machine()}; {where}.", ""]
     lines += ["| program | command | version |", "|---|---|---|"]
     lines += [f"| {program.name} | `{program.shown()}` | {program.version()} |" for program in programs]
     for table in tables:
         rule = "|---" + "|--:" * (len(table.headings()) - 1) + "|"
         lines += ["", f"**{table.caption()}**", "", _markdown_row(table.headings()), rule]
         lines += [_markdown_row(row) for row in table.rows()]
-    lines += ["", "| what we hold it to (CPU time) | wanted | measured | |", "|---|--:|--:|---|"]
+    lines += ["", f"| what we hold it to{judged_by} | wanted | measured | |", "|---|--:|--:|---|"]
     lines += [_markdown_row([bar.what, bar.wanted, bar.measured, bar.answer()]) for bar in bars]
     return "\n".join(lines)
 

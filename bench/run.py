@@ -2,7 +2,7 @@
 
     make bench                                  # or: .venv/bin/python bench/run.py
     .venv/bin/python bench/run.py --readme      # writes the results into bench/README.md as well
-    .venv/bin/python bench/run.py --only pairs  # two captures of one path only
+    .venv/bin/python bench/run.py --only pairs  # two captures of one path only; engine: traffic (as root)
     .venv/bin/python bench/run.py --whydrop target/release/examples/explain_json
 
 What is measured, and why so, stands in bench/README.md.
@@ -11,34 +11,39 @@ What is measured, and why so, stands in bench/README.md.
 from __future__ import annotations
 
 import argparse
+import importlib
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import aims
-import captures
+import engine_section
 import measuring
 import presenting
-from aims import Bar, grouped
-from captures import Measured, MeasuredPair
+from aims import grouped
 from measuring import Series
-from presenting import Table
+from presenting import Section, Table
 from programs import PLAIN_READ, TCPTRACE, TSHARK, TSHARK_MATCHING, Program, whydrop
+from wire import WireError
+
+import captures
+from captures import Measured, MeasuredPair
 
 README = Path(__file__).with_name("README.md")
+# Sections in modules of their own, which have `measure(options, command) -> Section | None` (None: what it needs is not
+# there, which it has said) and may have `arguments(parser)`.
+MODULES = {
+    "many": "many_section",
+    "ingest": "ingest.section",
+    "switches": "switches.section",
+    "fleet": "fleet_section",
+    "study": "study_section",
+}
+SECTIONS = ("engine", "captures", "pairs", *MODULES)
 REFERENCE_PACKETS = 500_000
 REFERENCE_PAIR_PACKETS = 200_000
 OURS = "what to measure, without the captures"
-
-
-class Section(NamedTuple):
-    """What is measured together, and where in the page it goes."""
-
-    name: str
-    tables: list[Table]
-    bars: list[Bar]
-    programs: list[Program]
 
 
 def main() -> int:
@@ -49,13 +54,13 @@ def main() -> int:
         print(f"bench: no {ours[0]}: run `make setup`, or name a command with --whydrop", file=sys.stderr)
         return 1
     try:
-        for measure in (measure_captures, measure_pairs):
+        for measure in (measure_engine, *map(of_module, MODULES), measure_captures, measure_pairs):
             section = measure(options, tuple(ours))
             if section is None:
                 continue
             print(presenting.for_terminal(section.tables, section.bars), end="\n\n")
             if options.readme:
-                measured = presenting.as_markdown(section.tables, section.bars, section.programs, options.core)
+                measured = presenting.as_markdown(*section[1:])
                 presenting.write_into(README, section.name, measured)
                 print(f"Written into {README}")
     except (captures.MakingError, measuring.ProgramError) as reason:
@@ -68,24 +73,54 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     whydrop_here = shlex.quote(str(Path(sys.executable).parent / "whydrop"))
-    parser.add_argument("--only", choices=("captures", "pairs"), help="measure single captures, or pairs, only")
+    parser.add_argument("--only", choices=SECTIONS, help="measure this only")
     parser.add_argument("--whydrop", metavar="COMMAND", default=f"{whydrop_here} explain --json", help=OURS)
     parser.add_argument("--match", metavar="COMMAND", default=f"{whydrop_here} match --json", help=OURS)
     parser.add_argument("--packets", type=int, default=5_000_000, help="size of the large capture (%(default)s)")
     parser.add_argument("--pair-packets", type=int, default=2_000_000, help="of each capture of the pair (%(default)s)")
     parser.add_argument("--captures", type=Path, nargs="+", help="what to replicate (the captures in examples/)")
     parser.add_argument("--pairs", type=Path, nargs="+", help="the same for the pair: two captures of each path")
+    parser.add_argument("--seconds", type=float, default=10, help="each run of the traffic engine (%(default)s)")
     parser.add_argument("--folder", type=Path, default=captures.ROOT / "target" / "bench", help="for the captures")
     parser.add_argument("--core", type=int, default=0, help="the processor core that everything runs on (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="turns on each capture (%(default)s; small one: 4x)")
     parser.add_argument(
         "--tshark-large", action="store_true", help="run tshark on the large ones too (once; minutes, gigabytes)"
     )
+    for module in MODULES.values():
+        if hasattr(importlib.import_module(module), "arguments"):
+            importlib.import_module(module).arguments(parser)
     parser.add_argument("--readme", action="store_true", help="write the results into bench/README.md")
     options = parser.parse_args()
     if min(options.packets, options.pair_packets, options.repetitions) < 1:
         parser.error("--packets, --pair-packets and --repetitions must be at least 1")
     return options
+
+
+def of_module(name: str) -> Callable[[argparse.Namespace, tuple[str, ...]], Section | None]:
+    """What measures a section that has a module of its own."""
+
+    def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
+        if options.only not in (None, name):
+            return None
+        section: Section | None = importlib.import_module(MODULES[name]).measure(options, command)
+        return section
+
+    return measure
+
+
+def measure_engine(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
+    """Whydrop's traffic beside iperf3's and irtt's. First of all, as the others stay on one core."""
+    if options.only not in (None, "engine"):
+        return None
+    try:
+        tables, bars, programs = engine_section.measure(options, command[:1])
+    except WireError as reason:
+        if options.only == "engine":
+            raise measuring.ProgramError(str(reason)) from None
+        print(f"bench: the traffic engine is left out: {reason}", file=sys.stderr)
+        return None
+    return Section("the traffic engine", tables, bars, programs, None, "")
 
 
 def measure_captures(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
@@ -105,7 +140,9 @@ def measure_captures(options: argparse.Namespace, command: tuple[str, ...]) -> S
     large = run("Large capture", large_capture, [ours, *quick], options.repetitions)
     if options.tshark_large and TSHARK in others:
         large.series.append(run_tshark_once(TSHARK, large_capture))
-    return Section("captures", [small, part, large], aims.of_captures(small, part, large), [ours, *others])
+    return Section(
+        "captures", [small, part, large], aims.of_captures(small, part, large), [ours, *others], options.core
+    )
 
 
 def measure_pairs(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
@@ -124,7 +161,7 @@ def measure_pairs(options: argparse.Namespace, command: tuple[str, ...]) -> Sect
     large = run(f"Pair of captures ({each(pair)})", pair, [*ours, *quick], options.repetitions)
     if options.tshark_large and TSHARK_MATCHING in others:
         large.series.append(run_tshark_once(TSHARK_MATCHING, pair))
-    return Section("pairs", [part, large], aims.of_pairs(large), [*ours, *others])
+    return Section("pairs", [part, large], aims.of_pairs(large), [*ours, *others], options.core)
 
 
 def each(pair: MeasuredPair) -> str:

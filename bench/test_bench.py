@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 
 import aims
-import captures
+import engine_section
+import polars as pl
 import presenting
 import pytest
+from engine_runs import Crowd, Punctuality, Transfer, missed_intervals
 from measuring import ProgramError, Run, Series, measure_in_turns, own_peak_bytes, ratio, run_once
 from presenting import Table
 from programs import Program
+
+import captures
 
 
 def series(name: str, *times_s: float, peak_mb: float = 50) -> Series:
@@ -107,3 +111,42 @@ def test_only_what_stands_between_the_marks_of_the_page_is_replaced(tmp_path: Pa
     page.write_text("no marks")
     with pytest.raises(ValueError, match="lacks the lines"):
         presenting.write_into(page, "pairs", "new")
+
+
+def intervals(*bounds_s: tuple[float, float]) -> pl.DataFrame:
+    bounds_ns = [(round(start * 1e9), round(end * 1e9)) for start, end in bounds_s]
+    return pl.DataFrame(bounds_ns, schema=["start_ns", "end_ns"], orient="row")
+
+
+def test_an_interval_is_missed_when_a_flow_has_no_row_of_its_own_for_it() -> None:
+    every = [(0.2 * step, 0.2 * (step + 1)) for step in range(10)]
+    assert missed_intervals(intervals(*every), 0.2, 2) == 0
+    assert missed_intervals(intervals(*every[:4], *every[6:]), 0.2, 2) == 2
+    # one row for two
+    assert missed_intervals(intervals(*every[:4], (0.8, 1.2), *every[6:]), 0.2, 2) == 1
+    # the end is missing
+    assert missed_intervals(intervals(*every[:7]), 0.2, 2) == 3
+
+
+def test_the_engine_is_compared_turn_by_turn_without_what_starting_takes() -> None:
+    ours = [Transfer(98e9, 10**9, 3.1), Transfer(50e9, 10**9, 2.1)]
+    theirs = [Transfer(100e9, 10**9, 2.0), Transfer(40e9, 10**9, 1.0)]
+    lines, bars = engine_section.compared("up", ours, theirs, (1.1, 0.0))
+    # 0.98 and 1.25; (3.1 - 1.1) / 2 and (2.1 - 1.1) / 1
+    assert [(bar.measured, bar.met) for bar in bars] == [("1.11 x", True), ("1 x", True)]
+    assert float(lines[2][-1]) == pytest.approx(1.825, abs=0.006)
+
+
+def test_probes_are_held_to_the_ninety_ninth_percentile_of_errors_early_or_late() -> None:
+    exact, sloppy = Punctuality([1000] * 99 + [-50_000], 0), Punctuality([100_000] * 100, 3)
+    lines, bars = engine_section.punctual("idle", [(exact, sloppy, sloppy)])
+    assert [bar.met for bar in bars] == [True, True]
+    assert lines[-1] == ["idle: probes not sent, all turns", "0", "3", "3", "", ""]
+    assert [bar.met for bar in engine_section.punctual("idle", [(exact, sloppy, exact)])[1]] == [True, False]
+
+
+def test_one_probe_that_is_late_is_one_too_many() -> None:
+    good = Crowd(64, 3200, 0, 20_000, 0, 0, 0.4)
+    assert all(bar.met for bar in engine_section.crowded({"as root": [good, good]}, 10)[1])
+    bars = engine_section.crowded({"as root": [good, Crowd(64, 3199, 1, 20_000, 0, 1, 6.0)]}, 10)[1]
+    assert [(bar.measured, bar.met) for bar in bars] == [("1", False), ("1", False)]

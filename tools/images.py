@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +17,8 @@ FAR_EXAMPLE = "examples/policed-download-far.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
 CHARTS = ("model-close-up",)
 PAIR_CHARTS = ("models-close-up",)
+# Switches whose flow control changes on a day, and the days around it that are drawn.
+FLEET = "--sites dfw01,dfw02,dfw03,dfw04 --days 50 --change-day 2018-03-01 --speed-ratio 1.2 --seed 3"
 
 
 def main() -> None:
@@ -29,6 +33,27 @@ def main() -> None:
             explained.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
     with tempfile.TemporaryDirectory() as folder:
         photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
+        shutil.copy(study(Path(folder)), FOLDER / "discards.png")
+
+
+def study(folder: Path) -> Path:
+    """The picture of discards and retransmissions of a made-up fleet."""
+    fleet, report = folder / "fleet", folder / "study"
+    subprocess.run([sys.executable, "-m", "bench.fleet", "--out", fleet, *FLEET.split()], check=True)
+    whydrop: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "whydrop",
+        "study",
+        "discards",
+        fleet,
+        "--output",
+        report,
+        "--format",
+        "png",
+    ]
+    subprocess.run([*whydrop, "--set", 'metros=["dfw"]'], check=True)
+    return report / "figures" / "overlay.png"
 
 
 def photograph(page: Path, picture: Path) -> None:

@@ -1,0 +1,23 @@
+"""What ingestion is measured on is what its reader takes it for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ingest import files as made
+
+from whydrop.record.store.store import Store
+from whydrop.sources.archives.ingesting import ingest
+
+
+@pytest.mark.parametrize("generation", [made.first_generation, made.second_generation])
+def test_every_sample_of_the_files_is_read_and_nothing_is_amiss(
+    tmp_path: Path, generation: Callable[[Path, int], int]
+) -> None:
+    samples = generation(tmp_path / "in", 2)
+    report = ingest(Store.create(tmp_path / "store"), [tmp_path / "in"])
+    assert vars(report.tables()["counters"]) == {"rows": samples, "duplicates": 0, "conflicts": 0}
+    assert [file.status for file in report.files] == ["new", "new"]
+    assert not any(file.notes for file in report.files)
