@@ -55,7 +55,7 @@ export {inside}={folder} {machine}={name} PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PATH=
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX={compiled}
 {tick}{{ {warm}; }} >/dev/null 2>&1
 PYTHONPATH=tests {python} -c 'from lab.kernel import load_modules; load_modules()'
-{python} -m pytest -p no:cacheprovider --tb=short @{folder}/{name}/nodes
+{python} -m pytest -p no:cacheprovider -o faulthandler_timeout=0 --tb=short @{folder}/{name}/nodes
 """
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whydrop.record.store.backends.base import BackendError, ibis_schema, one_line
 from whydrop.record.store.backends.views import FilesBackend
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     from ibis.common.deferred import Deferred
     from sqlglot import expressions as exp
 
+T = TypeVar("T")
+
 # Queries over years go block by block of days; what one block takes beyond this is spilled to disk.
 MEMORY_LIMIT_BYTES = 3_000_000_000
 
 # As DuckDB reads it of folders' names, which takes a tenth of the time.
 _DAY_OF_FILE = f"nullif(regexp_extract(filename, 'day=([^/]*)/[^/]*$', 1), '{NO_DAY}')"
+
+# Between two looks for Ctrl-C, and between two calls to a query to end.
+_PATIENCE_SECONDS = 0.1
 
 _TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
 
@@ -38,6 +44,7 @@ class DuckDB(FilesBackend):
 
         super().__init__(location)
         self._spill = tempfile.mkdtemp(prefix="whydrop-spill-")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="duckdb")
         settings: dict[str, Any] = {
             "memory_limit": f"{memory_limit or MEMORY_LIMIT_BYTES}B",
             "temp_directory": self._spill,
@@ -74,8 +81,9 @@ class DuckDB(FilesBackend):
         select = ", ".join(
             f'CAST({chosen[column]} AS {_TYPES[kind]}) AS "{column}"' for column, kind in columns.items()
         )
-        with self._errors():
-            self.connection.execute(f'CREATE OR REPLACE VIEW "{view}" AS SELECT {select} FROM {source}')
+        self._within_reach(
+            lambda: self.connection.execute(f'CREATE OR REPLACE VIEW "{view}" AS SELECT {select} FROM {source}')
+        )
 
     @property
     def _is_below_a_partition(self) -> bool:
@@ -98,10 +106,34 @@ class DuckDB(FilesBackend):
         return str(query.sql(dialect="duckdb"))
 
     def _fetch(self, query: str) -> pa.Table:
-        with self._errors():
+        def fetch() -> pa.Table:
             result = self.connection.sql(query)
             # The name changed with version 1.5.
             return result.to_arrow_table() if hasattr(result, "to_arrow_table") else result.fetch_arrow_table()
+
+        return self._within_reach(fetch)
+
+    def _within_reach(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, done beside the main thread, so that Ctrl-C reaches it at any moment.
+
+        In the main thread DuckDB looks for signals between its tasks only, and one task can take hours. Nor does a
+        single long wait serve: the handler that Polars installs lets the system go on with it.
+        """
+        with self._errors():
+            task = self._worker.submit(work)
+            try:
+                while not task.done():
+                    wait([task], _PATIENCE_SECONDS)
+                return task.result()
+            except BaseException:
+                self._end(task)
+                raise
+
+    def _end(self, task: Future[T]) -> None:
+        # Again and again: what comes before a query's first instruction is forgotten when it begins.
+        while not task.done():
+            self.connection.interrupt()
+            wait([task], _PATIENCE_SECONDS)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -109,13 +141,6 @@ class DuckDB(FilesBackend):
 
         try:
             yield
-        except (duckdb.InterruptException, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
-        except RuntimeError as reason:
-            # What DuckDB makes of a signal that arrives while it waits for its threads. It is no duckdb.Error.
-            if str(reason) == "Query interrupted":
-                raise KeyboardInterrupt from None
-            raise
         except duckdb.Error as reason:
             raise self._failed("DuckDB", one_line(reason)) from reason
 
@@ -132,6 +157,7 @@ class DuckDB(FilesBackend):
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""
+        self._worker.shutdown()
         if hasattr(self, "connection"):
             self.connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
