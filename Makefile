@@ -25,7 +25,7 @@ test: setup ## run every test, the fast ones first
 	@tools/run-tests
 
 test-fast: setup ## run the Python tests that take seconds
-	$(RUN)/pytest -m "not slow and not needs_browser"
+	$(RUN)/pytest -m "not slow and not needs_programs"
 
 check: setup ## formatting, lints and types of both languages
 	cargo fmt --all --check

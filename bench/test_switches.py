@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -89,10 +88,9 @@ def check(found: Collected, folder: Path) -> pl.DataFrame:
 
 
 @pytest.mark.slow
+@pytest.mark.needs_root
+@pytest.mark.needs_program("snmpd")
 def test_one_switch_of_net_snmp_each_second_gives_every_counter_of_every_poll(tmp_path: Path) -> None:
-    if agents.snmpd() is None:
-        reason = "needs root, and snmpd; on Debian: apt-get install snmpd iproute2 (as root, `make test` does it)"
-        pytest.fail(reason, pytrace=False) if os.environ.get("CI") else pytest.skip(reason)
     with agents.real(tmp_path / "snmpd", 48) as one:
         found = collect(WHYDROP, one, tmp_path / "run", interval_s=1, seconds=5)
     check(found, tmp_path / "run")

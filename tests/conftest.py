@@ -1,4 +1,4 @@
-"""Fixtures, and what to do where a program that some tests need is missing."""
+"""Fixtures that all tests have, and how they run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,8 @@ from example_files import POLICED, ROOT, Run
 from synthetic import policed_transfer
 from whydrop.api import Explanation
 
-# The fixture `lab`, and the virtual machine behind it; a Spark cluster; the program in this process.
-pytest_plugins = ("lab.plugin", "spark_cluster", "in_process")
-
-# Marker, programs of which one is enough, Debian package.
-PROGRAMS = (
-    ("needs_tshark", ("tshark",), "tshark"),
-    ("needs_browser", ("chromium", "google-chrome"), "chromium"),
-    ("needs_spark", ("java",), "openjdk-17-jre-headless"),
-)
-
+# The fixture `lab`, and the virtual machine behind it; a Spark cluster; the program in this process; other programs.
+pytest_plugins = ("lab.plugin", "spark_cluster", "in_process", "installed")
 
 # No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every run:
 # what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
@@ -46,17 +38,6 @@ def pytest_sessionstart() -> None:
     """A shell that puts pytest in the background has it, and all that it starts, ignore Ctrl-C, which many test."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A missing program fails the test in CI, where it would hide a hole; elsewhere it skips and says what to do."""
-    for marker, programs, package in PROGRAMS:
-        if item.get_closest_marker(marker) is None or any(shutil.which(program) for program in programs):
-            continue
-        reason = f"{programs[0]} is not installed; on Debian: apt-get install {package} (as root, `make test` does it)"
-        if os.environ.get("CI"):
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ UNIT = PACKAGING / "whydrop-responder.service"
 COLLECT = PACKAGING / "whydrop-collect.service"
 DEFAULT_PORT = "17370"
 
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+needs_systemd = pytest.mark.needs_program("systemd-analyze")
 
 
 class _Repeating(dict):

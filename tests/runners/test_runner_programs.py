@@ -6,7 +6,6 @@ import contextlib
 import http.server
 import random
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -22,6 +21,8 @@ from runner_fixtures import Clock, ended, flow, run, started, wait_until
 from whydrop.sources.runners import Outcome
 from whydrop.sources.runners.registry import runner_for
 
+needs = pytest.mark.needs_program
+
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
     """Not of those that the kernel gives to whoever asks for any: another program could get it before we use it."""
@@ -30,10 +31,6 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
         with socket.socket(socket.AF_INET, kind) as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             return port
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
 @contextmanager
@@ -201,11 +198,9 @@ def test_without_a_server_irtt_says_how_to_start_one() -> None:
     assert "start a server there (irtt server)" in (outcome.message or "")
 
 
-@pytest.mark.parametrize("name", ["ping", "fping"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in ("ping", "fping")])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_pings_measure_round_trips(name: str, host: str) -> None:
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
     outcome, found = run(flow(kind="icmp", runner=name, host=host, interval_s=0.2, duration_s=0.8, dscp=46))
     if "permitted" in (outcome.message or ""):
         pytest.skip("ICMP is not permitted here")

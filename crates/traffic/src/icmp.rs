@@ -16,11 +16,12 @@ use crate::source::Source;
 use crate::stop::Stop;
 use crate::udp::exchanges::Thinning;
 use crate::udp::facts;
-use crate::udp::isochronous::{Book, DEFAULT_TIMEOUT_S, Emitter, MOST_OVERDUE_NS, Probing};
+use crate::udp::isochronous::{Book, DEFAULT_TIMEOUT_S, MOST_OVERDUE_NS, Probing};
 use crate::udp::ledger::{Answered, Ledger};
 use crate::udp::marks::Marks;
 use crate::udp::schedule::Schedule;
 use crate::udp::socket::{self, Datagram, Envelope};
+use crate::udp::turns::Emitter;
 use crate::udp::words::explained;
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);

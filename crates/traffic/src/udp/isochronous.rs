@@ -1,9 +1,9 @@
-//! Probes at even intervals, of whatever protocol: one thread sends by absolute deadlines, the caller's receives and
-//! keeps the book.
+//! Probes at even intervals, of whatever protocol: one thread or several send by absolute deadlines, the caller's receives
+//! and keeps the book.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 
 use socket2::Socket;
 
@@ -18,6 +18,7 @@ use super::pace;
 use super::schedule::Schedule;
 use super::socket::{Datagram, Inbox};
 use super::transmit::Refusals;
+use super::turns::{Emitter, Sent, Turns};
 use super::words::{explained, may_pass};
 
 pub(crate) const DEFAULT_TIMEOUT_S: f64 = 3.0;
@@ -40,14 +41,9 @@ pub(crate) const MOST_OVERDUE_NS: i64 = if cfg!(test) {
 };
 const SETTLING_NS: i64 = 100_000_000;
 const INBOX: usize = 32;
-
-/// Makes probes and sends them.
-pub(crate) trait Emitter {
-    /// Makes the next packet ready, with its sequence and the time.
-    fn prepare(&mut self, sequence: u64, sent_ns: i64);
-    /// Sends what was made ready.
-    fn emit(&mut self) -> io::Result<()>;
-}
+/// Threads that wait for each deadline beside the first, each on a processor of its own: on a busy host all must be kept
+/// waiting for a probe to be late.
+const RIVALS: usize = 2;
 
 /// A flow of probes.
 pub(crate) struct Probing<'a> {
@@ -65,14 +61,6 @@ pub(crate) struct Probing<'a> {
     pub sink: &'a Sink,
 }
 
-/// What the sending thread tells the one that keeps the book.
-enum Sent {
-    /// The next probe was due; `None`: it came too late to be sent at all.
-    Due(i64, Option<i64>),
-    /// This one could not be sent after all.
-    Refused(u64, io::Error),
-}
-
 impl Probing<'_> {
     /// Sends all probes and receives until nothing more is to be expected; `take` enters what arrives.
     ///
@@ -84,14 +72,19 @@ impl Probing<'_> {
         take: &mut dyn FnMut(&Datagram, &mut Book),
     ) -> io::Result<()> {
         let is_over = AtomicBool::new(false);
-        let goes_on = || !self.stop.is_set() && !is_over.load(Ordering::Relaxed);
+        let goes_on = &|| !self.stop.is_set() && !is_over.load(Ordering::Relaxed);
         let (tell, told) = mpsc::channel();
+        let turns = Turns::new(emitter, tell, self.first_due_ns(), self.overdue_ns());
         let result = std::thread::scope(|scope| {
-            let sender = scope.spawn(|| {
-                let scheduling = pace::prioritise();
-                self.send_all(emitter, &goes_on, &tell);
-                drop(tell);
-                scheduling
+            // Moved in: its end is the end of what it tells.
+            let sender = scope.spawn(move || {
+                let granted = pace::prioritise();
+                let rivals = match granted.wakes_at_once {
+                    true => Vec::new(),
+                    false => pace::some_processors(self.flow as usize, RIVALS),
+                };
+                turns.send_all(self.schedule, &rivals, goes_on);
+                granted.words
             });
             let result = self.receive(book, &told, take);
             is_over.store(true, Ordering::Relaxed);
@@ -108,30 +101,13 @@ impl Probing<'_> {
         result
     }
 
-    fn send_all(&self, emitter: &mut dyn Emitter, goes_on: &dyn Fn() -> bool, tell: &Sender<Sent>) {
-        let start_ns = self
-            .start_ns
-            .saturating_add(phase_ns(self.flow, self.schedule.every_ns));
-        let overdue_ns = self.most_overdue_ns.max(self.schedule.every_ns as i64);
-        let mut sequence = 0;
-        while let Some(after_ns) = self.schedule.at_ns(sequence) {
-            let due_ns = start_ns.saturating_add(after_ns);
-            if !pace::wait(due_ns, goes_on) {
-                return;
-            }
-            let now_ns = clock::now_ns();
-            if now_ns - due_ns > overdue_ns {
-                let _ = tell.send(Sent::Due(due_ns, None));
-            } else {
-                emitter.prepare(sequence, now_ns);
-                // Before it is sent, so that no answer can be faster than the news.
-                let _ = tell.send(Sent::Due(due_ns, Some(now_ns)));
-                if let Err(error) = emit(emitter) {
-                    let _ = tell.send(Sent::Refused(sequence, error));
-                }
-            }
-            sequence += 1;
-        }
+    fn first_due_ns(&self) -> i64 {
+        self.start_ns
+            .saturating_add(phase_ns(self.flow, self.schedule.every_ns))
+    }
+
+    fn overdue_ns(&self) -> i64 {
+        self.most_overdue_ns.max(self.schedule.every_ns as i64)
     }
 
     fn receive(
@@ -170,14 +146,6 @@ impl Probing<'_> {
 fn phase_ns(flow: u32, every_ns: f64) -> i64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     ((f64::from(flow) * GOLDEN).fract() * every_ns) as i64
-}
-
-fn emit(emitter: &mut dyn Emitter) -> io::Result<()> {
-    match emitter.emit() {
-        // The error is an earlier probe's; this one was not even tried.
-        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => emitter.emit(),
-        result => result,
-    }
 }
 
 /// The receiving side's book: the ledger of probes, exchanges of stamps, and errors.

@@ -39,6 +39,7 @@ mod service;
 pub(crate) mod socket;
 mod tally;
 mod transmit;
+pub(crate) mod turns;
 mod upload;
 pub(crate) mod words;
 

@@ -8,25 +8,80 @@ const SLICE_NS: i64 = 50_000_000;
 /// Of the real-time priorities (1 to 99) a low one: above every ordinary thread, below those of the kernel.
 const REAL_TIME_PRIORITY: i32 = 5;
 
-/// Makes this thread wake as exactly as it may, and tells how in the words of sched(7).
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    /// In the words of sched(7).
+    pub words: &'static str,
+    /// Ordinary threads that are busy do not keep it waiting.
+    pub wakes_at_once: bool,
+}
+
+/// Makes this thread wake as exactly as it may, and tells how.
 ///
 /// Only for threads that sleep nearly always: a busy one would take the processor from everybody else.
-pub(crate) fn prioritise() -> &'static str {
+pub(crate) fn prioritise() -> Granted {
     clock::sharpen_timers();
     let parameters = libc::sched_param {
         sched_priority: REAL_TIME_PRIORITY,
     };
     // SAFETY: 0 is the calling thread; `parameters` outlives the call.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } == 0 {
-        return "SCHED_FIFO";
+        return Granted {
+            words: "SCHED_FIFO",
+            wakes_at_once: true,
+        };
     }
     const MOST_FAVOURED: i32 = -20;
     // SAFETY: takes no pointers; on Linux, 0 means the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, MOST_FAVOURED) } == 0 {
-        return "nice -20";
+        return Granted {
+            words: "nice -20",
+            wakes_at_once: true,
+        };
     }
     ask_for_short_slices();
-    "SCHED_OTHER (for less timer error, allow real-time priority: CAP_SYS_NICE or RLIMIT_RTPRIO)"
+    Granted {
+        words: "SCHED_OTHER (for less timer error, allow real-time priority: CAP_SYS_NICE or RLIMIT_RTPRIO)",
+        wakes_at_once: false,
+    }
+}
+
+/// Up to `count` of the processors that this thread may run on, none where it may run on one only. Another `first` gives
+/// others, where there are.
+pub(crate) fn some_processors(first: usize, count: usize) -> Vec<usize> {
+    let allowed: Vec<usize> = match allowed_processors() {
+        Some(set) => (0..libc::CPU_SETSIZE as usize)
+            // SAFETY: the number is below the size of the set.
+            .filter(|&number| unsafe { libc::CPU_ISSET(number, &set) })
+            .collect(),
+        None => Vec::new(),
+    };
+    if allowed.len() < 2 {
+        return Vec::new();
+    }
+    let count = count.min(allowed.len());
+    (0..count)
+        .map(|place| allowed[(first.wrapping_mul(count) + place) % allowed.len()])
+        .collect()
+}
+
+fn allowed_processors() -> Option<libc::cpu_set_t> {
+    // SAFETY: a set of processors is plain bits, of which none is set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: 0 is the calling thread; the set is as large as is said.
+    let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    (status == 0).then_some(set)
+}
+
+/// Keeps this thread on one processor, as far as the kernel lets it.
+pub(crate) fn stay_on(processor: usize) {
+    // SAFETY: a set of processors is plain bits; the number was found in one of its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
 }
 
 /// `struct sched_attr` (sched_setattr(2)), its first version.
@@ -96,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_prioritised_thread_says_how_it_is_scheduled() {
-        let words = std::thread::spawn(prioritise).join().unwrap();
+        let words = std::thread::spawn(prioritise).join().unwrap().words;
         assert!(words.starts_with("SCHED_") || words.starts_with("nice"));
     }
 }

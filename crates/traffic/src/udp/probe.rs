@@ -12,13 +12,14 @@ use crate::stop::Stop;
 
 use super::exchanges::Thinning;
 use super::facts;
-use super::isochronous::{Book, DEFAULT_TIMEOUT_S, Emitter, MOST_OVERDUE_NS, Probing};
+use super::isochronous::{Book, DEFAULT_TIMEOUT_S, MOST_OVERDUE_NS, Probing};
 use super::ledger::{Answered, FarStamps, Ledger};
 use super::link::{FarSide, Link, SYNCHRONISATION_FLOW};
 use super::marks::Marks;
 use super::packet::{Body, HEADER_BYTES, Key, Packet};
 use super::schedule::Schedule;
 use super::socket::{self, Datagram, Envelope, Outbox};
+use super::turns::Emitter;
 use super::words::explained;
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);

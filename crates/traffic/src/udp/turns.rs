@@ -1,0 +1,201 @@
+//! Sending each probe at its time. Where the scheduler may keep a thread waiting, several wait for each deadline, and the
+//! first to wake sends.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
+
+use crate::clock;
+
+use super::pace;
+use super::schedule::Schedule;
+
+/// Makes probes and sends them.
+pub(crate) trait Emitter {
+    /// Makes the next packet ready, with its sequence and the time.
+    fn prepare(&mut self, sequence: u64, sent_ns: i64);
+    /// Sends what was made ready.
+    fn emit(&mut self) -> io::Result<()>;
+}
+
+/// What a sending thread tells the one that keeps the book.
+pub(crate) enum Sent {
+    /// The next probe was due; `None`: it came too late to be sent at all.
+    Due(i64, Option<i64>),
+    /// This one could not be sent after all.
+    Refused(u64, io::Error),
+}
+
+/// What the sending threads share.
+pub(crate) struct Turns<'a> {
+    /// Of the first probe.
+    due_ns: i64,
+    /// What is later than this is not sent.
+    most_overdue_ns: i64,
+    next: Mutex<Turn<'a>>,
+}
+
+struct Turn<'a> {
+    sequence: u64,
+    emitter: &'a mut (dyn Emitter + Send),
+    tell: Sender<Sent>,
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) fn new(
+        emitter: &'a mut (dyn Emitter + Send),
+        tell: Sender<Sent>,
+        due_ns: i64,
+        most_overdue_ns: i64,
+    ) -> Turns<'a> {
+        let next = Mutex::new(Turn {
+            sequence: 0,
+            emitter,
+            tell,
+        });
+        Turns {
+            due_ns,
+            most_overdue_ns,
+            next,
+        }
+    }
+
+    /// Sends all probes of the schedule, each once and in their order, or until `goes_on` says no; from this thread, and
+    /// from one on each of the processors `rivals`.
+    pub(crate) fn send_all(
+        &self,
+        schedule: &Schedule,
+        rivals: &[usize],
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) {
+        std::thread::scope(|scope| {
+            for &processor in rivals {
+                scope.spawn(move || {
+                    pace::prioritise();
+                    pace::stay_on(processor);
+                    self.send(schedule, goes_on);
+                });
+            }
+            self.send(schedule, goes_on);
+        });
+    }
+
+    fn send(&self, schedule: &Schedule, goes_on: &dyn Fn() -> bool) {
+        let mut sequence = 0;
+        while let Some(after_ns) = schedule.at_ns(sequence) {
+            let due_ns = self.due_ns.saturating_add(after_ns);
+            if !pace::wait(due_ns, goes_on) {
+                return;
+            }
+            let Ok(mut next) = self.next.lock() else {
+                return;
+            };
+            if next.sequence == sequence {
+                next.take(due_ns, self.most_overdue_ns);
+            }
+            sequence = next.sequence;
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Sends the probe that was due then, or leaves it out.
+    fn take(&mut self, due_ns: i64, most_overdue_ns: i64) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let now_ns = clock::now_ns();
+        if now_ns - due_ns > most_overdue_ns {
+            let _ = self.tell.send(Sent::Due(due_ns, None));
+            return;
+        }
+        self.emitter.prepare(sequence, now_ns);
+        // Before it is sent, so that no answer can be faster than the news.
+        let _ = self.tell.send(Sent::Due(due_ns, Some(now_ns)));
+        if let Err(error) = emit(self.emitter) {
+            let _ = self.tell.send(Sent::Refused(sequence, error));
+        }
+    }
+}
+
+fn emit(emitter: &mut dyn Emitter) -> io::Result<()> {
+    match emitter.emit() {
+        // The error is an earlier probe's; this one was not even tried.
+        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => emitter.emit(),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::flow::{Direction, FlowSpec, Kind};
+
+    #[derive(Default)]
+    struct Noted {
+        prepared: Vec<u64>,
+        emitted: usize,
+    }
+
+    impl Emitter for Noted {
+        fn prepare(&mut self, sequence: u64, _sent_ns: i64) {
+            self.prepared.push(sequence);
+        }
+
+        fn emit(&mut self) -> io::Result<()> {
+            self.emitted += 1;
+            Ok(())
+        }
+    }
+
+    /// Of probes each millisecond, the first due in `due_in_ns`: what was emitted, and what was told.
+    fn sent(due_in_ns: i64, probes: u64, most_overdue_ns: i64) -> (Noted, Vec<Sent>) {
+        let schedule = Schedule::of(&FlowSpec {
+            interval_s: 0.001,
+            duration_s: Some(probes as f64 / 1000.0),
+            ..FlowSpec::new(1, Kind::Probe, Direction::Up)
+        })
+        .unwrap();
+        let (tell, told) = mpsc::channel();
+        let mut noted = Noted::default();
+        let turns = Turns::new(
+            &mut noted,
+            tell,
+            clock::now_ns() + due_in_ns,
+            most_overdue_ns,
+        );
+        turns.send_all(&schedule, &pace::some_processors(3, 8), &|| true);
+        drop(turns);
+        (noted, told.iter().collect())
+    }
+
+    #[test]
+    fn rivals_send_each_probe_once_in_order_and_not_before_its_time() {
+        let (noted, told) = sent(1_000_000, 100, i64::MAX);
+        assert_eq!(noted.prepared, (0..100).collect::<Vec<u64>>());
+        assert_eq!((noted.emitted, told.len()), (100, 100));
+        for sent in told {
+            assert!(matches!(sent, Sent::Due(due_ns, Some(sent_ns)) if sent_ns >= due_ns));
+        }
+    }
+
+    #[test]
+    fn what_is_long_overdue_is_left_out_once_whoever_finds_it() {
+        let (noted, told) = sent(-10_000_000_000, 100, 1_000_000_000);
+        assert_eq!(noted.emitted, 0);
+        assert!(told.iter().all(|sent| matches!(sent, Sent::Due(_, None))));
+        assert_eq!(told.len(), 100);
+    }
+
+    #[test]
+    fn several_processors_are_found_only_where_there_are_several() {
+        let all = pace::some_processors(0, usize::MAX);
+        assert_ne!(all.len(), 1);
+        for first in 0..all.len() {
+            let two = pace::some_processors(first, 2);
+            assert!(two.iter().all(|processor| all.contains(processor)));
+            assert!(two.len() < 2 || two[0] != two[1]);
+        }
+    }
+}
