@@ -12,6 +12,7 @@ use crate::clock;
 use crate::sample::{Interval, Sink};
 use crate::stop::Stop;
 use crate::tcp::info::TcpInfo;
+use crate::udp::pace;
 
 /// How long the thread sleeps when it has nothing to look at.
 const IDLE_NS: i64 = 10_000_000;
@@ -125,6 +126,8 @@ impl Meter {
     /// Looks at every flow when it is due, until `stop`; what is due then is written in any case.
     pub fn run(&self, stop: &Stop) {
         clock::sharpen_timers();
+        // Else it waits for its turn behind all the threads that send and receive.
+        pace::ask_for_short_slices();
         loop {
             let ending = stop.is_set();
             let now_ns = clock::now_ns();

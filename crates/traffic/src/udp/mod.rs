@@ -29,7 +29,7 @@ pub(crate) mod isochronous;
 pub(crate) mod ledger;
 mod link;
 pub(crate) mod marks;
-mod pace;
+pub(crate) mod pace;
 mod packet;
 mod probe;
 #[cfg(test)]

@@ -99,7 +99,7 @@ struct SchedulingAttributes {
 
 /// Asks for short and therefore early turns on the processor, for which no privilege is needed: of two threads that have
 /// a right to run, the scheduler (EEVDF) takes the one whose slice ends first. Linux heeds it from 6.12 on.
-fn ask_for_short_slices() {
+pub(crate) fn ask_for_short_slices() {
     /// The shortest that Linux grants.
     const SLICE_NS: u64 = 100_000;
     let attributes = SchedulingAttributes {
