@@ -43,6 +43,21 @@ start_s = 0
 duration_s = 1.5
 """
 
+SILENT = """
+schema = 1
+title = "Nothing at all"
+description = "A command that says nothing."
+
+[[flows]]
+name = "Nothing"
+kind = "value"
+runner = "command"
+units = "W"
+start_s = 0
+duration_s = 1
+options = { command = ["true"], parser = { format = "key-value", value = "power" } }
+"""
+
 
 @pytest.fixture
 def far() -> Iterator[Responder]:
@@ -133,31 +148,43 @@ def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(
     assert CliRunner().invoke(run.command, ["tcp_1up", "--to", "127.0.0.1"]).exit_code == 1
 
 
-def test_a_narrow_terminal_is_left_as_it_was_whatever_the_test_is_called(far: Responder, tmp_path: Path) -> None:
-    test = tmp_path / "my{0}[bold]{x}.toml"
-    test.write_text(UPLOAD)
+def on_a_terminal(*words: str | Path, stdout: int | None = None, **environment: str) -> tuple[int, str]:
+    """What the program says to a terminal, and its status; on standard output too where that goes nowhere else."""
     ours, theirs = pty.openpty()
-    words = [*WHYDROP, "run", str(test), "--to", far.place, "--output", str(tmp_path), "--no-plot"]
     process = subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "COLUMNS": "30", "TERM": "xterm"}
+        [*WHYDROP, *map(str, words)],
+        stdout=theirs if stdout is None else stdout,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", **environment},
     )
     os.close(theirs)
     shown = b""
-    while True:
-        try:
-            more = os.read(ours, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        shown += more
+    # A terminal that nobody writes to any more is an error to whoever reads it.
+    with contextlib.suppress(OSError):
+        while more := os.read(ours, 65536):
+            shown += more
     process.wait(timeout=HANGS_S)
     os.close(ours)
-    text = shown.decode()
-    assert process.returncode == 0, text
+    return process.returncode, shown.decode()
+
+
+def test_a_narrow_terminal_is_left_as_it_was_whatever_the_test_is_called(far: Responder, tmp_path: Path) -> None:
+    test = tmp_path / "my{0}[bold]{x}.toml"
+    test.write_text(UPLOAD)
+    words = ("run", test, "--to", far.place, "--output", tmp_path, "--no-plot")
+    status, text = on_a_terminal(*words, stdout=subprocess.DEVNULL, COLUMNS="30")
+    assert status == 0, text
     assert "my{0}" in text
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")
     assert "Traceback" not in text
+
+
+def test_on_a_terminal_a_failure_is_said_once(tmp_path: Path) -> None:
+    test = tmp_path / "silent.toml"
+    test.write_text(SILENT)
+    status, text = on_a_terminal("run", test, "--to", "127.0.0.1", "--output", tmp_path, "--no-plot", COLUMNS="120")
+    assert status == 1, text
+    assert text.count("ended without a measurement") == 1
 
 
 def test_a_dry_run_with_json_prints_json_alone(run: Run) -> None:

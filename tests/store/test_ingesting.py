@@ -296,7 +296,7 @@ def by_hand():
 if __name__ == "__main__":
     ingesting.FILES_OF_A_BATCH = 5
     ingest._metered = by_hand
-    ingest.command([sys.argv[2], "--store", sys.argv[1], "--processes", "2"])
+    ingest.command([sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
 """
 
 

@@ -46,9 +46,9 @@ _WORDS: dict[Status, str] = {
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--store", "place", required=True, metavar="DIR", help="Folder or object store; made if it is not there.")
 @click.option("--again", is_flag=True, help="Read files even if they were read before, as after a loss of parts.")
-@click.option("--processes", type=click.IntRange(1), metavar="N", help="That read at the same time.  [default: cores]")
+@click.option("--workers", type=click.IntRange(1), help="Processes that read.  [default: one a processor]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document on standard output, and nothing else.")
-def command(files: tuple[Path, ...], place: str, again: bool, processes: int | None, as_json: bool) -> None:
+def command(files: tuple[Path, ...], place: str, again: bool, workers: int | None, as_json: bool) -> None:
     """Read files of measurement platforms into a store: switch telemetry of DISCO (both generations), web100
     snaplogs, tcp-info, SideStream, NDT5 and NDT7, archives of them, and folders of archives.
 
@@ -66,7 +66,7 @@ def command(files: tuple[Path, ...], place: str, again: bool, processes: int | N
         _require_any(files)
         store = Store.create(place)
         with terminating.as_ctrl_c(), _metered() as progress:
-            report = ingest(store, files, progress, again=again, processes=processes)
+            report = ingest(store, files, progress, again=again, processes=workers)
     except (RecordingError, OSError, KeyboardInterrupt) as reason:
         if isinstance(reason, KeyboardInterrupt):
             sys.stderr.write("whydrop: what was read until then is in the store\n")

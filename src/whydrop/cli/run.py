@@ -239,7 +239,9 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
         sys.stdout.flush()
     for warning in finished.warnings:
         print(f"whydrop: {ending.printable(warning)}", file=sys.stderr)
-    for failure in finished.failures:
+    # The summary has them too: on a terminal that shows both they are read once.
+    on_one_screen = not as_json and sys.stdout.isatty() and sys.stderr.isatty()
+    for failure in () if on_one_screen else finished.failures:
         print(f"whydrop: {ending.printable(str(failure))}", file=sys.stderr)
 
 
