@@ -56,6 +56,9 @@ def _wants_machine(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what goes to the machine and what makes networks here, before ``-m`` selects."""
     for item in items:
+        if "left_by" in getattr(item, "fixturenames", ()):
+            # What it stands on must run in the same session.
+            item.add_marker("needs_vm")
         if "lab" not in getattr(item, "fixturenames", ()) or os.environ.get(INSIDE):
             continue
         if not _wants_machine(item):
