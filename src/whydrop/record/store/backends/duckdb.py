@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whydrop.record.reach import Worker
 from whydrop.record.store.backends.base import BackendError, ibis_schema, one_line
 from whydrop.record.store.backends.views import FilesBackend
 from whydrop.record.store.parts import NO_DAY
@@ -27,9 +27,6 @@ MEMORY_LIMIT_BYTES = 3_000_000_000
 # As DuckDB reads it of folders' names, which takes a tenth of the time.
 _DAY_OF_FILE = f"nullif(regexp_extract(filename, 'day=([^/]*)/[^/]*$', 1), '{NO_DAY}')"
 
-# Between two looks for Ctrl-C, and between two calls to a query to end.
-_PATIENCE_SECONDS = 0.1
-
 _TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
 
 
@@ -44,7 +41,6 @@ class DuckDB(FilesBackend):
 
         super().__init__(location)
         self._spill = tempfile.mkdtemp(prefix="whydrop-spill-")
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="duckdb")
         settings: dict[str, Any] = {
             "memory_limit": f"{memory_limit or MEMORY_LIMIT_BYTES}B",
             "temp_directory": self._spill,
@@ -60,6 +56,7 @@ class DuckDB(FilesBackend):
         except duckdb.Error as reason:
             self.close()
             raise BackendError(f"DuckDB does not start: {one_line(reason)}") from reason
+        self._worker = Worker(self.connection.interrupt)
 
     def _create(self, view: str, name: str, parts: list[str]) -> None:
         columns = ibis_schema(name)
@@ -114,26 +111,9 @@ class DuckDB(FilesBackend):
         return self._within_reach(fetch)
 
     def _within_reach(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives, done beside the main thread, so that Ctrl-C reaches it at any moment.
-
-        In the main thread DuckDB looks for signals between its tasks only, and one task can take hours. Nor does a
-        single long wait serve: the handler that Polars installs lets the system go on with it.
-        """
+        """What ``work`` gives. Hours can pass between two looks of DuckDB for signals: it is not the main thread's."""
         with self._errors():
-            task = self._worker.submit(work)
-            try:
-                while not task.done():
-                    wait([task], _PATIENCE_SECONDS)
-                return task.result()
-            except BaseException:
-                self._end(task)
-                raise
-
-    def _end(self, task: Future[T]) -> None:
-        # Again and again: what comes before a query's first instruction is forgotten when it begins.
-        while not task.done():
-            self.connection.interrupt()
-            wait([task], _PATIENCE_SECONDS)
+            return self._worker.do(work)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -157,9 +137,10 @@ class DuckDB(FilesBackend):
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""
-        self._worker.shutdown()
         if hasattr(self, "connection"):
             self.connection.close()
+        if hasattr(self, "_worker"):
+            self._worker.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
 
