@@ -12,6 +12,7 @@ pub mod hello;
 pub mod icmp;
 mod life;
 pub mod message;
+mod pace;
 pub mod responder;
 pub mod sample;
 pub mod source;

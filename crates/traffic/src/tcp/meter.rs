@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock;
+use crate::pace;
 use crate::sample::{Interval, Sink};
 use crate::stop::Stop;
 use crate::tcp::info::TcpInfo;
-use crate::udp::pace;
 
 /// How long the thread sleeps when it has nothing to look at.
 const IDLE_NS: i64 = 10_000_000;

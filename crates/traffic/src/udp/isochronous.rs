@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, Receiver};
 use socket2::Socket;
 
 use crate::clock;
+use crate::pace;
 use crate::sample::{Exchange, Sink};
 use crate::stop::Stop;
 
 use super::exchanges::Thinning;
 use super::facts;
 use super::ledger::{Answered, Ledger};
-use super::pace;
 use super::schedule::Schedule;
 use super::socket::{Datagram, Inbox};
 use super::transmit::Refusals;

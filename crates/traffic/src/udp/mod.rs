@@ -29,7 +29,6 @@ pub(crate) mod isochronous;
 pub(crate) mod ledger;
 mod link;
 pub(crate) mod marks;
-pub(crate) mod pace;
 mod packet;
 mod probe;
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use socket2::Socket;
 
 use crate::clock;
+use crate::pace;
 
-use super::pace;
 use super::packet::{Body, BurstPlace, Key, Packet};
 use super::schedule::Schedule;
 use super::socket::{Envelope, Outbox};

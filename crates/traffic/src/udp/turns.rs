@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::Sender;
 
 use crate::clock;
+use crate::pace;
 
-use super::pace;
 use super::schedule::Schedule;
 
 /// Makes probes and sends them.

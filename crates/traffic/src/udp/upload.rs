@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use crate::flow::{FlowSpec, Kind};
+use crate::pace;
 use crate::sample::{Ending, Sink};
 use crate::stop::Stop;
 use crate::{clock, udp::Link};
 
 use super::exchange::{End, small_inbox};
 use super::facts;
-use super::pace;
 use super::packet::{Body, Key};
 use super::schedule::Schedule;
 use super::socket::{self, Envelope};

@@ -298,7 +298,7 @@ impl Sender {
             let _ = send(&self.socket, &self.envelope, &packet.bytes(&self.key));
             let next_ns = clock::now_ns() + FINISH_AGAIN_NS;
             let is_open = || self.goes_on() && !self.signals.is_confirmed.load(Ordering::Relaxed);
-            super::super::pace::wait(next_ns, &is_open);
+            crate::pace::wait(next_ns, &is_open);
         }
     }
 }
