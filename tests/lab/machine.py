@@ -107,6 +107,15 @@ class Ended:
     console: str
 
 
+def _share_by_niceness(leader: int) -> None:
+    """Let the niceness of a session's leader tell how much of the processors all of it may have beside others.
+
+    By itself a session has as much as any other, however nice its processes are (sched(7), the autogroup feature).
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{leader}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, leader)))
+
+
 class Machine:
     """One boot, in which one shell script runs with ``folder`` shared for writing.
 
@@ -158,6 +167,7 @@ class Machine:
                 start_new_session=True,
                 env={**os.environ, "PATH": programs},
             )
+        _share_by_niceness(self._process.pid)
 
     def ended(self) -> Ended | None:
         """How it ended, as soon as it has; one that takes too long is ended."""
