@@ -1,8 +1,6 @@
 //! Captures of paths with one known cause get that cause as their headline.
 
-mod common;
-
-use common::{MS, chunks, explained, flow, headline, holds, path, said};
+use crate::common::{MS, chunks, explained, flow, headline, holds, path, said};
 use whydrop_explain::document::Document;
 use whydrop_path::{Chain, CoDel, Fifo, InService, Jitter, Limit, Policer, RandomLoss, Shaper};
 use whydrop_simulate::{Algorithm, Application, FlowConfig, Pacing};

@@ -1,7 +1,5 @@
 //! Paths drawn at random over a wide range of physics, of a seed that no threshold was tuned with.
 
-mod common;
-
 use whydrop_explain::document::Document;
 use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig};
 
@@ -24,9 +22,9 @@ fn each(kinds: &[Kind], count: usize, mut look: impl FnMut(&str, &Played, &Docum
                 continue;
             };
             played += 1;
-            let pcap = common::pcap(&case.history, &case.flows, &case.capture, case.seed);
+            let pcap = crate::common::pcap(&case.history, &case.flows, &case.capture, case.seed);
             let name = format!("{} {index} {:?}", kind.name(), case.facts.parameters);
-            look(&name, &case, &common::document_of(pcap));
+            look(&name, &case, &crate::common::document_of(pcap));
         }
     }
     played
@@ -64,14 +62,14 @@ fn most_policers_are_named_and_their_rates_lie_in_the_intervals() {
             return;
         }
         before_the_hop += 1;
-        let verdict = common::headline(document);
+        let verdict = crate::common::headline(document);
         if verdict.cause != "policer" {
             missed.push(format!("{name}: {}", verdict.sentence));
             return;
         }
         named += 1;
         let rate_bps = case.facts.policer_rate_bps.expect("a policer has a rate");
-        if common::holds(verdict, "rate_bps", rate_bps as f64) {
+        if crate::common::holds(verdict, "rate_bps", rate_bps as f64) {
             inside += 1;
         } else {
             missed.push(format!("{name}: {:?}", verdict.parameters));

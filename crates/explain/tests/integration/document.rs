@@ -1,8 +1,6 @@
 //! The document as a whole: the contract of its JSON, the order of its verdicts, its transfers and tables.
 
-mod common;
-
-use common::{
+use crate::common::{
     MS, captured, chunks, document_of, explain_bytes, explained, headline, joined, path, said,
 };
 use serde_json::Value;
@@ -296,7 +294,7 @@ fn every_flow_with_data_is_in_one_group() {
     scenario.flows.push(whydrop_simulate::FlowConfig {
         client: [192, 0, 2, 99],
         start_ns: 500 * MS,
-        ..common::flow()
+        ..crate::common::flow()
     });
     let (document, _) = explained(scenario);
     for flow in &document.flows {

@@ -1,0 +1,9 @@
+//! What the crate says of whole captures. One binary, so that it is linked once.
+
+mod causes;
+mod common;
+mod document;
+mod hostile;
+mod pair_suite;
+mod pairs;
+mod suite;
