@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check format golden images wheel bench fuzz clean
+.PHONY: help setup demo test test-fast test-all check format golden images wheel bench fuzz clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -25,7 +25,10 @@ test: setup ## run every test, the fast ones first
 	@tools/run-tests
 
 test-fast: setup ## run the Python tests that take seconds
-	$(RUN)/pytest -m "not slow and not needs_programs"
+	@tools/run-tests fast
+
+test-all: setup ## run every test in its exhaustive form, and every setting of the lab: once before a release
+	@tools/run-tests all
 
 check: setup ## formatting, lints and types of both languages
 	cargo fmt --all --check
@@ -49,7 +52,8 @@ images: setup ## draw the pictures of README.md and docs anew (those of findings
 wheel: setup ## build a wheel into dist
 	$(RUN)/maturin build --release --out dist
 
-bench: setup ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
+bench: ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
+	@tools/setup release
 	$(RUN)/python bench/run.py
 
 fuzz: ## run every fuzz target for SECONDS_EACH (60) seconds

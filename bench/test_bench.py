@@ -17,6 +17,8 @@ from programs import Program
 
 import captures
 
+pytestmark = pytest.mark.slow
+
 
 def series(name: str, *times_s: float, peak_mb: float = 50) -> Series:
     runs = [Run(wall_s=2 * time_s, cpu_s=time_s, peak_bytes=int(peak_mb * 1e6)) for time_s in times_s]

@@ -99,6 +99,7 @@ def test_both_programs_compute_the_same_of_a_fleet_with_gaps(tmp_path: Path) -> 
         assert all(one.runs for one in size.series)
 
 
+@pytest.mark.slow
 def test_a_fleet_that_cannot_be_is_bad_usage() -> None:
     words = [sys.executable, "-m", "bench.fleet", "--out", "/nowhere", "--counters", "octets"]
     done = subprocess.run(words, cwd=fleet_section.ROOT, capture_output=True, text=True, check=False)

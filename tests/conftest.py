@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,8 +16,9 @@ from example_files import POLICED, ROOT, Run
 from synthetic import policed_transfer
 from whydrop.api import Explanation
 
-# The fixture `lab`, and the virtual machine behind it; a Spark cluster; the program in this process; other programs.
-pytest_plugins = ("lab.plugin", "spark_cluster", "in_process", "installed")
+# The fixture `lab`, and the virtual machine behind it; a Spark cluster; a browser; the program in this process; other
+# programs; what runs together.
+pytest_plugins = ("lab.plugin", "spark_cluster", "in_browser", "in_process", "installed", "together")
 
 # No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every run:
 # what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
@@ -80,21 +79,3 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Run:
         return subprocess.CompletedProcess(["whydrop", *map(str, arguments)], done.exit_code, done.stdout, done.stderr)
 
     return whydrop
-
-
-@pytest.fixture(scope="session")
-def browser_path() -> str:
-    """Chromium's executable."""
-    return shutil.which("chromium") or shutil.which("google-chrome") or ""
-
-
-@pytest.fixture(scope="module")
-def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A browser for the tests of one file: while it is there, an event loop runs, beside which others cannot."""
-    from playwright.sync_api import sync_playwright
-
-    path = request.getfixturevalue("browser_path")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from patience import wait_until
 
 # What is drawn is read back from the canvas: the share of pixels that are not transparent.
 DRAWN = """
@@ -22,6 +30,46 @@ PICTURES = """
 () => Object.fromEntries([...document.querySelectorAll('.figure')].map((figure) =>
   [figure.id.replace('figure-', ''), figure.querySelector('.plot canvas').toDataURL()]))
 """
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """Chromium's executable."""
+    return shutil.which("chromium") or shutil.which("google-chrome") or ""
+
+
+@pytest.fixture(scope="session")
+def chromium(browser_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address by which the one Chromium of this session is driven."""
+    folder = tmp_path_factory.mktemp("chromium")
+    log = folder / "log"
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--no-first-run"]
+    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with log.open("wb") as sink:
+        process = subprocess.Popen([browser_path, *words, *quiet, f"--user-data-dir={folder}"], stderr=sink)
+
+    def address() -> re.Match[str] | None:
+        return re.search(r"DevTools listening on (\S+)", log.read_text(errors="replace"))
+
+    try:
+        wait_until(lambda: address() or process.poll() is not None, "Chromium's start")
+        found = address()
+        assert found, f"Chromium ended with status {process.returncode}:\n{log.read_text(errors='replace')}"
+        yield found[1]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """A browser for the tests of one file: while it is there, an event loop runs, beside which others cannot."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        connected = playwright.chromium.connect_over_cdp(chromium)
+        yield connected
+        connected.close()
 
 
 class Opened:

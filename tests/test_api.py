@@ -119,6 +119,7 @@ def test_an_explanation_shows_its_headline(policed: Explanation):
     assert "policer" in repr(policed)
 
 
+@pytest.mark.slow
 def test_a_chart_of_a_flow_is_an_altair_chart(policed: Explanation):
     chart = policed.chart("rtt", flow=":41001")
     assert "vconcat" in chart.to_dict()

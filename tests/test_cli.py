@@ -65,6 +65,7 @@ def test_the_direct_way_and_the_option_parser_print_the_same_document(run: Run):
     assert direct.stdout == parsed.stdout
 
 
+@pytest.mark.slow
 def test_json_beside_files_still_prints_only_the_document(run: Run, tmp_path: Path):
     done = run("explain", POLICED, "--json", "--report", tmp_path / "r.html")
     json.loads(done.stdout)
@@ -79,6 +80,7 @@ def test_standard_input_is_read_for_a_dash(run: Run):
     assert json.loads(done.stdout)["verdicts"][0]["cause"] == "policer"
 
 
+@pytest.mark.slow
 def test_a_flow_filter_leaves_the_flows_that_match(run: Run):
     whole = json.loads(run("explain", POLICED, "--json").stdout)
     left = json.loads(run("explain", POLICED, "--json", "--flow", ":41001").stdout)
@@ -120,6 +122,7 @@ def bad_inputs(folder: Path) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["missing.pcap", "empty.pcap", "text.pcap", "folder", "broken.xz"])
 @pytest.mark.parametrize("mode", [["--json"], []])
 def test_what_cannot_be_analysed_exits_with_1_and_one_line_that_names_it(
@@ -152,6 +155,7 @@ def test_a_capture_cut_off_in_its_middle_is_analysed_up_to_there(run: Run, tmp_p
     assert document["flows"]
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_says_so_in_one_line(run: Run, tmp_path: Path):
     done = run("explain", POLICED, "--charts", POLICED)
     assert done.returncode == 2
@@ -161,6 +165,7 @@ def test_a_report_that_cannot_be_written_says_so_in_one_line(run: Run, tmp_path:
     assert "below-a-file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_capture_without_tcp_is_explained_and_has_a_report_and_no_charts(run: Run, tmp_path: Path):
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
@@ -201,6 +206,7 @@ def on_a_terminal(columns: int, **environment: str) -> str:
     return output.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colour_unless_it_is_not_wanted():
     assert "\x1b[" in on_a_terminal(100)
     assert "\x1b[3" not in on_a_terminal(100, NO_COLOR="1")
@@ -300,6 +306,7 @@ def test_ctrl_c_twice_stops_even_while_a_pipe_is_silent():
     assert complained.endswith("whydrop: stopped\n")
 
 
+@pytest.mark.slow
 def test_every_help_text_has_an_example(run: Run):
     for arguments in (["--help"], ["explain", "--help"], ["match", "--help"]):
         done = run(*arguments)
@@ -307,6 +314,7 @@ def test_every_help_text_has_an_example(run: Run):
         assert "Example" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.pcap.zst")))
 def test_every_example_in_the_repository_is_explained(run: Run, name: str):
     done = run("explain", EXAMPLES / name)

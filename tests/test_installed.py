@@ -14,6 +14,8 @@ from example_files import ROOT
 NEEDS = """
 import pytest
 
+pytestmark = pytest.mark.slow
+
 @pytest.mark.needs_program("no-such-program", "nor-this")
 def test_missing(): pass
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import recordings
 from example_files import POLICED, ROOT, Run
@@ -85,6 +86,7 @@ def test_ctrl_c_ends_any_command_with_the_status_of_a_signal_from_its_first_mome
     assert (process.returncode, said) == (130, "whydrop: stopped\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["show --all", "stats", "compare {0}", "metadata", "plot --format csv --output -"])
 def test_a_reader_that_stops_early_is_no_mistake_of_any_command(rrul: Path, command: str) -> None:
     whole = f"{sys.executable} -m whydrop {command.format(rrul)} {rrul} | true; exit ${{PIPESTATUS[0]}}"
@@ -94,18 +96,32 @@ def test_a_reader_that_stops_early_is_no_mistake_of_any_command(rrul: Path, comm
     assert done.returncode == 0
 
 
+def help_of(command: str, columns: int) -> str:
+    """What `--help` prints on a terminal so wide, made within this process."""
+    from whydrop.cli.commands import whydrop
+
+    # Click leaves two columns free, but not of a width that it is given.
+    words = [*command.split(), "--help"]
+    done = CliRunner().invoke(whydrop, words, prog_name="whydrop", terminal_width=columns - 2)
+    assert done.exit_code == 0
+    return done.stdout
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_fits_the_terminal_and_has_examples_that_fit_80_columns(command: str, columns: int) -> None:
-    # By a process of its own: click's way to call a command within this one has 80 columns always.
-    words = [sys.executable, "-m", "whydrop", *command.split(), "--help"]
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert done.returncode == 0
-    text, examples, lines = done.stdout.partition("Example")
+    text, examples, lines = help_of(command, columns).partition("Example")
     assert examples
     assert {line for line in text.splitlines() if len(line) > columns} == set()
     assert {line for line in lines.splitlines() if len(line) > 80} == set()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_help_is_as_wide_as_the_terminal_is(columns: int) -> None:
+    words = [sys.executable, "-m", "whydrop", "run", "--help"]
+    environment = {**os.environ, "COLUMNS": str(columns)}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert done.stdout == help_of("run", columns)
 
 
 @pytest.mark.parametrize("command", ["show", "stats", "plot"])
@@ -117,6 +133,7 @@ def test_a_recording_that_was_not_copied_whole_is_not_taken_for_one_that_measure
     assert "flows.parquet is missing, of which recording.json tells" in one_line(run(command, tmp_path / "a.recording"))
 
 
+@pytest.mark.slow
 def test_a_picture_of_an_unknown_kind_is_refused_rather_than_called_what_it_is_not(
     run: Run, rrul: Path, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def pair() -> whydrop.Explanation:
     return whydrop.explain_pair(POLICED, FAR)
 
 
+@pytest.mark.slow
 def test_explain_says_what_dropped_packets_and_where(run: Run):
     done = run("explain", POLICED, FAR)
     assert (done.returncode, done.stderr) == (0, "")
@@ -33,6 +34,7 @@ def test_explain_says_what_dropped_packets_and_where(run: Run):
     assert "\nTwo captures\n" in done.stdout
 
 
+@pytest.mark.slow
 def test_json_is_the_document_with_the_pair(run: Run):
     done = run("explain", POLICED, FAR, "--json")
     document = json.loads(done.stdout)
@@ -72,6 +74,7 @@ def test_the_models_replay_the_same_packets(pair: whydrop.Explanation):
     assert winner["seen_lost"].sum() == rival["seen_lost"].sum() == 96
 
 
+@pytest.mark.slow
 def test_a_filter_a_report_and_charts_work_as_for_one_capture(run: Run, tmp_path: Path):
     done = run("explain", POLICED, FAR, "--flow", ":41001", "--report", tmp_path / "r.html", "--json")
     assert done.returncode == 0, done.stderr
@@ -88,6 +91,7 @@ def test_charts_of_two_captures_are_written(run: Run, tmp_path: Path):
     assert {"crossings", "loss-burst", "transit", "transit-histogram", "models", "clock"} <= written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -137,6 +141,7 @@ def test_captures_without_a_packet_in_common_are_refused_in_one_line(run: Run, t
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_match_sums_up_for_a_person_and_writes_the_packets(run: Run, tmp_path: Path):
     target = tmp_path / "packets.parquet"
     done = run("match", POLICED, FAR, "-o", target)
@@ -149,6 +154,7 @@ def test_match_sums_up_for_a_person_and_writes_the_packets(run: Run, tmp_path: P
     assert "10.0.1.1:41001 > 10.0.3.1:5201" in frame["flow_name"].cast(pl.String).to_list()
 
 
+@pytest.mark.slow
 def test_match_with_json_prints_the_pair_and_nothing_else(run: Run, tmp_path: Path):
     done = run("match", POLICED, FAR, "--json", "-o", tmp_path / "packets.csv")
     pair = json.loads(done.stdout)

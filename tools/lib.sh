@@ -19,3 +19,20 @@ want_packages() {
         say "$what is missing. On Debian: apt-get install $*"
     fi
 }
+
+# timed WHAT COMMAND...: runs it, says that it begins and what it took, and remembers it for tell_times.
+took=()
+timed() {
+    local what=$1 began=$SECONDS
+    shift
+    say "$what"
+    "$@"
+    took+=("$(printf '%5d s  %s' $((SECONDS - began)) "$what")")
+}
+
+# tell_times: what each step of this script took, and all of them.
+tell_times() {
+    local line
+    for line in "${took[@]}"; do say "$line"; done
+    say "$(printf '%5d s  in all' "$SECONDS")"
+}

@@ -91,6 +91,7 @@ def test_a_connection_s_uuid_is_in_its_file_s_name() -> None:
     assert names.uuid("README.md") is None
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_name_is_read_or_not_but_never_an_error(name: str) -> None:
     names.plain(name)

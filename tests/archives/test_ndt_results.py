@@ -78,6 +78,7 @@ def test_the_published_download_of_ndt7_has_its_published_values() -> None:
         assert tcp["pacing_rate_bps"][-1] == 11580125 * 8
 
 
+@pytest.mark.slow
 def test_every_published_result_of_ndt7_has_all_its_measurements() -> None:
     paths = folders("ndt7")
     if not paths:
@@ -228,6 +229,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_values_of_any_type_in_any_place_are_no_error(tmp_path_factory, data: st.DataObject) -> None:

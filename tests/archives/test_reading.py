@@ -42,6 +42,7 @@ def records_of_the_readme() -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", folders(*FOLDERS) or [None], ids=lambda path: path.name if path else "missing")
 def test_every_published_file_is_read_without_damage(path: Path | None) -> None:
     if path is None:
@@ -245,6 +246,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_however_an_archive_is_damaged_its_rows_or_one_line_come_of_it(tmp_path_factory, data: st.DataObject) -> None:

@@ -189,6 +189,7 @@ HEADER = struct.pack("<IHHII", 16 + 72 + 4 + 104, 20, 0, 1, 1) + bytes([10, 1]) 
 RAW = (HEADER + bytes(104)) * 3
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_however_a_file_is_damaged_its_rows_or_one_line_come_of_it(tmp_path_factory, data: st.DataObject) -> None:

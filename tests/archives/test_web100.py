@@ -265,6 +265,7 @@ MADE_UP = snaplog(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(MADE_UP)), st.lists(st.integers(0, 8 * len(MADE_UP) - 1), max_size=6))
 def test_however_a_snaplog_is_damaged_its_rows_or_one_line_come_of_it(

@@ -115,6 +115,7 @@ def test_what_is_no_batch_file_is_refused_in_one_line(tmp_path: Path, text: str,
     assert len(str(refused.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs_flent
 def test_the_expected_runs_are_what_flent_says() -> None:
     flent_python = flent_environment.program("python")

@@ -293,6 +293,7 @@ run = "echo tidied ${n} >> tidied"
 """
 
 
+@pytest.mark.slow
 def test_the_program_runs_plans_and_resumes(tmp_path: Path, run) -> None:
     (tmp_path / "b.toml").write_text(PROGRAM)
     done = run("batch", "plan", tmp_path / "b.toml", "--no-shuffle")
@@ -311,6 +312,7 @@ def test_the_program_runs_plans_and_resumes(tmp_path: Path, run) -> None:
     assert {entry["status"] for entry in state["runs"].values()} == {"complete"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run) -> None:
     (tmp_path / "b.toml").write_text(PROGRAM.replace("sleep ${s}", "touch begun; sleep 1000"))
     command = [sys.executable, "-m", "whydrop", "batch", "run", tmp_path / "b.toml", "--output", tmp_path]

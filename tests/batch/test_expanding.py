@@ -200,6 +200,7 @@ def _nested(levels: int) -> str:
     return f'[batch.b]\nrun = "echo ${{v0}}"\n[batch.b.variables]\n{variables}v{levels} = "x"\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "few", "many"), [(_inheriting, 50, 2000), (_nested, 90, 2000)])
 def test_no_file_is_too_deep_to_be_refused_in_one_line(
     tmp_path: Path, text: Callable[[int], str], few: int, many: int
@@ -266,6 +267,7 @@ def test_the_runs_are_the_product_of_the_axes_each_once(axes: list[list[str]], r
     }
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(WORDS, st.lists(st.one_of(WORDS.map(lambda name: f"${{{name}}}"), WORDS), max_size=3)), st.data()
 )

@@ -23,6 +23,8 @@ from whydrop.studies.captures import explaining, finding, worker
 from whydrop.studies.captures.rows import File, of_document
 from whydrop.studies.captures.workers import Limits, Outcome, explained
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TABLES = ("captures", "flows", "transfers", "verdicts")

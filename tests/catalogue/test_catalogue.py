@@ -35,6 +35,7 @@ def test_each_test_says_what_it_is(name: str) -> None:
     assert test.example.startswith("whydrop run ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_each_test_names_plots_that_exist_and_its_default_among_them(name: str) -> None:
     known = {plot for path in PLOTS.glob("*.toml") for plot in tomllib.loads(path.read_text())}

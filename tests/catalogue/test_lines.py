@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ VALUES = st.recursive(
 TABLES = st.dictionaries(NAMES, st.dictionaries(NAMES, VALUES, max_size=3), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(NAMES, TABLES, max_size=3), st.integers(0, 3))
 def test_every_key_of_any_source_has_a_line_that_names_it(document: dict[str, Any], blank: int) -> None:
     from whydrop.sources.batch.toml_writing import document as write

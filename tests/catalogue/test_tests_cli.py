@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from whydrop.sources.tests import names
 
 
+@pytest.mark.slow
 def test_the_list_shows_every_test_with_its_title_under_its_family(run) -> None:
     done = run("tests")
     assert done.returncode == 0, done.stderr

@@ -170,6 +170,7 @@ def test_rows_that_cannot_be_drawn_are_counted_by_why() -> None:
 anything = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True), st.just(0.0))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("abc"), anything, anything), max_size=40),
     st.sampled_from([
@@ -209,6 +210,7 @@ def test_axes_that_are_not_shared_are_each_panels_own() -> None:
     assert shared.panels[0].y == shared.panels[1].y
 
 
+@pytest.mark.slow
 def test_a_panel_without_rows_is_there_and_says_so() -> None:
     built = building.build("k", spec(), frame(("dfw", "a", 0.0, 1e-3)), building.Words(panels=("lga", "dfw")))
     assert [panel.name for panel in built.panels] == ["lga", "dfw"]
@@ -258,6 +260,7 @@ def test_what_is_measured_has_a_shape_and_a_filling_and_the_site_a_colour() -> N
     assert overlaid["dfw01 discards"] == overlaid["dfw01 retransmissions"]
 
 
+@pytest.mark.slow
 def test_rare_events_are_in_front_and_never_thinned() -> None:
     rows = frame(
         *(("p", "all", float(n), 1e-3) for n in range(9)), *(("p", "rare", n / 1e5, 1e-3) for n in range(5000))
@@ -366,6 +369,7 @@ def test_a_picture_is_as_wide_as_was_asked_for(panels: int, width: int) -> None:
     assert int(found[1]) <= width + 60
 
 
+@pytest.mark.slow
 def test_a_picture_has_the_size_that_was_asked_for(tmp_path: Path) -> None:
     size = (1200, 800)
     rows = frame(*((panel, "a", 0.0, 1e-3) for panel in ("p", "q", "r")))
@@ -375,6 +379,7 @@ def test_a_picture_has_the_size_that_was_asked_for(tmp_path: Path) -> None:
     assert (width / 2, height / 2) == pytest.approx(size, abs=4)
 
 
+@pytest.mark.slow
 def test_every_format_is_what_its_name_says(tmp_path: Path) -> None:
     built = building.build("k", spec(), frame(("p", "a", 0.0, 1e-3)))
     for kind, magic in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg", "html": b"<!DOCTYPE html>"}.items():

@@ -54,6 +54,7 @@ def test_only_plots_of_series_that_the_recording_has_are_offered(one: Recording)
     assert not applies(catalogue.find("http_delay"), one)
 
 
+@pytest.mark.slow
 def test_every_plot_that_is_offered_can_be_built_of_one_and_of_two(one: Recording, two: list[Recording]) -> None:
     for name, plot in available([one]).items():
         if plot.combine == "both":

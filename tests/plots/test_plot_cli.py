@@ -22,6 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_without_arguments_the_default_plot_is_drawn_and_it_is_said_where(
     folder: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from whydrop.record.recording import Recording
 from whydrop.show.plots import drawing
 from whydrop.show.plots.building import available, build, default
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted((ROOT.parent / "shared" / "data" / "flent").glob("*.flent.gz"))
 

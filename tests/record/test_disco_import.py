@@ -51,6 +51,7 @@ def test_a_file_without_a_sample_is_refused(tmp_path: Path) -> None:
         Recording.open(written(tmp_path / "switch.json", metric("octets.uplink.tx", [])))
 
 
+@pytest.mark.slow
 def test_the_commands_for_recordings_work_on_it(tmp_path: Path, run) -> None:
     octets = metric("octets.uplink.tx", windows([float(n) for n in range(100)]))
     path = written(tmp_path / "switch.json", octets, metric("discards.uplink.tx", windows([1.0, 2.0])))

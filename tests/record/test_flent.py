@@ -78,6 +78,7 @@ def test_every_file_of_flents_tests_opens_with_its_series_and_its_grid(flent_fil
     assert found.notes == []
 
 
+@pytest.mark.slow
 def test_every_raw_value_of_flents_files_is_kept(flent_file: Path) -> None:
     """Version 4 has them in the units of the series; before that they are compared by their number and times."""
     original = read(flent_file)
@@ -93,6 +94,7 @@ def test_every_raw_value_of_flents_files_is_kept(flent_file: Path) -> None:
             assert {key: row[key] for key in row if key not in words} == pytest.approx(numbers, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_flent
 def test_flents_figures_of_an_exported_file_are_those_of_the_original(
     flent_file: Path, flent: Flent, tmp_path: Path
@@ -109,6 +111,7 @@ def test_flents_figures_of_an_exported_file_are_those_of_the_original(
                 assert float(cell) == pytest.approx(float(expected), rel=5e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_flent
 def test_flents_csv_of_an_exported_file_is_that_of_the_original(flent_file: Path, flent: Flent, tmp_path: Path) -> None:
     exported = tmp_path / flent_file.name
@@ -283,6 +286,7 @@ def test_odd_values_cost_only_themselves(tmp_path: Path) -> None:
 # Writing.
 
 
+@pytest.mark.slow
 @pytest.mark.needs_flent
 def test_flent_opens_summarises_and_plots_a_recording_of_ours(flent: Flent, tmp_path: Path) -> None:
     recording = recordings.rrul(tmp_path / "a.recording")

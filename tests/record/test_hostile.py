@@ -84,6 +84,7 @@ def test_a_step_that_is_none_is_that_of_flent(tmp_path: Path, step_s: Any) -> No
     assert measure(recording)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["flows", "computed", "plots", "hosts", "parameters"])
 def test_a_plan_of_another_shape_is_refused_by_its_key(run: Run, tmp_path: Path, key: str) -> None:
     recordings.rrul(tmp_path / "a")
@@ -97,6 +98,7 @@ def test_a_plan_of_another_shape_is_refused_by_its_key(run: Run, tmp_path: Path,
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_responsiveness_is_a_minute_by_the_trimmed_mean_of_the_round_trips(run: Run, tmp_path: Path) -> None:
     recording = recordings.rrul(tmp_path / "a")
     [udp, icmp] = Summary(recording).induced_latency()

@@ -130,6 +130,7 @@ def inside(namespace: str, *command: str) -> str:
     return subprocess.run(full, check=True, capture_output=True, text=True, cwd=TESTS).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs_root
 def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
     for command in (
@@ -167,6 +168,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
     assert tbf["options"]["limit_bytes"] == 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.needs_root
 def test_counters_sampled_while_packets_flow_are_those_of_tc(namespace: str) -> None:
     command = "qdisc add dev va root handle 1: tbf rate 100kbit burst 4k limit 6000"

@@ -18,6 +18,8 @@ from whydrop.record import durable
 from whydrop.show import terminal
 from whydrop.show.plots import drawing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -77,6 +77,7 @@ def test_the_metadata_are_stable_and_sorted(tmp_path: Path) -> None:
     assert document["whydrop"]
 
 
+@pytest.mark.slow
 def test_the_journal_stays_small_however_often_it_is_flushed(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())
     most = 0
@@ -110,6 +111,7 @@ def test_a_recording_that_is_being_written_is_not_called_interrupted(tmp_path: P
     assert goodputs(found) == [float(n) for n in range(10)]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_at_any_moment_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
     """Killed after different times, while it does nothing but write: most kills hit the middle of a flush."""
     program = textwrap.dedent(

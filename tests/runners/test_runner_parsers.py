@@ -399,6 +399,7 @@ def test_pings_of_busybox_macos_and_in_german_are_understood() -> None:
     assert parser.facts["lines_not_understood"] == 1
 
 
+@pytest.mark.slow
 def test_sequence_numbers_go_on_where_sixteen_bits_end() -> None:
     parser = ping(1)
     for sequence in range(1, 70_001):

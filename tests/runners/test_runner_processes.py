@@ -218,6 +218,7 @@ def test_a_flood_that_nobody_drains_makes_the_program_wait(monkeypatch: pytest.M
     assert found["values"].height >= held
 
 
+@pytest.mark.slow
 def test_floods_on_standard_error_do_not_block_the_program() -> None:
     program = "import sys\nfor n in range(200_000): print('noise', n, file=sys.stderr)\nprint(9)\nsys.exit(4)"
     outcome, found = run(command(python(program), duration_s=1000.0))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,7 @@ def test_rows_of_a_table_that_lost_some_are_left_as_they_were_written() -> None:
     assert clocks.corrected("probes", rows, {0: [Known(START_NS, 1000, 0, None)]}).equals(rows)
 
 
+@pytest.mark.slow
 def test_a_finished_recording_has_one_clock(run: Run, tmp_path: Path) -> None:
     (tmp_path / "both.toml").write_text(
         'title = "Probes and a stream"\n[[flows]]\nname = "Probe"\nkind = "probe"\nstart_s = 0\nduration_s = 2\n'

@@ -70,6 +70,7 @@ def upload(duration_s: float) -> Plan:
     return Plan("upload", "", duration_s, 0.0, 0.2, ("127.0.0.1",), (flow,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["measuring", "finishing"])
 def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
     far: Responder, tmp_path: Path, phase: str
@@ -168,6 +169,7 @@ def on_a_terminal(*words: str | Path, stdout: int | None = None, **environment: 
     return process.returncode, shown.decode()
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_is_left_as_it_was_whatever_the_test_is_called(far: Responder, tmp_path: Path) -> None:
     test = tmp_path / "my{0}[bold]{x}.toml"
     test.write_text(UPLOAD)
@@ -179,6 +181,7 @@ def test_a_narrow_terminal_is_left_as_it_was_whatever_the_test_is_called(far: Re
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_failure_is_said_once(tmp_path: Path) -> None:
     test = tmp_path / "silent.toml"
     test.write_text(SILENT)
@@ -187,6 +190,7 @@ def test_on_a_terminal_a_failure_is_said_once(tmp_path: Path) -> None:
     assert text.count("ended without a measurement") == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_with_json_prints_json_alone(run: Run) -> None:
     done = run("run", "tcp_1up", "--to", "127.0.0.1:4000", "--dry-run", "--json")
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,8 @@ from whydrop.sources.plan import PlannedFlow
 from whydrop.sources.runners.program import ProgramRunner
 from whydrop.sources.runners.registry import runner_for
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 PORT = 17370

@@ -17,6 +17,8 @@ import pytest
 from running.responders import HANGS_S, WHYDROP, Responder, responder, wait_for_rows, wait_until
 from whydrop.record.recording import Recording
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SECRET = "a secret of some length"

@@ -101,6 +101,7 @@ def test_a_recording_compared_with_itself_differs_in_nothing(tmp_path: Path) -> 
     assert not found.metadata
 
 
+@pytest.mark.slow
 def test_large_differences_are_established_and_their_direction_is_named(tmp_path: Path) -> None:
     first = noisy(tmp_path / "a.recording", 1)
     second = noisy(tmp_path / "b.recording", 2, goodput=0.7, delay_ms=-20)
@@ -127,12 +128,14 @@ def test_samples_that_do_not_overlap_are_called_apart_where_their_error_cannot_b
     assert (found.verdict, found.better) == (verdict, better)
 
 
+@pytest.mark.slow
 def test_the_same_seed_says_the_same(tmp_path: Path) -> None:
     pair = sides(noisy(tmp_path / "a.recording", 1), noisy(tmp_path / "b.recording", 2))
     assert compare(pair).rows == compare(pair).rows
     assert compare(pair, seed=5).seed == 5
 
 
+@pytest.mark.slow
 def test_no_loss_at_all_is_not_certainty(tmp_path: Path) -> None:
     found = row(compare(sides(*(noisy(tmp_path / f"{n}.recording", n) for n in (1, 2)))), "loss")
     assert found.difference.value == 0
@@ -231,6 +234,7 @@ def test_groups_of_equal_runs_that_vary_between_runs_raise_no_more_alarms_than_c
     assert alarms <= 6
 
 
+@pytest.mark.slow
 def test_compare_prints_the_answer_first(tmp_path: Path, run: Run) -> None:
     noisy(tmp_path / "a.recording", 1, title="before")
     noisy(tmp_path / "b.recording", 2, title="after", delay_ms=-20)

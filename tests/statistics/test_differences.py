@@ -67,6 +67,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_the_error_of_a_mean_is_that_of_theory() -> None:
     # n Var(mean) of AR(1) is 1 / (1 - rho)^2 for unit innovations.
     random = np.random.default_rng(11)

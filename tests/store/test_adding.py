@@ -291,6 +291,7 @@ FRAMES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(FRAMES, st.randoms(use_true_random=False))
 def test_any_order_and_any_number_of_times_gives_the_same_rows(

@@ -202,6 +202,7 @@ def test_a_failing_query_is_told_in_one_line(duckdb):
 # Where there is no store, or no engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_seconds", [0.05, 0.5, 2.0])
 def test_ctrl_c_ends_a_query_at_any_moment(duckdb, after_seconds):
     # One side is gathered first, in short tasks; then each row of the other meets all of it, in a task of hours.
@@ -286,6 +287,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_store_in_an_object_store_gives_the_same(objects, tmp_path):
     counters = series("octets.tx", [1.0, 2.0]) + series("octets.tx", [3.0], start=DAY)
     write(tmp_path / "fleet" / "years", counters)
@@ -323,6 +325,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDB]:
         yield backend
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(groups=Groups, q=st.sampled_from([0.0, 49 / 101, 0.5, 0.9, 1.0]) | st.floats(0, 1), discrete=st.booleans())
 def test_a_quantile_by_ranks_is_the_engines(engine, groups, q, discrete):

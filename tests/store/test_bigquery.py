@@ -25,6 +25,7 @@ from whydrop.studies.discards.parameters import Parameters
 from whydrop.studies.discards.queries import QUERIES, Tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definitions", ["corrected", "published"])
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_every_query_of_the_study_is_bigquerys_sql(name, definitions):

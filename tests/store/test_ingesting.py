@@ -139,6 +139,7 @@ def various(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [*files, second, both]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_files_in_any_order_and_any_number_of_times_give_the_same_rows(
@@ -315,6 +316,7 @@ def begun(folder: Path, files: int) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 def test_ended_by_ctrl_c_or_sigterm_it_keeps_what_was_read_and_says_no_more_than_that(
@@ -331,6 +333,7 @@ def test_ended_by_ctrl_c_or_sigterm_it_keeps_what_was_read_and_says_no_more_than
     assert statuses(ingest(Store.open(tmp_path / "store"), [tmp_path / "in"])) == ["known"] * 7 + ["new"] * 5
 
 
+@pytest.mark.slow
 def test_no_process_outlives_the_one_that_was_killed_nor_complains(tmp_path: Path) -> None:
     hourly(tmp_path / "in", 12)
     process = begun(tmp_path, 2)
@@ -338,6 +341,7 @@ def test_no_process_outlives_the_one_that_was_killed_nor_complains(tmp_path: Pat
     assert process.communicate(timeout=120) == ("", "")
 
 
+@pytest.mark.slow
 def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store")
     files = [Given(path, path.stat().st_size, named=True) for path in hourly(tmp_path / "in", 3)]
@@ -361,6 +365,7 @@ def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_pa
     assert not any(reader._process.is_alive() for reader in (first, *others))
 
 
+@pytest.mark.slow
 def test_every_published_file_reads_and_no_test_is_lost(tmp_path: Path) -> None:
     if not MLAB.is_dir():
         pytest.skip(f"Measurement Lab's files are not in {MLAB}: only made-up files are read")

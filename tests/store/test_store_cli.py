@@ -7,6 +7,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from archives.test_disco import file_of, metric, windows
@@ -23,6 +24,7 @@ def call(*words: object) -> Result:
     return CliRunner().invoke({"ingest": ingest, "store": store}[name].command, rest)
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_and_the_store_says_what_it_holds(tmp_path: Path, run) -> None:
     hourly(tmp_path / "in", 2)
     store = tmp_path / "store"

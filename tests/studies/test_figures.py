@@ -81,6 +81,7 @@ def test_a_day_on_which_no_test_met_discards_is_a_zero_that_is_seen() -> None:
     assert figures.facets(results(contact_days=quiet))["contact_days"].counts.zeros == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definitions", ["corrected", "published"])
 def test_every_figure_says_its_title_and_its_axes_with_units(definitions: str) -> None:
     of_discards = {"corrected": "Discarded packets, share of all", "published": "Discards to unicast packets"}
@@ -177,6 +178,7 @@ def test_without_any_table_every_figure_is_there_and_empty() -> None:
     assert all(facets.counts == building.Counts() for facets in figures.facets(empty).values())
 
 
+@pytest.mark.slow
 def test_a_chart_of_each_figure_can_be_had() -> None:
     charts = figures.charts(results())
     assert list(charts) == NAMES

@@ -129,6 +129,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         monkeypatch.setattr(owner, name, step(getattr(owner, name)))
 
 
+@pytest.mark.slow
 def test_whatever_a_crash_leaves_is_cleared_by_the_next_study(tmp_path: Path) -> None:
     crashed = 0
     for at in range(1, 100):

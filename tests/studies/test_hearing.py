@@ -71,6 +71,7 @@ def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFi
     assert "disk on fire" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_library_that_makes_an_error_of_it_is_not_believed(
     small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_of_some_sites_the_others_machines_are_named(tmp_path: Path) -> None:
     assert "utilisation" not in found.facts["missing"]
 
 
+@pytest.mark.slow
 def test_tests_of_other_machines_are_why_figure_7_is_empty(tmp_path: Path) -> None:
     found = results(tmp_path, both(), [download(machine=None)])
     assert "NDT tests of machine 'mlab1', the only one that counts as published" in found.facts["missing"]["contacts"]
@@ -66,6 +67,7 @@ def test_tests_of_other_machines_are_why_figure_7_is_empty(tmp_path: Path) -> No
     assert "dfw01 has no tests (its rows name no machine): figure 7 leaves it out." in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "definitions"), [("mlab1", "published"), (None, "corrected")])
 def test_where_every_site_counts_nothing_is_said(tmp_path: Path, machine: str | None, definitions: str) -> None:
     assert notes(results(tmp_path, both(machine=machine), [download(machine=machine)], definitions)) == []

@@ -212,6 +212,7 @@ Cases = {
 }
 
 
+@pytest.mark.slow
 @settings(**Cases)
 @given(st.lists(st.tuples(Ends, Ends, Ends, st.sets(st.integers(1, 6), max_size=3)), min_size=20, max_size=60))
 def test_sums_are_over_common_windows_however_series_lack_samples(computed, cases):
@@ -300,6 +301,7 @@ def test_without_a_change_there_are_no_clients_to_compare(computed):
 # Figure 7
 
 
+@pytest.mark.slow
 def test_a_test_that_a_sample_with_discards_overlaps_is_touched(computed):
     rows = series("discards.tx", [0.0, 0.0, 4.0, 0.0, 0.0])
     tests = [download(15 * SECOND), download(20 * SECOND, client="a"), download(30 * SECOND, client="b")]
@@ -313,6 +315,7 @@ def test_a_test_that_a_sample_with_discards_overlaps_is_touched(computed):
     ]
 
 
+@pytest.mark.slow
 def test_a_test_that_samples_do_not_cover_is_unknown(computed):
     tests = [download(5 * SECOND), download(20 * SECOND, client="a"), download(DAY, client="b")]
     found = computed("contacts", counters=series("discards.tx", [0.0]), ndt=tests)
@@ -335,11 +338,13 @@ def test_machines_of_a_site_complete_each_others_view(computed):
     assert [(row["class"], row["covered"]) for row in computed("contacts", counters=rows, ndt=tests)] == [("zero", 1.0)]
 
 
+@pytest.mark.slow
 def test_discards_that_several_machines_saw_are_counted_once(computed):
     rows = series("discards.tx", [3.0, 4.0]) + series("discards.tx", [3.0], machine="mlab2")
     assert [row["discards"] for row in computed("contacts", counters=rows, ndt=[download(0, 20.0)])] == [7.0]
 
 
+@pytest.mark.slow
 def test_a_switch_of_the_site_that_is_not_known_about_leaves_tests_unknown(computed):
     rows = series("discards.tx", [0.0, 0.0]) + series("discards.tx", [0.0], start=100 * BIN, switch="s2.dfw01")
     found = computed("contacts", counters=rows, ndt=[download()])
@@ -367,6 +372,7 @@ def test_a_sample_of_more_than_half_a_day_says_nothing_of_a_test(computed):
     assert [row["class"] for row in computed("contacts", counters=rows, ndt=[download(600 * SECOND)])] == ["unknown"]
 
 
+@pytest.mark.slow
 def test_tests_are_told_apart_that_share_all_but_a_port(computed):
     rows = series("discards.tx", [1.0])
     found = computed("contacts", counters=rows, ndt=[download(test_id=None), download(test_id=None, remote_port=2)])
@@ -429,6 +435,7 @@ def test_counters_of_a_late_poll_have_their_windows_in_common(computed):
     assert (row["discards"], row["packets"], row["samples"]) == (3.0, 450.0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definitions", ["corrected", "published"])
 def test_tests_are_counted_by_day_and_class(computed, definitions):
     rows = series("discards.tx", [1.0, 0.0, 0.0])
@@ -446,6 +453,7 @@ def test_tests_are_counted_by_day_and_class(computed, definitions):
 Windows = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 25), st.sampled_from([0.0, 0.0, 1.0])), max_size=8)
 
 
+@pytest.mark.slow
 @settings(**Cases)
 @given(st.lists(st.tuples(Windows, st.integers(0, 50), st.integers(9, 30)), min_size=20, max_size=60))
 def test_contacts_are_those_of_a_test_second_by_second(computed, cases):
@@ -486,6 +494,7 @@ def week(tmp_path: Path) -> Iterator[Backend]:
         yield backend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definitions", ["corrected", "published"])
 def test_days_computed_one_by_one_give_the_same_tables(week, monkeypatch, definitions):
     at_once = queries.compute(week, parameters(definitions))
@@ -505,6 +514,7 @@ def test_folders_that_are_no_days_are_passed_over(tmp_path):
         assert queries.compute(backend, parameters(), only=["utilisation"])["utilisation"]["samples"].to_list() == [1]
 
 
+@pytest.mark.slow
 def test_contacts_counted_by_the_engine_are_those_counted_here(week):
     together = queries.compute(week, parameters(), only=["contacts", "contact_days"])
     assert together["contact_days"].equals(queries.compute(week, parameters(), only=["contact_days"])["contact_days"])

@@ -24,6 +24,8 @@ from whydrop.record.store.store import Store
 from whydrop.studies.discards import queries, results
 from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters
 
+pytestmark = pytest.mark.slow
+
 DEFINITIONS = ("corrected", "published")
 TABLES = (
     "utilisation",

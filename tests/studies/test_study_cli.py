@@ -57,6 +57,7 @@ def test_study_alone_lists_the_studies() -> None:
     assert found.stdout.startswith("discards  Do switches' discards keep downloads slow?")
 
 
+@pytest.mark.slow
 def test_the_answer_and_the_tables_are_printed(plain: Result) -> None:
     assert plain.exit_code == 0, plain.stderr
     title, _, answer, *_ = plain.stdout.splitlines()
@@ -104,6 +105,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_no_broken_lines() -> None:
     assert narrow[-1] == "  (Too narrow for: p, days, before.)"
 
 
+@pytest.mark.slow
 def test_json_is_one_document_that_backs_the_sentences(small_fleet: SmallFleet) -> None:
     found = whydrop(small_fleet.store, *CHOICE, "--json")
     document = json.loads(found.stdout)
@@ -114,6 +116,7 @@ def test_json_is_one_document_that_backs_the_sentences(small_fleet: SmallFleet) 
     assert document["summary"][0].startswith("Whether discards")
 
 
+@pytest.mark.slow
 def test_as_published_says_so_and_uses_the_published_limit(small_fleet: SmallFleet) -> None:
     found = whydrop(small_fleet.store, *CHOICE, "--as-published", "--json")
     document = json.loads(found.stdout)
@@ -122,6 +125,7 @@ def test_as_published_says_so_and_uses_the_published_limit(small_fleet: SmallFle
     assert set(document["tests"]) <= {"zero", "non-zero"}
 
 
+@pytest.mark.slow
 def test_output_writes_the_tables_and_nothing_that_was_not_asked_for(small_fleet: SmallFleet, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     found = whydrop(small_fleet.store, *CHOICE, "--output", folder, "--format", "parquet")
@@ -142,6 +146,7 @@ def test_every_test_is_listed_with_its_true_class(small_fleet: SmallFleet) -> No
     assert set(listed["class"]) == {"zero", "non-zero", "unknown"}
 
 
+@pytest.mark.slow
 def test_the_list_is_the_same_in_every_format(small_fleet: SmallFleet, tmp_path: Path) -> None:
     path = tmp_path / "tests.parquet"
     arguments = (small_fleet.store, *CHOICE, "--tests", "--class", "non-zero", "--format")
@@ -164,6 +169,7 @@ def test_an_empty_store_is_told_figure_by_figure_and_ends_with_1(empty: Path) ->
     assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop ingest`" in said
 
 
+@pytest.mark.slow
 def test_without_tests_the_switches_figures_are_made(small_fleet: SmallFleet, tmp_path: Path) -> None:
     part = tmp_path / "part.store"
     part.mkdir()
@@ -192,6 +198,7 @@ def test_what_the_store_lacks_is_named_beside_what_it_has(small_fleet: SmallFlee
     assert found == f"the store holds {reason}"
 
 
+@pytest.mark.slow
 def test_a_figure_that_fails_keeps_no_other_from_being_made(
     small_fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +213,7 @@ def test_a_figure_that_fails_keeps_no_other_from_being_made(
     assert "Figure 1, utilisation could not be computed: disk on fire." in document["notes"]
 
 
+@pytest.mark.slow
 def test_the_example_is_a_file_that_the_study_takes(small_fleet: SmallFleet, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(whydrop("--example").stdout)
@@ -264,6 +272,7 @@ def test_an_engine_that_computes_nothing_is_told_in_one_line_and_replaces_no_fil
     assert earlier.read_text() == "what was found yesterday"
 
 
+@pytest.mark.slow
 def test_discards_that_could_not_be_computed_are_not_said_to_be_unmeasured(
     small_fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +293,7 @@ def test_discards_that_could_not_be_computed_are_not_said_to_be_unmeasured(
 # --- interruption ---
 
 
+@pytest.mark.slow
 def test_what_was_computed_before_an_interruption_is_kept(
     small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

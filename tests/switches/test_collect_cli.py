@@ -32,6 +32,8 @@ from snmp_agents import (
 
 from patience import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.slow
+
 SECRETS = (AUTH_PASSPHRASE, PRIV_PASSPHRASE)
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # For a switch that is there: on a busy machine its answers are long in coming.

@@ -425,6 +425,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_sums_never_exceed_the_truth_and_equal_it_where_they_can_be_known(history: dict[str, Any]) -> None:

@@ -237,6 +237,7 @@ def test_it_listens_by_version_6_too() -> None:
         assert one.recv(12) == b"HTTP/1.0 200"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(totals=st.lists(st.integers(0, 2**64 - 1), max_size=8))
 def test_totals_never_fall_whatever_the_switch_answers(exporter: Exporter, totals: list[int]) -> None:

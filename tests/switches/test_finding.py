@@ -142,6 +142,7 @@ def look(agent: Agent, community: str, *entries: PortEntry, before: Found | None
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("community", "index"), [("databases", 503), ("unlisted", 502), ("plain", 504), ("cisco", 502)]
 )

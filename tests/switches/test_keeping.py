@@ -56,6 +56,7 @@ def ticks_of(store: Path) -> list[int]:
     return per_tick["total"].to_list()
 
 
+@pytest.mark.slow
 def test_readings_are_parquet_by_the_hour_in_the_stores_layout(tmp_path: Path) -> None:
     with Keeper(tmp_path, "mlab2") as keeper:
         kept(keeper, range(TICKS * 120))
@@ -151,6 +152,7 @@ def test_a_label_that_is_no_part_of_a_files_name_is_refused(tmp_path: Path, labe
         Keeper(tmp_path, label)
 
 
+@pytest.mark.slow
 def test_an_hour_of_more_rows_than_fit_becomes_several_parts(tmp_path: Path) -> None:
     with Keeper(tmp_path, "a", rows_of_part=100) as keeper:
         for first in range(0, 180, 6):
@@ -476,6 +478,7 @@ def kill_behind(child: subprocess.Popen[str], minutes: int) -> int:
     return int(rest[-1]) if rest else last
 
 
+@pytest.mark.slow
 def test_a_collector_killed_in_mid_hour_loses_the_current_minute_at_most(tmp_path: Path) -> None:
     last = kill_behind(start_child(tmp_path, 0), 25)
     Keeper(tmp_path, "a").close()

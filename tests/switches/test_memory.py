@@ -282,6 +282,7 @@ RUN = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=st.lists(RUN, min_size=2, max_size=5))
 def test_no_run_of_collectors_counts_anything_twice_or_more_than_there_was(

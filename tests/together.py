@@ -1,0 +1,32 @@
+"""Which tests run in one process where several run them (pytest-xdist): those of a file, those that share a server.
+
+A file's fixtures are made once then, and a server is started once in a run.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from example_files import ROOT
+
+# By marker. These are the longest: they are begun first, and the others fill what is left.
+SERVERS = {"needs_spark": "spark", "needs_browser": "browser"}
+
+
+def group_of(item: pytest.Item) -> str:
+    """The name of the tests that this one runs with."""
+    for marker, server in SERVERS.items():
+        if item.get_closest_marker(marker) is not None:
+            return server
+    return str(item.path.relative_to(ROOT))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Name each test's group, and put servers' first. Alone, a process keeps the order of the files."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {id(item): group_of(item) for item in items}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[id(item)]))
+    items.sort(key=lambda item: groups[id(item)] not in SERVERS.values())
