@@ -1,12 +1,13 @@
 """Small faults, put into the code one at a time: do the tests notice them as well as they did?
 
 Before a test goes or is merged, the same faults are put into the code before and after, and each is run against the
-tests that execute its line (R. DeMillo, R. Lipton, F. Sayward, "Hints on Test Data Selection", IEEE Computer 11/4, 1978):
+tests that execute its line. The method: R. DeMillo, R. Lipton, F. Sayward, "Hints on Test Data Selection",
+IEEE Computer 11/4, 1978.
 
     tools/mutants.py draw BEFORE AFTER --count 40 --seed 1 --python COVERAGE --rust TARPAULIN.json > mutants.json
     tools/mutants.py run TREE mutants.json --python COVERAGE
 
-COVERAGE is a data file of coverage.py whose contexts name tests, TARPAULIN.json what `cargo tarpaulin --out Json` wrote;
+COVERAGE is a data file of coverage.py whose contexts name tests, TARPAULIN.json what `cargo tarpaulin --out Json` wrote,
 both of the tree BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and both trees have.
 """
 
