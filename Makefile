@@ -45,7 +45,7 @@ format: setup ## format the code of both languages
 golden: setup ## write tests/golden anew after a wanted change of results; read the difference before you commit it
 	$(RUN)/python tests/golden.py
 
-images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test`)
+images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test-all`)
 	$(RUN)/python tools/images.py
 	$(RUN)/python tools/findings.py
 

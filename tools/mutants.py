@@ -7,7 +7,7 @@ IEEE Computer 11/4, 1978.
     tools/mutants.py draw BEFORE AFTER --count 40 --seed 1 --python COVERAGE --rust TARPAULIN.json > mutants.json
     tools/mutants.py run TREE mutants.json --python COVERAGE
 
-COVERAGE is a data file of coverage.py whose contexts name tests, TARPAULIN.json what `cargo tarpaulin --out Json` wrote,
+both of BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and that both trees have.
 both of the tree BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and both trees have.
 """
 

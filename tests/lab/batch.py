@@ -33,8 +33,9 @@ REPORTS = "reports.jsonl"
 CLAIMS = "claims"
 """Where a machine makes a folder for each test that it takes: of two that try, one does."""
 
-# More would each wait for the longest test.
+# More would each wait for the longest test. The start of a machine costs as much of a processor as some ten tests.
 MOST_MACHINES = 2
+TESTS_WORTH_A_MACHINE = 20
 _LOOK_EVERY_S = 0.5
 
 # Of this machine's processor; five times what was measured. A machine that hangs must not hang the suite.
@@ -97,7 +98,8 @@ class Batch:
         self.nodes = list(nodes)
         self.virtual_time = virtual_time
         self.wall_s = 0.0
-        self.machines = min(MOST_MACHINES, len(self.nodes), os.cpu_count() or 1) if virtual_time else 1
+        worth = 1 + len(self.nodes) // TESTS_WORTH_A_MACHINE
+        self.machines = min(MOST_MACHINES, worth, os.cpu_count() or 1) if virtual_time else 1
         self._folder = folder.resolve()
         self._reports: dict[str, list[dict[str, Any]]] | None = None
         self._consoles: dict[str, str] = {}

@@ -55,6 +55,7 @@ def line(when: str, node: str = NODE) -> str:
 
 def test_the_tests_of_two_machines_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = "tests/test_x.py::test_z"
+    monkeypatch.setattr("lab.batch.TESTS_WORTH_A_MACHINE", 3)
     done = batch(tmp_path, monkeypatch, line("teardown"), line("teardown", other), nodes=(NODE, other, "third"), cpus=4)
     told: list[str] = []
     done.run(lambda report: told.append(report["nodeid"]))
@@ -62,6 +63,10 @@ def test_the_tests_of_two_machines_come_together(tmp_path: Path, monkeypatch: py
     assert [len(done.reports(node)) for node in (NODE, other)] == [1, 1]
     orders = [(tmp_path / f"shared/machine-{number}/nodes").read_text().split() for number in (1, 2)]
     assert orders[0] == orders[1][::-1] == [NODE, other, "third"]
+
+
+def test_few_tests_are_not_worth_a_second_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert batch(tmp_path, monkeypatch, nodes=(NODE, "another"), cpus=4).machines == 1
 
 
 def test_a_test_is_taken_by_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,12 +46,12 @@ def test_loss_at_random_takes_its_share(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("queue", "least_s", "most_s"),
     [
-        ("pfifo limit 1000", 0.5, 1.3),
-        ("bfifo limit 126000", 0.05, 0.11),
+        pytest.param("pfifo limit 1000", 0.5, 1.3, marks=pytest.mark.exhaustive),
+        pytest.param("bfifo limit 126000", 0.05, 0.11, marks=pytest.mark.exhaustive),
         ("fq_codel", 0, 0.03),
-        ("codel", 0, 0.03),
-        ("pie", 0, 0.03),
-        ("cake", 0, 0.03),
+        pytest.param("codel", 0, 0.03, marks=pytest.mark.exhaustive),
+        pytest.param("pie", 0, 0.03, marks=pytest.mark.exhaustive),
+        pytest.param("cake", 0, 0.03, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_queue_delays_others_as_its_kind_does(lab: Lab, queue: str, least_s: float, most_s: float) -> None:

@@ -80,7 +80,10 @@ def jain(values: list[float]) -> float:
 
 
 @pytest.mark.needs_kernel("netem", "fq_codel")
-@pytest.mark.parametrize(("queue", "least_ms", "most_ms"), [(FIFO, 500, 1500), (FLOW_QUEUES, 0, 30)])
+@pytest.mark.parametrize(
+    ("queue", "least_ms", "most_ms"),
+    [(FIFO, 500, 1500), pytest.param(FLOW_QUEUES, 0, 30, marks=pytest.mark.exhaustive)],
+)
 def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel(
     lab: Lab, queue: str, least_ms: float, most_ms: float
 ) -> None:
@@ -92,6 +95,7 @@ def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_code
     assert sum(goodputs_bps(document, "down")) > 7e6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem", "fq_codel")
 def test_flows_over_10_to_500_ms_share_a_fifo_less_fairly_than_fq_codel(lab: Lab) -> None:
     index = {}
