@@ -467,7 +467,11 @@ def test_sites_where_nothing_was_changed_do_not_weaken_what_is_found_where_somet
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fleet",
-    [error_rates.Speeds(1.0, 60, placebos=1), error_rates.Discards(1.0), error_rates.Discards(1.0, history=0)],
+    [
+        pytest.param(error_rates.Speeds(1.0, 60, placebos=1), marks=pytest.mark.exhaustive),
+        error_rates.Discards(1.0),
+        pytest.param(error_rates.Discards(1.0, history=0), marks=pytest.mark.exhaustive),
+    ],
     ids=str,
 )
 def test_where_nothing_changed_hardly_any_change_is_found(fleet: error_rates.Fleet) -> None:
@@ -482,7 +486,7 @@ def test_where_nothing_changed_hardly_any_change_is_found(fleet: error_rates.Fle
     ("fleet", "kind", "right"),
     [
         (error_rates.Speeds(1.3, 100, placebos=1), "mean", "faster"),
-        (error_rates.Speeds(0.75, 100, placebos=1), "mean", "slower"),
+        pytest.param(error_rates.Speeds(0.75, 100, placebos=1), "mean", "slower", marks=pytest.mark.exhaustive),
         (error_rates.Discards(0.01, kept=0.2), "discards", "fewer"),
     ],
     ids=str,
