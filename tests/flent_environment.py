@@ -1,7 +1,8 @@
-"""Flent itself, in an environment of its own under ``build``."""
+"""Flent itself, in an environment of its own under ``build``: ``tools/test-programs`` makes it, or the first test."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,8 +18,12 @@ def program(name: str) -> Path:
 
     Where that is impossible the test is skipped, and fails in CI, where it would hide a hole.
     """
-    if not (FOLDER / "bin" / "flent").exists():
-        _install()
+    FOLDER.parent.mkdir(exist_ok=True)
+    # Of several processes that test, one installs it.
+    with FOLDER.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (FOLDER / "bin" / "flent").exists():
+            _install()
     return FOLDER / "bin" / name
 
 

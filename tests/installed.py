@@ -55,7 +55,7 @@ def wanted_by(item: pytest.Item) -> Iterator[tuple[str, ...]]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what has to wait until programs are installed, before ``-m`` selects."""
     for item in items:
-        if any(wanted_by(item)):
+        if any(wanted_by(item)) or item.get_closest_marker("needs_flent") is not None:
             item.add_marker("needs_programs")
 
 
