@@ -25,7 +25,7 @@ use super::{Limits, Session};
 const MOST_REMEMBERED: u64 = 1 << 22;
 const SYNCHRONISATIONS_REMEMBERED: usize = 1 << 12;
 /// So many ranges of arrivals are told.
-const MOST_RANGES: usize = 100_000;
+pub(crate) const MOST_RANGES: usize = 100_000;
 /// Behind the `finish`, packets that it overtook are waited for.
 const OVERTAKEN_NS: i64 = 200_000_000;
 /// A sender that does not say that it is done is done so long behind its planned end, if it is quiet too.
