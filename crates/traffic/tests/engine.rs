@@ -636,6 +636,30 @@ fn requests_are_answered_no_faster_than_any_client_of_ours_needs() {
 }
 
 #[test]
+fn what_arrived_of_a_flow_is_told_once_and_only_of_flows_of_probes() {
+    let running = Running::open();
+    let probe = FlowSpec {
+        duration_s: Some(1.0),
+        ..FlowSpec::new(1, Kind::Probe, Direction::Both)
+    };
+    let (mut writer, mut reader, ..) = opened(&running, vec![tcp(0, Direction::Up, 1.0), probe]);
+    for flow in [1, 1, 0, 9] {
+        writer.send(&Request::Arrivals { flow }).unwrap();
+    }
+    writer.send(&Request::Echo { sent_ns: 7 }).unwrap();
+    let mut told = Vec::new();
+    loop {
+        match reader.receive(PATIENCE).unwrap() {
+            Some(Reply::Arrivals { flow, .. }) => told.push(flow),
+            Some(Reply::Echo { .. }) => break,
+            Some(_) => {}
+            None => panic!("the session is silent"),
+        }
+    }
+    assert_eq!(told, [1]);
+}
+
+#[test]
 fn all_connections_of_a_test_leave_from_the_address_that_was_named() {
     let running = Running::open();
     let host = Host {
