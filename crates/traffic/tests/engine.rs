@@ -112,13 +112,13 @@ fn measured(host: &Host, specs: Vec<FlowSpec>) -> Vec<Taken> {
     taken
 }
 
-/// Measures for a second, or on a busy machine for as long as it takes until it was `enough`.
+/// Measures for some tenths of a second, or on a busy machine for as long as it takes until it was `enough`.
 fn measured_until(
     host: &Host,
     specs: impl Fn(f64) -> Vec<FlowSpec>,
     enough: impl Fn(&[Taken]) -> bool,
 ) -> Vec<Taken> {
-    let mut seconds = 1.0;
+    let mut seconds = 0.65;
     loop {
         let taken = measured(host, specs(seconds));
         if enough(&taken) || seconds > 60.0 {
@@ -218,11 +218,11 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
         ..running.host()
     };
     let probe = FlowSpec {
-        duration_s: Some(0.5),
-        interval_s: 0.01,
+        duration_s: Some(0.25),
+        interval_s: 0.005,
         ..FlowSpec::new(1, Kind::Probe, Direction::Both)
     };
-    let taken = measured(&host, vec![tcp(0, Direction::Up, 0.5), probe]);
+    let taken = measured(&host, vec![tcp(0, Direction::Up, 0.25), probe]);
     let probes: Vec<_> = taken.iter().flat_map(|part| &part.probes).collect();
     assert!(probes.len() >= 49, "{}", probes.len());
     let with = |wanted: fn(Fate) -> bool| probes.iter().filter(move |row| wanted(row.probe.fate));
@@ -349,7 +349,7 @@ fn the_responder_forgets_a_client_that_vanishes() {
 #[test]
 fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     let running = Running::open();
-    let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 1.0);
+    let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 0.2);
     // Fifty of them while one test runs, on a busy machine in a longer one.
     while sent <= 50 && seconds < 100.0 {
         (taken, sent) = test_among_strangers(&running, seconds);
@@ -472,11 +472,11 @@ fn a_flow_may_last_as_long_as_the_responder_says() {
     let running = Running::start(
         None,
         Limits {
-            max_duration_s: 1.0,
+            max_duration_s: 0.2,
             ..Limits::open()
         },
     );
-    let taken = measured(&running.host(), vec![tcp(0, Direction::Down, 1.0)]);
+    let taken = measured(&running.host(), vec![tcp(0, Direction::Down, 0.2)]);
     assert_eq!(ending_of(&taken, 0), Ending::Complete);
 }
 
@@ -490,7 +490,7 @@ fn what_a_stream_up_still_holds_at_its_end_is_reported() {
         ..FlowSpec::new(0, Kind::Udp, Direction::Up)
     };
     // Nobody tells when the first packet has arrived.
-    let held = [0.5, 5.0, 50.0].into_iter().any(|seconds| {
+    let held = [0.1, 0.5, 5.0, 50.0].into_iter().any(|seconds| {
         let test = prepare(&running.host(), vec![stream.clone()]).unwrap();
         test.start(clock::now_ns());
         thread::sleep(Duration::from_secs_f64(seconds));
@@ -525,7 +525,7 @@ fn limited_to(rate_bps: f64) -> Running {
 #[test]
 fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back() {
     let running = limited_to(8e6);
-    let specs = vec![tcp(0, Direction::Up, 1.0), tcp(1, Direction::Up, 1.0)];
+    let specs = vec![tcp(0, Direction::Up, 0.4), tcp(1, Direction::Up, 0.4)];
     let taken = measured(&running.host(), specs);
     let intervals: Vec<_> = taken.iter().flat_map(|part| &part.intervals).collect();
     let first_ns = intervals.iter().map(|one| one.start_ns).min().unwrap();
@@ -550,7 +550,7 @@ fn a_flow_below_the_limit_is_not_held_back() {
     let running = limited_to(1e9);
     let spec = FlowSpec {
         rate_bps: Some(1e6),
-        ..tcp(0, Direction::Up, 0.5)
+        ..tcp(0, Direction::Up, 0.2)
     };
     let taken = measured(&running.host(), vec![spec]);
     assert_eq!(ending_of(&taken, 0), Ending::Complete);

@@ -231,7 +231,7 @@ fn a_stream_down_ends_when_no_sign_of_life_comes() {
     };
     let world = World::with(std::slice::from_ref(&spec));
     let owner = Stranger::towards(&world);
-    let silence = Duration::from_secs(2);
+    let silence = Duration::from_secs(1);
     owner.socket.set_read_timeout(Some(silence)).unwrap();
     let nonce = owner.challenge(6);
     let start_ns = clock::now_ns();
