@@ -249,6 +249,42 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
 }
 
 #[test]
+fn what_a_responder_tells_of_flows_of_every_kind_is_what_its_client_expects() {
+    let running = Running::open();
+    let of_kind = |flow, kind, direction| FlowSpec {
+        rate_bps: (kind != Kind::Tcp).then_some(1e6),
+        interval_s: 0.02,
+        packets_per_burst: Some(5),
+        burst_every_s: Some(0.1),
+        ..FlowSpec {
+            kind,
+            ..tcp(flow, direction, 0.2)
+        }
+    };
+    let specs = vec![
+        of_kind(0, Kind::Tcp, Direction::Up),
+        of_kind(1, Kind::Tcp, Direction::Down),
+        of_kind(2, Kind::Udp, Direction::Up),
+        of_kind(3, Kind::Udp, Direction::Down),
+        of_kind(4, Kind::Burst, Direction::Up),
+        of_kind(5, Kind::Burst, Direction::Down),
+        of_kind(6, Kind::Probe, Direction::Both),
+    ];
+    let flows = specs.len() as u32;
+    let test = prepare(&running.host(), specs).unwrap();
+    test.start(clock::now_ns() + 100_000_000);
+    wait_for("the end of the flows", || test.is_over());
+    test.finish();
+    assert_eq!(test.far_ends()[0].lost, None);
+    let taken = [test.take()];
+    for flow in 0..flows {
+        assert_eq!(ending_of(&taken, flow), Ending::Complete, "flow {flow}");
+    }
+    assert!(taken[0].bursts.iter().any(|packet| packet.flow == 4));
+    assert!(bytes_of(&taken, 0) > 0 && bytes_of(&taken, 2) > 0);
+}
+
+#[test]
 fn a_client_learns_why_it_is_not_served() {
     let secret = Running::start(Some(SECRET), Limits::authenticated());
     let open = Running::start(
