@@ -221,7 +221,8 @@ impl Reader {
         let Some(payload) = found else {
             return Ok(None);
         };
-        let message = postcard::from_bytes(payload).map_err(|error| invalid(&error.to_string()))?;
+        let message = postcard::from_bytes(payload)
+            .map_err(|error| invalid(&format!("a frame that is no message: {error}")))?;
         self.number += 1;
         let length = 4 + payload.len() + MAC_BYTES;
         self.pending.drain(..length);

@@ -112,13 +112,13 @@ fn measured(host: &Host, specs: Vec<FlowSpec>) -> Vec<Taken> {
     taken
 }
 
-/// Measures for a second, or on a busy machine for as long as it takes until it was `enough`.
+/// Measures for some tenths of a second, or on a busy machine for as long as it takes until it was `enough`.
 fn measured_until(
     host: &Host,
     specs: impl Fn(f64) -> Vec<FlowSpec>,
     enough: impl Fn(&[Taken]) -> bool,
 ) -> Vec<Taken> {
-    let mut seconds = 1.0;
+    let mut seconds = 0.65;
     loop {
         let taken = measured(host, specs(seconds));
         if enough(&taken) || seconds > 60.0 {
@@ -218,11 +218,11 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
         ..running.host()
     };
     let probe = FlowSpec {
-        duration_s: Some(0.5),
-        interval_s: 0.01,
+        duration_s: Some(0.25),
+        interval_s: 0.005,
         ..FlowSpec::new(1, Kind::Probe, Direction::Both)
     };
-    let taken = measured(&host, vec![tcp(0, Direction::Up, 0.5), probe]);
+    let taken = measured(&host, vec![tcp(0, Direction::Up, 0.25), probe]);
     let probes: Vec<_> = taken.iter().flat_map(|part| &part.probes).collect();
     assert!(probes.len() >= 49, "{}", probes.len());
     let with = |wanted: fn(Fate) -> bool| probes.iter().filter(move |row| wanted(row.probe.fate));
@@ -246,6 +246,42 @@ fn probes_are_answered_while_flows_run_and_tell_delays_each_way() {
             .all(|clock| clock.offset_ns.abs() <= clock.uncertainty_ns.max(1_000_000)),
         "{clocks:?}"
     );
+}
+
+#[test]
+fn what_a_responder_tells_of_flows_of_every_kind_is_what_its_client_expects() {
+    let running = Running::open();
+    let of_kind = |flow, kind, direction| FlowSpec {
+        rate_bps: (kind != Kind::Tcp).then_some(1e6),
+        interval_s: 0.02,
+        packets_per_burst: Some(5),
+        burst_every_s: Some(0.1),
+        ..FlowSpec {
+            kind,
+            ..tcp(flow, direction, 0.2)
+        }
+    };
+    let specs = vec![
+        of_kind(0, Kind::Tcp, Direction::Up),
+        of_kind(1, Kind::Tcp, Direction::Down),
+        of_kind(2, Kind::Udp, Direction::Up),
+        of_kind(3, Kind::Udp, Direction::Down),
+        of_kind(4, Kind::Burst, Direction::Up),
+        of_kind(5, Kind::Burst, Direction::Down),
+        of_kind(6, Kind::Probe, Direction::Both),
+    ];
+    let flows = specs.len() as u32;
+    let test = prepare(&running.host(), specs).unwrap();
+    test.start(clock::now_ns() + 100_000_000);
+    wait_for("the end of the flows", || test.is_over());
+    test.finish();
+    assert_eq!(test.far_ends()[0].lost, None);
+    let taken = [test.take()];
+    for flow in 0..flows {
+        assert_eq!(ending_of(&taken, flow), Ending::Complete, "flow {flow}");
+    }
+    assert!(taken[0].bursts.iter().any(|packet| packet.flow == 4));
+    assert!(bytes_of(&taken, 0) > 0 && bytes_of(&taken, 2) > 0);
 }
 
 #[test]
@@ -349,7 +385,7 @@ fn the_responder_forgets_a_client_that_vanishes() {
 #[test]
 fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     let running = Running::open();
-    let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 1.0);
+    let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 0.2);
     // Fifty of them while one test runs, on a busy machine in a longer one.
     while sent <= 50 && seconds < 100.0 {
         (taken, sent) = test_among_strangers(&running, seconds);
@@ -472,11 +508,11 @@ fn a_flow_may_last_as_long_as_the_responder_says() {
     let running = Running::start(
         None,
         Limits {
-            max_duration_s: 1.0,
+            max_duration_s: 0.2,
             ..Limits::open()
         },
     );
-    let taken = measured(&running.host(), vec![tcp(0, Direction::Down, 1.0)]);
+    let taken = measured(&running.host(), vec![tcp(0, Direction::Down, 0.2)]);
     assert_eq!(ending_of(&taken, 0), Ending::Complete);
 }
 
@@ -490,7 +526,7 @@ fn what_a_stream_up_still_holds_at_its_end_is_reported() {
         ..FlowSpec::new(0, Kind::Udp, Direction::Up)
     };
     // Nobody tells when the first packet has arrived.
-    let held = [0.5, 5.0, 50.0].into_iter().any(|seconds| {
+    let held = [0.1, 0.5, 5.0, 50.0].into_iter().any(|seconds| {
         let test = prepare(&running.host(), vec![stream.clone()]).unwrap();
         test.start(clock::now_ns());
         thread::sleep(Duration::from_secs_f64(seconds));
@@ -525,7 +561,7 @@ fn limited_to(rate_bps: f64) -> Running {
 #[test]
 fn what_clients_send_is_taken_no_faster_than_the_limit_and_said_to_be_held_back() {
     let running = limited_to(8e6);
-    let specs = vec![tcp(0, Direction::Up, 1.0), tcp(1, Direction::Up, 1.0)];
+    let specs = vec![tcp(0, Direction::Up, 0.4), tcp(1, Direction::Up, 0.4)];
     let taken = measured(&running.host(), specs);
     let intervals: Vec<_> = taken.iter().flat_map(|part| &part.intervals).collect();
     let first_ns = intervals.iter().map(|one| one.start_ns).min().unwrap();
@@ -550,7 +586,7 @@ fn a_flow_below_the_limit_is_not_held_back() {
     let running = limited_to(1e9);
     let spec = FlowSpec {
         rate_bps: Some(1e6),
-        ..tcp(0, Direction::Up, 0.5)
+        ..tcp(0, Direction::Up, 0.2)
     };
     let taken = measured(&running.host(), vec![spec]);
     assert_eq!(ending_of(&taken, 0), Ending::Complete);
@@ -633,6 +669,30 @@ fn requests_are_answered_no_faster_than_any_client_of_ours_needs() {
     }
     // 256 in each 200 ms; a busy machine takes longer.
     assert!(began.elapsed() >= Duration::from_millis(400));
+}
+
+#[test]
+fn what_arrived_of_a_flow_is_told_once_and_only_of_flows_of_probes() {
+    let running = Running::open();
+    let probe = FlowSpec {
+        duration_s: Some(1.0),
+        ..FlowSpec::new(1, Kind::Probe, Direction::Both)
+    };
+    let (mut writer, mut reader, ..) = opened(&running, vec![tcp(0, Direction::Up, 1.0), probe]);
+    for flow in [1, 1, 0, 9] {
+        writer.send(&Request::Arrivals { flow }).unwrap();
+    }
+    writer.send(&Request::Echo { sent_ns: 7 }).unwrap();
+    let mut told = Vec::new();
+    loop {
+        match reader.receive(PATIENCE).unwrap() {
+            Some(Reply::Arrivals { flow, .. }) => told.push(flow),
+            Some(Reply::Echo { .. }) => break,
+            Some(_) => {}
+            None => panic!("the session is silent"),
+        }
+    }
+    assert_eq!(told, [1]);
 }
 
 #[test]

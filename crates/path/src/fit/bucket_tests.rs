@@ -92,7 +92,7 @@ fn reproducible(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(reproducible(150))]
+    #![proptest_config(reproducible(75))]
 
     #[test]
     fn a_policer_is_found_again_within_the_stated_intervals(case in case()) {

@@ -19,6 +19,7 @@
 
 mod connecting;
 mod correcting;
+mod expected;
 mod session;
 
 use std::io;

@@ -1,5 +1,7 @@
 //! One far end of a test: its control channel, its flows and what they measured.
 
+mod hearing;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,6 +13,7 @@ use crate::auth::Bytes32;
 use crate::channel::{End, Reader, Writer};
 use crate::client::connecting;
 use crate::client::correcting::{ClockRow, Taken};
+use crate::client::expected::Expected;
 use crate::client::{FarEnd, Host};
 use crate::clock;
 use crate::flow::{FlowSpec, Kind};
@@ -60,6 +63,9 @@ pub struct HostSession {
     threads: Mutex<Vec<JoinHandle<()>>>,
     clocks: Mutex<Clocks>,
     life: Mutex<Life>,
+    /// When the flows were asked for.
+    asked: Instant,
+    expected: Mutex<Expected>,
     known: Mutex<Known>,
     news: Condvar,
 }
@@ -70,6 +76,7 @@ struct Known {
     metadata: Option<String>,
     lost: Option<String>,
     without_udp: Option<String>,
+    /// Answers that whoever asked has not taken yet.
     arrivals: HashMap<u32, Vec<(u64, u64)>>,
     /// How its ends of flows ended.
     endings: HashMap<u32, Ending>,
@@ -88,7 +95,7 @@ struct Clocks {
 impl HostSession {
     /// Connects, where any flow needs the responder; flows of ICMP alone only need the address.
     pub fn open(host: &Host, specs: Vec<FlowSpec>) -> io::Result<Arc<HostSession>> {
-        let addresses = connecting::resolve(host)?;
+        let (addresses, asked) = (connecting::resolve(host)?, Instant::now());
         if specs.iter().all(|spec| spec.kind == Kind::Icmp) {
             return Ok(Arc::new(HostSession::new(
                 host,
@@ -97,7 +104,8 @@ impl HostSession {
                 None,
                 0,
                 [0; 32],
-            )?));
+                asked,
+            )));
         }
         let connecting::Connected {
             stream,
@@ -124,7 +132,15 @@ impl HostSession {
             .filter(|spec| spec.kind == Kind::Tcp)
             .collect();
         let connections = connecting::data(address, &host.source, token, &key, tcp)?;
-        let session = HostSession::new(host, address, specs, Some((stream, writer)), token, key)?;
+        let session = HostSession::new(
+            host,
+            address,
+            specs,
+            Some((stream, writer)),
+            token,
+            key,
+            asked,
+        );
         session.connections().extend(
             connections
                 .into_iter()
@@ -144,10 +160,11 @@ impl HostSession {
         control: Option<(TcpStream, Writer)>,
         token: u64,
         key: Bytes32,
-    ) -> io::Result<HostSession> {
+        asked: Instant,
+    ) -> HostSession {
         let near = Arc::new(Sink::default());
         let (stream, writer) = control.unzip();
-        Ok(HostSession {
+        HostSession {
             name: host.name.clone(),
             address,
             source: host.source.clone(),
@@ -162,6 +179,8 @@ impl HostSession {
             near,
             far: Arc::default(),
             flows: specs.iter().map(|spec| spec.flow).collect(),
+            asked,
+            expected: Mutex::new(Expected::new(&specs)),
             specs,
             connections: Mutex::default(),
             threads: Mutex::default(),
@@ -169,7 +188,7 @@ impl HostSession {
             life: Mutex::default(),
             known: Mutex::default(),
             news: Condvar::new(),
-        })
+        }
     }
 
     /// Starts a thread that nothing waits for: it ends with the control channel.
@@ -309,101 +328,6 @@ impl HostSession {
         self.stop.set();
     }
 
-    /// Hears the responder until the channel ends.
-    fn hear(&self, mut reader: Reader) {
-        lock(&self.life).heard();
-        loop {
-            match reader.receive::<Reply>(ECHO_EVERY) {
-                Ok(Some(reply)) => {
-                    lock(&self.life).heard();
-                    self.heed(reply);
-                }
-                Ok(None) if lock(&self.life).silence_ns() > SILENCE.as_nanos() as i64 => {
-                    return self.lose(&format!(
-                        "no answer from the responder for {} s",
-                        SILENCE.as_secs()
-                    ));
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    let why = match error.kind() {
-                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                            "the responder went away: it was stopped, or killed".to_owned()
-                        }
-                        _ => format!("the connection to the responder broke: {error}"),
-                    };
-                    return self.lose(&why);
-                }
-            }
-            if self.known().finished {
-                return;
-            }
-        }
-    }
-
-    fn heed(&self, reply: Reply) {
-        match reply {
-            Reply::Echo { sent_ns, far_ns } => {
-                // The control channel compares the clocks only where UDP cannot: its packets queue with others.
-                if self.known().without_udp.is_some() {
-                    let exchange = Exchange {
-                        sent_ns,
-                        far_received_ns: far_ns,
-                        far_sent_ns: far_ns,
-                        received_ns: clock::now_ns(),
-                    };
-                    self.near.with(|samples| samples.exchanges.push(exchange));
-                }
-            }
-            Reply::Report(report) => {
-                self.heed_endings(report.endings);
-                let is_ours = |flow: u32| self.flows.contains(&flow);
-                self.far.with(|samples| {
-                    let intervals = report.intervals.into_iter();
-                    let tcp = report.tcp.into_iter();
-                    let bursts = report.bursts.into_iter();
-                    samples
-                        .intervals
-                        .extend(intervals.filter(|row| is_ours(row.flow)));
-                    samples.tcp.extend(tcp.filter(|row| is_ours(row.flow)));
-                    samples
-                        .bursts
-                        .extend(bursts.filter(|row| is_ours(row.flow)));
-                    let facts = report
-                        .facts
-                        .into_iter()
-                        .filter(|(flow, ..)| is_ours(*flow))
-                        .map(|(flow, key, value)| (flow, key.into(), value));
-                    samples.facts.extend(facts);
-                });
-            }
-            Reply::Description(text) => self.tell(|known| known.metadata = Some(text)),
-            Reply::Arrivals { flow, ranges } => self.tell(|known| {
-                known.arrivals.insert(flow, ranges);
-            }),
-            Reply::Finished => self.tell(|known| known.finished = true),
-            Reply::Ended(reason) => {
-                self.lose(&format!("the responder ended the session: {reason}"))
-            }
-            Reply::Accepted { .. } | Reply::Refused(_) => {}
-        }
-    }
-
-    /// A flow that has failed at its far end is not waited for here.
-    fn heed_endings(&self, endings: Vec<(u32, Ending)>) {
-        for (flow, ending) in endings {
-            if !self.flows.contains(&flow) {
-                continue;
-            }
-            let failed = matches!(ending, Ending::Failed(_));
-            self.known().endings.insert(flow, ending);
-            if failed && let Some(stream) = self.connections().get(&flow) {
-                // Fails where the connection is gone, which is as good.
-                let _ = stream.shutdown(Shutdown::Both);
-            }
-        }
-    }
-
     /// Keeps the channel alive and shows that we live.
     fn echo(&self) {
         loop {
@@ -413,12 +337,9 @@ impl HostSession {
                 return;
             }
             drop(known);
-            if self
-                .send(&Request::Echo {
-                    sent_ns: clock::now_ns(),
-                })
-                .is_err()
-            {
+            let sent_ns = clock::now_ns();
+            lock(&self.expected).ask_for_echo(sent_ns);
+            if self.send(&Request::Echo { sent_ns }).is_err() {
                 // Whoever hears will find out why.
                 return;
             }
@@ -450,11 +371,15 @@ impl HostSession {
     }
 
     /// Waits for news until `found` finds what it looks for, or the session is lost.
-    fn wait<R>(&self, patience: Duration, found: impl Fn(&Known) -> Option<R>) -> Option<R> {
+    fn wait<R>(
+        &self,
+        patience: Duration,
+        mut found: impl FnMut(&mut Known) -> Option<R>,
+    ) -> Option<R> {
         let deadline = Instant::now() + patience;
         let mut known = self.known();
         loop {
-            if let Some(result) = found(&known) {
+            if let Some(result) = found(&mut known) {
                 return Some(result);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -582,8 +507,9 @@ impl HostSession {
 
 impl udp::FarSide for HostSession {
     fn arrivals(&self, flow: u32) -> Option<Vec<(u64, u64)>> {
+        lock(&self.expected).ask_for_arrivals(flow);
         self.send(&Request::Arrivals { flow }).ok()?;
-        self.wait(FINISH_PATIENCE, |known| known.arrivals.get(&flow).cloned())
+        self.wait(FINISH_PATIENCE, |known| known.arrivals.remove(&flow))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One client's session: its flows, what they measured, and its end, whoever brings it about.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -356,6 +356,8 @@ struct Control {
     reader: Reader,
     writer: Writer,
     described: bool,
+    /// Flows of probes of which it was not yet asked what arrived: to gather it holds up the port that all share.
+    unasked: HashSet<u32>,
 }
 
 impl Control {
@@ -366,6 +368,7 @@ impl Control {
             reader,
             writer,
             described: false,
+            unasked: HashSet::new(),
         })
     }
 
@@ -390,6 +393,8 @@ impl Control {
                 flow.duration_s = Some(house.limits.max_duration_s - flow.start_s);
             }
         }
+        let probes = flows.iter().filter(|flow| flow.kind == Kind::Probe);
+        self.unasked = probes.map(|flow| flow.flow).collect();
         let sink = Arc::new(Sink::bounded(MOST_BYTES_OF_ROWS));
         note_what_is_held_back(&flows, &asked, &sink);
         let session = Session {
@@ -446,6 +451,7 @@ impl Control {
                 let fits = text.len() <= LONGEST_DESCRIPTION_BYTES;
                 Reply::Description(if fits { text } else { "{}".to_owned() })
             }
+            Request::Arrivals { flow } if !self.unasked.remove(&flow) => return Ok(()),
             Request::Arrivals { flow } => Reply::Arrivals {
                 flow,
                 ranges: house.udp.arrivals(session.token, flow),

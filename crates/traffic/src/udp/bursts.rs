@@ -11,6 +11,9 @@ const SILENCE_NS: i64 = 1_000_000_000;
 /// Rows of bursts of which nothing arrived, made up at once; more are only counted.
 const MOST_MADE_UP: u64 = 65_536;
 
+/// For so long a path may hold packets back; a burst that comes earlier than that in its flow is none.
+const HELD_BACK_NS: i64 = 30_000_000_000;
+
 /// The receiver's book of one flow of bursts.
 ///
 /// Burst `b` has the sequence numbers from `b * packets` on: senders count what they send, so nothing that a sender
@@ -24,6 +27,8 @@ pub(crate) struct BurstTally {
     every_ns: i64,
     /// How many bursts there can be.
     most: u32,
+    /// When the flow began, in this host's clock, or so much later as its first packet was under way.
+    began_ns: Option<i64>,
     /// When the packets of bursts that are not yet settled were sent, as far as they arrived.
     open: BTreeMap<u32, Vec<Option<i64>>>,
     /// The first burst that is not settled.
@@ -38,13 +43,14 @@ pub(crate) struct BurstTally {
 }
 
 impl BurstTally {
-    /// `most`: how many bursts the flow can have.
+    /// `most`: how many bursts the flow can have; `began_ns`: where it is not known, the first packet tells.
     pub(crate) fn new(
         flow: u32,
         packets: u32,
         packet_bytes: u32,
         every_ns: i64,
         most: u32,
+        began_ns: Option<i64>,
     ) -> BurstTally {
         BurstTally {
             flow,
@@ -52,6 +58,7 @@ impl BurstTally {
             packet_bytes,
             every_ns,
             most,
+            began_ns,
             open: BTreeMap::new(),
             next: 0,
             known: None,
@@ -74,6 +81,9 @@ impl BurstTally {
     ) -> bool {
         if place.packets != self.packets || place.place >= place.packets || place.burst >= self.most
         {
+            return false;
+        }
+        if !self.is_due(place.burst, received_ns) {
             return false;
         }
         if place.burst < self.next {
@@ -104,6 +114,15 @@ impl BurstTally {
             payload_bytes: bytes,
         });
         true
+    }
+
+    /// Whether a burst may have been sent by now: what leaps ahead would leave rows behind of all that it leaps over.
+    fn is_due(&mut self, burst: u32, now_ns: i64) -> bool {
+        let due_ns = i64::from(burst).saturating_mul(self.every_ns);
+        let began_ns = *self
+            .began_ns
+            .get_or_insert_with(|| now_ns.saturating_sub(due_ns));
+        due_ns <= now_ns.saturating_sub(began_ns).saturating_add(HELD_BACK_NS)
     }
 
     /// Gives out what is lost of bursts behind which there is silence.
@@ -240,7 +259,7 @@ mod tests {
     }
 
     fn tally() -> BurstTally {
-        BurstTally::new(9, 4, 100, 1_000_000_000, 1000)
+        BurstTally::new(9, 4, 100, 1_000_000_000, 1000, None)
     }
 
     #[test]
@@ -287,13 +306,33 @@ mod tests {
 
     #[test]
     fn a_leap_over_very_many_bursts_makes_no_million_rows() {
-        let mut tally = BurstTally::new(9, 4, 100, 1, u32::MAX);
+        let mut tally = BurstTally::new(9, 4, 100, 1, u32::MAX, None);
         let mut rows = Vec::new();
         tally.arrive(place(0, 0), 100, 0, 1, &mut rows);
         tally.arrive(place(4_000_000_000, 0), 100, 0, 2, &mut rows);
         tally.finish(None, &mut rows);
         assert!(rows.len() < 70_000);
         assert_eq!(rows.len() as u64 + tally.unlisted(), 4 * 4_000_000_001);
+    }
+
+    #[test]
+    fn a_burst_whose_time_has_not_come_is_none_of_the_flow() {
+        const SECOND_NS: i64 = 1_000_000_000;
+        let mut rows = Vec::new();
+        for began_ns in [None, Some(0)] {
+            let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, began_ns);
+            assert!(tally.arrive(place(0, 0), 100, 0, 0, &mut rows));
+            assert!(!tally.arrive(place(40_000, 0), 100, 0, 5 * SECOND_NS, &mut rows));
+            // Such an outage there may be, and then all comes at once.
+            assert!(tally.arrive(place(35, 0), 100, 0, 5 * SECOND_NS, &mut rows));
+            tally.finish(None, &mut rows);
+            assert_eq!(rows.len(), 36 * 4);
+            rows.clear();
+        }
+        // Of a flow that is joined late, the first packet tells when it began.
+        let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, None);
+        assert!(tally.arrive(place(1000, 0), 100, 0, 0, &mut rows));
+        assert!(!tally.arrive(place(1031, 0), 100, 0, 0, &mut rows));
     }
 
     proptest! {

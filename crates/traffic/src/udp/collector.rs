@@ -11,6 +11,9 @@ use super::schedule::Schedule;
 use super::socket::Datagram;
 use super::tally::{StreamPacket, Tally};
 
+/// So many rows do not wait for the next tick.
+const MANY: usize = 4096;
+
 /// Counts what arrives of one flow and hands it on.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -19,6 +22,8 @@ pub(crate) struct Collector {
     intervals: Vec<Interval>,
     packets: Vec<BurstPacket>,
     marks: Marks,
+    /// How many packets there can be.
+    planned: u64,
     /// Packets and bursts that the sender says it sent.
     end: Option<(u64, u32)>,
     is_finished: bool,
@@ -33,11 +38,11 @@ enum Book {
 impl Collector {
     /// `start_ns`: when counting begins, in this host's clock; `None`: with the first packet.
     pub(crate) fn new(spec: &FlowSpec, schedule: &Schedule, start_ns: Option<i64>) -> Collector {
+        let planned = schedule.slots().unwrap_or(u64::MAX);
         let book = match spec.kind {
             Kind::Burst => {
                 let packets = schedule.per_burst;
-                let slots = schedule.slots().unwrap_or(u64::MAX);
-                let most = u32::try_from(slots.div_ceil(u64::from(packets))).unwrap_or(u32::MAX);
+                let most = u32::try_from(planned.div_ceil(u64::from(packets))).unwrap_or(u32::MAX);
                 let bytes = schedule.packet_bytes as u32;
                 Book::Bursts(BurstTally::new(
                     spec.flow,
@@ -45,6 +50,7 @@ impl Collector {
                     bytes,
                     schedule.every_ns as i64,
                     most,
+                    start_ns,
                 ))
             }
             _ => Book::Stream(Tally::new(
@@ -59,6 +65,7 @@ impl Collector {
             intervals: Vec::new(),
             packets: Vec::new(),
             marks: Marks::default(),
+            planned,
             end: None,
             is_finished: false,
         }
@@ -66,7 +73,7 @@ impl Collector {
 
     /// Counts one packet; false where it is none of this flow's.
     pub(crate) fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> bool {
-        if self.is_finished {
+        if self.is_finished || packet.sequence >= self.planned {
             return false;
         }
         let is_ours = match (&mut self.book, packet.body) {
@@ -100,7 +107,14 @@ impl Collector {
 
     /// The sender says how many packets and bursts there were.
     pub(crate) fn told_end(&mut self, packets: u64, bursts: u32) {
-        self.end = Some((packets, bursts));
+        self.end = Some((packets.min(self.planned), bursts));
+    }
+
+    /// Hands on rows that have become many since the last tick: the sink's bound is what limits them.
+    pub(crate) fn relieve(&mut self, sink: &Sink) {
+        if self.packets.len() >= MANY {
+            self.hand_on(sink);
+        }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -188,5 +202,49 @@ impl Collector {
             }
         }
         facts::tell(self.flow, told, sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Direction;
+    use crate::udp::packet::BurstPlace;
+
+    #[test]
+    fn rows_of_an_outage_do_not_pile_up_until_the_next_tick() {
+        let spec = FlowSpec {
+            packets_per_burst: Some(1000),
+            burst_every_s: Some(0.1),
+            ..FlowSpec::new(7, Kind::Burst, Direction::Up)
+        };
+        let schedule = Schedule::of(&spec).unwrap();
+        let mut collector = Collector::new(&spec, &schedule, None);
+        let sink = Sink::bounded(100_000);
+        for burst in [0, 20, 40] {
+            let place = BurstPlace {
+                burst,
+                place: 0,
+                packets: 1000,
+            };
+            let packet = Packet {
+                flow: 7,
+                token: 0,
+                sequence: 0,
+                sent_ns: 0,
+                body: Body::Burst(place),
+            };
+            let datagram = Datagram {
+                bytes: &[0; 100],
+                from: None,
+                to: None,
+                traffic_class: None,
+                received_ns: 0,
+            };
+            assert!(collector.arrive(&packet, &datagram));
+            collector.relieve(&sink);
+        }
+        assert!(collector.packets.len() < MANY);
+        assert!(sink.take().overflowed);
     }
 }

@@ -34,7 +34,7 @@ mod probe;
 #[cfg(test)]
 mod proxy;
 pub(crate) mod schedule;
-mod service;
+pub(crate) mod service;
 pub(crate) mod socket;
 mod tally;
 mod transmit;

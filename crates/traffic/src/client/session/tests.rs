@@ -15,7 +15,7 @@ fn session(spec: FlowSpec) -> (Arc<HostSession>, TcpStream) {
     options::look_up_often(&near).unwrap();
     let flow = spec.flow;
     let host = Host::new("127.0.0.1");
-    let session = HostSession::new(&host, address, vec![spec], None, 0, [0; 32]).unwrap();
+    let session = HostSession::new(&host, address, vec![spec], None, 0, [0; 32], Instant::now());
     session.connections().insert(flow, Arc::new(near));
     (Arc::new(session), far)
 }
@@ -83,21 +83,118 @@ fn what_was_stopped_here_has_not_failed_because_it_broke_off_there() {
     assert_eq!(endings(&session), []);
 }
 
-#[test]
-fn rows_of_flows_that_nobody_planned_are_not_taken() {
-    let (session, _far) = session(transfer());
-    let interval = |flow| Interval {
+fn interval(flow: u32) -> Interval {
+    Interval {
         flow,
         ..Interval::default()
-    };
+    }
+}
+
+/// Reports of the only upload, and the test's end by the last of `replies`; why, and how many intervals were kept.
+fn put_out_by(replies: impl IntoIterator<Item = Reply>) -> (String, usize) {
+    let (session, _far) = session(FlowSpec::new(3, Kind::Tcp, Direction::Up));
     session.heed(Reply::Report(Report {
-        intervals: vec![interval(3), interval(4)],
-        facts: vec![(9, "a".to_owned(), "b".to_owned())],
+        intervals: vec![interval(3)],
         ..Report::default()
     }));
-    session.heed(failure(4));
+    for reply in replies {
+        assert_eq!(session.far_end().lost, None);
+        session.heed(reply);
+    }
+    session.end_flow(3, Ending::Stopped);
+    let reason = session.far_end().lost.expect("that was too much");
     let mut taken = Taken::default();
     session.take(0, &mut taken);
-    assert_eq!(taken.intervals.len(), 1);
-    assert!(taken.facts.is_empty() && taken.endings.is_empty());
+    assert_eq!(taken.endings, [(3, Ending::Failed(reason.clone()))]);
+    assert!(session.stop.is_set() && session.known().finished);
+    assert!(taken.facts.is_empty() && session.known().arrivals.is_empty());
+    (reason, taken.intervals.len())
+}
+
+#[test]
+fn rows_of_flows_that_nobody_planned_end_the_test_and_what_was_measured_before_is_kept() {
+    let lie = Report {
+        intervals: vec![interval(3), interval(4)],
+        facts: vec![(3, "a".to_owned(), "b".to_owned())],
+        ..Report::default()
+    };
+    let (reason, kept) = put_out_by([Reply::Report(lie)]);
+    for part in ["127.0.0.1", "intervals of TCP", "flow 4", "expected"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(kept, 1);
+}
+
+#[test]
+fn what_nobody_asked_for_ends_the_test() {
+    let arrivals = Reply::Arrivals {
+        flow: 7,
+        ranges: vec![(0, 1); 1000],
+    };
+    let echo = Reply::Echo {
+        sent_ns: 1,
+        far_ns: 2,
+    };
+    for (reply, expected) in [
+        (arrivals, "which packets of flow 7 arrived"),
+        (echo, "an echo of 1"),
+        (Reply::Finished, "not asked to finish"),
+        (Reply::Accepted { session: 1 }, "answered already"),
+    ] {
+        let (reason, kept) = put_out_by([reply]);
+        assert!(reason.contains(expected), "{reason}");
+        assert_eq!(kept, 1);
+    }
+}
+
+#[test]
+fn flows_that_looked_complete_have_failed_where_the_responder_lies_in_the_end() {
+    let (session, _far) = session(FlowSpec::new(3, Kind::Tcp, Direction::Up));
+    session.end_flow(3, Ending::Complete);
+    assert_eq!(endings(&session), [(3, Ending::Complete)]);
+    session.known().finishing = true;
+    session.heed(Reply::Report(Report {
+        intervals: vec![interval(4)],
+        ..Report::default()
+    }));
+    assert!(matches!(endings(&session)[..], [(3, Ending::Failed(_))]));
+    assert!(session.far_end().lost.is_some());
+}
+
+#[test]
+fn a_responder_that_reports_without_end_is_hung_up_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let far = listener.accept().unwrap().0;
+    let (spec, key) = (FlowSpec::new(3, Kind::Tcp, Direction::Up), [7; 32]);
+    let writer = Writer::new(stream.try_clone().unwrap(), key, End::Client, SILENCE).unwrap();
+    let reader = Reader::new(
+        stream.try_clone().unwrap(),
+        key,
+        End::Responder,
+        LONGEST_REPLY_BYTES,
+    );
+    let session = Arc::new(HostSession::new(
+        &Host::new("127.0.0.1"),
+        far.local_addr().unwrap(),
+        vec![spec],
+        Some((stream, writer)),
+        0,
+        key,
+        Instant::now(),
+    ));
+    session.spawn("control", move |session| session.hear(reader));
+    let mut writer = Writer::new(far, key, End::Responder, Duration::from_secs(300)).unwrap();
+    let report = Reply::Report(Report {
+        intervals: vec![interval(3); 10],
+        ..Report::default()
+    });
+    // A hundred megabytes of rows, were they taken.
+    let sent = (0..100_000).find(|_| writer.send(&report).is_err());
+    assert!(sent.is_some(), "all of it was taken");
+    let reason = session.far_end().lost.unwrap();
+    assert!(reason.contains("more than"), "{reason}");
+    let mut taken = Taken::default();
+    session.take(0, &mut taken);
+    assert!((1..10_000).contains(&taken.intervals.len()));
 }

@@ -22,8 +22,12 @@ use super::super::socket::{Envelope, send};
 use super::super::transmit::{Course, Outcome, transmit};
 use super::super::upload;
 
-/// Without a proof for so long, the client is gone.
-const DEAD_NS: i64 = 5_000_000_000;
+/// Without a proof for so long, the client is gone. In tests, which wait for it, that is sooner.
+const DEAD_NS: i64 = if cfg!(test) {
+    2_500_000_000
+} else {
+    5_000_000_000
+};
 /// A nonce is good for one to two of these.
 const EPOCH_NS: i64 = 30_000_000_000;
 /// The end is told so often, until it is confirmed.

@@ -24,6 +24,7 @@ use crate::stop::Stop;
 
 use super::packet::{Garbage, MAX_BYTES, Packet, claimed_token};
 use super::socket::{self, Datagram, Envelope, Inbox};
+pub(crate) use session::MOST_RANGES;
 use session::{Open, Verdict};
 
 /// How long the thread sleeps at most while there are sessions: intervals are closed between packets.

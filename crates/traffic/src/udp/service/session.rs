@@ -23,9 +23,11 @@ use super::{Limits, Session};
 
 /// Sequence numbers of one probe flow that are remembered to the end: hours at 5 ms, half a megabyte of bits.
 const MOST_REMEMBERED: u64 = 1 << 22;
+/// The same of all probe flows of a session together: sixteen megabytes, of which one packet may take its flow's share.
+const MOST_OF_SESSION: u64 = 1 << 27;
 const SYNCHRONISATIONS_REMEMBERED: usize = 1 << 12;
 /// So many ranges of arrivals are told.
-const MOST_RANGES: usize = 100_000;
+pub(crate) const MOST_RANGES: usize = 100_000;
 /// Behind the `finish`, packets that it overtook are waited for.
 const OVERTAKEN_NS: i64 = 200_000_000;
 /// A sender that does not say that it is done is done so long behind its planned end, if it is quiet too.
@@ -92,10 +94,15 @@ impl Open {
             .filter(|spec| is_down(spec))
             .filter_map(|spec| Some(Schedule::of(spec).ok()?.rate_bps()))
             .sum();
+        let probes = session.flows.iter().filter(|spec| spec.kind == Kind::Probe);
+        let remembered = (MOST_OF_SESSION / (probes.count() as u64).max(1)).min(MOST_REMEMBERED);
         let mut flows: HashMap<u32, Flow> = session
             .flows
             .iter()
-            .map(|spec| (spec.flow, Flow::of(spec, &session, demanded_bps, secret)))
+            .map(|spec| {
+                let flow = Flow::of(spec, &session, demanded_bps, remembered, secret);
+                (spec.flow, flow)
+            })
             .collect();
         flows.insert(
             SYNCHRONISATION_FLOW,
@@ -174,7 +181,9 @@ impl Open {
                 }
                 told.map_or_else(|verdict| verdict, |_| Verdict::Counted)
             }
-            (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => up.arrive(packet, datagram),
+            (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => {
+                up.arrive(packet, datagram, &self.sink)
+            }
             (Some(Flow::Up(up)), Body::Finish { bursts }) => {
                 up.finish(packet.sequence, bursts, datagram.received_ns);
                 reply(Body::Finished { bursts }, answer);
@@ -234,14 +243,24 @@ fn is_down(spec: &FlowSpec) -> bool {
 }
 
 impl Flow {
-    fn of(spec: &FlowSpec, session: &Session, demanded_bps: f64, secret: [u8; 32]) -> Flow {
+    /// `demanded_bps`: of all flows down; `remembered`: how many sequence numbers a flow of probes may keep.
+    fn of(
+        spec: &FlowSpec,
+        session: &Session,
+        demanded_bps: f64,
+        remembered: u64,
+        secret: [u8; 32],
+    ) -> Flow {
         let Ok(schedule) = Schedule::of(spec) else {
             return Flow::None;
         };
         match (spec.kind, spec.direction) {
-            (Kind::Probe, _) => {
-                Flow::Probes(Box::new(Probes::new(spec, &schedule, &session.limits)))
-            }
+            (Kind::Probe, _) => Flow::Probes(Box::new(Probes::new(
+                spec,
+                &schedule,
+                &session.limits,
+                remembered,
+            ))),
             (Kind::Udp | Kind::Burst, Direction::Up) => Flow::Up(Box::new(Up {
                 collector: Collector::new(spec, &schedule, None),
                 class: spec.traffic_class(),
@@ -273,10 +292,10 @@ impl Flow {
 }
 
 impl Probes {
-    fn new(spec: &FlowSpec, schedule: &Schedule, limits: &Limits) -> Probes {
+    fn new(spec: &FlowSpec, schedule: &Schedule, limits: &Limits, remembered: u64) -> Probes {
         let planned = schedule.slots().unwrap_or(u64::MAX);
         Probes {
-            arrivals: Arrivals::new(planned.min(MOST_REMEMBERED) as usize),
+            arrivals: Arrivals::new(planned.min(remembered) as usize),
             planned,
             budget: Budget::new(limits.min_interval_ns),
             class: spec.traffic_class(),
@@ -339,10 +358,11 @@ impl Probes {
 }
 
 impl Up {
-    fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> Verdict {
+    fn arrive(&mut self, packet: &Packet, datagram: &Datagram, sink: &Sink) -> Verdict {
         if !self.collector.arrive(packet, datagram) {
             return Verdict::Misplaced;
         }
+        self.collector.relieve(sink);
         self.first_ns.get_or_insert(datagram.received_ns);
         self.latest_ns = self.latest_ns.max(datagram.received_ns);
         Verdict::Counted

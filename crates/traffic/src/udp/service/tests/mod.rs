@@ -127,6 +127,15 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+/// Checks all cases at the same time: most of what they take is waiting.
+fn at_once<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| check(case));
+        }
+    });
+}
+
 fn fact(samples: &Samples, key: &str) -> Option<String> {
     let found = samples.facts.iter().find(|(_, found, _)| found == key);
     found.map(|(_, _, value)| value.clone())
@@ -147,7 +156,7 @@ fn total(samples: &Samples, value: fn(&Datagrams) -> i64) -> i64 {
 
 #[test]
 fn probes_are_answered_over_both_families_with_their_marks() {
-    for address in ["127.0.0.1:0", "[::1]:0"] {
+    at_once(&["127.0.0.1:0", "[::1]:0"], |address| {
         let spec = FlowSpec {
             dscp: 46,
             ecn: Some(true),
@@ -191,7 +200,7 @@ fn probes_are_answered_over_both_families_with_their_marks() {
         assert!(fact(&samples, "timer_scheduling").is_some());
         assert!(!samples.exchanges.is_empty());
         assert_eq!(world.service.arrivals(TOKEN, 5), [(0, 49)]);
-    }
+    });
 }
 
 #[test]
@@ -235,7 +244,7 @@ fn what_the_path_does_to_probes_is_told_by_direction() {
 #[test]
 fn an_outage_to_the_end_is_told_by_asking_the_far_end() {
     let spec = probes(150);
-    for (whims, fate) in [
+    let cases = [
         (
             (|is_up, number| {
                 if is_up && number >= 40 {
@@ -256,7 +265,8 @@ fn an_outage_to_the_end_is_told_by_asking_the_far_end() {
             },
             Fate::LostDown,
         ),
-    ] {
+    ];
+    at_once(&cases, |&(whims, fate)| {
         let (world, _proxy) = World::with(std::slice::from_ref(&spec)).through(whims);
         assert_eq!(world.run(&spec), Ending::Complete);
         let probes = sorted(world.sink.take().probes);
@@ -266,7 +276,7 @@ fn an_outage_to_the_end_is_told_by_asking_the_far_end() {
             probes[40..].iter().all(|probe| probe.fate == fate),
             "{fate:?}"
         );
-    }
+    });
 }
 
 #[test]
@@ -365,12 +375,13 @@ fn a_stop_ends_every_kind_of_flow_early_and_keeps_what_was_measured() {
 
 #[test]
 fn streams_are_counted_at_their_receiver_in_both_directions() {
-    for (address, direction) in [
+    let cases = [
         ("127.0.0.1:0", Direction::Up),
         ("127.0.0.1:0", Direction::Down),
         ("[::1]:0", Direction::Up),
         ("[::1]:0", Direction::Down),
-    ] {
+    ];
+    at_once(&cases, |&(address, direction)| {
         let spec = FlowSpec {
             dscp: 10,
             ..stream(direction)
@@ -414,12 +425,12 @@ fn streams_are_counted_at_their_receiver_in_both_directions() {
             "dscp_received_down"
         };
         assert_eq!(fact(receiver, key).as_deref(), Some("10"));
-    }
+    });
 }
 
 #[test]
 fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
-    for direction in [Direction::Up, Direction::Down] {
+    at_once(&[Direction::Up, Direction::Down], |&direction| {
         let spec = stream(direction);
         let whims = |_, number: u64| match number % 25 {
             5 => Whim::Drop,
@@ -442,12 +453,12 @@ fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
         assert_eq!(total(receiver, |counts| counts.lost), dropped);
         assert!(total(receiver, |counts| counts.reordered as i64) > 0);
         assert!(fact(receiver, "duplicates").is_some());
-    }
+    });
 }
 
 #[test]
 fn every_packet_of_bursts_has_a_row_in_both_directions() {
-    for direction in [Direction::Up, Direction::Down] {
+    at_once(&[Direction::Up, Direction::Down], |&direction| {
         let spec = bursts(direction);
         let whims = |_, number: u64| {
             if number % 25 == 24 {
@@ -484,7 +495,7 @@ fn every_packet_of_bursts_has_a_row_in_both_directions() {
             rows.iter()
                 .all(|row| row.payload_bytes == 300 && u64::from(row.burst) == row.sequence / 40)
         );
-    }
+    });
 }
 
 #[test]

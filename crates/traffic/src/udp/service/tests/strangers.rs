@@ -4,9 +4,10 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::super::super::SYNCHRONISATION_FLOW;
-use super::super::super::packet::{Body, Key, Nonce, Refusal};
+use super::super::super::packet::{Body, BurstPlace, Key, Nonce, Refusal};
+use super::super::super::schedule::Schedule;
 use super::super::*;
-use super::{HANGS, KEY, LIMITS, TOKEN, World, probes, stream, total, wait_for};
+use super::{HANGS, KEY, LIMITS, TOKEN, World, bursts, probes, stream, total, wait_for};
 use crate::flow::Direction;
 
 /// A peer that speaks the protocol by hand.
@@ -230,7 +231,7 @@ fn a_stream_down_ends_when_no_sign_of_life_comes() {
     };
     let world = World::with(std::slice::from_ref(&spec));
     let owner = Stranger::towards(&world);
-    let silence = Duration::from_secs(2);
+    let silence = Duration::from_secs(1);
     owner.socket.set_read_timeout(Some(silence)).unwrap();
     let nonce = owner.challenge(6);
     let start_ns = clock::now_ns();
@@ -286,5 +287,66 @@ fn nothing_is_answered_when_the_session_is_over_or_removed() {
         });
         assert!(stranger.hears_nothing());
         world.service.remove(TOKEN);
+    }
+}
+
+#[test]
+fn what_a_sender_says_beyond_its_plan_is_not_believed() {
+    let spec = stream(Direction::Up);
+    let planned = Schedule::of(&spec).unwrap().slots().unwrap();
+    let world = World::with(&[spec]);
+    let stranger = Stranger::towards(&world);
+    stranger.send(6, 0, Body::Stream);
+    stranger.send(6, 1 << 60, Body::Stream);
+    stranger.send(6, u64::MAX, Body::Finish { bursts: u32::MAX });
+    assert!(stranger.receive().is_some());
+    assert_eq!(world.service.statistics().misplaced, 1);
+    let there = world.responders();
+    assert_eq!(total(&there, |counts| counts.packets as i64), 1);
+    assert_eq!(total(&there, |counts| counts.lost), planned as i64 - 1);
+}
+
+#[test]
+fn bursts_that_leap_ahead_of_time_leave_no_rows_of_what_they_leap_over() {
+    let world = World::with(&[FlowSpec {
+        duration_s: None,
+        ..bursts(Direction::Up)
+    }]);
+    let stranger = Stranger::towards(&world);
+    for leap in 0..20_u32 {
+        let place = BurstPlace {
+            burst: leap * 100_000,
+            place: 0,
+            packets: 40,
+        };
+        stranger.send(7, 0, Body::Burst(place));
+    }
+    wait_for("all that was sent", || {
+        world.service.statistics().received_packets == 20
+    });
+    assert_eq!(world.service.statistics().misplaced, 19);
+    assert_eq!(world.responders().bursts.len(), 40);
+}
+
+#[test]
+fn many_flows_of_probes_share_what_a_session_remembers() {
+    for (flows, remembered) in [
+        (1, vec![(0, 0), (200_000, 200_000)]),
+        (1024, vec![(200_000, 200_000)]),
+    ] {
+        let specs: Vec<FlowSpec> = (0..flows)
+            .map(|number| FlowSpec {
+                flow: 5 + number,
+                duration_s: None,
+                ..probes(1)
+            })
+            .collect();
+        let world = World::with(&specs);
+        let stranger = Stranger::towards(&world);
+        for sequence in [0, 200_000] {
+            stranger.send(5, sequence, Body::Probe);
+            assert!(stranger.receive().is_some());
+        }
+        assert_eq!(world.service.arrivals(TOKEN, 5), remembered);
     }
 }

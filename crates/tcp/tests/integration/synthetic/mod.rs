@@ -1,6 +1,7 @@
-//! TCP packets out of nothing, and what memory they cost.
-#![allow(dead_code)] // each test file uses its part
+//! TCP packets out of nothing, and what memory and time they cost.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
 use whydrop_capture::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
@@ -101,10 +102,73 @@ impl Random {
     }
 }
 
-/// The most memory that this process has held so far, bytes; `None` where the system does not tell.
+thread_local! {
+    /// What this thread has asked for and not given back, and the most of that so far, bytes.
+    static HELD: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
+}
+
+/// The system's allocator, counting for each thread: a test has a thread of its own, and others run beside it.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(bytes: i64) {
+    // A thread that ends has nothing to count with any more.
+    let _ = HELD.try_with(|held| {
+        let now = held.get().0 + bytes;
+        held.set((now, held.get().1.max(now)));
+    });
+}
+
+// SAFETY: every call goes on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // What is large is moved by the kernel and not copied.
+        count(size as i64 - layout.size() as i64);
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// The most memory that this thread has held at once so far, bytes.
 pub fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kibibytes * 1024)
+    u64::try_from(HELD.get().1).ok()
+}
+
+/// The time that this thread has had a processor, ns, whoever else wants one; `None` where the system does not tell.
+fn processor_ns() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().next()?.parse().ok()
+}
+
+/// Does this work of one size and of four times that. What takes sixteen times as long is quadratic, and its end would
+/// not be seen where it matters; larger tables alone, which caches do not hold, make it some six times.
+pub fn grows_linearly(few: u32, work: impl Fn(u32)) {
+    let time_ns = |size| {
+        let before_ns = processor_ns();
+        work(size);
+        Some(processor_ns()? - before_ns?)
+    };
+    let (few_ns, many_ns) = (time_ns(few), time_ns(4 * few));
+    if let (Some(few_ns), Some(many_ns)) = (few_ns, many_ns) {
+        assert!(
+            many_ns < 10 * few_ns + 100_000_000,
+            "{few_ns} ns for {few}, {many_ns} ns for four times as many"
+        );
+    }
 }

@@ -1,0 +1,433 @@
+//! What a responder may tell of the flows of a plan, and how much of it: one that errs or lies must not fill this host's
+//! memory, nor have its rows taken for those of another flow.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use crate::flow::{Direction, FlowSpec, Kind};
+use crate::message::Report;
+use crate::sample::{BurstPacket, Ending, Interval};
+use crate::udp::SYNCHRONISATION_FLOW;
+use crate::udp::schedule::Schedule;
+use crate::udp::service::MOST_RANGES;
+
+/// So many times the rows that the plan makes are not yet too many: a thread that woke late may write two in a row.
+const FACTOR: f64 = 4.0;
+/// So many rows, and so many bursts, a flow may be ahead of that.
+const AT_ONCE: f64 = 64.0;
+/// Facts of one flow and the reason why it failed, in UTF-8; the longest are lists of 64 marks with their shares.
+const MOST_WORDS_BYTES: usize = 64 << 10;
+
+/// The rows that a flow's far end makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// Of a TCP flow that the responder receives.
+    Intervals,
+    /// Of a UDP stream that it receives.
+    Datagrams,
+    /// Of a TCP flow that it sends.
+    TcpSamples,
+    /// Of bursts that it receives.
+    Bursts,
+    None,
+}
+
+impl Rows {
+    fn of(spec: &FlowSpec) -> Rows {
+        match (spec.kind, spec.direction) {
+            (Kind::Tcp, Direction::Down) => Rows::TcpSamples,
+            (Kind::Tcp, _) => Rows::Intervals,
+            (Kind::Udp, Direction::Up) => Rows::Datagrams,
+            (Kind::Burst, Direction::Up) => Rows::Bursts,
+            _ => Rows::None,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Rows::Intervals => "intervals of TCP",
+            Rows::Datagrams => "intervals of UDP",
+            Rows::TcpSamples => "samples of a TCP sender",
+            Rows::Bursts => "packets of bursts",
+            Rows::None => "no rows",
+        }
+    }
+}
+
+/// What one flow's far end may still tell.
+#[derive(Debug)]
+struct Flow {
+    is_tcp: bool,
+    rows: Rows,
+    rows_per_s: f64,
+    rows_at_once: f64,
+    /// Packets of one burst, and bursts of the flow.
+    bursts: (u64, u64),
+    seen_rows: u64,
+    seen_words_bytes: usize,
+}
+
+impl Flow {
+    fn of(spec: &FlowSpec) -> Flow {
+        let rows = Rows::of(spec);
+        let (rows_per_s, bursts) = match rows {
+            Rows::None => (0.0, (1, 0)),
+            Rows::Bursts => of_bursts(spec),
+            _ => (1.0 / spec.interval_s, (1, 0)),
+        };
+        Flow {
+            is_tcp: spec.kind == Kind::Tcp,
+            rows,
+            rows_per_s,
+            rows_at_once: AT_ONCE * bursts.0 as f64,
+            bursts,
+            seen_rows: 0,
+            seen_words_bytes: 0,
+        }
+    }
+}
+
+/// Packets a second, and how many packets and bursts there are. A flow whose settings make no sense is not run.
+fn of_bursts(spec: &FlowSpec) -> (f64, (u64, u64)) {
+    let Ok(schedule) = Schedule::of(spec) else {
+        return (0.0, (1, 0));
+    };
+    let per_burst = u64::from(schedule.per_burst);
+    let bursts = schedule
+        .slots()
+        .map_or(u64::MAX, |slots| slots.div_ceil(per_burst));
+    (
+        per_burst as f64 * 1e9 / schedule.every_ns,
+        (per_burst, bursts),
+    )
+}
+
+/// What the responder was asked for, and what of it has not been told yet.
+#[derive(Debug)]
+pub struct Expected {
+    flows: HashMap<u32, Flow>,
+    /// Flows of probes whose arrivals were asked for.
+    arrivals: HashSet<u32>,
+    /// The stamps of echoes that are under way.
+    echoes: VecDeque<i64>,
+}
+
+impl Expected {
+    /// Of these flows; those of ICMP have no far end.
+    pub fn new(specs: &[FlowSpec]) -> Expected {
+        let with_far_end = specs.iter().filter(|spec| spec.kind != Kind::Icmp);
+        let mut flows: HashMap<u32, Flow> = with_far_end
+            .map(|spec| (spec.flow, Flow::of(spec)))
+            .collect();
+        // Facts are told of the exchanges of stamps too.
+        let exchanges = FlowSpec::new(SYNCHRONISATION_FLOW, Kind::Probe, Direction::Both);
+        flows
+            .entry(SYNCHRONISATION_FLOW)
+            .or_insert_with(|| Flow::of(&exchanges));
+        Expected {
+            flows,
+            arrivals: HashSet::new(),
+            echoes: VecDeque::new(),
+        }
+    }
+
+    pub fn ask_for_arrivals(&mut self, flow: u32) {
+        self.arrivals.insert(flow);
+    }
+
+    pub fn ask_for_echo(&mut self, sent_ns: i64) {
+        self.echoes.push_back(sent_ns);
+    }
+
+    /// Takes note of a report that comes `elapsed` after the flows were asked for.
+    ///
+    /// # Errors
+    /// The first thing in it that no responder tells of this plan, and what was expected.
+    pub fn check(&mut self, report: &Report, elapsed: Duration) -> Result<(), String> {
+        let kind = |interval: &Interval| match interval.datagrams {
+            Some(_) => Rows::Datagrams,
+            None => Rows::Intervals,
+        };
+        for interval in &report.intervals {
+            self.count(interval.flow, kind(interval), elapsed)?;
+        }
+        for sample in &report.tcp {
+            self.count(sample.flow, Rows::TcpSamples, elapsed)?;
+        }
+        for packet in &report.bursts {
+            self.count(packet.flow, Rows::Bursts, elapsed)?;
+            self.check_place(packet)?;
+        }
+        for (flow, ending) in &report.endings {
+            if !self.known(*flow, "how it ended")?.is_tcp {
+                return Err(format!(
+                    "how flow {flow} ended there; that was expected of flows of TCP"
+                ));
+            }
+            let words = match ending {
+                Ending::Failed(reason) => reason.len(),
+                _ => 0,
+            };
+            self.count_words(*flow, words)?;
+        }
+        for (flow, key, value) in &report.facts {
+            self.count_words(*flow, key.len() + value.len())?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an echo.
+    ///
+    /// # Errors
+    /// That it is not the one that is awaited: they come in the order in which they were sent.
+    pub fn check_echo(&mut self, sent_ns: i64) -> Result<(), String> {
+        match self.echoes.pop_front() {
+            Some(awaited_ns) if awaited_ns == sent_ns => Ok(()),
+            Some(awaited_ns) => Err(format!(
+                "an echo of {sent_ns}; that of {awaited_ns} was expected"
+            )),
+            None => Err(format!("an echo of {sent_ns}, of which nothing was sent")),
+        }
+    }
+
+    /// Takes note of which probes arrived.
+    ///
+    /// # Errors
+    /// That nobody asked, or that they are more than a responder tells.
+    pub fn check_arrivals(&mut self, flow: u32, ranges: &[(u64, u64)]) -> Result<(), String> {
+        if !self.arrivals.remove(&flow) {
+            return Err(format!(
+                "which packets of flow {flow} arrived; that was expected once for each flow of probes that was asked about"
+            ));
+        }
+        if ranges.len() > MOST_RANGES {
+            return Err(format!(
+                "{} ranges of packets of flow {flow} that arrived; at most {MOST_RANGES} were expected",
+                ranges.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn known(&mut self, flow: u32, what: &str) -> Result<&mut Flow, String> {
+        self.flows.get_mut(&flow).ok_or_else(|| {
+            format!("{what}, of flow {flow}; only flows were expected that this host asked it for")
+        })
+    }
+
+    fn count(&mut self, flow: u32, rows: Rows, elapsed: Duration) -> Result<(), String> {
+        let known = self.known(flow, rows.words())?;
+        if known.rows != rows {
+            let (seen, expected) = (rows.words(), known.rows.words());
+            return Err(format!(
+                "{seen} of flow {flow}; {expected} were expected of its kind and direction"
+            ));
+        }
+        known.seen_rows += 1;
+        let most = known.rows_at_once + FACTOR * known.rows_per_s * elapsed.as_secs_f64();
+        if known.seen_rows as f64 > most {
+            return Err(format!(
+                "more than {most:.0} {} of flow {flow} in {:.1} s; {:.1} were expected each second",
+                rows.words(),
+                elapsed.as_secs_f64(),
+                known.rows_per_s
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_place(&mut self, packet: &BurstPacket) -> Result<(), String> {
+        let BurstPacket {
+            flow,
+            burst,
+            sequence,
+            ..
+        } = *packet;
+        let (per_burst, bursts) = self.known(flow, Rows::Bursts.words())?.bursts;
+        if sequence / per_burst != u64::from(burst) || u64::from(burst) >= bursts {
+            return Err(format!(
+                "packet {sequence} of burst {burst} of flow {flow}; {bursts} bursts of {per_burst} packets were expected"
+            ));
+        }
+        Ok(())
+    }
+
+    fn count_words(&mut self, flow: u32, bytes: usize) -> Result<(), String> {
+        let known = self.known(flow, "facts")?;
+        // What holds them takes room as well.
+        known.seen_words_bytes += bytes + size_of::<(u32, String, String)>();
+        if known.seen_words_bytes > MOST_WORDS_BYTES {
+            return Err(format!(
+                "more than {MOST_WORDS_BYTES} bytes of facts of flow {flow}; a few hundred were expected"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Datagrams, TcpSample};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn up() -> FlowSpec {
+        FlowSpec {
+            interval_s: 0.1,
+            ..FlowSpec::new(0, Kind::Tcp, Direction::Up)
+        }
+    }
+
+    /// TCP each way, a stream and bursts up, probes, a stream down, and echoes of ICMP.
+    fn plan() -> Vec<FlowSpec> {
+        let udp = |flow, kind, direction| FlowSpec {
+            rate_bps: Some(1e6),
+            duration_s: Some(10.0),
+            packets_per_burst: Some(10),
+            ..FlowSpec::new(flow, kind, direction)
+        };
+        vec![
+            up(),
+            FlowSpec::new(1, Kind::Tcp, Direction::Down),
+            udp(2, Kind::Udp, Direction::Up),
+            udp(3, Kind::Burst, Direction::Up),
+            udp(4, Kind::Probe, Direction::Both),
+            udp(5, Kind::Udp, Direction::Down),
+            udp(6, Kind::Icmp, Direction::Both),
+        ]
+    }
+
+    fn interval(flow: u32, datagrams: Option<Datagrams>) -> Report {
+        Report {
+            intervals: vec![Interval {
+                flow,
+                datagrams,
+                ..Interval::default()
+            }],
+            ..Report::default()
+        }
+    }
+
+    fn sample(flow: u32) -> Report {
+        Report {
+            tcp: vec![TcpSample {
+                flow,
+                ..TcpSample::default()
+            }],
+            ..Report::default()
+        }
+    }
+
+    fn burst(flow: u32, burst: u32, sequence: u64) -> Report {
+        Report {
+            bursts: vec![BurstPacket {
+                flow,
+                burst,
+                sequence,
+                sent_ns: 0,
+                received_ns: None,
+                payload_bytes: 0,
+            }],
+            ..Report::default()
+        }
+    }
+
+    fn ending(flow: u32) -> Report {
+        Report {
+            endings: vec![(flow, Ending::Complete)],
+            ..Report::default()
+        }
+    }
+
+    fn fact(flow: u32, bytes: usize) -> Report {
+        Report {
+            facts: vec![(flow, "key".to_owned(), "x".repeat(bytes))],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn each_flow_is_told_of_by_the_rows_of_its_kind_and_direction() {
+        let some = Some(Datagrams::default());
+        let good = [
+            interval(0, None),
+            sample(1),
+            interval(2, some),
+            burst(3, 9, 99),
+            ending(1),
+            fact(4, 100),
+            fact(SYNCHRONISATION_FLOW, 100),
+        ];
+        for report in good {
+            assert_eq!(Expected::new(&plan()).check(&report, SECOND), Ok(()));
+        }
+        let bad = [
+            (interval(9, None), "of flow 9; only flows were expected"),
+            (interval(6, None), "of flow 6; only flows were expected"),
+            (
+                interval(0, some),
+                "intervals of UDP of flow 0; intervals of TCP were expected",
+            ),
+            (interval(1, None), "samples of a TCP sender were expected"),
+            (interval(5, some), "no rows were expected"),
+            (sample(0), "intervals of TCP were expected"),
+            (sample(4), "no rows were expected"),
+            (burst(2, 0, 0), "intervals of UDP were expected"),
+            (burst(3, 0, 10), "10 bursts of 10 packets were expected"),
+            (burst(3, 10, 100), "10 bursts of 10 packets were expected"),
+            (ending(4), "how flow 4 ended"),
+            (ending(9), "how it ended, of flow 9"),
+            (fact(9, 1), "facts, of flow 9"),
+            (fact(1, MOST_WORDS_BYTES), "a few hundred were expected"),
+        ];
+        for (report, expected) in bad {
+            let message = Expected::new(&plan()).check(&report, SECOND).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn rows_may_come_late_and_all_at_once_but_not_be_more_than_time_makes() {
+        // A minute of looks each tenth of a second, half of them twice, which the path has held back until now.
+        let mut expected = Expected::new(&[up()]);
+        for _ in 0..900 {
+            let report = interval(0, None);
+            assert_eq!(expected.check(&report, 60 * SECOND), Ok(()));
+        }
+        // In the first second no such thing can be.
+        let mut expected = Expected::new(&[up()]);
+        let taken = (0..900)
+            .take_while(|_| expected.check(&interval(0, None), SECOND).is_ok())
+            .count();
+        assert_eq!(taken, 64 + 40);
+    }
+
+    #[test]
+    fn facts_are_counted_over_all_reports() {
+        let mut expected = Expected::new(&[up()]);
+        let taken = (0..1000)
+            .take_while(|_| expected.check(&fact(0, 1000), SECOND).is_ok())
+            .count();
+        assert!((20..100).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn answers_are_expected_once_and_only_to_what_was_asked() {
+        let mut expected = Expected::new(&plan());
+        assert!(expected.check_arrivals(4, &[]).is_err());
+        expected.ask_for_arrivals(4);
+        assert!(expected.check_arrivals(3, &[]).is_err());
+        assert_eq!(expected.check_arrivals(4, &[(0, 9)]), Ok(()));
+        assert!(expected.check_arrivals(4, &[]).is_err());
+        expected.ask_for_arrivals(4);
+        let many = vec![(0, 0); MOST_RANGES + 1];
+        assert!(expected.check_arrivals(4, &many).is_err());
+
+        assert!(expected.check_echo(7).is_err());
+        expected.ask_for_echo(7);
+        expected.ask_for_echo(8);
+        assert_eq!(expected.check_echo(7), Ok(()));
+        assert!(expected.check_echo(9).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! What the responder says on the control channel, and what is made of it.
+
+use std::io;
+use std::net::Shutdown;
+
+use crate::channel::Reader;
+use crate::clock;
+use crate::flow::Kind;
+use crate::message::{Reply, Report};
+use crate::sample::{Ending, Exchange};
+
+use super::{ECHO_EVERY, HostSession, SILENCE, lock};
+
+impl HostSession {
+    /// Hears the responder until the channel ends.
+    pub(super) fn hear(&self, mut reader: Reader) {
+        lock(&self.life).heard();
+        loop {
+            match reader.receive::<Reply>(ECHO_EVERY) {
+                Ok(Some(reply)) => {
+                    lock(&self.life).heard();
+                    self.heed(reply);
+                }
+                Ok(None) if lock(&self.life).silence_ns() > SILENCE.as_nanos() as i64 => {
+                    return self.lose(&format!(
+                        "no answer from the responder for {} s",
+                        SILENCE.as_secs()
+                    ));
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return self.distrust(&error.to_string());
+                }
+                Err(error) => {
+                    let why = match error.kind() {
+                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                            "the responder went away: it was stopped, or killed".to_owned()
+                        }
+                        _ => format!("the connection to the responder broke: {error}"),
+                    };
+                    return self.lose(&why);
+                }
+            }
+            if self.known().finished {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn heed(&self, reply: Reply) {
+        let heeded = match reply {
+            Reply::Echo { sent_ns, far_ns } => self.heed_echo(sent_ns, far_ns),
+            Reply::Report(report) => self.heed_report(report),
+            Reply::Description(text) => {
+                self.tell(|known| known.metadata = Some(text));
+                Ok(())
+            }
+            Reply::Arrivals { flow, ranges } => {
+                let checked = lock(&self.expected).check_arrivals(flow, &ranges);
+                checked.map(|()| {
+                    self.tell(|known| {
+                        known.arrivals.insert(flow, ranges);
+                    });
+                })
+            }
+            Reply::Finished if !self.known().finishing => {
+                Err("that all is sent; it was not asked to finish".to_owned())
+            }
+            Reply::Finished => {
+                self.tell(|known| known.finished = true);
+                Ok(())
+            }
+            Reply::Ended(reason) => {
+                self.lose(&format!("the responder ended the session: {reason}"));
+                Ok(())
+            }
+            Reply::Accepted { .. } | Reply::Refused(_) => {
+                Err("an answer to the plan; it had answered already".to_owned())
+            }
+        };
+        if let Err(what) = heeded {
+            self.distrust(&what);
+        }
+    }
+
+    fn heed_echo(&self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
+        lock(&self.expected).check_echo(sent_ns)?;
+        // The control channel compares the clocks only where UDP cannot: its packets queue with others.
+        if self.known().without_udp.is_some() {
+            let exchange = Exchange {
+                sent_ns,
+                far_received_ns: far_ns,
+                far_sent_ns: far_ns,
+                received_ns: clock::now_ns(),
+            };
+            self.near.with(|samples| samples.exchanges.push(exchange));
+        }
+        Ok(())
+    }
+
+    /// Keeps what a report says, where all of it is what was expected.
+    fn heed_report(&self, report: Report) -> Result<(), String> {
+        lock(&self.expected).check(&report, self.asked.elapsed())?;
+        self.heed_endings(report.endings);
+        self.far.with(|samples| {
+            samples.intervals.extend(report.intervals);
+            samples.tcp.extend(report.tcp);
+            samples.bursts.extend(report.bursts);
+            // Not those of the exchanges of stamps.
+            let facts = report.facts.into_iter();
+            let facts = facts.filter(|(flow, ..)| self.flows.contains(flow));
+            let facts = facts.map(|(flow, key, value)| (flow, key.into(), value));
+            samples.facts.extend(facts);
+        });
+        Ok(())
+    }
+
+    /// A flow that has failed at its far end is not waited for here.
+    fn heed_endings(&self, endings: Vec<(u32, Ending)>) {
+        for (flow, ending) in endings {
+            let failed = matches!(ending, Ending::Failed(_));
+            self.known().endings.insert(flow, ending);
+            if failed && let Some(stream) = self.connections().get(&flow) {
+                // Fails where the connection is gone, which is as good.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// The responder has sent what none sends: nothing more of it is heard. What it told before is kept, but all flows
+    /// with it have failed, those too that looked complete from here.
+    fn distrust(&self, what: &str) {
+        let reason = format!(
+            "{}: the responder sent {what}: it is faulty, or somebody else pretends to be it",
+            self.name
+        );
+        self.tell(|known| {
+            known.lost.get_or_insert_with(|| reason.clone());
+            for spec in self.specs.iter().filter(|spec| spec.kind != Kind::Icmp) {
+                known
+                    .endings
+                    .insert(spec.flow, Ending::Failed(reason.clone()));
+            }
+        });
+        self.lose(&reason);
+        if let Some(stream) = &self.stream {
+            // Fails where the connection is gone, which is as good.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
