@@ -126,6 +126,8 @@ pub struct PairPacket {
     pub ip_bytes: u32,
     /// IP identification at point 1 where it was captured there; 0 where there is none.
     pub identification: u16,
+    /// Hash of what was captured of its contents: see [`crate::matching::sighting::Precision::content`].
+    pub(crate) content: u32,
     pub ttl: [u8; 2],
     /// Differentiated services code point and congestion notification bits, as in the header: DSCP << 2 | ECN.
     pub tos: [u8; 2],

@@ -2,6 +2,7 @@
 
 mod alignment;
 mod capture_loss;
+mod copies;
 mod counts;
 mod direction;
 mod fates;

@@ -264,6 +264,7 @@ impl Matcher {
         row.tos[side] = sighting.tos;
         row.flags.set(sighting.flags);
         row.crossing = Crossing::Matched;
+        row.content = self.precision.content(entry.key, &entry.parts);
         if side == 0 {
             row.flow = sighting.flow;
             row.ip_bytes = sighting.ip_bytes;
@@ -295,7 +296,8 @@ impl Matcher {
         if self.pending[side].len() >= self.most_pending {
             self.give_up_oldest(side);
         }
-        self.rows.push(new_row(side, sighting));
+        let content = self.precision.content(key, &sighting.parts);
+        self.rows.push(new_row(side, sighting, content));
         self.pending[side].insert(key, row, sighting.parts);
         if sighting.parts.has(Parts::WHOLE) {
             let waiting = self.whole[side].entry(sighting.flow).or_default();
@@ -328,10 +330,12 @@ impl Matcher {
         }
         self.precision = precision;
         for pending in &mut self.pending {
-            let (rows, words) = (&self.rows, self.words);
+            let (rows, words) = (&mut self.rows, self.words);
             pending.rekey(|entry| {
-                let row = &rows[entry.row as usize];
-                precision.key(words, &entry.parts, row.sequence, row.payload_bytes)
+                let row = &mut rows[entry.row as usize];
+                let key = precision.key(words, &entry.parts, row.sequence, row.payload_bytes);
+                row.content = precision.content(key, &entry.parts);
+                key
             });
         }
     }
@@ -369,7 +373,7 @@ fn sighting(packet: &Packet, network: &Network, flow: u32, parts: Parts) -> Sigh
 }
 
 #[inline]
-fn new_row(side: usize, sighting: &Sighting) -> PairPacket {
+fn new_row(side: usize, sighting: &Sighting, content: u32) -> PairPacket {
     let mut row = PairPacket {
         flow: sighting.flow,
         index: [NOT_CAPTURED; 2],
@@ -378,6 +382,7 @@ fn new_row(side: usize, sighting: &Sighting) -> PairPacket {
         payload_bytes: sighting.payload_bytes,
         ip_bytes: sighting.ip_bytes,
         identification: sighting.parts.identification,
+        content,
         ttl: [0; 2],
         tos: [0; 2],
         crossing: Crossing::Undecided,
