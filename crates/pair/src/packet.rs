@@ -86,6 +86,8 @@ impl PacketFlags {
     pub const RST: u16 = 512;
     /// Not the first of the pieces of a super-segment, at the point or points where it was one.
     pub const LATER_PIECE: u16 = 1024;
+    /// Of a flow that was let go; withdrawn too.
+    pub(crate) const LEFT_OUT: u16 = 1 << 14;
     /// Replaced by other rows while matching; no row of a result has it.
     pub(crate) const WITHDRAWN: u16 = 1 << 15;
 

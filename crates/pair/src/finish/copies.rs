@@ -149,8 +149,7 @@ mod tests {
             .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
         assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
         // only one of them is near, but what it has in common with another one proves nothing
-        let [first, second, third] = [0, 700_000_000, 1_400_000_000];
-        let packets = [(first, true), (second, true), (third, false)]
+        let packets = [(0, true), (700_000_000, true), (1_400_000_000, false)]
             .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
         assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
     }
