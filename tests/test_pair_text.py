@@ -72,6 +72,13 @@ def test_a_narrow_terminal_still_tells_losses_and_the_median_transit(pair: Expla
     assert header.split() == ["Way", "Lost", "Fastest", "Median", "Slowest"]
 
 
+def test_what_was_left_out_of_a_flood_is_told_and_nothing_where_nothing_was(pair: Explanation):
+    assert "Left out" not in text_of(pair)
+    text = flat(text_of(changed(left_out={"flows": 7000, "matched": 6500, "unmatched": 800}), 120))
+    assert "Left out 7 000 flows of few packets" in text
+    assert "of their packets 6 500 are in both captures, 800 in one" in text
+
+
 def test_captures_of_one_direction_say_what_cannot_be_told():
     text = flat(text_of(changed(clock_offset_low_s=None, clock_offset_high_s=None, transit_2_to_1_s=None)))
     assert "packets went one way only" in text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whydrop.api import Explanation, explain, explain_pair
     from whydrop.document import Against, Capture, Flow, Model, Parameter, ThroughputLost, Transfer, Verdict
     from whydrop.matching import Matching, match
-    from whydrop.pair import AfterGap, Changes, ClockStretch, Pair, PairFlow, Transit
+    from whydrop.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
 
 _HOMES = {
     "AfterGap": "whydrop.pair",
@@ -34,6 +34,7 @@ _HOMES = {
     "ClockStretch": "whydrop.pair",
     "Explanation": "whydrop.api",
     "Flow": "whydrop.document",
+    "LeftOut": "whydrop.pair",
     "Matching": "whydrop.matching",
     "Model": "whydrop.document",
     "Pair": "whydrop.pair",
@@ -58,6 +59,7 @@ __all__ = [
     "ClockStretch",
     "Explanation",
     "Flow",
+    "LeftOut",
     "Matching",
     "Model",
     "Pair",

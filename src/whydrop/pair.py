@@ -96,13 +96,22 @@ class PairFlow(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut(Entry):
+    """Flows of few packets that were let go to bound memory, and their packets by whether both captures hold them."""
+
+    flows: int
+    matched: int
+    unmatched: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pair(Entry):
     """Two captures of one path: packets matched, clocks aligned, losses placed.
 
     ``first`` and ``second`` are the numbers of the captures (from 0), which of more than two lie on the path in order.
     ``lost_1_to_2`` counts packets that the path dropped, ``missed_by_1`` those that only the capture failed to record.
     The hard bounds of the clock's offset come from packets in both directions; in between, it cannot be known how the
-    round trip divides into its two ways.
+    round trip divides into its two ways. ``left_out`` counts what was let go to bound memory, if anything was.
     """
 
     first: int
@@ -132,11 +141,13 @@ class Pair(Entry):
     after_gap: AfterGap | None
     changes: Changes
     flows: tuple[PairFlow, ...]
+    left_out: LeftOut | None = None
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Build the pair from its JSON object."""
         gap = entry.get("after_gap")
+        left_out = entry.get("left_out")
         return cls.known(
             entry,
             first=entry.get("from", 0),
@@ -149,6 +160,7 @@ class Pair(Entry):
             after_gap=None if gap is None else AfterGap.from_json(gap),
             changes=Changes.from_json(entry.get("changes", {})),
             flows=tuple(PairFlow.from_json(flow) for flow in entry.get("flows", ())),
+            left_out=None if left_out is None else LeftOut.from_json(left_out),
         )
 
     @property

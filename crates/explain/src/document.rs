@@ -184,6 +184,8 @@ pub struct PairInfo {
     pub missed_by_2: u64,
     /// Packets that only one capture holds for another reason, by reason.
     pub unmatched: BTreeMap<String, u64>,
+    /// Flows of few packets that were let go to bound memory, if any were: counted nowhere else.
+    pub left_out: Option<LeftOutInfo>,
     /// Time during which both captures ran.
     pub overlap_s: f64,
     /// How far capture 2's clock is ahead at capture 1's first packet; and the bounds that no asymmetry of the path can
@@ -210,6 +212,14 @@ pub struct PairInfo {
     pub after_gap: Option<AfterGapInfo>,
     pub changes: ChangesInfo,
     pub flows: Vec<PairFlowInfo>,
+}
+
+/// Flows that were let go, their packets that both captures hold, and those that only one holds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LeftOutInfo {
+    pub flows: u64,
+    pub matched: u64,
+    pub unmatched: u64,
 }
 
 /// A stretch of time over which both clocks ran without a step; times by capture 1's clock.

@@ -155,4 +155,17 @@ pub struct PairCounts {
     pub forgotten: [u64; 2],
     /// Frames that are not IP, or cut off before anything tells them apart.
     pub unmatchable: [u64; 2],
+    /// Counted nowhere else.
+    pub left_out: LeftOut,
+}
+
+/// Flows of few packets that were let go to bound memory: they are not among [`crate::Pair::flows`], nor their packets
+/// among [`crate::Pair::packets`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    pub flows: u64,
+    /// Packets that both captures hold.
+    pub matched: u64,
+    /// Packets that only this capture holds.
+    pub unmatched: [u64; 2],
 }

@@ -37,7 +37,7 @@ use whydrop_tcp::Tracked;
 
 pub use clock::ClockFit;
 pub use error::PairError;
-pub use flow::{Direction, FlowName, PairCounts, PairFlow, TrackedFlow};
+pub use flow::{Direction, FlowName, LeftOut, PairCounts, PairFlow, TrackedFlow};
 pub use packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 pub use reading::PairOptions;
 

@@ -86,6 +86,8 @@ impl PacketFlags {
     pub const RST: u16 = 512;
     /// Not the first of the pieces of a super-segment, at the point or points where it was one.
     pub const LATER_PIECE: u16 = 1024;
+    /// Of a flow that was let go; withdrawn too.
+    pub(crate) const LEFT_OUT: u16 = 1 << 14;
     /// Replaced by other rows while matching; no row of a result has it.
     pub(crate) const WITHDRAWN: u16 = 1 << 15;
 
@@ -126,6 +128,8 @@ pub struct PairPacket {
     pub ip_bytes: u32,
     /// IP identification at point 1 where it was captured there; 0 where there is none.
     pub identification: u16,
+    /// Hash of what was captured of its contents: see [`crate::matching::sighting::Precision::content`].
+    pub(crate) content: u32,
     pub ttl: [u8; 2],
     /// Differentiated services code point and congestion notification bits, as in the header: DSCP << 2 | ECN.
     pub tos: [u8; 2],

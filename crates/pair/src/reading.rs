@@ -20,6 +20,10 @@ const REPORT_PACKETS: u64 = 4096;
 pub struct PairOptions<'a> {
     /// Packets of each capture that may wait for the other at most; the memory for them is about 100 bytes each.
     pub most_pending: usize,
+    /// Flows of few packets (eight at either point) that are kept of each capture, about 300 bytes each: a flood of
+    /// addresses and ports must not fill the memory. Beyond it the oldest that are idle are let go with their packets, and
+    /// counted in [`crate::LeftOut`].
+    pub most_small_flows: usize,
     /// Keep acknowledgments and SACK blocks of the tracked connections, which charts need.
     pub keep_acknowledgments: bool,
     /// Is told the bytes read and the bytes in all, of both captures together (0 where unknown). Returning `false`
@@ -31,6 +35,7 @@ impl Default for PairOptions<'_> {
     fn default() -> Self {
         Self {
             most_pending: 1 << 20,
+            most_small_flows: 1 << 18,
             keep_acknowledgments: false,
             progress: None,
         }
@@ -56,7 +61,7 @@ pub(crate) fn read_through(
         })
     };
     let mut trackers = [tracker(), tracker()];
-    let mut matcher = Matcher::new(options.most_pending);
+    let mut matcher = Matcher::new(options.most_pending, options.most_small_flows);
     let mut turns = Turns::new(options.most_pending);
     let mut until_report = REPORT_PACKETS;
     while let Some(side) = turns.next_side(&matcher) {

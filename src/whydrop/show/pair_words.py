@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from whydrop import units
 from whydrop.document import Model, Verdict
-from whydrop.pair import AfterGap, Pair, Transit
+from whydrop.pair import AfterGap, LeftOut, Pair, Transit
 from whydrop.show.tables import Column, Sheet
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
@@ -104,6 +104,8 @@ def facts(pair: Pair, stretches: Sequence[Pair]) -> list[tuple[str, str]]:
     if pair.unmatched:
         reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]
         lines.append(("Unmatched", "; ".join(reasons)))
+    if pair.left_out is not None:
+        lines.append(("Left out", _left_out(pair.left_out)))
     for hop in stretches:
         lines += _clock(hop, named=len(stretches) > 1)
     if pair.after_gap is not None:
@@ -112,6 +114,13 @@ def facts(pair: Pair, stretches: Sequence[Pair]) -> list[tuple[str, str]]:
     if changed:
         lines.append(("Rewritten", "; ".join(changed)))
     return [(label, text) for label, text in lines if text]
+
+
+def _left_out(gone: LeftOut) -> str:
+    return (
+        f"{units.count(gone.flows)} flows of few packets, to keep to the memory allowed; of their packets "
+        f"{units.count(gone.matched)} are in both captures, {units.count(gone.unmatched)} in one"
+    )
 
 
 def _pauses(pair: Pair, gap: AfterGap) -> str:

@@ -14,6 +14,8 @@ use crate::words::{bytes, count, duration, percent, plural, rate};
 /// A mechanism that was replayed, and what speaks against it (nothing, for the winner).
 pub struct Replayed {
     pub replay: Replay,
+    /// Variants that were replayed, of which this one agrees best with the losses; 1 where there was no choice.
+    pub variants: usize,
     pub why: Option<String>,
 }
 
@@ -29,10 +31,7 @@ pub fn hop_verdict(
     let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
     let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
     let mut replays: Vec<Replayed> = winner(judged, hop, &value)
-        .map(|element| Replayed {
-            replay: best_variant(hop, element, overhead, &value),
-            why: None,
-        })
+        .map(|element| best_variant(hop, element, overhead, &value))
         .into_iter()
         .collect();
     replays.extend(rivals(judged.judgement.cause, hop));
@@ -100,11 +99,22 @@ fn borne_out(winner: Option<&Replayed>) -> f64 {
         })
 }
 
-/// How many of the drops and passes the model gets right.
+/// How many of the drops and passes the model gets right, and whether the losses had a say in which model it is.
 fn goodness(winner: Option<&Replayed>) -> Option<String> {
-    let replay = &winner.filter(|winner| winner.why.is_none())?.replay;
+    let winner = winner.filter(|winner| winner.why.is_none())?;
+    let replay = &winner.replay;
+    let (blind, chosen) = match winner.variants {
+        1 => (", without looking at the losses", String::new()),
+        variants => (
+            "",
+            format!(
+                "; of {} that were replayed this one agrees best with the losses",
+                plural(variants as u64, "variant")
+            ),
+        ),
+    };
     Some(format!(
-        "replayed over the packets that entered, without looking at the losses, it drops {}: {} of the {} lost ones, and {} of the others by mistake",
+        "replayed over the packets that entered{blind}, it drops {}: {} of the {} lost ones, and {} of the others by mistake{chosen}",
         plural(replay.dropped as u64, "packet"),
         count(replay.hits as u64),
         count(replay.lost as u64),
@@ -234,16 +244,21 @@ fn winner(
 
 /// A queue's replay runs by itself and its drops depend on every packet before: of the variants that the measured
 /// parameters leave open (what it counts, whether the packet in service counts, the last per cent of its rate) the one
-/// that agrees best.
+/// that agrees best with the losses.
 fn best_variant(
     hop: &Hop,
     element: Element,
     overhead: u32,
     value: &impl Fn(&str) -> Option<f64>,
-) -> Replay {
+) -> Replayed {
     let play = |element| replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
+    let only = |element| Replayed {
+        replay: play(element),
+        variants: 1,
+        why: None,
+    };
     let Element::Fifo { rate_bps, .. } = element else {
-        return play(element);
+        return only(element);
     };
     let long = hop.passages.len() > MOST_VARIED;
     let rates: &[f64] = if long {
@@ -269,17 +284,23 @@ fn best_variant(
     }
     // the harmonic mean of the share of its drops that are right and the share of the losses that it drops
     let right = |replay: &Replay| replay.hits as f64 / (replay.dropped + replay.lost) as f64;
-    variants
-        .into_iter()
-        .map(play)
-        .reduce(|best, other| {
-            if right(&other) > right(&best) {
-                other
-            } else {
-                best
-            }
-        })
-        .unwrap_or_else(|| play(element))
+    let tried = variants.len();
+    let replays = variants.into_iter().map(play);
+    let best = replays.reduce(|best, other| {
+        if right(&other) > right(&best) {
+            other
+        } else {
+            best
+        }
+    });
+    best.map_or_else(
+        || only(element),
+        |replay| Replayed {
+            replay,
+            variants: tried,
+            why: None,
+        },
+    )
 }
 
 /// Longer captures are not replayed in every variant.
@@ -291,7 +312,11 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
     let mut compete = |element: Element, why: &dyn Fn(&Replay) -> String| {
         let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
         let why = Some(why(&replay));
-        rivals.push(Replayed { replay, why });
+        rivals.push(Replayed {
+            replay,
+            variants: 1,
+            why,
+        });
     };
     let bucket = dropping_bucket(hop);
     let queue = matches!(cause, Cause::ShallowQueue | Cause::DeepQueue);

@@ -1,6 +1,8 @@
 //! More than two captures: in order along the path, each two neighbours a stretch.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::PathBuf;
 
 use whydrop_pair::{Direction, Pair};
@@ -114,6 +116,7 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
     whole.tables.model = ModelTable::default();
     whole.tables.crossings = CrossingTable::default();
     let mut models = Vec::new();
+    let names_of_all = names(&whole.document.flows);
     for (place, hop) in hops.into_iter().enumerate() {
         let Explanation {
             mut document,
@@ -136,7 +139,10 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
             .tables
             .crossings
             .append(tables.crossings, place as u32);
-        models.push((tables.model, document.flows));
+        models.push((
+            tables.model,
+            renumbered(&names(&document.flows), &names_of_all),
+        ));
     }
     let weight = |verdict: &Verdict| (verdict.explained * verdict.lost as f64, verdict.lost);
     verdicts.sort_by(|a, b| {
@@ -148,22 +154,78 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
         let Some((place, verdict)) = *origin else {
             continue;
         };
-        let (model, flows) = &models[place];
-        let number = |flow: u32| {
-            let name = flows.get(flow as usize).map(|flow| &flow.flow);
-            let same = |known: &FlowInfo| Some(&known.flow) == name;
-            whole
-                .document
-                .flows
-                .iter()
-                .position(same)
-                .map_or(u32::MAX, |flow| flow as u32)
-        };
-        let numbers: Vec<u32> = (0..flows.len() as u32).map(number).collect();
+        let (model, numbers) = &models[place];
         let rows = model.rows_of(verdict, |flow| {
             numbers.get(flow as usize).copied().unwrap_or(u32::MAX)
         });
         append_model(&mut whole.tables.model, rows, index as u32);
     }
     whole.document.verdicts = verdicts.into_iter().map(|(verdict, _)| verdict).collect();
+}
+
+fn names(flows: &[FlowInfo]) -> Vec<&str> {
+    flows.iter().map(|flow| flow.flow.as_str()).collect()
+}
+
+/// Where each flow of a stretch is among those of the whole path, `u32::MAX` for one that is not: by name, and of flows
+/// with one name (ports used again) the first.
+fn renumbered<Name: Hash + Eq>(flows: &[Name], whole: &[Name]) -> Vec<u32> {
+    let mut places: HashMap<&Name, u32> = HashMap::with_capacity(whole.len());
+    for (place, name) in (0..).zip(whole) {
+        places.entry(name).or_insert(place);
+    }
+    let place = |name| places.get(name).copied().unwrap_or(u32::MAX);
+    flows.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_has_the_number_of_the_first_of_its_name() {
+        let whole = ["one", "two", "one", "three"];
+        assert_eq!(
+            renumbered(&["three", "one", "four", "one"], &whole),
+            [3, 0, u32::MAX, 0]
+        );
+    }
+
+    /// Counts how often it is compared.
+    struct Counted<'a>(u32, &'a Cell<usize>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    impl Hash for Counted<'_> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn each_flow_is_compared_with_few_of_many() {
+        const FLOWS: u32 = 3_000;
+        let compared = Cell::new(0);
+        let names = |first: u32| -> Vec<Counted> {
+            (first..first + FLOWS)
+                .map(|name| Counted(name, &compared))
+                .collect()
+        };
+        let numbers = renumbered(&names(FLOWS / 2), &names(0));
+        assert_eq!(
+            (numbers[0], numbers[FLOWS as usize - 1]),
+            (FLOWS / 2, u32::MAX)
+        );
+        assert!(compared.get() < 10 * FLOWS as usize, "{compared:?}");
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_pair::{Crossing, Direction, Pair, PairFlow};
+use whydrop_pair::{Crossing, Direction, LeftOut, Pair, PairFlow};
 
 use super::timeline::{Timeline, direction_number};
 use crate::assemble::seconds;
 use crate::document::{
-    AfterGapInfo, ChangesInfo, ClockStretchInfo, PairFlowInfo, PairInfo, TransitInfo,
+    AfterGapInfo, ChangesInfo, ClockStretchInfo, LeftOutInfo, PairFlowInfo, PairInfo, TransitInfo,
 };
 
 /// A drift that is only known to be within what clocks do (`clock::fit` says so by an error of this much) is not known.
@@ -37,6 +37,7 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
         missed_by_1: counts.missed[0],
         missed_by_2: counts.missed[1],
         unmatched: unmatched(pair),
+        left_out: left_out(counts.left_out),
         overlap_s: overlap_s(pair),
         clock_offset_s: offset_s,
         clock_offset_low_s: bound(bounds.map(|bounds| bounds.0)),
@@ -103,6 +104,14 @@ fn unmatched(pair: &Pair) -> BTreeMap<String, u64> {
     .filter(|(_, count)| *count > 0)
     .map(|(reason, count)| (reason.to_owned(), count))
     .collect()
+}
+
+fn left_out(left_out: LeftOut) -> Option<LeftOutInfo> {
+    (left_out.flows > 0).then(|| LeftOutInfo {
+        flows: left_out.flows,
+        matched: left_out.matched,
+        unmatched: left_out.unmatched.iter().sum(),
+    })
 }
 
 /// From the later of the first packets to the earlier of the last, on capture 1's clock.

@@ -110,6 +110,8 @@ fn assert_policed(document: &Document) {
     assert!((rate / 20e6 - 1.0).abs() < 0.02, "{rate}");
     let burst = parameter(headline, "burst_bytes");
     assert!((burst - 51_200.0).abs() < 2_560.0, "{burst}");
+    let line = replayed(headline);
+    assert!(line.contains("without looking at the losses"), "{line}");
 }
 
 #[test]
@@ -153,6 +155,28 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
             );
         }
     }
+}
+
+/// What the evidence says of the winner's replay.
+fn replayed(verdict: &Verdict) -> &str {
+    let line = verdict
+        .evidence
+        .iter()
+        .find(|line| line.starts_with("replayed"));
+    line.expect("the winner was replayed")
+}
+
+#[test]
+fn a_queue_that_the_losses_chose_among_variants_is_not_said_to_be_replayed_without_looking_at_them()
+{
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let names = ["shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"];
+    let explained = explain_pair(&names.map(|name| examples.join(name)), Options::default());
+    let document = explained.expect("they match").document;
+    let line = replayed(&document.verdicts[0]);
+    assert!(!line.contains("without looking"), "{line}");
+    let chosen = "; of 20 variants that were replayed this one agrees best with the losses";
+    assert!(line.ends_with(chosen), "{line}");
 }
 
 #[test]

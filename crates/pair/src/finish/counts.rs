@@ -3,15 +3,9 @@
 use crate::flow::{Direction, PairCounts, PairFlow};
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
-pub(super) fn count(
-    flows: &mut [PairFlow],
-    packets: &[PairPacket],
-    unmatchable: [u64; 2],
-) -> PairCounts {
-    let mut counts = PairCounts {
-        unmatchable,
-        ..PairCounts::default()
-    };
+/// Counts the rows, in all and for each flow.
+pub(super) fn count(flows: &mut [PairFlow], packets: &[PairPacket]) -> PairCounts {
+    let mut counts = PairCounts::default();
     let mut votes = vec![HopVote::default(); flows.len()];
     for packet in packets {
         let flow = &mut flows[packet.flow as usize];

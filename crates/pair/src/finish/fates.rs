@@ -1,17 +1,19 @@
 //! What became of packets that only one capture holds.
 //!
-//! A packet that only the downstream capture holds was missed upstream, or is a second copy. One that only the
+//! A packet that only the downstream capture holds was missed upstream, or is a second copy ([`copies`]). One that only the
 //! upstream capture holds was lost, or crossed and was missed downstream. For TCP data acknowledgments tell: what was
 //! acknowledged and never sent again has arrived. For the rest, counting tells: how often the downstream capture
 //! misses what certainly passed it.
+
+use std::collections::HashSet;
 
 use whydrop_tcp::{Fate, Segment, SegmentFlags, Tracked};
 
 use super::alignment::Aligned;
 use super::capture_loss::MissRate;
+use super::copies;
 use super::transmissions::{self, Segments};
 use crate::flow::PairFlow;
-use crate::hash::FoldMap;
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
@@ -19,8 +21,6 @@ const MANY_UNMATCHED: u64 = 64;
 /// Senders repeat data sooner: a round trip after its loss, or after a timeout that is 200 ms longer than that in the
 /// systems in use. Only the end of a flow is judged by this; before it, a repetition would have been captured.
 const LONG_NS: i64 = 600_000_000;
-/// Copies of one packet follow each other within this time.
-const COPIES_WITHIN_NS: u64 = 1_000_000_000;
 
 /// Packets whose crossing is not known for certain, by their upstream point.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ struct Open {
     unproven: [Vec<u32>; 2],
     /// Acknowledged, but so was another transmission that certainly crossed.
     ambiguous: [Vec<u32>; 2],
+    /// Like a packet that is matched, and nothing tells whether they are its copies.
+    may_be_copies: HashSet<u32>,
     /// How often each capture misses packets that certainly passed it.
     rates: [MissRate; 2],
     /// Matched packets of the same kinds, by upstream point.
@@ -54,7 +56,8 @@ pub(super) fn decide(
                 settle(&mut packets[at as usize], Crossing::OtherPath);
             }
         } else if let Some(upstream) = flow.direction.upstream() {
-            mark_copies(packets, places, 1 - upstream);
+            open.may_be_copies
+                .extend(copies::mark(packets, places, 1 - upstream));
         }
     }
     settle_outside(packets, flows, aligned);
@@ -114,10 +117,7 @@ fn host_pair(flow: &PairFlow, side: usize) -> Option<HostPair> {
 }
 
 /// Pairs of hosts, at either point, of which some packet was matched.
-fn matched_hosts(
-    packets: &[PairPacket],
-    flows: &[PairFlow],
-) -> [std::collections::HashSet<HostPair>; 2] {
+fn matched_hosts(packets: &[PairPacket], flows: &[PairFlow]) -> [HashSet<HostPair>; 2] {
     let mut has_matches = vec![false; flows.len()];
     for packet in packets {
         has_matches[packet.flow as usize] |= packet.is_matched();
@@ -132,11 +132,7 @@ fn matched_hosts(
     })
 }
 
-fn goes_another_way(
-    flow: &PairFlow,
-    packets: u64,
-    known: &[std::collections::HashSet<HostPair>; 2],
-) -> bool {
+fn goes_another_way(flow: &PairFlow, packets: u64, known: &[HashSet<HostPair>; 2]) -> bool {
     let hosts_are_known =
         (0..2).any(|side| host_pair(flow, side).is_some_and(|pair| known[side].contains(&pair)));
     !hosts_are_known || packets >= MANY_UNMATCHED
@@ -346,53 +342,13 @@ fn decide_flow(
     }
     for &at in places {
         let packet = &mut packets[at as usize];
-        if !packet.is_at(upstream) && packet.crossing == Crossing::Undecided {
+        if !packet.is_at(upstream)
+            && packet.crossing == Crossing::Undecided
+            && !open.may_be_copies.contains(&at)
+        {
             packet.crossing = Crossing::MissedUpstream;
             open.rates[upstream].missed += 1;
             open.rates[upstream].passed += 1;
-        }
-    }
-}
-
-/// Marks what came twice downstream and once upstream: same bytes, same identification, shortly after each other.
-fn mark_copies(packets: &mut [PairPacket], places: &[u32], downstream: usize) {
-    let unmatched = |packet: &PairPacket| {
-        !packet.is_matched()
-            && packet.is_at(downstream)
-            && packet.identification != 0
-            && packet.crossing == Crossing::Undecided
-    };
-    if !places.iter().any(|&at| unmatched(&packets[at as usize])) {
-        return;
-    }
-    let identity =
-        |packet: &PairPacket| (packet.identification, packet.sequence, packet.payload_bytes);
-    let mut times: FoldMap<(u16, u32, u32), Vec<i64>> = FoldMap::default();
-    for &at in places {
-        let packet = &packets[at as usize];
-        if unmatched(packet) {
-            times.entry(identity(packet)).or_default();
-        }
-    }
-    for &at in places {
-        let packet = &packets[at as usize];
-        if packet.is_matched()
-            && let Some(times) = times.get_mut(&identity(packet))
-        {
-            times.push(packet.time_ns[downstream]);
-        }
-    }
-    for &at in places {
-        let packet = &mut packets[at as usize];
-        if unmatched(packet)
-            && times.get(&identity(packet)).is_some_and(|times| {
-                let own = packet.time_ns[downstream];
-                times
-                    .iter()
-                    .any(|time| time.abs_diff(own) < COPIES_WITHIN_NS)
-            })
-        {
-            packet.crossing = Crossing::Duplicated;
         }
     }
 }

@@ -10,25 +10,38 @@ use crate::matching::pending::NONE;
 
 const TCP: u8 = 6;
 
-/// Where each capture's numbers of flows went.
+/// Where each capture's numbers of flows went; [`NONE`] for those that were let go.
 pub(super) type Numbers = [Vec<u32>; 2];
 
 pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>, Numbers) {
     let [first, second] = [states.all(0), states.all(1)];
-    let mut flows: Vec<PairFlow> = first.iter().map(|state| new_flow(0, state)).collect();
-    let mut numbers = [(0..first.len() as u32).collect(), Vec::new()];
+    let mut flows: Vec<PairFlow> = Vec::new();
+    let mut numbers = [first, second].map(|states| Vec::with_capacity(states.len()));
+    for state in first {
+        if state.was_let_go() {
+            numbers[0].push(NONE);
+            continue;
+        }
+        numbers[0].push(flows.len() as u32);
+        flows.push(new_flow(0, state));
+    }
     for state in second {
+        if state.was_let_go() {
+            numbers[1].push(NONE);
+            continue;
+        }
         // ports that were used again may have several flows at point 1 and one at point 2: the latest has it
         if state.partner != NONE {
-            numbers[1].push(state.partner);
-            flows[state.partner as usize].names[1] = Some(name(state));
+            let number: u32 = numbers[0][state.partner as usize];
+            numbers[1].push(number);
+            flows[number as usize].names[1] = Some(name(state));
         } else {
             numbers[1].push(flows.len() as u32);
             flows.push(new_flow(1, state));
         }
     }
     for (side, states) in [first, second].into_iter().enumerate() {
-        for (state, &number) in states.iter().zip(&numbers[side]) {
+        for (state, number) in kept(states, &numbers[side]) {
             if state.reverse != NONE {
                 let reverse = numbers[side][state.reverse as usize];
                 flows[number as usize].reverse.get_or_insert(reverse);
@@ -39,6 +52,15 @@ pub(super) fn resolve(states: &Flows, tracked: &[Tracked; 2]) -> (Vec<PairFlow>,
         find_tracked(side, &mut flows, &numbers, states.all(side), tracked);
     }
     (flows, numbers)
+}
+
+/// The flows of a capture that were not let go, and where they went.
+fn kept<'a>(
+    states: &'a [FlowState],
+    numbers: &'a [u32],
+) -> impl Iterator<Item = (&'a FlowState, u32)> {
+    let all = states.iter().zip(numbers.iter().copied());
+    all.filter(|(state, _)| !state.was_let_go())
 }
 
 fn name(state: &FlowState) -> FlowName {
@@ -75,7 +97,7 @@ fn find_tracked(
                 .push(TrackedFlow { connection, flow });
         }
     }
-    for (state, &number) in states.iter().zip(&numbers[side]) {
+    for (state, number) in kept(states, &numbers[side]) {
         if state.tuple.protocol != TCP {
             continue;
         }

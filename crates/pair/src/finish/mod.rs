@@ -2,6 +2,7 @@
 
 mod alignment;
 mod capture_loss;
+mod copies;
 mod counts;
 mod direction;
 mod fates;
@@ -12,6 +13,7 @@ mod transmissions;
 
 use crate::Pair;
 use crate::error::PairError;
+use crate::flow::PairCounts;
 use crate::packet::PacketFlags;
 use crate::reading::ReadThrough;
 
@@ -24,7 +26,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     if matcher.matches == 0 {
         return Err(nothing::in_common(&summaries, &matcher));
     }
-    let unmatchable = matcher.unmatchable;
+    let (unmatchable, left_out) = (matcher.unmatchable, matcher.left_out());
     let constant_offset_ns = matcher.delta_ns.unwrap_or(0);
     let (mut flows, numbers) = flow_map::resolve(&matcher.flows, &tracked);
     let mut packets = matcher.rows;
@@ -39,7 +41,11 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     order::sort(&mut packets, &aligned);
     order::mark_overtaking(&mut packets, &flows);
     fates::decide(&mut packets, &mut flows, &tracked, &aligned);
-    let counts = counts::count(&mut flows, &packets, unmatchable);
+    let counts = PairCounts {
+        unmatchable,
+        left_out,
+        ..counts::count(&mut flows, &packets)
+    };
     Ok(Pair {
         summaries,
         tracked,

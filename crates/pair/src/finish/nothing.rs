@@ -43,7 +43,8 @@ fn describe(summary: &Summary, matcher: &Matcher, side: usize) -> String {
 
 fn busiest_hosts(matcher: &Matcher, side: usize) -> Vec<String> {
     let mut packets: HashMap<IpAddr, u64> = HashMap::new();
-    for flow in matcher.flows.all(side) {
+    let flows = matcher.flows.all(side).iter();
+    for flow in flows.filter(|flow| !flow.was_let_go()) {
         for end in [flow.tuple.source(), flow.tuple.destination()] {
             *packets.entry(end.address).or_default() += flow.packets;
         }

@@ -125,6 +125,7 @@ mod tests {
             payload_bytes: 0,
             ip_bytes: 0,
             identification: 0,
+            content: 0,
             ttl: [0; 2],
             tos: [0; 2],
             crossing: Crossing::Undecided,

@@ -3,11 +3,13 @@
 //! Addresses and ports may be rewritten between the points, so the map is learnt from the packets that match, one to
 //! one. Until a packet has matched, the flow with the same addresses and ports is taken to be the partner.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 use whydrop_tcp::Endpoint;
 
+use super::let_go::{Candidate, FewRows};
 use super::pending::NONE;
 use crate::hash::{FoldMap, fold};
 
@@ -84,6 +86,9 @@ impl Tuple {
 pub(crate) struct FlowState {
     pub tuple: Tuple,
     token: u32,
+    /// Number among all flows that ever were; [`LET_GO`] where it is none any more.
+    pub(super) birth: u64,
+    pub(super) few_rows: FewRows,
     /// The flow of the other direction at this point.
     pub reverse: u32,
     /// The flow at the other point; only a guess while nothing has matched.
@@ -146,6 +151,11 @@ impl IdVotes {
 struct Side {
     flows: Vec<FlowState>,
     by_tuple: FoldMap<Tuple, u32>,
+    births: u64,
+    /// Numbers of flows that were let go, to be used again.
+    free: Vec<u32>,
+    /// Flows that may be of few packets, oldest first.
+    candidates: VecDeque<Candidate>,
     /// Flows of the latest packets.
     recent: [u32; 8],
 }
@@ -169,8 +179,18 @@ impl Flows {
         &mut self.sides[side].flows[flow as usize]
     }
 
+    /// By number; those that were let go among them.
     pub(crate) fn all(&self, side: usize) -> &[FlowState] {
         &self.sides[side].flows
+    }
+
+    pub(super) fn all_mut(&mut self, side: usize) -> &mut [FlowState] {
+        &mut self.sides[side].flows
+    }
+
+    #[inline]
+    pub(super) fn candidates(&mut self, side: usize) -> &mut VecDeque<Candidate> {
+        &mut self.sides[side].candidates
     }
 
     /// The flow of such a packet; `tcp` to notice that ports are used again.
@@ -228,11 +248,13 @@ impl Flows {
             state.partner == NONE && state.matched == 0
         });
         let here = &mut self.sides[side];
-        let flow = here.flows.len() as u32;
         let reverse = here.by_tuple.get(&tuple.reversed()).copied();
-        here.flows.push(FlowState {
+        here.births += 1;
+        let state = FlowState {
             tuple,
             token: tuple.token(),
+            birth: here.births,
+            few_rows: FewRows::default(),
             reverse: reverse.unwrap_or(NONE),
             partner: partner.unwrap_or(NONE),
             matched: 0,
@@ -249,6 +271,21 @@ impl Flows {
             delta_ns: None,
             variation_ns: FIRST_VARIATION_NS,
             doubts: 0,
+        };
+        let flow = match here.free.pop() {
+            Some(flow) => {
+                here.flows[flow as usize] = state;
+                flow
+            }
+            None => {
+                here.flows.push(state);
+                (here.flows.len() - 1) as u32
+            }
+        };
+        here.candidates.push_back(Candidate {
+            flow,
+            birth: here.births,
+            packets: 1,
         });
         here.by_tuple.insert(tuple, flow);
         if let Some(reverse) = reverse {
@@ -258,6 +295,29 @@ impl Flows {
             self.sides[1 - side].flows[partner as usize].partner = flow;
         }
         flow
+    }
+
+    /// Forgets a flow; its number will be another one's.
+    pub(super) fn remove(&mut self, side: usize, flow: u32) {
+        let FlowState {
+            tuple,
+            reverse,
+            partner,
+            ..
+        } = *self.get(side, flow);
+        if reverse != NONE && self.get(side, reverse).reverse == flow {
+            self.get_mut(side, reverse).reverse = NONE;
+        }
+        if partner != NONE {
+            self.get_mut(1 - side, partner).partner = NONE;
+        }
+        let here = &mut self.sides[side];
+        if here.by_tuple.get(&tuple) == Some(&flow) {
+            here.by_tuple.remove(&tuple);
+        }
+        here.recent = [NONE; 8];
+        here.free.push(flow);
+        self.get_mut(side, flow).birth = LET_GO;
     }
 
     /// What stands for the flow in keys: the same at both points once the flow is known at both.
@@ -417,6 +477,8 @@ impl Flows {
     }
 }
 
+/// Stands in [`FlowState::birth`] for a flow that was let go.
+const LET_GO: u64 = 0;
 /// So many packets of a flow's largest payload make it likely to be the segment size.
 const TELLING_PACKETS: u32 = 8;
 /// Taken for the variation of a flow's transit until matches show it, and at most.
@@ -441,6 +503,10 @@ impl FlowState {
     pub(crate) fn plain_segment_bytes(&self) -> Option<u32> {
         let (bytes, packets) = self.plain;
         (packets >= TELLING_PACKETS).then_some(bytes)
+    }
+
+    pub(crate) fn was_let_go(&self) -> bool {
+        self.birth == LET_GO
     }
 
     /// Whether it has, by its name, a partner which may prove right yet.

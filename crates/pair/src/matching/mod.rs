@@ -2,6 +2,7 @@
 
 pub(crate) mod flows;
 mod leftovers;
+mod let_go;
 mod likeness;
 mod offload;
 pub(crate) mod pending;
@@ -10,6 +11,7 @@ pub(crate) mod sighting;
 
 use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
+use crate::flow::LeftOut;
 use crate::hash::{FoldMap, Words};
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 use flows::{Flows, Tuple};
@@ -26,6 +28,7 @@ pub(crate) struct Matcher {
     words: Words,
     precision: Precision,
     most_pending: usize,
+    most_small_flows: usize,
     pending: [Pending; 2],
     pub(crate) flows: Flows,
     pub(crate) rows: Vec<PairPacket>,
@@ -37,16 +40,20 @@ pub(crate) struct Matcher {
     matched_ns: [i64; 2],
     pub(crate) matches: u64,
     nothing_else_comes: bool,
+    left_out: LeftOut,
+    /// Rows of flows that were let go, still in their places.
+    left_out_rows: usize,
     /// Frames without an IP packet that could be matched.
     pub(crate) unmatchable: [u64; 2],
 }
 
 impl Matcher {
-    pub(crate) fn new(most_pending: usize) -> Self {
+    pub(crate) fn new(most_pending: usize, most_small_flows: usize) -> Self {
         Self {
             words: Words::new(),
             precision: Precision::default(),
             most_pending: most_pending.max(1),
+            most_small_flows,
             pending: [Pending::default(), Pending::default()],
             flows: Flows::default(),
             rows: Vec::new(),
@@ -55,6 +62,8 @@ impl Matcher {
             matched_ns: [i64::MIN; 2],
             matches: 0,
             nothing_else_comes: false,
+            left_out: LeftOut::default(),
+            left_out_rows: 0,
             unmatchable: [0; 2],
         }
     }
@@ -86,6 +95,7 @@ impl Matcher {
         let flow = self
             .flows
             .flow_of(side, tuple, plausible(packet.time_ns), Some(tcp));
+        self.bound_flows(side, flow);
         let mut flags = PacketFlags::TCP;
         for (bit, flag) in [
             (TcpFlags::SYN, PacketFlags::SYN),
@@ -183,6 +193,7 @@ impl Matcher {
         let flow = self
             .flows
             .flow_of(side, tuple, plausible(packet.time_ns), None);
+        self.bound_flows(side, flow);
         let end = telling.end.min(payload.len());
         let telling_bytes = telling.len();
         let payload = &payload[telling.start.min(end)..end];
@@ -264,6 +275,7 @@ impl Matcher {
         row.tos[side] = sighting.tos;
         row.flags.set(sighting.flags);
         row.crossing = Crossing::Matched;
+        row.content = self.precision.content(entry.key, &entry.parts);
         if side == 0 {
             row.flow = sighting.flow;
             row.ip_bytes = sighting.ip_bytes;
@@ -282,6 +294,10 @@ impl Matcher {
             0 => (sighting.flow, there),
             _ => (there, sighting.flow),
         };
+        self.flows
+            .get_mut(side, sighting.flow)
+            .few_rows
+            .push(entry.row);
         let later = (sighting.parts.bits | entry.parts.bits) & Parts::LATER_PIECE != 0;
         self.flows.on_match(first, second, delta_ns, same_id, later);
     }
@@ -295,8 +311,10 @@ impl Matcher {
         if self.pending[side].len() >= self.most_pending {
             self.give_up_oldest(side);
         }
-        self.rows.push(new_row(side, sighting));
+        let content = self.precision.content(key, &sighting.parts);
+        self.rows.push(new_row(side, sighting, content));
         self.pending[side].insert(key, row, sighting.parts);
+        self.flows.get_mut(side, sighting.flow).few_rows.push(row);
         if sighting.parts.has(Parts::WHOLE) {
             let waiting = self.whole[side].entry(sighting.flow).or_default();
             if waiting.len() < MOST_WHOLE {
@@ -328,10 +346,12 @@ impl Matcher {
         }
         self.precision = precision;
         for pending in &mut self.pending {
-            let (rows, words) = (&self.rows, self.words);
+            let (rows, words) = (&mut self.rows, self.words);
             pending.rekey(|entry| {
-                let row = &rows[entry.row as usize];
-                precision.key(words, &entry.parts, row.sequence, row.payload_bytes)
+                let row = &mut rows[entry.row as usize];
+                let key = precision.key(words, &entry.parts, row.sequence, row.payload_bytes);
+                row.content = precision.content(key, &entry.parts);
+                key
             });
         }
     }
@@ -369,7 +389,7 @@ fn sighting(packet: &Packet, network: &Network, flow: u32, parts: Parts) -> Sigh
 }
 
 #[inline]
-fn new_row(side: usize, sighting: &Sighting) -> PairPacket {
+fn new_row(side: usize, sighting: &Sighting, content: u32) -> PairPacket {
     let mut row = PairPacket {
         flow: sighting.flow,
         index: [NOT_CAPTURED; 2],
@@ -378,6 +398,7 @@ fn new_row(side: usize, sighting: &Sighting) -> PairPacket {
         payload_bytes: sighting.payload_bytes,
         ip_bytes: sighting.ip_bytes,
         identification: sighting.parts.identification,
+        content,
         ttl: [0; 2],
         tos: [0; 2],
         crossing: Crossing::Undecided,

@@ -138,6 +138,19 @@ impl Pending {
         })
     }
 
+    pub(crate) fn oldest(&self) -> Option<&Entry> {
+        self.entries.get(self.oldest as usize)
+    }
+
+    /// Tells all that wait where their rows are now.
+    pub(crate) fn renumber_rows(&mut self, number: impl Fn(u32) -> u32) {
+        let mut slot = self.oldest;
+        while let Some(entry) = self.entries.get_mut(slot as usize) {
+            entry.row = number(entry.row);
+            slot = entry.newer;
+        }
+    }
+
     pub(crate) fn remove_oldest(&mut self) -> Option<Entry> {
         (self.oldest != NONE).then(|| self.remove(self.oldest))
     }

@@ -181,6 +181,21 @@ impl Precision {
         ])
     }
 
+    /// What tells copies of a packet from other packets of its flow: its key's hash, odd where chance or habit does not
+    /// produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all but
+    /// the numbers of the bytes: its data have no other contents.
+    #[inline]
+    pub(crate) fn content(self, key: u64, parts: &Parts) -> u32 {
+        if parts.protocol == TCP {
+            return if parts.has(Parts::DATA) {
+                0
+            } else {
+                key as u32 & !1
+            };
+        }
+        key as u32 & !1 | u32::from(!self.is_commonplace(parts))
+    }
+
     /// Whether acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
     /// of super-segments.
     #[inline]

@@ -143,12 +143,15 @@ impl Scene {
 }
 
 pub(crate) fn read_files(files: [Vec<u8>; 2], options: PairOptions) -> Result<Pair, PairError> {
+    read_pair(opened(files), options)
+}
+
+pub(crate) fn opened(files: [Vec<u8>; 2]) -> [Capture; 2] {
     let mut number = 0;
-    let captures = files.map(|bytes| {
+    files.map(|bytes| {
         number += 1;
         let label = format!("capture-{number}");
         Capture::from_reader(&label, Cursor::new(bytes), OpenOptions::default())
             .expect("a capture file")
-    });
-    read_pair(captures, options)
+    })
 }

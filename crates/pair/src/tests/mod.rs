@@ -3,6 +3,7 @@
 mod captures;
 mod clocks;
 mod crossings;
+mod floods;
 mod offload;
 mod other_protocols;
 mod properties;

@@ -96,6 +96,73 @@ fn as_many_datagrams_are_lost_as_are_missing_even_if_nothing_tells_them_apart() 
     assert_eq!(found + pair.counts.outside_overlap[0], lost);
 }
 
+/// Lets only one capture hold one in twenty packets, which are then `crossing`.
+fn seen_once(journeys: &mut [Journey], missing_at: usize, crossing: Crossing) -> u64 {
+    let within = 50..journeys.len() - 50;
+    let some = journeys[within].iter_mut().step_by(20);
+    some.map(|journey| {
+        journey.seen[missing_at] = None;
+        journey.crossing = crossing;
+    })
+    .count() as u64
+}
+
+#[test]
+fn datagrams_that_upstream_missed_are_no_copies_though_all_have_one_identification() {
+    for identification in [0, 7] {
+        let mut journeys = stream(2000, 0.0, |number| {
+            (Body::Udp(payload(number)), identification)
+        });
+        let missed = seen_once(&mut journeys, 0, Crossing::MissedUpstream);
+        let pair = Scene::new(journeys).check();
+        assert_eq!(pair.counts.missed, [missed, 0]);
+    }
+}
+
+#[test]
+fn nothing_is_said_of_more_datagrams_downstream_where_all_are_alike() {
+    for identification in [0, 7] {
+        let mut journeys = stream(1000, 0.0, |_| (Body::Udp(vec![0; 200]), identification));
+        let more = seen_once(&mut journeys, 0, Crossing::Undecided);
+        // further apart than the reader takes for copies made by a capture; both captures go on past them
+        journeys.extend(stream(1, 0.0, |_| (Body::Icmp(8, 0, payload(1)), 1)));
+        for (number, journey) in (0..).zip(&mut journeys) {
+            for passing in journey.seen.iter_mut().flatten() {
+                passing.time_ns += number * 20_000 * US;
+                passing.order_ns = passing.time_ns;
+            }
+        }
+        // the last one is the echo
+        let echo = journeys.len() - 1;
+        for passing in journeys[echo].seen.iter_mut().flatten() {
+            passing.time_ns += 10_000_000 * US;
+            passing.order_ns = passing.time_ns;
+        }
+        let pair = Scene::new(journeys).read().unwrap();
+        let counts = pair.counts;
+        let only_downstream = [counts.duplicated[0], counts.missed[0], counts.undecided[1]];
+        assert_eq!(only_downstream, [0, 0, more], "{counts:?}");
+    }
+}
+
+#[test]
+fn copies_of_datagrams_without_identification_are_known_by_their_contents() {
+    let mut journeys = stream(1000, 0.0, |number| (Body::Udp(payload(number)), 0));
+    let mut copies = journeys[100..].to_vec();
+    // later than the reader takes for a copy made by the capture
+    for copy in &mut copies {
+        if let Some(passing) = &mut copy.seen[1] {
+            passing.time_ns += 150_000 * US;
+            passing.order_ns += 150_000 * US;
+        }
+    }
+    let number = seen_once(&mut copies, 0, Crossing::Duplicated);
+    copies.retain(|copy| copy.crossing == Crossing::Duplicated);
+    journeys.extend(copies);
+    let pair = Scene::new(journeys).check();
+    assert_eq!(pair.counts.duplicated, [number, 0]);
+}
+
 #[test]
 fn datagrams_match_across_translation_and_a_short_snapshot_length() {
     for snaplen_bytes in [96, 36] {

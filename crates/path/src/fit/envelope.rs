@@ -122,7 +122,7 @@ fn points(trace: &Trace, rates: &[f64]) -> Vec<Point> {
 fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
     let (mut queues, mut last_s) = ([0.0f64; LANES], 0.0f64);
     let strays = (STRAYS * trace.lost as f64) as usize;
-    // the largest few that passed, the smallest of them first; and the smallest of them again
+    // the largest few that passed, as a heap with the smallest of them first; and the smallest of them again
     let mut largest = vec![vec![0.0; strays + 1]; LANES];
     let mut limits = [0.0f64; LANES];
     let mut asked: Vec<[f64; LANES]> = Vec::with_capacity(trace.lost);
@@ -165,13 +165,23 @@ fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
     (0..LANES).map(point).collect()
 }
 
-/// Puts a value among the largest ones, the smallest of which come first.
+/// Puts a value among the largest ones in place of the smallest, which comes first: a binary heap, since the strays grow
+/// with the losses and every packet may be one.
 fn keep_largest(largest: &mut [f64], value: f64) {
-    if value > largest[0] {
-        let place = largest.partition_point(|other| *other < value);
-        largest.copy_within(1..place, 0);
-        largest[place - 1] = value;
+    if value <= largest[0] {
+        return;
     }
+    let mut place = 0;
+    loop {
+        let children = 2 * place + 1..(2 * place + 3).min(largest.len());
+        let smallest = children.min_by(|&one, &other| largest[one].total_cmp(&largest[other]));
+        let Some(child) = smallest.filter(|&child| largest[child] < value) else {
+            break;
+        };
+        largest[place] = largest[child];
+        place = child;
+    }
+    largest[place] = value;
 }
 
 struct Pair {
@@ -257,6 +267,39 @@ mod tests {
     use super::*;
     use crate::fit::Observation;
     use crate::{Arrival, Policer, Random, replay};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_largest_values_are_kept_and_the_smallest_of_them_comes_first(
+            values in prop::collection::vec(0u32..50, 0..200),
+            kept in 1usize..40,
+        ) {
+            let mut largest = vec![0.0; kept];
+            let mut all = vec![0.0; kept];
+            for value in values.into_iter().map(f64::from) {
+                keep_largest(&mut largest, value);
+                all.push(value);
+                all.sort_by(|one: &f64, other| other.total_cmp(one));
+                prop_assert_eq!(largest[0], all[kept - 1]);
+            }
+            largest.sort_by(|one, other| other.total_cmp(one));
+            prop_assert_eq!(&largest[..], &all[..kept]);
+        }
+    }
+
+    #[test]
+    fn a_value_among_the_largest_moves_few_of_many() {
+        const KEPT: usize = 1 << 10;
+        let mut largest = vec![0.0; KEPT];
+        for value in 1..3 * KEPT {
+            let before = largest.clone();
+            keep_largest(&mut largest, value as f64);
+            let moved = before.iter().zip(&largest).filter(|(old, new)| old != new);
+            assert!(moved.count() <= KEPT.ilog2() as usize + 1, "{value}");
+        }
+        assert_eq!(largest[0], 2.0 * KEPT as f64);
+    }
 
     /// Bursts of random length at 1 Gbit/s in random pauses.
     fn bursts(seed: u64) -> Vec<Arrival> {

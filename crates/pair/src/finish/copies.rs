@@ -1,0 +1,179 @@
+//! Packets that came twice downstream and once upstream.
+//!
+//! A copy is like a packet that is matched, and comes shortly before or after it. But to be like it proves nothing unless
+//! packets of the flow are told apart by that: atomic datagrams may all have one identification (RFC 6864, section 4.1;
+//! of 0 it is certain that nobody counts), and many are of one length.
+
+use crate::hash::FoldMap;
+use crate::packet::{Crossing, PacketFlags, PairPacket};
+
+/// Copies of one packet follow each other within this time.
+const COPIES_WITHIN_NS: i64 = 1_000_000_000;
+
+/// All that was captured of a packet and is the same in its copies.
+type Identity = (u16, u32, u32, u32);
+
+fn identity(packet: &PairPacket) -> Identity {
+    (
+        packet.identification,
+        packet.sequence,
+        packet.payload_bytes,
+        packet.content,
+    )
+}
+
+/// Whether a packet is one that no other is like by habit: it has a number, or contents that do not come again.
+fn is_telling(packet: &PairPacket) -> bool {
+    packet.identification != 0 || packet.content & 1 != 0
+}
+
+/// Marks the copies among the packets of a flow. Gives those, further, of which nothing tells whether they are copies or
+/// were missed upstream.
+pub(super) fn mark(packets: &mut [PairPacket], places: &[u32], downstream: usize) -> Vec<u32> {
+    // TCP sends the same again when it takes it for lost: only the number tells that from a copy
+    let may_be_copy = |packet: &PairPacket| {
+        !packet.is_matched()
+            && packet.is_at(downstream)
+            && packet.crossing == Crossing::Undecided
+            && (packet.identification != 0 || !packet.flags.has(PacketFlags::TCP))
+    };
+    let mut times_ns: FoldMap<Identity, Vec<i64>> = FoldMap::default();
+    for &at in places {
+        let packet = &packets[at as usize];
+        if may_be_copy(packet) {
+            times_ns.entry(identity(packet)).or_default();
+        }
+    }
+    if times_ns.is_empty() {
+        return Vec::new();
+    }
+    for &at in places {
+        let packet = &packets[at as usize];
+        if packet.is_matched()
+            && let Some(times_ns) = times_ns.get_mut(&identity(packet))
+        {
+            times_ns.push(packet.time_ns[downstream]);
+        }
+    }
+    for times_ns in times_ns.values_mut() {
+        times_ns.sort_unstable();
+    }
+    let mut unclear = Vec::new();
+    for &at in places {
+        let packet = &mut packets[at as usize];
+        if !may_be_copy(packet) {
+            continue;
+        }
+        let times_ns = times_ns
+            .get(&identity(packet))
+            .map_or(&[][..], Vec::as_slice);
+        match near(times_ns, packet.time_ns[downstream]) {
+            [] => {}
+            // of several packets with one identity none is known to be the same
+            [only] if is_telling(packet) && near(times_ns, *only).len() == 1 => {
+                packet.crossing = Crossing::Duplicated;
+            }
+            _ => unclear.push(at),
+        }
+    }
+    unclear
+}
+
+/// Those of the sorted times that are near one.
+fn near(sorted_ns: &[i64], time_ns: i64) -> &[i64] {
+    let until = |end_ns: i64| sorted_ns.partition_point(|&other_ns| other_ns < end_ns);
+    let first = until(time_ns.saturating_sub(COPIES_WITHIN_NS - 1));
+    &sorted_ns[first..until(time_ns.saturating_add(COPIES_WITHIN_NS))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{NO_TIME, NOT_CAPTURED};
+    use proptest::prelude::*;
+
+    const TELLING: u32 = 0x1235;
+    const COMMONPLACE: u32 = 0x1234;
+
+    /// A datagram that both captures hold, or only the second.
+    fn datagram(time_ns: i64, matched: bool, identification: u16, content: u32) -> PairPacket {
+        PairPacket {
+            flow: 0,
+            index: [if matched { 0 } else { NOT_CAPTURED }, 0],
+            time_ns: [if matched { time_ns } else { NO_TIME }, time_ns],
+            sequence: 0,
+            payload_bytes: 200,
+            ip_bytes: 228,
+            identification,
+            content,
+            ttl: [0; 2],
+            tos: [0; 2],
+            crossing: if matched {
+                Crossing::Matched
+            } else {
+                Crossing::Undecided
+            },
+            flags: PacketFlags::default(),
+        }
+    }
+
+    /// What the last of the packets is found to be, and whether that is open.
+    fn found(mut packets: Vec<PairPacket>) -> (Crossing, bool) {
+        let places: Vec<u32> = (0..packets.len() as u32).collect();
+        let unclear = mark(&mut packets, &places, 1);
+        (packets[packets.len() - 1].crossing, !unclear.is_empty())
+    }
+
+    #[test]
+    fn a_copy_is_known_by_its_identification_or_by_telling_contents() {
+        for (identification, content, expected) in [
+            (7, COMMONPLACE, (Crossing::Duplicated, false)),
+            (0, TELLING, (Crossing::Duplicated, false)),
+            (0, COMMONPLACE, (Crossing::Undecided, true)),
+        ] {
+            let packets = [(10, true), (20, false)]
+                .map(|(time_ns, matched)| datagram(time_ns, matched, identification, content));
+            assert_eq!(found(packets.to_vec()), expected);
+        }
+    }
+
+    #[test]
+    fn other_contents_are_another_packet() {
+        let packets = vec![datagram(10, true, 7, 2), datagram(20, false, 7, 4)];
+        assert_eq!(found(packets), (Crossing::Undecided, false));
+    }
+
+    #[test]
+    fn nothing_is_said_where_several_packets_are_alike() {
+        let packets = [(10, true), (20, true), (30, false)]
+            .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
+        assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
+        // only one of them is near, but what it has in common with another one proves nothing
+        let packets = [(0, true), (700_000_000, true), (1_400_000_000, false)]
+            .map(|(time_ns, matched)| datagram(time_ns, matched, 7, TELLING));
+        assert_eq!(found(packets.to_vec()), (Crossing::Undecided, true));
+    }
+
+    proptest! {
+        #[test]
+        fn times_are_near_within_less_than_the_limit(
+            mut times_ns in prop::collection::vec(-3_000_000_000i64..3_000_000_000, 0..30),
+            time_ns in prop_oneof![Just(i64::MIN), Just(i64::MAX), -3i64..3],
+        ) {
+            times_ns.extend([-COPIES_WITHIN_NS, COPIES_WITHIN_NS]);
+            times_ns.sort_unstable();
+            let is_near = |other: &&i64| other.abs_diff(time_ns) < COPIES_WITHIN_NS as u64;
+            let expected: Vec<i64> = times_ns.iter().filter(is_near).copied().collect();
+            prop_assert_eq!(near(&times_ns, time_ns), expected);
+        }
+    }
+
+    #[test]
+    fn many_copies_of_many_alike_packets_are_looked_for_in_one_pass() {
+        // each with each would be 90 thousand million comparisons
+        const ALIKE: i64 = 300_000;
+        let matched = (0..ALIKE).map(|number| datagram(number, true, 7, TELLING));
+        let later = (0..ALIKE).map(|number| datagram((number + 2) * ALIKE, false, 7, TELLING));
+        assert_eq!(found(matched.chain(later).collect()).0, Crossing::Undecided);
+    }
+}
