@@ -4,11 +4,12 @@
 //! tests say so and pass.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions};
-use whydrop_tcp::{Flow, FlowCounters, Kind, Tracker, TrackerOptions};
+use whydrop_tcp::{Fate, Flow, FlowCounters, Kind, Tracker, TrackerOptions};
 
 /// Folders with a capture from both sides of an impairment, `b` nearer to the sender, and `truth.json`.
 fn pairs() -> Vec<PathBuf> {
@@ -32,8 +33,8 @@ fn truth(pair: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The counters of all flows of the capture before the impairment.
-fn counters(pair: &Path) -> Vec<FlowCounters> {
+/// All flows of the capture before the impairment.
+fn flows(pair: &Path) -> Vec<Flow> {
     let capture = pair.join("b.pcap.zst");
     let mut capture = Capture::open(&[capture], OpenOptions::default()).expect("a capture");
     let mut tracker = Tracker::new(TrackerOptions::default());
@@ -41,42 +42,51 @@ fn counters(pair: &Path) -> Vec<FlowCounters> {
         tracker.push(&packet);
     }
     let connections = tracker.finish().connections.into_iter();
-    let flows = connections.flat_map(|connection| connection.flows);
-    flows.map(|flow: Flow| flow.counters).collect()
+    connections
+        .flat_map(|connection| connection.flows)
+        .collect()
 }
 
-fn sum(counters: &[FlowCounters], what: impl Fn(&FlowCounters) -> u64) -> u64 {
-    counters.iter().map(what).sum()
+fn sum(flows: &[Flow], what: impl Fn(&FlowCounters) -> u64) -> u64 {
+    flows.iter().map(|flow| what(&flow.counters)).sum()
 }
 
-/// A counter of `nstat`, of both ends together; `None` where the truth does not have it.
-fn kernel(truth: &Value, name: &str) -> Option<u64> {
+/// What a counter of `nstat` lets the capture show; `None` where the truth does not have it. All of what the sender counted
+/// passed the capture, and of what the receiver counted what was not lost on the way back before it.
+fn kernel(truth: &Value, name: &str) -> Option<RangeInclusive<u64>> {
     let of = |end: &str| truth["nstat"][end][name].as_u64();
-    Some(of("snd")? + of("rcv")?)
+    let (sender, receiver) = (of("snd")?, of("rcv")?);
+    let all_seen = truth["reverse_packets_b"] == truth["reverse_packets_y"];
+    let least = if all_seen { sender + receiver } else { sender };
+    Some(least..=sender + receiver)
 }
 
 #[test]
 fn retransmissions_and_what_started_them_are_those_that_the_kernel_counted() {
     let of_kind = |kind: Kind| move |c: &FlowCounters| c.retransmitted_by_kind[kind as usize];
     for pair in pairs() {
-        let (truth, counters) = (truth(&pair), counters(&pair));
+        let (truth, flows) = (truth(&pair), flows(&pair));
         let counted = [
-            ("TcpRetransSegs", sum(&counters, |c| c.retransmitted)),
-            ("TcpExtTCPFastRetrans", sum(&counters, of_kind(Kind::Fast))),
-            ("TcpExtTCPTimeouts", sum(&counters, of_kind(Kind::Timeout))),
+            ("TcpRetransSegs", sum(&flows, |c| c.retransmitted)),
+            ("TcpExtTCPFastRetrans", sum(&flows, of_kind(Kind::Fast))),
+            ("TcpExtTCPTimeouts", sum(&flows, of_kind(Kind::Timeout))),
             (
                 "TcpExtTCPLossProbes",
-                sum(&counters, of_kind(Kind::TailLossProbe)),
+                sum(&flows, of_kind(Kind::TailLossProbe)),
             ),
-            ("TcpExtTCPDSACKRecv", sum(&counters, |c| c.spurious)),
+            ("TcpExtTCPDSACKRecv", sum(&flows, |c| c.spurious)),
         ];
         for (name, ours) in counted {
             if let Some(theirs) = kernel(&truth, name) {
-                assert_eq!(ours, theirs, "{name} of {}", pair.display());
+                let place = pair.display();
+                assert!(
+                    theirs.contains(&ours),
+                    "{name} of {place}: {ours}, truth {theirs:?}"
+                );
             }
         }
         assert_eq!(
-            sum(&counters, |c| c.duplicated_on_path),
+            sum(&flows, |c| c.duplicated_on_path),
             0,
             "{}",
             pair.display()
@@ -94,16 +104,21 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
         {
             continue; // lost behind both
         }
-        let flows = truth["flows"].as_array().expect("flows").iter();
-        let missing: u64 = flows
+        let of_truth = truth["flows"].as_array().expect("flows").iter();
+        let missing: u64 = of_truth
             .filter(|flow| flow["proto"] == "tcp")
             .filter_map(|flow| flow["data_packets_lost"].as_u64())
             .sum();
-        assert_eq!(
-            sum(&counters(&pair), |c| c.lost),
-            missing,
-            "{}",
-            pair.display()
+        let flows = flows(&pair);
+        let lost = sum(&flows, |c| c.lost);
+        // What was lost last, and not sent again before the capture ended, is known to nobody who saw only this capture.
+        let segments = flows.iter().flat_map(|flow| &flow.segments);
+        let unknown = segments.filter(|segment| segment.fate == Fate::Unknown);
+        let most = lost + unknown.count() as u64;
+        let place = pair.display();
+        assert!(
+            (lost..=most).contains(&missing),
+            "{place}: {lost} to {most}, truth {missing}"
         );
     }
 }
