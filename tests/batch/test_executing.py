@@ -18,6 +18,7 @@ import pytest
 import recordings
 from whydrop.record.exporting.flent import as_document
 from whydrop.record.recording import Recording
+from whydrop.sources import process_groups
 from whydrop.sources.batch import commands
 from whydrop.sources.batch.executing import Outcome, Summary, execute
 from whydrop.sources.batch.expanding import Run, Wanted, expand_runs
@@ -244,6 +245,64 @@ def test_post_commands_put_things_back_also_where_the_folder_of_results_is_gone(
     [(_, outcome)] = go(tmp_path, runs, state, Fake(swallow)).outcomes
     assert outcome.status == "complete"
     assert (tmp_path / "put-back").read_text() == "after\n"
+
+
+@pytest.fixture
+def killed_too_late(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The groups that were signalled after their leaders had been reaped: their numbers may be others' by then."""
+    found: list[int] = []
+    kill = os.killpg
+
+    def watched(group: int, number: int) -> None:
+        try:
+            os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            found.append(group)
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", watched)
+    return found
+
+
+@pytest.mark.parametrize("watch", ["exit 0", "sleep 1000 & exit 0", "exec sleep 1000"])
+def test_a_group_is_killed_only_while_its_number_is_its_own(
+    tmp_path: Path, killed_too_late: list[int], watch: str
+) -> None:
+    waiting = COMMANDS.replace('run = "echo watching; exec sleep 1000"', f'run = "echo watching; {watch}"')
+    runs, state = begin(tmp_path, waiting)
+
+    def when_watched(_: Run) -> str:
+        wait_until(lambda: outputs(tmp_path).get("monitor-watch.txt") == "watching\n")
+        return "complete"
+
+    assert go(tmp_path, runs, state, Fake(when_watched)).count("complete") == 1
+    assert killed_too_late == []
+
+
+def test_a_command_that_may_not_be_killed_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(group: int, number: int) -> None:
+        raise PermissionError
+
+    # As what sudo has started.
+    monkeypatch.setattr(os, "killpg", refused)
+    monkeypatch.setattr(commands, "_MERCY_S", 0.1)
+    monkeypatch.setattr(process_groups, "_DEAD_WITHIN_S", 0.1)
+    runs, state = begin(tmp_path, COMMANDS.replace("exec sleep 1000", "echo $$$$ > pid; exec sleep 1000"))
+
+    def when_watched(_: Run) -> str:
+        wait_until(lambda: has_text(tmp_path / "pid"))
+        return "complete"
+
+    [(_, outcome)] = go(tmp_path, runs, state, Fake(when_watched)).outcomes
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    [warning] = outcome.warnings
+    assert "command 'watch' could not be ended: watching" in warning
+    assert f"process {pid} (sleep 1000) is left running" in warning
+    assert f"end it by: kill {pid}" in warning
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
 
 
 def _runs(pid: int) -> bool:

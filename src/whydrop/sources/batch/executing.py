@@ -183,7 +183,8 @@ def _command(run: Run, folder: Path) -> Outcome:
     place = folder / f"{_name(run)}.commands"
     place.mkdir(parents=True, exist_ok=True)
     command = BatchCommand("run", "run", run.run)
-    done = Started(command, place, run.folder).wait(0.0)
+    with Started(command, place, run.folder) as started:
+        done = started.wait(0.0)
     return Outcome("complete" if done.ok else "failed", done.output, None if done.ok else str(done))
 
 
