@@ -111,12 +111,19 @@ def test_a_service_manager_that_repeats_itself_does_not_interrupt_what_is_put_ba
     assert done == ["put back"]
 
 
-def test_a_person_who_presses_ctrl_c_again_is_obeyed_wherever_it_is() -> None:
-    with held() as outer, outer.let_in(), held():
+@pytest.mark.parametrize("first", ENDING)
+def test_a_person_who_presses_ctrl_c_again_is_obeyed_where_that_is_let_in(first: signal.Signals) -> None:
+    done: list[str] = []
+    with terminating.as_ctrl_c(), held() as outer, outer.let_in(), held() as signals:
+        with signals.let_in(again=True):
+            signal.raise_signal(first)
+            done.append("begun")
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
+        done.append("in hand")
+        with pytest.raises(KeyboardInterrupt), signals.let_in(again=True):
             signal.raise_signal(signal.SIGINT)
     assert outer.came
+    assert done == ["begun", "in hand"]
 
 
 def test_what_another_handler_raises_is_raised_when_nothing_is_in_hand_any_more() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from whydrop.signals import Held
 from whydrop.sources import process_groups
 from whydrop.sources.batch.expanding import BatchCommand
 from whydrop.sources.process_groups import Left
@@ -19,6 +23,8 @@ from whydrop.sources.process_groups import Left
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
 _TAIL_BYTES = 2000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -151,15 +157,17 @@ def _last_line(path: Path) -> str:
 
 @dataclass
 class Around:
-    """The commands of one run, in order: ``before``, then the test, then ``after``.
+    """The commands of one run, in order: ``before``, then the test, then ``after``, whatever became of the two.
 
     Attributes:
         folder: takes what the commands print; made when there is a command.
+        signals: let in only while what may be given up is waited for; a process that was begun is never lost.
     """
 
     commands: tuple[BatchCommand, ...]
     folder: Path
     cwd: Path
+    signals: Held
     monitors: list[Started] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -167,13 +175,23 @@ class Around:
         """Run the pre commands and start the monitors; whether the test may start."""
         if self.commands:
             self.folder.mkdir(parents=True, exist_ok=True)
-        return all(self._run(command) for command in self._of("pre")) and self._start_monitors()
+        return all(self._run(command, self.signals.let_in()) for command in self._of("pre")) and self._start_monitors()
 
-    def after(self) -> bool:
-        """End the monitors and run the post commands; whether every essential one went well."""
-        well = [self._monitored(monitor) for monitor in self.monitors]
-        self.monitors = []
-        well += [self._run(command) for command in self._of("post")]
+    def after(self, *, at_once: bool) -> bool:
+        """End the monitors and run the post commands, whatever fails of them; whether every essential one went well.
+
+        Only a second Ctrl-C gives them up.
+
+        Args:
+            at_once: end also those monitors that would be waited for.
+        """
+        well = []
+        while self.monitors:
+            monitor = self.monitors[0]
+            well.append(self._at_any_rate(monitor.command, partial(self._monitored, monitor, at_once)))
+            self.monitors.remove(monitor)
+        for command in self._of("post"):
+            well.append(self._at_any_rate(command, partial(self._run, command, self.signals.let_in(again=True))))
         return all(well)
 
     def abandon(self) -> None:
@@ -185,9 +203,10 @@ class Around:
     def _of(self, kind: str) -> list[BatchCommand]:
         return [command for command in self.commands if command.kind == kind]
 
-    def _run(self, command: BatchCommand) -> bool:
-        with Started(command, self.folder, self.cwd) as started:
-            return self._judged(started.wait(command.timeout_s))
+    def _run(self, command: BatchCommand, waiting: AbstractContextManager[None]) -> bool:
+        with Started(command, self.folder, self.cwd) as started, waiting:
+            done = started.wait(command.timeout_s)
+        return self._judged(done)
 
     def _start_monitors(self) -> bool:
         for command in self._of("monitor"):
@@ -199,12 +218,26 @@ class Around:
             self.monitors.append(monitor)
         if self.monitors:
             # A capture that starts with the test misses the test's start.
-            time.sleep(0.1)
+            with self.signals.let_in():
+                time.sleep(0.1)
         return True
 
-    def _monitored(self, monitor: Started) -> bool:
+    def _monitored(self, monitor: Started, at_once: bool) -> bool:
         command = monitor.command
-        return self._judged(monitor.end() if command.kill else monitor.wait(command.timeout_s))
+        if command.kill or at_once:
+            return self._judged(monitor.end())
+        with self.signals.let_in(again=True):
+            done = monitor.wait(command.timeout_s)
+        return self._judged(done)
+
+    def _at_any_rate(self, command: BatchCommand, step: Callable[[], bool]) -> bool:
+        """Do one of several things that must all be done."""
+        try:
+            return step()
+        except Exception as reason:
+            _log.exception("command %s", command.name)
+            self.troubles.append(f"command {command.name!r}: {reason!r}")
+            return not command.essential
 
     def _judged(self, done: Done) -> bool:
         """Note what went wrong; whether the run may go on."""
