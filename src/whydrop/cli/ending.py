@@ -36,7 +36,8 @@ def status(reason: BaseException) -> int:
         return 0
     if isinstance(reason, KeyboardInterrupt):
         try:
-            sys.stderr.write("whydrop: stopped\n")
+            for line in ("stopped", *getattr(reason, "__notes__", ())):
+                sys.stderr.write(f"whydrop: {printable(line)}\n")
             sys.stderr.flush()
         finally:
             # Another thread may still be reading; an orderly end of the interpreter would wait for it, or crash it.
