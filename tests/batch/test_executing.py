@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 import recordings
+from whydrop.cli import terminating
 from whydrop.record.exporting.flent import as_document
 from whydrop.record.recording import Recording
+from whydrop.sources import process_groups
 from whydrop.sources.batch import commands
 from whydrop.sources.batch.executing import Outcome, Summary, execute
 from whydrop.sources.batch.expanding import Run, Wanted, expand_runs
@@ -198,6 +200,83 @@ def test_ctrl_c_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def watched(tmp_path: Path) -> str:
+    """The commands, with a monitor that writes down its number."""
+    return COMMANDS.replace("exec sleep 1000", "echo $$$$ > pid; exec sleep 1000")
+
+
+def monitor_is_gone(tmp_path: Path) -> bool:
+    return not _runs(int((tmp_path / "pid").read_text()))
+
+
+def test_an_error_that_nobody_has_thought_of_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:
+    def breaks(run: Run) -> str:
+        if run.repetition == 1:
+            wait_until(lambda: has_text(tmp_path / "pid"))
+            raise RuntimeError("a table has no columns")
+        return "complete"
+
+    runs, state = begin(tmp_path, watched(tmp_path).replace('hosts = "h"', 'hosts = "h"\nrepetitions = 2'))
+    summary = go(tmp_path, runs, state, Fake(breaks))
+    assert [outcome.status for _, outcome in summary.outcomes] == ["failed", "complete"]
+    assert "RuntimeError('a table has no columns')" in (summary.outcomes[0][1].message or "")
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
+    assert monitor_is_gone(tmp_path)
+
+
+def test_what_ends_the_program_ends_monitors_and_runs_post_commands_first(tmp_path: Path) -> None:
+    def leave(_: Run) -> str:
+        wait_until(lambda: has_text(tmp_path / "pid"))
+        raise SystemExit(3)
+
+    runs, state = begin(tmp_path, watched(tmp_path))
+    with pytest.raises(SystemExit):
+        go(tmp_path, runs, state, Fake(leave))
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
+    assert monitor_is_gone(tmp_path)
+    assert [one.status for one in State.read(tmp_path / "b.batch-state.json").runs.values()] == ["failed"]
+
+
+def test_a_post_command_that_breaks_does_not_keep_the_others_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(self: commands.Started) -> commands.Done:
+        raise RuntimeError("no more memory")
+
+    monkeypatch.setattr(commands.Started, "end", breaks)
+    runs, state = begin(tmp_path, COMMANDS.replace("exec sleep 1000", "true"))
+    [(_, outcome)] = go(tmp_path, runs, state, Fake()).outcomes
+    assert outcome.warnings == ["command 'watch': RuntimeError('no more memory')"]
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_post_commands_run_lets_them_run_and_begins_no_other_run(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    ending = COMMANDS.replace('["sh", "-c", "echo after"]', f'"kill -{number} $PPID; sleep 0.05; echo after"')
+    runs, state = begin(tmp_path, ending.replace('hosts = "h"', 'hosts = "h"\nrepetitions = 2'))
+    with terminating.as_ctrl_c() as heard:
+        summary = go(tmp_path, runs, state, Fake())
+    assert heard.number == number
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
+    assert ([outcome.status for _, outcome in summary.outcomes], summary.interrupted) == (["complete"], True)
+
+
+def test_a_second_ctrl_c_gives_up_the_post_commands_and_ends_the_monitors(tmp_path: Path) -> None:
+    def interrupt(_: Run) -> str:
+        wait_until(lambda: has_text(tmp_path / "pid"))
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not interrupted")
+
+    ending = 'kind = "post"\nrun = "while :; do kill -INT $PPID; sleep 0.05; done"'
+    text = watched(tmp_path).replace('kind = "post"\nrun = ["sh", "-c", "echo after"]', ending)
+    runs, state = begin(tmp_path, text)
+    summary = go(tmp_path, runs, state, Fake(interrupt))
+    assert summary.interrupted
+    assert monitor_is_gone(tmp_path)
+
+
 def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     waiting = COMMANDS.replace('run = "echo before; exit ${status}"', 'run = "sleep 1000 & echo $! > pid; wait"')
     # As long as a busy machine needs to begin.
@@ -244,6 +323,64 @@ def test_post_commands_put_things_back_also_where_the_folder_of_results_is_gone(
     [(_, outcome)] = go(tmp_path, runs, state, Fake(swallow)).outcomes
     assert outcome.status == "complete"
     assert (tmp_path / "put-back").read_text() == "after\n"
+
+
+@pytest.fixture
+def killed_too_late(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The groups that were signalled after their leaders had been reaped: their numbers may be others' by then."""
+    found: list[int] = []
+    kill = os.killpg
+
+    def watched(group: int, number: int) -> None:
+        try:
+            os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            found.append(group)
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", watched)
+    return found
+
+
+@pytest.mark.parametrize("watch", ["exit 0", "sleep 1000 & exit 0", "exec sleep 1000"])
+def test_a_group_is_killed_only_while_its_number_is_its_own(
+    tmp_path: Path, killed_too_late: list[int], watch: str
+) -> None:
+    waiting = COMMANDS.replace('run = "echo watching; exec sleep 1000"', f'run = "echo watching; {watch}"')
+    runs, state = begin(tmp_path, waiting)
+
+    def when_watched(_: Run) -> str:
+        wait_until(lambda: outputs(tmp_path).get("monitor-watch.txt") == "watching\n")
+        return "complete"
+
+    assert go(tmp_path, runs, state, Fake(when_watched)).count("complete") == 1
+    assert killed_too_late == []
+
+
+def test_a_command_that_may_not_be_killed_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(group: int, number: int) -> None:
+        raise PermissionError
+
+    # As what sudo has started.
+    monkeypatch.setattr(os, "killpg", refused)
+    monkeypatch.setattr(commands, "_MERCY_S", 0.1)
+    monkeypatch.setattr(process_groups, "_DEAD_WITHIN_S", 0.1)
+    runs, state = begin(tmp_path, COMMANDS.replace("exec sleep 1000", "echo $$$$ > pid; exec sleep 1000"))
+
+    def when_watched(_: Run) -> str:
+        wait_until(lambda: has_text(tmp_path / "pid"))
+        return "complete"
+
+    [(_, outcome)] = go(tmp_path, runs, state, Fake(when_watched)).outcomes
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    [warning] = outcome.warnings
+    assert "command 'watch' could not be ended: watching" in warning
+    assert f"process {pid} (sleep 1000) is left running" in warning
+    assert f"end it by: kill {pid}" in warning
+    assert outputs(tmp_path)["post-last.txt"] == "after\n"
 
 
 def _runs(pid: int) -> bool:
@@ -312,15 +449,34 @@ def test_the_program_runs_plans_and_resumes(tmp_path: Path, run) -> None:
     assert {entry["status"] for entry in state["runs"].values()} == {"complete"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_batch_that_is_terminated_puts_things_back_and_ends_with_the_status_of_the_signal(
+    tmp_path: Path, number: signal.Signals, run_here
+) -> None:
+    # A shell or a service manager repeats itself.
+    ends = f"kill -{number} $PPID; kill -{number} $PPID; exec sleep 1000"
+    watch = '\n[command.watch]\nkind = "monitor"\nrun = "echo $$$$ > pid; exec sleep 1000"\n'
+    text = PROGRAM.replace("echo ${n}; sleep ${s}", ends).replace('commands = "tidy"', 'commands = ["tidy", "watch"]')
+    (tmp_path / "b.toml").write_text(
+        text.replace('run = "echo tidied', f'run = "kill -{number} $PPID; echo tidied') + watch
+    )
+    done = run_here("batch", "run", tmp_path / "b.toml", "--output", tmp_path)
+    assert done.returncode == 128 + number
+    assert "1 interrupted, 2 not begun" in done.stdout
+    assert (tmp_path / "tidied").read_text().count("tidied") == 1
+    assert not has_text(tmp_path / "pid") or monitor_is_gone(tmp_path)
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run) -> None:
-    (tmp_path / "b.toml").write_text(PROGRAM.replace("sleep ${s}", "touch begun; sleep 1000"))
+    (tmp_path / "b.toml").write_text(PROGRAM.replace("sleep ${s}", "echo $$$$ > begun; exec sleep 1000"))
     command = [sys.executable, "-m", "whydrop", "batch", "run", tmp_path / "b.toml", "--output", tmp_path]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until((tmp_path / "begun").exists)
+    wait_until(lambda: has_text(tmp_path / "begun"))
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=HANGS_S)
     assert process.returncode == 130
+    wait_until(lambda: not _runs(int((tmp_path / "begun").read_text())))
     assert "1 interrupted, 2 not begun" in output
     assert "--resume goes on" in errors
     assert (tmp_path / "tidied").read_text().count("tidied") == 1

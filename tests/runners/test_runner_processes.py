@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -142,6 +143,30 @@ def test_finish_kills_what_takes_too_long() -> None:
     assert outcome.status == "failed"
     assert "killed" in (outcome.message or "")
     assert runner.done()
+
+
+def test_a_program_that_may_not_be_killed_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: Callable[[float], None]
+) -> None:
+    def refused(group: int, number: int) -> None:
+        raise PermissionError
+
+    # As what sudo has started.
+    monkeypatch.setattr(os, "killpg", refused)
+    monkeypatch.setattr("whydrop.sources.runners.process._DEAD_WITHIN_S", 0.1)
+    monkeypatch.setattr("whydrop.sources.process_groups._DEAD_WITHIN_S", 0.1)
+    patience(0.1)
+    runner, _ = started(command(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo 1; exec sleep 1000"], duration_s=None))
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        runner.stop()
+        outcome, _ = ended(runner)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert outcome.status == "failed"
+    assert outcome.message is not None
+    assert f"process {pid} (sleep 1000) is left running" in outcome.message
+    assert f"end it by: kill {pid}" in outcome.message
 
 
 def test_stop_returns_at_once_and_keeps_what_was_measured(tmp_path: Path, patience: Callable[[float], None]) -> None:

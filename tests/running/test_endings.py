@@ -88,16 +88,6 @@ def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
     assert (recording.table("intervals").height > 0) == (phase == "finishing")
 
 
-def test_a_second_ctrl_c_is_obeyed() -> None:
-    with interrupts.noted() as asked:
-        assert not asked()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert asked()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_waiting_outside_python_hears_ctrl_c_and_hands_over_results_and_errors() -> None:
     assert interrupts.waited_for(lambda: 7, "seven") == 7
     with pytest.raises(ZeroDivisionError):

@@ -86,11 +86,11 @@ def _plan(options: dict[str, Any], *, with_commands: bool, as_json: bool) -> Non
 def run(resume: bool, anew: bool, stop_on_failure: bool, dry_run: bool, **options: Any) -> None:
     """Run the batches of a file.
 
-    A run that fails does not keep the others from running. Ctrl-C ends the run at hand and runs its post commands;
-    --resume goes on later: what is complete is not run again.
+    A run that fails does not keep the others from running. Ctrl-C, SIGTERM and SIGHUP end the run at hand and run its
+    post commands; --resume goes on later: what is complete is not run again.
 
     Exits with 0 when every run is complete, 1 when one failed, 2 when the file or the command line is wrong, and 130
-    after Ctrl-C.
+    after Ctrl-C (143 after SIGTERM, 129 after SIGHUP).
     """
     if resume and anew:
         raise click.UsageError("--resume goes on, --anew starts over: give one of them.")
@@ -245,12 +245,12 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
     notes += [f"run {key} is not in the file any more; left out" for key in sorted(gone)]
     for note in notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
-    with terminating.as_ctrl_c(), watching(times) as watcher:
+    with terminating.as_ctrl_c() as heard, watching(times) as watcher:
         summary = execute(
             runs, state, state_path=path, output=options["output"], run_test=run_test, watcher=watcher,
             stop_on_failure=stop_on_failure,
         )  # fmt: skip
-    return _summary(summary, state, path)
+    return _summary(summary, state, path, if_interrupted=heard.status)
 
 
 def _nothing_left(path: Path) -> None:
@@ -267,7 +267,7 @@ def _nothing_left(path: Path) -> None:
         )
 
 
-def _summary(summary: Summary, state: State, path: Path) -> int:
+def _summary(summary: Summary, state: State, path: Path, *, if_interrupted: int) -> int:
     parts = [f"{summary.count(status)} {status}" for status in ("complete", "failed", "interrupted")]
     parts = [part for part in parts if not part.startswith("0 ")] or ["none run"]
     if summary.skipped:
@@ -278,7 +278,7 @@ def _summary(summary: Summary, state: State, path: Path) -> int:
     click.echo(f"Runs: {', '.join(parts)} ({path}{order})")
     if summary.interrupted:
         click.echo("whydrop: stopped; --resume goes on", err=True)
-        return ending.INTERRUPTED
+        return if_interrupted
     return ending.NOT_ANALYSED if summary.count("failed") else 0
 
 

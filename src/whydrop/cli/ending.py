@@ -29,17 +29,21 @@ def write_document(text: str) -> None:
 
 
 def status(reason: BaseException) -> int:
-    """Say on stderr why the program stops, in one line; return its exit status."""
+    """Say on stderr why the program stops, in one line and one for each note on it; return its exit status."""
     if isinstance(reason, BrokenPipeError):
         # The reader (such as `head`) has what it wanted. Python would complain at exit when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(reason, KeyboardInterrupt):
-        sys.stderr.write("whydrop: stopped\n")
-        # Another thread may still be reading; an orderly end of the interpreter would wait for it, or crash it.
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)
-    sys.stderr.write(f"whydrop: {printable(one_line(reason))}\n")
+        try:
+            for line in ("stopped", *getattr(reason, "__notes__", ())):
+                sys.stderr.write(f"whydrop: {printable(line)}\n")
+            sys.stderr.flush()
+        finally:
+            # Another thread may still be reading; an orderly end of the interpreter would wait for it, or crash it.
+            os._exit(getattr(reason, "status", INTERRUPTED))
+    for line in (one_line(reason), *getattr(reason, "__notes__", ())):
+        sys.stderr.write(f"whydrop: {printable(line)}\n")
     return NOT_ANALYSED
 
 

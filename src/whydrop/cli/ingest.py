@@ -56,7 +56,7 @@ def command(files: tuple[Path, ...], place: str, again: bool, workers: int | Non
     and the conflict is reported. A damaged file is read up to the damage and stops none of the others.
 
     Exits with 0 when everything was read, and 1 when something could not be; the rest is in the store all the same.
-    Ctrl-C and SIGTERM keep what was read.
+    Ctrl-C, SIGTERM and SIGHUP keep what was read.
     """
     from whydrop.record.errors import RecordingError
     from whydrop.record.store.store import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, quantities
+from whydrop.cli import ending, quantities, terminating
 
 if TYPE_CHECKING:
     from whydrop.sources.places import Place
@@ -68,8 +68,8 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
     TEST is the name of a test (`whydrop tests` lists them) or a file of your own. Prints a summary at the end.
 
     Exits with 0 when every flow measured what it should, 1 when the test could not begin or a flow failed or yielded
-    nothing (what was measured is kept), 2 when the command line or the test's file is wrong, and 130 after Ctrl-C
-    (what was measured until then is kept).
+    nothing (what was measured is kept), 2 when the command line or the test's file is wrong, and 130 after Ctrl-C, 143
+    after SIGTERM, 129 after SIGHUP (what was measured until then is kept).
     """
     far = _places(hosts)
     plan = planned(
@@ -85,25 +85,26 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
     from whydrop.sources.running.engine import EngineError
     from whydrop.sources.running.leaving import CannotLeaveError
 
-    try:
-        finished = _run(plan, settings, quiet=as_json)
-    except CannotLeaveError as reason:
-        ending.status(reason)
-        sys.exit(2)
-    except (EngineError, RecordingError, OSError, KeyboardInterrupt) as reason:
-        sys.exit(ending.status(reason))
-    try:
-        picture = _draw(finished, options["picture"], wanted=not options["no_plot"])
-        _report(finished, picture, as_json=as_json)
-    except KeyboardInterrupt as reason:
-        print(f"\nwhydrop: the recording is whole: {ending.printable(str(finished.folder))}", file=sys.stderr)
-        sys.exit(ending.status(reason))
-    except BrokenPipeError as reason:
-        # Whoever read has had enough; how the test went is the status all the same.
-        ending.status(reason)
-    except (RecordingError, OSError) as reason:
-        sys.exit(ending.status(reason))
-    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": ending.INTERRUPTED}[finished.status])
+    with terminating.as_ctrl_c() as heard:
+        try:
+            finished = _run(plan, settings, quiet=as_json)
+        except CannotLeaveError as reason:
+            ending.status(reason)
+            sys.exit(2)
+        except (EngineError, RecordingError, OSError, KeyboardInterrupt) as reason:
+            sys.exit(ending.status(reason))
+        try:
+            picture = _draw(finished, options["picture"], wanted=not options["no_plot"])
+            _report(finished, picture, as_json=as_json)
+        except KeyboardInterrupt as reason:
+            print(f"\nwhydrop: the recording is whole: {ending.printable(str(finished.folder))}", file=sys.stderr)
+            sys.exit(ending.status(reason))
+        except BrokenPipeError as reason:
+            # Whoever read has had enough; how the test went is the status all the same.
+            ending.status(reason)
+        except (RecordingError, OSError) as reason:
+            sys.exit(ending.status(reason))
+    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": heard.status}[finished.status])
 
 
 def planned(

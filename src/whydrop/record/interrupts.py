@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something is written that must not be left in the middle."""
+"""Ctrl-C, SIGTERM and SIGHUP while something is written that must not be left in the middle."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+from whydrop.signals import ENDING
 
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Let what is begun become whole before Ctrl-C or SIGTERM has its effect; a second one interrupts it.
+    """Let what is begun become whole before Ctrl-C, SIGTERM or SIGHUP has its effect; a second one interrupts it.
 
     An exception that comes between any two instructions can leave a lock held, at which whoever keeps what is left
     would wait for ever.
@@ -28,7 +28,7 @@ def put_off() -> Iterator[None]:
         if len(seen) > 1:
             raise KeyboardInterrupt
 
-    before = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) is not None}
+    before = {number: handler for number in ENDING if (handler := signal.getsignal(number)) is not None}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, note)

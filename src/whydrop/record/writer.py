@@ -133,9 +133,25 @@ class RecordingWriter:
                 self.message = None
             except OSError as reason:
                 self._finish_elsewhere(reason)
-            self._finished = True
+            finally:
+                if not self._finished:
+                    # The journal has it all, and is what is to be read.
+                    self.metadata["status"] = "running"
+            self._remove_journal()
             self._unlock()
             return self.folder
+
+    def close(self) -> None:
+        """Let go of the recording; where it was not finished, it is left as one that was interrupted.
+
+        What was appended goes to the journal, as far as that takes it.
+        """
+        try:
+            if not self._finished:
+                self.flush()
+        finally:
+            with self._writing:
+                self._unlock()
 
     def _begin(self) -> None:
         try:
@@ -147,6 +163,9 @@ class RecordingWriter:
         except OSError as reason:
             self._unlock()
             raise RecordingError(_in_words(self.folder, reason)) from reason
+        except BaseException:
+            self._unlock()
+            raise
 
     def _take_lock(self) -> None:
         """Hold a lock, so that a reader can tell a test that runs from one that was killed."""
@@ -211,7 +230,7 @@ class RecordingWriter:
             self._kept.setdefault(table, []).append((number, rows))
 
     def _finish_in(self, folder: Path) -> None:
-        """Write the tables and the metadata into ``folder``; then there is no journal any more."""
+        """Write the tables and the metadata into ``folder``; then the journal is needed no more."""
         folder.mkdir(parents=True, exist_ok=True)
         lost: list[str] = []
         counts: dict[str, int] = {}
@@ -224,8 +243,10 @@ class RecordingWriter:
         if lost:
             metadata["failures"] = [*metadata["failures"], *lost]
         document.write(folder, metadata)
-        self.metadata = metadata
-        for leftover in (folder / journal.FOLDER_NAME, folder / LOCK_NAME):
+        self.metadata, self._finished = metadata, True
+
+    def _remove_journal(self) -> None:
+        for leftover in (self.folder / journal.FOLDER_NAME, self.folder / LOCK_NAME):
             with contextlib.suppress(OSError):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
@@ -272,7 +293,6 @@ class RecordingWriter:
             self._finish_in(folder)
         except OSError as second:
             self.metadata["failures"].pop()
-            self.metadata["status"] = "running"
             self.message = f"{why}; and {_in_words(folder, second)}"
             raise RecordingError(self.message) from second
         self.folder = folder

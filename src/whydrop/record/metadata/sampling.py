@@ -68,12 +68,13 @@ class CounterSampler:
 
     def stop(self) -> None:
         """Take the last sample; :meth:`drain` may be called once more after it."""
-        if self._thread is None:
-            return
         self._stop.set()
-        self._thread.join(timeout=5.0)
-        self._thread = None
-        for source in self._sources:
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+            self._thread = None
+        # Also where the first sample failed, and no thread was begun.
+        sources, self._sources = self._sources, []
+        for source in sources:
             source.close()
 
     def _run(self) -> None:

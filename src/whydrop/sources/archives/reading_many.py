@@ -15,6 +15,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from whydrop.record.store.store import Store
+from whydrop.signals import ENDING
 from whydrop.sources.archives.ingesting import FileReport, Given, Parcel, read_parcels
 
 # A process that reads sends all rows of a file at once: larger files are read here, where they need not be in memory.
@@ -25,7 +26,6 @@ _AHEAD = 4  # files that each process may be ahead of the writing
 
 # Forking a process whose other threads hold locks, as polars' do, may never come to an end.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 _Read = list[Parcel]
 
@@ -155,13 +155,13 @@ class _Reader:
 
 @contextlib.contextmanager
 def _unsignalled() -> Iterator[None]:
-    """Let processes that are started meanwhile be deaf to Ctrl-C and SIGTERM from their first moment on.
+    """Let processes that are started meanwhile be deaf to Ctrl-C, SIGTERM and SIGHUP from their first moment on.
 
     A terminal and a service manager send these to all processes at once; the one that writes decides what comes of it.
     """
     # Started with the first process, it would end the blocking.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
@@ -170,7 +170,7 @@ def _unsignalled() -> Iterator[None]:
 
 def _serve(employer: Connection, where: str, again: bool) -> None:
     """Read files until the one who writes is gone."""
-    for number in _ENDING:
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     files: queue.SimpleQueue[Given] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(employer, files), daemon=True).start()

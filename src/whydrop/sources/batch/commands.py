@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
-import signal
 import subprocess
 import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from whydrop.signals import Held
+from whydrop.sources import process_groups
 from whydrop.sources.batch.expanding import BatchCommand
+from whydrop.sources.process_groups import Left
 
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
-_LOOK_AGAIN_S = 0.02
 _TAIL_BYTES = 2000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Done:
         timed_out: it was killed because it took too long.
         output: the file that holds what it printed.
         said: the last line of that.
+        killed: it ran until it was ended, as it should.
+        left: what runs on of it and of what it started, because it may not be ended.
     """
 
     command: BatchCommand
@@ -37,25 +46,30 @@ class Done:
     output: Path
     said: str
     killed: bool = False
+    left: Sequence[Left] = ()
 
     @property
     def ok(self) -> bool:
         """Whether it did what it should; a monitor that is to be killed did, however it died."""
-        return self.killed or (self.status == 0 and not self.timed_out)
+        return not self.left and (self.killed or (self.status == 0 and not self.timed_out))
 
     def __str__(self) -> str:
         """What went wrong, for the person who must act."""
         how = "could not be started" if self.status is None else f"ended with status {self.status}"
         if self.timed_out:
             how = f"took longer than its timeout_s of {self.command.timeout_s:g} s"
+        elif self.left:
+            how = "could not be ended"
         elif self.status is not None and self.status < 0:
             how = f"was ended by signal {-self.status}"
         said = f": {self.said}" if self.said else ""
-        return f"command {self.command.name!r} {how}{said} (its output: {self.output})"
+        return "; ".join(
+            [f"command {self.command.name!r} {how}{said} (its output: {self.output})", *map(str, self.left)]
+        )
 
 
 class Started:
-    """A command that runs.
+    """A command that runs; at the end of a ``with`` it runs no more.
 
     Attributes:
         failure: why it could not be started; empty where it could.
@@ -65,61 +79,63 @@ class Started:
         """Start it; what it prints goes to a file in ``folder``."""
         self.command = command
         self.output = folder / f"{command.kind}-{re.sub(r'[^A-Za-z0-9_-]+', '_', command.name)}.txt"
-        self._file = _opened(self.output)
         self._process: subprocess.Popen[bytes] | None = None
+        self._left: Sequence[Left] = ()
         self.failure = ""
-        try:
-            # A group of its own: Ctrl-C on the terminal is ours to hear, and the whole group can be ended.
-            self._process = subprocess.Popen(
-                command.run,
-                shell=isinstance(command.run, str),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=self._file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as reason:
-            self.failure = str(reason)
+        with _opened(self.output) as file:
+            try:
+                # A group of its own: Ctrl-C on the terminal is ours to hear, and the whole group can be ended.
+                self._process = subprocess.Popen(
+                    command.run,
+                    shell=isinstance(command.run, str),
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as reason:
+                self.failure = str(reason)
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, _kind: object, reason: BaseException | None, _where: object) -> None:
+        done = self.end() if self._runs() else None
+        if done is not None and done.left and reason is not None:
+            reason.add_note(str(done))
 
     def wait(self, timeout_s: float) -> Done:
-        """Wait for its end; where it takes longer, kill it."""
-        return self._ended(timeout_s, killed=False)
+        """Wait for its end; where it takes longer (0: it may take any time), kill it."""
+        limit_s = timeout_s if timeout_s > 0 else None
+        timed_out = self._process is not None and not process_groups.wait_for_end(self._process.pid, limit_s)
+        if timed_out:
+            self._stop()
+        return self._done(timed_out=timed_out)
 
     def end(self) -> Done:
-        """End it now."""
-        running = self._process is not None and self._process.poll() is None
+        """End it now, with all that it started."""
+        running = self._runs()
         self._stop()
-        return self._ended(0.0, killed=running)
+        return self._done(killed=running)
 
-    def _ended(self, timeout_s: float, *, killed: bool) -> Done:
-        timed_out = False
-        if self._process is not None:
-            try:
-                self._process.wait(timeout_s if timeout_s > 0 else None)
-            except subprocess.TimeoutExpired:
-                timed_out = True
-                self._stop()
-            except BaseException:
-                self._stop()
-                raise
-        self._file.close()
-        status = self._process.returncode if self._process is not None else None
-        return Done(self.command, status, timed_out, self.output, self.failure or _last_line(self.output), killed)
+    def _runs(self) -> bool:
+        return (
+            self._process is not None
+            and self._process.returncode is None
+            and not self._left
+            and not process_groups.has_ended(self._process.pid)
+        )
 
     def _stop(self) -> None:
-        if self._process is None:
-            return
-        _signal_group(self._process.pid, signal.SIGTERM)
-        until = time.monotonic() + _MERCY_S
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_MERCY_S)
-        # A shell dies at once, while what it started (such as tcpdump) still writes down what it has.
-        while _group_lives(self._process.pid) and time.monotonic() < until:
-            time.sleep(_LOOK_AGAIN_S)
-        # Also what it started and what did not heed the first signal.
-        _signal_group(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process is not None:
+            self._left = process_groups.end(self._process.pid, _MERCY_S)
+
+    def _done(self, *, timed_out: bool = False, killed: bool = False) -> Done:
+        # Reaps it, if it has ended: from here on its number may be another's.
+        status = None if self._process is None else self._process.poll()
+        said = self.failure or _last_line(self.output)
+        return Done(self.command, status, timed_out, self.output, said, killed, self._left)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -129,22 +145,6 @@ def _opened(path: Path) -> IO[bytes]:
         return path.open("wb")
     except OSError:
         return Path(os.devnull).open("wb")
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _group_lives(group: int) -> bool:
-    """Whether a process group has a process that is not merely waiting to be reaped."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # Behind the name, which may hold anything: state, parent, group (proc(5)).
-            state, _, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state not in "ZX":
-                return True
-    return False
 
 
 def _last_line(path: Path) -> str:
@@ -157,15 +157,17 @@ def _last_line(path: Path) -> str:
 
 @dataclass
 class Around:
-    """The commands of one run, in order: ``before``, then the test, then ``after``.
+    """The commands of one run, in order: ``before``, then the test, then ``after``, whatever became of the two.
 
     Attributes:
         folder: takes what the commands print; made when there is a command.
+        signals: let in only while what may be given up is waited for; a process that was begun is never lost.
     """
 
     commands: tuple[BatchCommand, ...]
     folder: Path
     cwd: Path
+    signals: Held
     monitors: list[Started] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -173,13 +175,23 @@ class Around:
         """Run the pre commands and start the monitors; whether the test may start."""
         if self.commands:
             self.folder.mkdir(parents=True, exist_ok=True)
-        return all(self._run(command) for command in self._of("pre")) and self._start_monitors()
+        return all(self._run(command, self.signals.let_in()) for command in self._of("pre")) and self._start_monitors()
 
-    def after(self) -> bool:
-        """End the monitors and run the post commands; whether every essential one went well."""
-        well = [self._monitored(monitor) for monitor in self.monitors]
-        self.monitors = []
-        well += [self._run(command) for command in self._of("post")]
+    def after(self, *, at_once: bool) -> bool:
+        """End the monitors and run the post commands, whatever fails of them; whether every essential one went well.
+
+        Only a second Ctrl-C gives them up.
+
+        Args:
+            at_once: end also those monitors that would be waited for.
+        """
+        well = []
+        while self.monitors:
+            monitor = self.monitors[0]
+            well.append(self._at_any_rate(monitor.command, partial(self._monitored, monitor, at_once)))
+            self.monitors.remove(monitor)
+        for command in self._of("post"):
+            well.append(self._at_any_rate(command, partial(self._run, command, self.signals.let_in(again=True))))
         return all(well)
 
     def abandon(self) -> None:
@@ -191,8 +203,10 @@ class Around:
     def _of(self, kind: str) -> list[BatchCommand]:
         return [command for command in self.commands if command.kind == kind]
 
-    def _run(self, command: BatchCommand) -> bool:
-        return self._judged(Started(command, self.folder, self.cwd).wait(command.timeout_s))
+    def _run(self, command: BatchCommand, waiting: AbstractContextManager[None]) -> bool:
+        with Started(command, self.folder, self.cwd) as started, waiting:
+            done = started.wait(command.timeout_s)
+        return self._judged(done)
 
     def _start_monitors(self) -> bool:
         for command in self._of("monitor"):
@@ -204,12 +218,26 @@ class Around:
             self.monitors.append(monitor)
         if self.monitors:
             # A capture that starts with the test misses the test's start.
-            time.sleep(0.1)
+            with self.signals.let_in():
+                time.sleep(0.1)
         return True
 
-    def _monitored(self, monitor: Started) -> bool:
+    def _monitored(self, monitor: Started, at_once: bool) -> bool:
         command = monitor.command
-        return self._judged(monitor.end() if command.kill else monitor.wait(command.timeout_s))
+        if command.kill or at_once:
+            return self._judged(monitor.end())
+        with self.signals.let_in(again=True):
+            done = monitor.wait(command.timeout_s)
+        return self._judged(done)
+
+    def _at_any_rate(self, command: BatchCommand, step: Callable[[], bool]) -> bool:
+        """Do one of several things that must all be done."""
+        try:
+            return step()
+        except Exception as reason:
+            _log.exception("command %s", command.name)
+            self.troubles.append(f"command {command.name!r}: {reason!r}")
+            return not command.essential
 
     def _judged(self, done: Done) -> bool:
         """Note what went wrong; whether the run may go on."""

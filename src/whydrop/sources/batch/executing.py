@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from whydrop.signals import Held, held
 from whydrop.sources.batch.commands import Around, Started
 from whydrop.sources.batch.expanding import BatchCommand, Run
 from whydrop.sources.batch.state import Entry, State
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def execute(
     """Run what the state does not call complete, in its order.
 
     A run that fails does not keep the others from running, unless ``stop_on_failure`` says so. Ctrl-C ends the run at
-    hand, its monitors are ended, its post commands run, and the state is kept.
+    hand, and so do SIGTERM and SIGHUP where they are heard. However it ends, its monitors are ended, its post commands
+    run, and the state is kept; what is no failure of the run (such as a ``SystemExit``) is raised after that.
     """
     watcher = watcher or Watcher()
     by_key = {run.key: run for run in runs}
@@ -97,94 +102,112 @@ def execute(
     todo = [by_key[key] for key in state.order if key in by_key and key in unfinished]
     summary = Summary(skipped=len(runs) - len(todo))
     watcher.planned([by_key[key] for key in state.order if key in by_key], set(by_key) - unfinished)
-    for number, run in enumerate(todo):
-        outcome = _one(run, number + summary.skipped + 1, state, state_path, output, run_test, watcher)
-        summary.outcomes.append((run, outcome))
-        summary.left = len(todo) - number - 1
-        summary.interrupted = outcome.status == "interrupted"
-        if summary.interrupted or (stop_on_failure and outcome.status == "failed"):
-            break
-        if run.pause_s and summary.left:
-            watcher.pauses(run.pause_s)
-            try:
-                sleep(run.pause_s)
-            except KeyboardInterrupt:
-                summary.interrupted = True
+    with held() as signals:
+        batch = _Batch(state, state_path, output, run_test, watcher, signals)
+        for number, run in enumerate(todo):
+            outcome = batch.run(run, number + summary.skipped + 1)
+            summary.outcomes.append((run, outcome))
+            summary.left = len(todo) - number - 1
+            summary.interrupted = signals.came or outcome.status == "interrupted"
+            if summary.interrupted or (stop_on_failure and outcome.status == "failed"):
                 break
+            if run.pause_s and summary.left:
+                watcher.pauses(run.pause_s)
+                try:
+                    with signals.let_in():
+                        sleep(run.pause_s)
+                except KeyboardInterrupt:
+                    summary.interrupted = True
+                    break
     return summary
 
 
-def _one(
-    run: Run,
-    number: int,
-    state: State,
-    state_path: Path,
-    output: Path,
-    run_test: RunTest,
-    watcher: Watcher,
-) -> Outcome:
-    began = time.monotonic()
-    watcher.begins(number, run)
-    entry = Entry("running", _now())
-    state.runs[run.key] = entry
-    state.write(state_path)
-    folder = output / run.output
-    around = Around(run.commands, folder / f"{_name(run)}.commands", run.folder)
-    outcome = _with_commands(around, lambda: _test(run, folder, state, run_test, watcher))
-    entry.status, entry.ended, entry.message = outcome.status, _now(), outcome.message
-    entry.recording = None if outcome.recording is None else str(outcome.recording)
-    state.write(state_path)
-    watcher.tick(time.monotonic() - began, time.monotonic() - began)
-    watcher.ends(run, outcome)
-    return outcome
+@dataclass(frozen=True)
+class _Batch:
+    """What all runs of a batch have in common."""
+
+    state: State
+    state_path: Path
+    output: Path
+    run_test: RunTest
+    watcher: Watcher
+    signals: Held
+
+    def run(self, run: Run, number: int) -> Outcome:
+        """One run with its commands, written down before and after."""
+        began = time.monotonic()
+        self.watcher.begins(number, run)
+        entry = Entry("running", _now())
+        self.state.runs[run.key] = entry
+        self.state.write(self.state_path)
+        outcome, problem = self._with_commands(run)
+        entry.status, entry.ended, entry.message = outcome.status, _now(), outcome.message
+        entry.recording = None if outcome.recording is None else str(outcome.recording)
+        self.state.write(self.state_path)
+        if problem is not None:
+            raise problem
+        self.watcher.tick(time.monotonic() - began, time.monotonic() - began)
+        self.watcher.ends(run, outcome)
+        return outcome
+
+    def _with_commands(self, run: Run) -> tuple[Outcome, BaseException | None]:
+        """The run between its commands; the post commands are run however it ends. And what ends the batch with it."""
+        around = Around(run.commands, self._folder(run) / f"{_name(run)}.commands", run.folder, self.signals)
+        may_start = well = False
+        outcome, problem = Outcome("failed", message="a command before it failed"), None
+        try:
+            may_start = around.before()
+            if may_start:
+                outcome = self._test(run)
+        except BaseException as reason:
+            outcome, problem = _failed(reason), reason
+        try:
+            well = around.after(at_once=problem is not None or self.signals.came)
+        except BaseException as reason:
+            # A second Ctrl-C: nothing else is given up here.
+            problem = reason
+            outcome = replace(_failed(reason), recording=outcome.recording)
+            around.abandon()
+        status = outcome.status if well or outcome.status != "complete" else "failed"
+        # Where the test was not started, the commands' troubles say why.
+        messages = [outcome.message] if outcome.message and (may_start or problem or not around.troubles) else []
+        messages += around.troubles if status != "complete" else []
+        warnings = [*outcome.warnings, *(around.troubles if status == "complete" else [])]
+        fatal = None if isinstance(problem, Exception | KeyboardInterrupt) else problem
+        return Outcome(status, outcome.recording, "; ".join(messages) or None, warnings), fatal
+
+    def _test(self, run: Run) -> Outcome:
+        folder = self._folder(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        if run.run is not None:
+            return self._command(run, folder)
+        with self.signals.let_in():
+            return self.run_test(run, folder, self.state, self.watcher.tick)
+
+    def _command(self, run: Run, folder: Path) -> Outcome:
+        """A command in a test's place; Ctrl-C ends it."""
+        assert run.run is not None
+        place = folder / f"{_name(run)}.commands"
+        place.mkdir(parents=True, exist_ok=True)
+        command = BatchCommand("run", "run", run.run)
+        with Started(command, place, run.folder) as started, self.signals.let_in():
+            done = started.wait(0.0)
+        return Outcome("complete" if done.ok else "failed", done.output, None if done.ok else str(done))
+
+    def _folder(self, run: Run) -> Path:
+        return self.output / run.output
 
 
-def _with_commands(around: Around, test: Callable[[], Outcome]) -> Outcome:
-    """The run between its commands; the post commands are run however it ends."""
-    interrupted = False
-    outcome = Outcome("failed", message="a command before it failed")
-    may_start = False
-    try:
-        may_start = around.before()
-        if may_start:
-            outcome = test()
-    except KeyboardInterrupt:
-        interrupted = True
-    except OSError as reason:
-        outcome = Outcome("failed", message=str(reason))
-    if interrupted:
-        around.troubles.append("interrupted before its end")
-    try:
-        well = around.after()
-    except KeyboardInterrupt:
-        interrupted = True
-        well = False
-        around.abandon()
-    status = outcome.status if well or outcome.status != "complete" else "failed"
-    if interrupted:
-        status = "interrupted"
-    # Where the test was not started, the commands' troubles say why.
-    messages = [outcome.message] if outcome.message and (may_start or not around.troubles) else []
-    messages += around.troubles if status != "complete" else []
-    warnings = [*outcome.warnings, *(around.troubles if status == "complete" else [])]
-    return Outcome(status, outcome.recording, "; ".join(messages) or None, warnings)
-
-
-def _test(run: Run, folder: Path, state: State, run_test: RunTest, watcher: Watcher) -> Outcome:
-    folder.mkdir(parents=True, exist_ok=True)
-    if run.run is None:
-        return run_test(run, folder, state, watcher.tick)
-    return _command(run, folder)
-
-
-def _command(run: Run, folder: Path) -> Outcome:
-    """A command in a test's place; Ctrl-C ends it."""
-    assert run.run is not None
-    place = folder / f"{_name(run)}.commands"
-    place.mkdir(parents=True, exist_ok=True)
-    command = BatchCommand("run", "run", run.run)
-    done = Started(command, place, run.folder).wait(0.0)
-    return Outcome("complete" if done.ok else "failed", done.output, None if done.ok else str(done))
+def _failed(reason: BaseException) -> Outcome:
+    """What came of a run that ended so."""
+    notes = getattr(reason, "__notes__", [])
+    if isinstance(reason, KeyboardInterrupt):
+        return Outcome("interrupted", message="; ".join(["interrupted before its end", *notes]))
+    what = str(reason) if isinstance(reason, OSError) else repr(reason)
+    if not isinstance(reason, OSError):
+        # Nobody has thought of it: where it comes from is worth knowing.
+        _log.error("the run failed", exc_info=reason)
+    return Outcome("failed", message="; ".join([what, *notes]))
 
 
 def _name(run: Run) -> str:

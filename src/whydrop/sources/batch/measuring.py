@@ -32,7 +32,8 @@ def run_test(run: Run, output: Path, state: State, tick: Callable[[float, float]
         )
         finished = measure(plan_of(run), settings, tick=lambda elapsed_s, total_s, _rows: tick(elapsed_s, total_s))
     except (EngineError, RecordingError, OSError, UnicodeDecodeError, ValueError) as reason:
-        return Outcome("failed", message=" ".join(str(reason).splitlines()))
+        notes = getattr(reason, "__notes__", [])
+        return Outcome("failed", message="; ".join([" ".join(str(reason).splitlines()), *notes]))
     failures = "; ".join(map(str, finished.failures)) or None
     return Outcome(finished.status, finished.folder, failures, tuple(finished.warnings))
 

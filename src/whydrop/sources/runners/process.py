@@ -16,6 +16,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from whydrop.sources import process_groups
+from whydrop.sources.process_groups import Left
+
 # A line longer than this is not one that a parser wants; the rest of it is thrown away.
 LONGEST_LINE_BYTES = 1 << 20
 # What a program says on standard error as it ends; more of it is not kept.
@@ -25,6 +28,8 @@ LONGEST_MESSAGE_CHARACTERS = 500
 PATIENCE_S = 2.0
 # From a program's end to the closing of its pipes, which a child of it may hold open.
 _ORPHANS_PATIENCE_S = 0.5
+# From SIGKILL to the end of a program that may be killed.
+_DEAD_WITHIN_S = 1.0
 _TICK_S = 0.25
 _READ_BYTES = 1 << 16
 
@@ -96,6 +101,8 @@ class End:
     lines_cut: int = 0
     timed_out: bool = False
     """Its time was over, and it was asked to end, which was meant to be so."""
+    left: list[Left] = field(default_factory=list)
+    """What runs on of it and of what it started, because it may not be ended."""
 
 
 @dataclass
@@ -105,6 +112,7 @@ class _Times:
     deadline_ns: int | None
     over_ns: int | None
     kill_ns: int | None = None
+    killed_ns: int | None = None
     ended_ns: int | None = None
 
     def patience_is_over(self, now_ns: int) -> bool:
@@ -114,8 +122,10 @@ class _Times:
         return self.kill_ns is not None and now_ns > self.kill_ns
 
     def given_up(self, now_ns: int) -> bool:
-        """Whether the pipes are held by someone whom we cannot end."""
-        return self.ended_ns is not None and now_ns - self.ended_ns > 2 * _ORPHANS_PATIENCE_S * 1e9
+        """Whether the pipes are held by someone whom we cannot end: what ``sudo`` started belongs to another user."""
+        if self.ended_ns is not None:
+            return now_ns - self.ended_ns > 2 * _ORPHANS_PATIENCE_S * 1e9
+        return self.killed_ns is not None and now_ns - self.killed_ns > _DEAD_WITHIN_S * 1e9
 
     def wait_s(self, now_ns: int) -> float:
         """How long to wait for output, at most."""
@@ -247,11 +257,12 @@ class Process:
             self._stopping.set()
         if self._stopping.is_set() and times.kill_ns is None:
             times.kill_ns = now_ns + round(PATIENCE_S * 1e9)
-            _signal_group(process, self._stop_signal)
-        if times.ended_ns is None and _has_ended(process):
+            process_groups.signal_group(process.pid, self._stop_signal)
+        if times.ended_ns is None and process_groups.has_ended(process.pid):
             times.ended_ns = now_ns
         if self._killing.is_set() or times.patience_is_over(now_ns):
-            _signal_group(process, signal.SIGKILL)
+            times.killed_ns = times.killed_ns or now_ns
+            process_groups.signal_group(process.pid, signal.SIGKILL)
 
     def _read_some(self, selector: selectors.BaseSelector, wait_s: float) -> None:
         for key, _ in selector.select(wait_s):
@@ -278,12 +289,18 @@ class Process:
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         """Whatever the program left running ends with it; it may close its output some time before it ends."""
         patient_until_ns = time.monotonic_ns() + round(_ORPHANS_PATIENCE_S * 1e9)
-        while not _has_ended(process) and time.monotonic_ns() < patient_until_ns and not self._killing.is_set():
+        while (
+            not process_groups.has_ended(process.pid)
+            and time.monotonic_ns() < patient_until_ns
+            and not self._killing.is_set()
+        ):
             self._killing.wait(0.002)
-        _signal_group(process, signal.SIGKILL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = self.end.status = os.waitstatus_to_exitcode(status)
-        self.end.cpu_s = round(usage.ru_utime + usage.ru_stime, 6)
+        self.end.left = process_groups.kill(process.pid)
+        # One that may not be killed is not waited for: it may run for ever.
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = self.end.status = os.waitstatus_to_exitcode(status)
+            self.end.cpu_s = round(usage.ru_utime + usage.ru_stime, 6)
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -299,17 +316,3 @@ def _with_its_parent() -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return words if works else []
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The program leads the group and was not waited for yet, so its number cannot be another's.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has, without waiting for it: its number stays taken."""
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True

@@ -197,6 +197,10 @@ class ProgramRunner:
         with self._lock:
             failure = self._failure(end)
             measured = self._parser.rows.ever > 0
+        if end.left:
+            # However well it measured: it goes on loading the path, or holds what the next run needs.
+            told = "; ".join([*map(str, end.left), *([failure] if failure else [])])
+            return Outcome("failed", masked(f"{self.called()}: {told}", self.secrets()), self._facts(end))
         if failure is not None and not (self._stop_asked and self._broken is None and measured):
             # A program that is stopped before it measured anything often calls that an error.
             status = "stopped" if self._stop_asked and self._broken is None else "failed"

@@ -75,6 +75,7 @@ class Engine:
         self._known = known
         self._used: dict[int, Known] = {}
         self._test: _core.TrafficTest | None = None
+        self._finished = False
 
     @property
     def host_names(self) -> list[str]:
@@ -113,6 +114,13 @@ class Engine:
         """End the sessions; the last rows can be drained afterwards. Ctrl-C is heard while it waits."""
         if self._test is not None:
             waited_for(self._test.finish, "finish")
+        self._finished = True
+
+    def close(self) -> None:
+        """End whatever has become of the test, with its threads; does nothing where it was finished."""
+        if not self._finished:
+            self.stop()
+            self.finish()
 
     def drain(self) -> tuple[dict[str, pl.DataFrame], list[Ended], dict[int, dict[str, str]]]:
         """The rows measured since the last call by table, the flows that have ended, and facts by flow."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 import polars as pl
 
 from whydrop.record import tables
+from whydrop.record.errors import RecordingError
 from whydrop.record.naming import folder_for
 from whydrop.record.writer import RecordingWriter
+from whydrop.signals import Held, held
 from whydrop.sources.plan import Plan
 from whydrop.sources.runners import Runner
-from whydrop.sources.running import interrupts, leaving, surroundings
-from whydrop.sources.running.clocks import Clocks
-from whydrop.sources.running.engine import Engine, EngineError, FarHost
+from whydrop.sources.running import leaving, surroundings
+from whydrop.sources.running.clocks import Clocks, Known
+from whydrop.sources.running.engine import Ended, Engine, EngineError, FarHost
 from whydrop.sources.running.tally import Failure, Tally, count
 
 # Samples are durable at least this often; a killed run loses no more.
@@ -89,6 +92,9 @@ def run(
         CannotLeaveError: this host lacks the address or the interface that flows shall leave from.
         EngineError: it cannot begin: a host cannot be reached, or a program is missing. There is no recording then.
         RecordingError: the recording cannot be written at all.
+        KeyboardInterrupt: Ctrl-C came before anything was measured, or a second time.
+
+    Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
     """
     return _Run(plan, settings, tell, tick).run()
 
@@ -111,20 +117,40 @@ class _Run:
             {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
         )
         self.warnings: list[str] = []
+        # What nobody has thought of: it ends the test, and is raised when all is written and nothing runs any more.
+        self.problem: BaseException | None = None
+        self.let_go = ExitStack()
+        self.started: list[Runner] = []
 
     def run(self) -> Finished:
         self._check()
-        self.tell("connecting")
-        self.engine.prepare()
-        try:
-            self.tell("describing this host")
-            self.around = surroundings.Surroundings(self.plan, self._addresses(), self.settings)
-            self.writer = self._begin_recording()
-            return self._measure()
-        finally:
-            self.engine.stop()
-            for runner in self.runners.values():
-                runner.stop()
+        with held() as signals, self.let_go:
+            self.let_go.callback(self._end, signals, self.engine.close)
+            with signals.let_in():
+                self.tell("connecting")
+                self.engine.prepare()
+                self.tell("describing this host")
+                self.around = surroundings.Surroundings(self.plan, self._addresses(), self.settings)
+                local = self.around.before()
+            self.writer = self._begin_recording(local)
+            self.let_go.callback(self.writer.close)
+            self.let_go.callback(self._end, signals, self._end_runners)
+            return self._measure(signals)
+
+    @staticmethod
+    def _end(signals: Held, end: Callable[[], None]) -> None:
+        # It takes some seconds where others do not answer: a person may insist once more.
+        with signals.let_in(again=True):
+            end()
+
+    def _end_runners(self) -> None:
+        """End those that run on: none but where something went wrong."""
+        running = [runner for runner in self.started if not runner.done()]
+        for runner in running:
+            runner.stop()
+        for runner in running:
+            with self._all_the_same():
+                runner.finish(0.5)
 
     def _check(self) -> None:
         leaving.check(self.plan.flows, {host.name: host.address or host.name for host in self.settings.hosts})
@@ -150,7 +176,7 @@ class _Run:
         known = {name: str(end["address"]) for name, end in self.engine.far_ends().items()}
         return {**surroundings.resolved(self.plan, self.settings.hosts, known), **known}
 
-    def _begin_recording(self) -> RecordingWriter:
+    def _begin_recording(self, local: dict[str, Any]) -> RecordingWriter:
         started_ns = time.time_ns()
         folder = folder_for(self.settings.output, self.plan.test, started_ns, self.settings.title)
         metadata = {
@@ -159,113 +185,177 @@ class _Run:
             "note": self.settings.note,
             "started_ns": started_ns,
             "test": self.plan.as_dict(),
-            "hosts": {"local": self.around.before()},
+            "hosts": {"local": local},
             "batch": dict(self.settings.batch) if self.settings.batch else None,
             "redacted": self.settings.redact,
         }
         return RecordingWriter(folder, self.around.redacted(metadata), fallback=self.settings.fallback)
 
-    def _measure(self) -> Finished:
+    def _measure(self, signals: Held) -> Finished:
         interrupted = False
+        try:
+            self._watch(self._start(), signals)
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException as reason:
+            self.problem = self.problem or reason
+        try:
+            # What was measured is brought home whenever Ctrl-C comes; only a second one leaves it to the journal.
+            with signals.let_in(again=True):
+                finished = self._finish(interrupted, signals)
+        except BaseException as reason:
+            if not isinstance(reason, RecordingError):
+                reason.add_note(f"what was measured until then is in {self.writer.folder}")
+            raise
+        if self.problem is not None:
+            self.problem.add_note(f"what was measured until then is in {finished.folder}")
+            raise self.problem
+        return finished
+
+    def _start(self) -> int:
+        """Let all flows begin; when, by ``time.monotonic_ns``."""
         self._write_flows()
         self.writer.flush()
         start_ns = time.monotonic_ns() + int(_LEAD_S * 1e9)
         # The recording's time 0 is the common start.
         self.writer.update({"started_ns": start_ns + time.time_ns() - time.monotonic_ns()})
-        try:
-            self.tell("measuring")
-            self.around.start_counters()
-            self.engine.start(start_ns)
-            for runner in self.runners.values():
-                runner.start(start_ns)
-            self._watch(start_ns)
-        except KeyboardInterrupt:
-            interrupted = True
-        # What was measured is brought home whenever Ctrl-C comes; only a second one leaves it to the journal.
-        with interrupts.noted() as asked:
-            self.tell("finishing")
-            return self._finish(interrupted, asked)
+        self.tell("measuring")
+        self.let_go.callback(self.around.stop_counters)
+        self.around.start_counters()
+        self.engine.start(start_ns)
+        for runner in self.runners.values():
+            self.started.append(runner)
+            runner.start(start_ns)
+        return start_ns
 
-    def _watch(self, start_ns: int) -> None:
+    def _watch(self, start_ns: int, signals: Held) -> None:
         """Take what is measured until all flows have ended, or should have."""
         flows = [tally.flow for tally in self.tallies.values()]
         endless = any(flow.duration_s is None for flow in flows)
         last_s = max([self.plan.total_s, *(flow.start_s for flow in flows)], default=0.0)
         limit_s = _LONGEST_S if endless else last_s + _GRACE_S
         while True:
-            time.sleep(_FLUSH_EVERY_S)
+            with signals.let_in():
+                time.sleep(_FLUSH_EVERY_S)
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             self.tick(elapsed_s, last_s, self._take())
             if not self.writer.flush() and self.writer.message not in self.warnings:
                 self.warnings.append(self.writer.message or "the recording cannot be written")
                 self.tell(self.warnings[-1])
+            if self.problem is not None:
+                return
             if self.engine.done() and all(runner.done() for runner in self.runners.values()):
                 return
             if elapsed_s > limit_s:
                 self.warnings.append(f"flows that had not ended {_GRACE_S:.0f} s after their time were stopped")
                 return
 
+    @contextmanager
+    def _all_the_same(self) -> Iterator[None]:
+        """What fails in here keeps nothing else from being done."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as reason:
+            self.problem = self.problem or reason
+
     def _take(self) -> dict[str, pl.DataFrame]:
         """Everything measured since the last call, counted and handed to the writer."""
-        batches, endings, facts = self.engine.drain()
-        found = {name: [frame] for name, frame in batches.items()}
+        found: dict[str, list[pl.DataFrame]] = {}
+        endings: list[Ended] = []
+        facts: dict[int, dict[str, str]] = {}
+        with self._all_the_same():
+            batches, endings, facts = self.engine.drain()
+            found = {name: [frame] for name, frame in batches.items()}
         for runner in self.runners.values():
-            for name, frame in runner.drain().items():
-                found.setdefault(name, []).append(frame)
+            with self._all_the_same():
+                for name, frame in runner.drain().items():
+                    found.setdefault(name, []).append(frame)
         for ended in endings:
             if ended.flow in self.tallies:
                 self.tallies[ended.flow].end(ended.status, ended.message)
         for flow, told in facts.items():
             if flow in self.tallies:
                 self.tallies[flow].facts.update(told)
-        frames = {name: pl.concat([tables.conform(name, one) for one in several]) for name, several in found.items()}
-        count(self.tallies, frames)
-        frames.update(self.around.counters())
-        self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
+        frames: dict[str, pl.DataFrame] = {}
+        for name, several in found.items():
+            with self._all_the_same():
+                frames[name] = pl.concat([tables.conform(name, one) for one in several])
+        with self._all_the_same():
+            count(self.tallies, frames)
+        with self._all_the_same():
+            frames.update(self.around.counters())
+        with self._all_the_same():
+            self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
         for name, frame in frames.items():
-            self.writer.append(name, self.around.redacted_rows(name, frame))
+            with self._all_the_same():
+                self.writer.append(name, self.around.redacted_rows(name, frame))
         return frames
 
-    def _finish(self, interrupted: bool, asked: Callable[[], bool]) -> Finished:
-        if interrupted:
+    def _finish(self, interrupted: bool, signals: Held) -> Finished:
+        """End what runs, and write what was measured, as far as nothing else failed too."""
+        self._end_flows(early=interrupted or self.problem is not None, signals=signals)
+        with self._all_the_same():
+            self._take()
+        interrupted = interrupted or signals.came
+        for tally in self.tallies.values():
+            tally.settle(interrupted=interrupted or self.problem is not None)
+        failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
+        with self._all_the_same():
+            self._write_flows()
+        self.warnings += _held_back(self.tallies.values())
+        with self._all_the_same():
+            self._write_metadata(failures)
+        failed = bool(failures) or self.problem is not None
+        status = "interrupted" if interrupted else "failed" if failed else "complete"
+        folder = self.writer.finish(status, self._by_one_clock())
+        if self.writer.message is not None:
+            self.warnings.append(self.writer.message)
+        return Finished(folder, status, failures, self.warnings)
+
+    def _end_flows(self, *, early: bool, signals: Held) -> None:
+        with self._all_the_same():
+            self.tell("finishing")
+        if early:
             self.engine.stop()
             for runner in self.runners.values():
                 runner.stop()
         for number, runner in self.runners.items():
-            outcome = runner.finish(0.5 if interrupted or asked() else 5.0)
-            self.tallies[number].facts.update(outcome.facts)
-            self.tallies[number].end(outcome.status, outcome.message)
-        self.engine.finish()
-        self.around.stop_counters()
-        self._take()
-        interrupted = interrupted or asked()
-        for tally in self.tallies.values():
-            tally.settle(interrupted=interrupted)
-        failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
-        self._write_flows()
+            with self._all_the_same():
+                outcome = runner.finish(0.5 if early or signals.came else 5.0)
+                self.tallies[number].facts.update(outcome.facts)
+                self.tallies[number].end(outcome.status, outcome.message)
+        with self._all_the_same():
+            self.engine.finish()
+        with self._all_the_same():
+            self.around.stop_counters()
+
+    def _write_metadata(self, failures: list[Failure]) -> None:
         far = self.engine.far_ends()
         self.warnings += [
             f"{name}: clocks were compared over TCP, since UDP does not get through: {end['without_udp']}"
             for name, end in far.items()
             if "without_udp" in end
         ]
-        self.warnings += _held_back(self.tallies.values())
-        status = "interrupted" if interrupted else "failed" if failures else "complete"
-        hosts = {"local": self.around.after(), **far}
-        self.writer.update(
-            self.around.redacted(
-                {"hosts": hosts, "failures": [str(one) for one in failures], "warnings": list(self.warnings)}
-            )
-        )
-        folder = self.writer.finish(status, self._by_one_clock())
-        if self.writer.message is not None:
-            self.warnings.append(self.writer.message)
-        return Finished(folder, status, failures, self.warnings)
+        what = [str(one) for one in failures]
+        if self.problem is not None:
+            what.append(f"an error ended the test: {self.problem!r}")
+        self.writer.update(self.around.redacted({"failures": what, "warnings": list(self.warnings)}))
+        self.writer.update(self.around.redacted({"hosts": {"local": self.around.after(), **far}}))
 
     def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
         """What was corrected by what was known then, by what is known now."""
-        final = self.engine.clocks()
-        return lambda table, frame: self.clocks.corrected(table, frame, final)
+        final: dict[int, list[Known]] = {}
+        with self._all_the_same():
+            final = self.engine.clocks()
+
+        def corrected(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+            with self._all_the_same():
+                return self.clocks.corrected(table, frame, final)
+            return frame
+
+        return corrected
 
     def _write_flows(self) -> None:
         of_hosts, of_flows = self.around.addresses, self.engine.addresses()

@@ -51,8 +51,9 @@ def serve(pipe: Connection, memory_bytes: int | None, processor: int | None) -> 
 
 
 def _be_a_worker(processor: int | None) -> None:
-    # Ctrl-C reaches every process of the terminal; who has the list decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C, and the end of the terminal, reach every process of it; who has the list decides what it means.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # Without its parent nobody would take the results.
     ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

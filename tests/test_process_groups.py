@@ -1,0 +1,67 @@
+"""Groups of processes: signalled while their numbers are their own, and what of them may not be ended is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from whydrop.sources import process_groups
+
+
+def started(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_who_has_ended_and_was_not_waited_for_has_a_group_without_anybody_alive() -> None:
+    process = started("true")
+    assert process_groups.wait_for_end(process.pid)
+    assert process_groups.has_ended(process.pid)
+    assert process_groups.living(process.pid) == []
+    assert process.wait() == 0
+
+
+def test_a_group_whose_leader_was_reaped_is_nobodys_to_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _: signalled.append(group))
+    # The number stays in use: by a child that lives on.
+    process = started("sh", "-c", "sleep 1000 & echo $!")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    assert process_groups.wait_for_end(process.pid)
+    assert process_groups.living(process.pid) == [child]
+    process.wait()
+    try:
+        assert process_groups.living(process.pid) == []
+        assert process_groups.kill(process.pid) == process_groups.end(process.pid, 1000) == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+    assert signalled == []
+
+
+def test_it_is_waited_for_no_longer_than_told() -> None:
+    process = started("sleep", "1000")
+    assert not process_groups.wait_for_end(process.pid, 0.0)
+    assert process_groups.end(process.pid, 1000) == []
+    assert process.wait() == -signal.SIGTERM
+
+
+def test_what_is_left_of_a_group_is_told_with_its_user_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = started("sh", "-c", "read x", "--password=swordfish")
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    monkeypatch.setattr(process_groups, "_DEAD_WITHIN_S", 0.0)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    name = process_groups._name(os.getuid())
+    [left] = process_groups.kill(process.pid)
+    process.kill()
+    process.wait()
+    assert str(left) == (
+        f"process {process.pid} (sh -c read x --password=***) is left running: it belongs to {name}, "
+        f"whose processes whydrop may not end; end it by: sudo kill {process.pid}"
+    )
+
+
+def test_a_user_without_a_name_has_a_number() -> None:
+    assert process_groups._name(3_999_999_999) == "user 3999999999"
