@@ -124,7 +124,7 @@ def write_another_part(store: Path) -> None:
     Store.open(store).write_part("counters", "2018-02-11", "later", frame)
 
 
-def test_a_compaction_that_was_cut_short_is_finished_before_rows_are_read(store, monkeypatch):
+def test_a_compaction_that_was_cut_short_hides_no_rows(store, monkeypatch):
     write_another_part(store)
 
     def killed(self: Files, name: str, to: str) -> None:

@@ -63,7 +63,7 @@ class DuckDB(FilesBackend):
         if parts and not self._place.is_local:
             # DuckDB's own reader of object stores is an extension that it would have to fetch; pyarrow has one built
             # in, and DuckDB hands it the columns and filters that a query needs.
-            self.connection.register(view, self._place.dataset(name, parts, columns))
+            self.connection.register(view, self._place.dataset(parts, columns))
             return
         chosen = dict.fromkeys(columns, "NULL")
         source = "(SELECT 1) WHERE false"
