@@ -294,10 +294,11 @@ class Explanation:
             path: the file to write.
             flow: the connection that the charts show first, or part of its name.
         """
+        from whydrop.record import durable
         from whydrop.show import report
 
         target = Path(path)
-        target.write_text(report.page(self, flow=flow), encoding="utf-8")
+        durable.write_bytes(target, report.page(self, flow=flow).encode())
         return target
 
     def __repr__(self) -> str:

@@ -75,22 +75,29 @@ class Matching:
 
         Args:
             path: what is written is chosen by its suffix: ``.parquet`` (whose metadata hold the ``pair`` object under
-                the key ``whydrop_pair``), ``.csv`` or ``.arrow``. A file that is there already is replaced.
+                the key ``whydrop_pair``), ``.csv`` or ``.arrow``. A file that is there already is replaced,
+                when the new one is whole.
 
         Raises:
             ValueError: the suffix is another one.
         """
         import polars
 
+        from whydrop.record import durable
+
         target = Path(path)
         check_suffix(target)
         frame = self._named()
-        with target.open("wb") as stream:
+
+        def fill(temporary: Path) -> None:
             try:
-                self._write(frame, target.suffix, stream)
+                with temporary.open("wb") as stream:
+                    self._write(frame, target.suffix, stream)
             except (OSError, polars.exceptions.PolarsError) as reason:
                 # Such as a full disk: polars does not say which file.
                 raise OSError(None, str(reason), str(target)) from reason
+
+        durable.write_by(target, fill)
         return frame.height
 
     def _write(self, frame: polars.DataFrame, suffix: str, stream: BinaryIO) -> None:

@@ -16,7 +16,6 @@ import recordings
 from example_files import Run
 from whydrop.record import durable
 from whydrop.show import terminal
-from whydrop.show.plots import drawing
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +71,7 @@ def test_a_picture_that_cannot_be_written_leaves_what_was_there_and_is_named(
     place.write_bytes(b"before")
     monkeypatch.setattr(durable, "sync", full)
     with pytest.raises(OSError, match="No space left") as reason:
-        drawing.put(place, b"half of the picture")
+        durable.write_bytes(place, b"half of the picture")
     assert reason.value.filename == str(place)
     assert place.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [place]

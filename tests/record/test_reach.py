@@ -1,4 +1,4 @@
-"""Long calls, and Ctrl-C while somebody waits for them."""
+"""Long calls, and Ctrl-C while somebody waits for them. The process's own handling of signals is never touched."""
 
 from __future__ import annotations
 
@@ -6,11 +6,35 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from whydrop.record.reach import Worker
+from store.test_writing_parts import rows
+from whydrop.record import reach
+from whydrop.record.store.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A library that handles signals itself would change how the program that uses it ends."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a library has changed how this process handles signals")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "signal", refused)
+        yield
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def press() -> None:
+    """Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 class Endless:
@@ -31,49 +55,157 @@ class Endless:
         return "ended"
 
 
-@pytest.fixture
-def endless() -> Endless:
-    return Endless()
+def do(work: Callable[[], Any], interrupt: Callable[[], object] = lambda: None) -> Any:
+    return reach.interruptible(work, interrupt, "the work")
 
 
-@pytest.fixture
-def worker(endless: Endless) -> Iterator[Worker]:
-    made = Worker(endless.was_told.set)
-    yield made
-    made.close()
-
-
-def test_what_the_work_gives_or_raises_comes_back(worker: Worker) -> None:
-    assert [worker.do(lambda number=number: number * 2) for number in range(3)] == [0, 2, 4]
+def test_what_the_work_gives_or_raises_comes_back() -> None:
+    assert [do(lambda number=number: number * 2) for number in range(3)] == [0, 2, 4]
     with pytest.raises(ZeroDivisionError):
-        worker.do(lambda: 1 // 0)
-    assert worker.do(threading.get_ident) != threading.get_ident()
+        do(lambda: 1 // 0)
+    assert do(threading.get_ident) != threading.get_ident()
 
 
 @pytest.mark.parametrize("before_it_runs", [True, False])
-def test_ctrl_c_is_heard_when_the_work_has_ended(worker: Worker, endless: Endless, before_it_runs: bool) -> None:
-    def press() -> None:
+def test_ctrl_c_is_heard_when_the_work_has_ended(before_it_runs: bool) -> None:
+    endless = Endless()
+
+    def presses() -> None:
         if not before_it_runs:
             endless.runs.wait()
-        os.kill(os.getpid(), signal.SIGINT)
+        press()
 
-    presses = threading.Timer(0.01, press)
+    timer = threading.Timer(0.01, presses)
 
     def work() -> None:
-        presses.start()
-        worker.do(endless.run)
+        timer.start()
+        do(endless.run, endless.was_told.set)
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    presses.join()
+    timer.join()
     assert endless.ends == 1
-    assert worker.do(lambda: "the next") == "the next"
 
 
-def test_a_worker_that_is_closed_leaves_no_thread() -> None:
-    before = threading.active_count()
-    Worker(lambda: None).close()
-    until = time.monotonic() + 30
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.001)
-    assert threading.active_count() <= before
+def test_what_does_not_end_is_given_up_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "PATIENCE_S", 0.3)
+    storage, told = threading.Event(), []
+
+    def hangs() -> None:
+        press()
+        storage.wait()
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        do(hangs, lambda: told.append(1))
+    storage.set()
+    assert raised.value.__notes__ == ["the work did not end within 0.3 s and was given up"]
+    assert 1 <= len(told) < 10
+
+
+def test_what_has_not_begun_when_ctrl_c_comes_is_never_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin: list[Callable[[], None]] = []
+
+    def start_late(run: Callable[[], None], _: object) -> None:
+        begin.append(run)
+        raise KeyboardInterrupt
+
+    done: list[int] = []
+    monkeypatch.setattr("_thread.start_new_thread", start_late)
+    with pytest.raises(KeyboardInterrupt):
+        do(lambda: done.append(1))
+    begin[0]()
+    assert done == []
+
+
+def test_what_must_be_whole_is_done_before_ctrl_c_has_its_effect() -> None:
+    written: list[str] = []
+
+    def write() -> None:
+        press()
+        time.sleep(0.2)
+        written.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        reach.whole(write)
+    assert written == ["all"]
+
+
+def test_a_second_ctrl_c_waits_for_nothing() -> None:
+    slow, written = threading.Event(), []
+
+    def write() -> None:
+        press()
+        time.sleep(0.3)
+        press()
+        slow.wait()
+        written.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        reach.whole(write)
+    assert written == []
+    slow.set()
+
+
+def test_a_failure_of_what_must_be_whole_is_told() -> None:
+    def write() -> None:
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        reach.whole(write)
+
+
+def test_what_polars_ends_at_ctrl_c_by_itself_is_done_again() -> None:
+    tries: list[int] = []
+
+    def write() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise KeyboardInterrupt
+
+    reach.whole(write)
+    assert len(tries) == 2
+
+
+def test_it_works_in_any_thread() -> None:
+    done: list[int] = []
+
+    def work() -> None:
+        reach.whole(lambda: done.append(1))
+        done.append(do(lambda: 2))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [1, 2]
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_no_library_that_writes_or_reads_a_store_handles_signals(tmp_path: Path, main: bool) -> None:
+    from whydrop.record.store.backends import open_backend
+    from whydrop.sources.archives.ingesting import ingest
+    from whydrop.studies.captures.explaining import explain_into
+    from whydrop.studies.captures.workers import Outcome
+
+    failures: list[BaseException] = []
+
+    def known() -> Iterator[Outcome]:
+        yield Outcome(tmp_path / "x.pcap", "known")
+
+    def everything() -> None:
+        try:
+            store = Store.create(tmp_path / "store")
+            store.add("counters", rows(3))
+            ingest(store, [tmp_path / "missing"])
+            explain_into(store, [tmp_path / "x.pcap"], explain=lambda *_: known())
+            with open_backend(tmp_path / "store") as backend:
+                assert backend.run(backend.table("counters")).height == 3
+        except BaseException as reason:
+            failures.append(reason)
+
+    if main:
+        everything()
+    else:
+        thread = threading.Thread(target=everything)
+        thread.start()
+        thread.join()
+    assert failures == []

@@ -124,7 +124,7 @@ def write_another_part(store: Path) -> None:
     Store.open(store).write_part("counters", "2018-02-11", "later", frame)
 
 
-def test_a_compaction_that_was_cut_short_is_finished_before_rows_are_read(store, monkeypatch):
+def test_a_compaction_that_was_cut_short_hides_no_rows(store, monkeypatch):
     write_another_part(store)
 
     def killed(self: Files, name: str, to: str) -> None:
@@ -213,6 +213,57 @@ def test_ctrl_c_ends_a_query_at_any_moment(duckdb, after_seconds):
         duckdb._fetch(endless)
     pressed.join()
     assert values(duckdb) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_query_that_hangs_is_given_up_after_ctrl_c_and_closing_does_not_wait_for_it(store, monkeypatch):
+    monkeypatch.setattr("whydrop.record.reach.PATIENCE_S", 0.3)
+    storage = threading.Event()
+    backend = DuckDB(str(store))
+    spill = backend._spill.path
+
+    def hangs(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        storage.wait()
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        backend._within_reach(hangs)
+    [note] = raised.value.__notes__
+    assert note == f"{store}: a query of DuckDB did not end within 0.3 s and was given up"
+    assert values(backend) == [1.0, 2.0, 3.0, 4.0], "other queries do not wait for it"
+    backend.close()
+    assert not spill.exists()
+    storage.set()
+
+
+def test_ctrl_c_interrupts_nobody_elses_query(duckdb):
+    runs, let_go = threading.Event(), threading.Event()
+    found: list[object] = []
+
+    def waits(number: int) -> int:
+        runs.set()
+        let_go.wait()
+        return number
+
+    def others(cursor):
+        cursor.create_function("waits", waits, ["BIGINT"], "BIGINT")
+        return cursor.sql("SELECT sum(waits(range)) FROM range(3)").fetchall()
+
+    def ask() -> None:
+        try:
+            found.append(duckdb._within_reach(others))
+        except BaseException as reason:
+            found.append(reason)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    runs.wait()
+    pressed = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    pressed.start()
+    with pytest.raises(KeyboardInterrupt):
+        duckdb._fetch("SELECT sum(a.range * b.range % 7) FROM range(100000000) AS a, range(30000000) AS b")
+    let_go.set()
+    thread.join()
+    assert found == [[(3,)]]
 
 
 def test_a_folder_that_is_not_there_is_no_store(tmp_path):

@@ -102,3 +102,18 @@ def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
         == "went on\n"
     )
+
+
+def test_ctrl_c_in_the_midst_of_a_query_is_one_interrupt() -> None:
+    """Polars would raise one of its own before Python's."""
+    hearing.once()
+    seen = []
+    signal.signal(signal.SIGINT, lambda *_: seen.append(True))
+    hearing.once()
+
+    def interrupted(frame: pl.DataFrame) -> pl.DataFrame:
+        interrupt()
+        return frame
+
+    assert pl.LazyFrame({"a": [1, 2]}).map_batches(interrupted).collect().height == 2
+    assert seen == [True]

@@ -314,6 +314,36 @@ def test_what_was_computed_before_an_interruption_is_kept(
     assert pl.read_parquet(tmp_path / "tables" / "discard_ratio.parquet").equals(kept["discard_ratio"])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("watch", [False, True])
+def test_each_signal_ends_the_study_with_its_status_and_leaves_no_spill_folder(
+    small_fleet: SmallFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, watch: bool
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("whydrop.cli.ending.status", lambda reason: getattr(reason, "status", 130))
+    ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in ours}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    spilled: list[Path] = []
+
+    def comes(*_: object) -> None:
+        spilled.extend(tmp_path.glob("whydrop-spill-*"))
+        # What the system does by itself would end the tests.
+        assert callable(signal.getsignal(number))
+        signal.raise_signal(number)
+
+    monkeypatch.setitem(queries.QUERIES, "utilisation", comes)
+    monkeypatch.setattr("whydrop.studies.discards.watch.look", comes)
+    try:
+        found = whydrop(small_fleet.store, *CHOICE, *(("--watch", "--now", "2018-02-06T00:00:00Z") if watch else ()))
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert found.exit_code == 128 + number, found.output
+    assert len(spilled) == 1
+    assert not list(tmp_path.glob("whydrop-spill-*"))
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_the_study_and_says_where_its_tables_are(small_fleet: SmallFleet, tmp_path: Path) -> None:
     folder = tmp_path / "out"

@@ -117,6 +117,7 @@ def convert(file: Path, output: Path | None) -> None:
 
     What has no counterpart is noted on standard error and at the top of the result.
     """
+    from whydrop.record import durable
     from whydrop.sources.batch.converting import ConversionError
     from whydrop.sources.batch.converting import convert as converted
 
@@ -125,7 +126,7 @@ def convert(file: Path, output: Path | None) -> None:
         if output is None:
             click.echo(found.text, nl=False)
         else:
-            output.write_text(found.text)
+            durable.write_bytes(output, found.text.encode())
     except (ConversionError, OSError) as reason:
         sys.exit(ending.status(reason))
     for note in found.notes:

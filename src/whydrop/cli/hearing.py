@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,3 +15,17 @@ def ctrl_c() -> Iterator[Callable[[], None]]:
     """As :func:`terminating.as_ctrl_c`; yields what raises `KeyboardInterrupt` if there was one."""
     with terminating.as_ctrl_c() as heard:
         yield heard.raise_if_heard
+
+
+def once() -> None:
+    """Let Ctrl-C be heard by Python alone.
+
+    Polars has a handler of its own, in front of Python's. In the midst of a query both raise a ``KeyboardInterrupt``:
+    the second meets whoever handles the first.
+    """
+    import polars  # noqa: F401 (from now on its handler is there)
+
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)

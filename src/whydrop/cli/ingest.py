@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, terminating
+from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
     from whydrop.sources.archives.ingesting import FileReport, Report, Status
@@ -65,6 +65,7 @@ def command(files: tuple[Path, ...], place: str, again: bool, workers: int | Non
     try:
         _require_any(files)
         store = Store.create(place)
+        hearing.once()
         with terminating.as_ctrl_c(), _metered() as progress:
             report = ingest(store, files, progress, again=again, processes=workers)
     except (RecordingError, OSError, KeyboardInterrupt) as reason:

@@ -210,6 +210,7 @@ def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str
 
 def _written(picture: Picture, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
     """Write a picture, or its numbers; return what is to be said on standard output."""
+    from whydrop.record import durable
     from whydrop.show.plots import drawing, numbers
 
     piped = str(path) == "-"
@@ -217,7 +218,7 @@ def _written(picture: Picture, path: Path, kind: str, *, legend: bool, size: tup
         text = numbers.csv_text(picture) if kind == "csv" else numbers.json_text(picture)
         if piped:
             return text
-        drawing.put(path, text.encode())
+        durable.write_bytes(path, text.encode())
     else:
         drawing.write(picture, Path("/dev/stdout") if piped else path, kind, legend=legend, size=size)
     return "" if piped else f"{ending.printable(picture.title or picture.key)}: {ending.printable(str(path))}\n"

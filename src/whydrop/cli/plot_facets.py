@@ -143,6 +143,7 @@ def _paths(first: Path, keys: Sequence[str], kind: str, output: Path | None) -> 
 
 def _written(facets: Facets, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
     """Write a picture, or its numbers; return what is to be said on standard output."""
+    from whydrop.record import durable
     from whydrop.show.facets import drawing, numbers
 
     piped = str(path) == "-"
@@ -152,7 +153,7 @@ def _written(facets: Facets, path: Path, kind: str, *, legend: bool, size: tuple
         )
         if piped:
             return text
-        path.write_text(text, encoding="utf-8")
+        durable.write_bytes(path, text.encode())
     elif piped:
         sys.stdout.buffer.write(drawing.rendered(facets, kind, legend=legend, size=size))
         return ""

@@ -28,10 +28,9 @@ _MOST_FILES = 6
 
 def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
     """Compute and print or write what was asked for; returns the exit status."""
-    from whydrop.record import interrupts
     from whydrop.record.store.backends import BackendError
 
-    interrupts.heard_once()
+    hearing.once()
     folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
     try:
         with _said_where(folder), hearing.ctrl_c() as raise_if_heard:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending
+from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
@@ -28,6 +28,12 @@ _LAST_YEAR = 2261
 
 def run(options: dict[str, Any], parameters: Parameters) -> int:
     """Look once, or so often as was asked; returns the exit status."""
+    hearing.once()
+    with terminating.as_ctrl_c():
+        return _look(options, parameters)
+
+
+def _look(options: dict[str, Any], parameters: Parameters) -> int:
     from whydrop.record.store.backends import BackendError
 
     now_ns = None if options["now"] is None else _instant(options["now"])

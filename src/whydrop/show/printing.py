@@ -13,6 +13,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
+from whydrop.record import durable
 from whydrop.show.charts.figure import Drawing, Figure, Layer
 from whydrop.show.charts.theme import STYLES, Style
 from whydrop.show.flattening import flattened
@@ -65,13 +66,14 @@ def write_all(drawings: Iterable[Drawing], folder: Path, kind: str) -> list[Path
 
 
 def save(drawing: Drawing, path: Path) -> None:
-    """Write one chart in the format that the path's suffix names."""
+    """Write one chart, whole or not at all, in the format that the path's suffix names."""
     kind = path.suffix.removeprefix(".")
     if kind == "pdf":
-        path.write_bytes(_pdf(drawing))
+        durable.write_bytes(path, _pdf(drawing))
         return
     options: dict[str, Any] = {"scale_factor": 2} if kind == "png" else {}
-    draw(drawing).save(path, format=kind, **options)  # type: ignore[arg-type]  # altair lists the formats as literals
+    chart = draw(drawing)
+    durable.write_by(path, lambda temporary: chart.save(temporary, format=kind, **options))  # type: ignore[arg-type]
 
 
 def _pdf(drawing: Drawing) -> bytes:

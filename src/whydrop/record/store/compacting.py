@@ -4,9 +4,10 @@
 2. The old parts are removed.
 3. The new one is moved into the day's folder.
 
-Whoever finds a part in ``compacting/`` later (and holds the lock, so that nobody else is at it) does steps 2 and 3
-again. Until then the rows of the day are missing to those who read the files without this module: the lesser evil, as
-nothing would tell them of rows that are there twice.
+Whoever writes to the table next (and holds the lock, so that nobody else is at it) finds the part in ``compacting/``
+and does steps 2 and 3 again. Who only reads takes it for the parts that it replaces, wherever it is (`snapshot`). To
+those who read the files without this module the rows of the day are missing until then: the lesser evil, as nothing
+would tell them of rows that are there twice.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from whydrop.record.store.files import Files
 from whydrop.record.store.reading import Reader, first_line
 
 STAGING = "compacting"
+UNREADABLE = "it was to replace other parts, and cannot be read"
 _REPLACES = "whydrop.replaces"
 # More values of a table's first column of order, and its rows are put in order all at once.
 _MOST_SLICES = 256
@@ -89,7 +91,7 @@ def compact(reader: Reader, table: str, day: str) -> Compacted | None:
     Raises:
         StoreError: a part could not be written. Nothing has changed then, or it is finished next time.
     """
-    old = reader.parts(table, [day])
+    old = reader.parts(table, day)
     if len(old) < 2:
         return None
     # What is in several parts stays as the oldest has it: parts that were compacted come first, then by name.
@@ -145,12 +147,37 @@ def _finish(reader: Reader, staged: str) -> None:
     """Put a new part in the place of those that it replaces."""
     files = reader.files
     try:
-        replaced = json.loads((reader.footer(staged).metadata or {})[_REPLACES.encode()])
-    except (DamagedPartError, KeyError, ValueError):
+        replaced = replaced_by(reader, staged)
+    except DamagedPartError as reason:
         # Parts are put there whole: something else has damaged it, or its store does not answer right now. Some of
         # those that it replaces may be gone already, so it stays where it is, for another try.
-        reader.damaged(staged, "it was to replace other parts, and cannot be read")
+        reader.damaged(staged, f"{UNREADABLE}: {reason.damage}")
         return
     for name in replaced:
         files.remove(name)
-    files.move(staged, staged.removeprefix(f"{STAGING}/"))
+    files.move(staged, place_of(staged))
+
+
+def place_of(staged: str) -> str:
+    """Where a staged part is to be.
+
+    >>> place_of("compacting/counters/day=2018-02-11/compacted-1.parquet")
+    'counters/day=2018-02-11/compacted-1.parquet'
+    """
+    return staged.removeprefix(f"{STAGING}/")
+
+
+def replaced_by(reader: Reader, staged: str) -> list[str]:
+    """The parts that a staged one replaces, as it says itself.
+
+    Raises:
+        PartGoneError: it is not there any more.
+        DamagedPartError: it cannot be read.
+    """
+    try:
+        replaced = json.loads((reader.footer(staged).metadata or {})[_REPLACES.encode()])
+    except (KeyError, ValueError):
+        raise DamagedPartError(reader.files.show(staged), f"its footer has no list {_REPLACES}") from None
+    if not isinstance(replaced, list) or not all(isinstance(name, str) for name in replaced):
+        raise DamagedPartError(reader.files.show(staged), f"{_REPLACES} in its footer is no list of parts")
+    return replaced

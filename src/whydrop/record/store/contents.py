@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from whydrop.record.store import parts, tables
-from whydrop.record.store.errors import DamagedPartError
+from whydrop.record.store import parts, snapshot, tables
+from whydrop.record.store.errors import DamagedPartError, PartGoneError
 from whydrop.record.store.reading import Reader
 
 if TYPE_CHECKING:
@@ -30,30 +31,37 @@ class Contents:
 def of_table(reader: Reader, table: str) -> Contents:
     """Rows, bytes, days, span and sites of a table. Parts that are damaged are left out and noted."""
     found = Contents(table)
-    for name, size in reader.parts(table).items():
-        try:
-            _take(found, reader, name)
-        except DamagedPartError as reason:
-            reader.damaged(name, reason.damage)
-            continue
+    of_days = snapshot.by_day(reader, table, lambda there: _of_parts(reader, table, there))
+    for of in chain.from_iterable(of_days):
         found.parts += 1
-        found.bytes += size
-        found.days.add(parts.day_of(name))
+        found.rows += of.rows
+        found.bytes += of.bytes
+        found.days |= of.days
+        found.sites |= of.sites
+        found.first_ns = min((ns for ns in (found.first_ns, of.first_ns) if ns is not None), default=None)
+        found.last_ns = max((ns for ns in (found.last_ns, of.last_ns) if ns is not None), default=None)
     return found
 
 
-def _take(found: Contents, reader: Reader, name: str) -> None:
+def _of_parts(reader: Reader, table: str, there: dict[str, int]) -> list[Contents]:
+    found = []
+    for name, size in there.items():
+        try:
+            found.append(_of_part(reader, table, name, size))
+        except PartGoneError:
+            raise
+        except DamagedPartError as reason:
+            reader.damaged(name, reason.damage)
+    return found
+
+
+def _of_part(reader: Reader, table: str, name: str, size: int) -> Contents:
     footer = reader.footer(name)
     sites = _sites(reader, name, footer) if "site" in footer.schema.names else set()
-    found.rows += footer.num_rows
-    found.sites |= sites
-    _take_bounds(found, footer)
-
-
-def _take_bounds(found: Contents, footer: parquet.FileMetaData) -> None:
-    for low, high in _bounds(footer, tables.TIME[found.table]):
-        found.first_ns = low if found.first_ns is None else min(found.first_ns, low)
-        found.last_ns = high if found.last_ns is None else max(found.last_ns, high)
+    bounds = _bounds(footer, tables.TIME[table])
+    first_ns = min((low for low, _ in bounds), default=None)
+    last_ns = max((high for _, high in bounds), default=None)
+    return Contents(table, 1, footer.num_rows, size, {parts.day_of(name)}, first_ns, last_ns, sites)
 
 
 def _bounds(footer: parquet.FileMetaData, column: str) -> list[tuple[Any, Any]]:
@@ -75,6 +83,8 @@ def _sites(reader: Reader, name: str, footer: parquet.FileMetaData) -> set[str]:
         column = parquet.read_table(
             path, columns=["site"], filesystem=reader.files.filesystem, read_dictionary=["site"], partitioning=None
         )["site"]
+    except FileNotFoundError:
+        raise PartGoneError(reader.files.show(name)) from None
     except (ArrowException, OSError) as reason:
         raise DamagedPartError(reader.files.show(name), f"damaged: {' '.join(str(reason).split())}") from None
     return {site for chunk in column.chunks for site in chunk.dictionary.to_pylist()}

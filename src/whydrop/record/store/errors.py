@@ -19,3 +19,10 @@ class DamagedPartError(StoreError):
     def __init__(self, shown: str, damage: str) -> None:
         super().__init__(f"{shown}: {damage}")
         self.damage = damage
+
+
+class PartGoneError(DamagedPartError):
+    """A part that was listed and is not there any more: its rows are in another."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(shown, "it is not there any more: the store was changed while it was read; try again")

@@ -177,31 +177,26 @@ class Files:
                     path.unlink()
 
     @contextlib.contextmanager
-    def locked(self, folder: str, *, shared: bool = False) -> Iterator[None]:
-        """Hold a folder's lock: alone, or with others that only want nothing to move meanwhile (``shared``).
+    def locked(self, folder: str) -> Iterator[None]:
+        """Hold a folder's lock, to change what is in it.
 
         The kernel lets go of it when its holder dies. Object stores have no locks: there one writer at a time is the
         operator's duty.
         """
-        descriptor = None if self.local is None else self._lock_file(self.local / folder, shared)
-        if descriptor is None:
+        if self.local is None:
             yield
             return
+        descriptor = self._lock_file(self.local / folder)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
-    def _lock_file(self, folder: Path, shared: bool) -> int | None:
+    def _lock_file(self, folder: Path) -> int:
         try:
-            if shared:
-                return os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
             folder.mkdir(parents=True, exist_ok=True)
             return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:
-            # Nobody has written here yet.
-            return None
         except OSError as reason:
             raise StoreError(f"{folder / LOCK}: {reason.strerror}") from reason
 

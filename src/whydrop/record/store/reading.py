@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from whydrop.record.store import capture_tables, parts, tables
-from whydrop.record.store.errors import DamagedPartError, StoreError
+from whydrop.record.store.errors import DamagedPartError, PartGoneError, StoreError
 from whydrop.record.store.files import Files
 
 if TYPE_CHECKING:
@@ -23,28 +23,31 @@ class Reader:
     files: Files
     notes: list[str] = field(default_factory=list)  # sentences, one for each part
 
-    def parts(self, table: str, days: Iterable[str] | None = None, *, to_compare: bool = False) -> dict[str, int]:
-        """The sound parts of a table, or of some of its days, by name: their bytes.
+    def parts(self, table: str, day: str, *, to_compare: bool = False) -> dict[str, int]:
+        """The sound parts of a day of a table, by name: their bytes. For who changes it, and holds its lock.
 
         Raises:
             StoreError: one is there and cannot be opened, and rows are to be compared with its own (``to_compare``):
                 left out for want of a permission, or of a network, they would be added a second time.
         """
-        if days is None:
-            found = self.files.sizes(table, ".parquet")
-        else:
-            found = {}
-            for day in sorted(set(days)):
-                found |= self.files.sizes(parts.folder(table, day), ".parquet")
-        return {name: size for name, size in found.items() if self._is_sound(table, name, size, to_compare)}
+        found = self.files.sizes(parts.folder(table, day), ".parquet")
+        return {name: size for name, size in found.items() if self.is_sound(table, name, size, to_compare=to_compare)}
 
-    def _is_sound(self, table: str, name: str, size: int, to_compare: bool) -> bool:
+    def is_sound(self, table: str, name: str, size: int, *, to_compare: bool = False) -> bool:
+        """Whether a part can be read, as far as its two ends tell; one that cannot is noted.
+
+        Raises:
+            PartGoneError: it is not there any more.
+            StoreError: as :meth:`parts` has it.
+        """
         try:
             with self.files.filesystem.open_input_file(self.files.path(name)) as content:
                 damage = parts.damage(size, content) or _foreign(table, content)
+        except FileNotFoundError:
+            raise PartGoneError(self.files.show(name)) from None
         except OSError as reason:
             damage = reason.strerror or " ".join(str(reason).split())
-            if to_compare and not isinstance(reason, FileNotFoundError):
+            if to_compare:
                 words = "new rows of this day cannot be compared with those in it, and are not written"
                 raise StoreError(f"{self.files.show(name)}: {damage}: {words}") from reason
         if damage is not None:
@@ -66,12 +69,15 @@ class Reader:
         """What a part's footer tells.
 
         Raises:
+            PartGoneError: it is not there any more.
             DamagedPartError: it cannot be read.
         """
         from pyarrow import ArrowException, parquet
 
         try:
             return parquet.read_metadata(self.files.path(name), filesystem=self.files.filesystem)
+        except FileNotFoundError:
+            raise PartGoneError(self.files.show(name)) from None
         except (ArrowException, OSError) as reason:
             raise DamagedPartError(self.files.show(name), f"damaged: {' '.join(str(reason).split())}") from None
 
@@ -98,7 +104,8 @@ class Reader:
                 filesystem=self.files.filesystem,
                 format="parquet",
                 partitioning=days,
-                partition_base_dir=self.files.path(table),
+                # Of the store: a part that is being put in its place is not below its table yet.
+                partition_base_dir=self.files.path(""),
             )
         )
 
@@ -114,21 +121,6 @@ class Reader:
         )
         return rows.with_columns(pl.lit(None if day == parts.NO_DAY else day, dtype=pl.String()).alias("day"))
 
-    def collected(
-        self, table: str, names: Sequence[str], query: Callable[[pl.LazyFrame], pl.LazyFrame]
-    ) -> pl.DataFrame:
-        """What a query that looks at each row by itself gives of some parts; those that are damaged are left out."""
-        try:
-            return query(self.lazy(table, names)).collect()
-        except (pl.exceptions.PolarsError, OSError):
-            found = [query(self.lazy(table, [])).collect()]
-        for name in names:
-            try:
-                found.append(query(self.lazy(table, [name])).collect())
-            except (pl.exceptions.PolarsError, OSError) as reason:
-                self.damaged(name, f"damaged: {first_line(reason)}")
-        return pl.concat(found)
-
     def like(self, table: str, names: Iterable[str], rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of some parts that have the key of one of ``rows``."""
         time, keys = tables.TIME[table], list(tables.KEYS[table])
@@ -139,7 +131,11 @@ class Reader:
         found = [pl.DataFrame(schema=tables.TABLES[table])]
         for name in names:
             # One by one: what is wanted of a part is little, and all of a day may be much.
-            read = self.collected(table, [name], lambda part: part.filter(wanted).drop("day"))
+            try:
+                read = self.lazy(table, [name]).filter(wanted).drop("day").collect()
+            except (pl.exceptions.PolarsError, OSError) as reason:
+                self.damaged(name, f"damaged: {first_line(reason)}")
+                continue
             found.append(tables.conform(table, read).join(rows.select(keys), on=keys, how="semi", nulls_equal=True))
         return pl.concat(found)
 

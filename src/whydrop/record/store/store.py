@@ -7,6 +7,7 @@ Whatever fails, nothing that was in the store is lost, and nothing is in it twic
 * A source is noted in ``sources`` when all of its rows are in. If the program dies before that, the source is read
   again, and its rows are found to be there.
 * One writer at a time changes a table: a lock, which the kernel lets go of when its holder dies.
+* Who only reads needs no lock and no permission to write: what is there tells which parts count (`snapshot`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from whydrop.record.store import compacting, contents, merging, parts, spans, tables
+from whydrop.record.store import compacting, contents, merging, parts, snapshot, spans, tables
 from whydrop.record.store.errors import StoreError
 from whydrop.record.store.files import Files
 from whydrop.record.store.reading import Reader
@@ -133,7 +133,7 @@ class Store:
         folder = parts.folder(table, day or parts.NO_DAY)
         with self._changing(table):
             self.files.sweep(folder)
-            there = self._reader.parts(table, [day or parts.NO_DAY], to_compare=True)
+            there = self._reader.parts(table, day or parts.NO_DAY, to_compare=True)
             merged = merging.merge(table, rows, self._reader.like(table, there, rows))
             if not merged.new.is_empty():
                 name = f"{folder}/added-{uuid.uuid4().hex}.parquet"
@@ -165,7 +165,7 @@ class Store:
         folder = parts.folder(table, day)
         with self._changing(table):
             self.files.sweep(folder)
-            there = self._reader.parts(table, [day], to_compare=True)
+            there = self._reader.parts(table, day, to_compare=True)
             compacted = [part for part in there if parts.is_compacted(part)]
             if compacted:
                 rows = merging.merge(table, rows, self._reader.like(table, compacted, rows)).new
@@ -177,8 +177,8 @@ class Store:
         Damaged parts are left out, and named in :attr:`notes`. If the store is compacted between this call and the
         collecting, the latter fails for want of a file: never are rows missing or there twice.
         """
-        with self._finished(table):
-            return self._reader.lazy(table, self._reader.parts(table, days))
+        _check_table(table)
+        return self._reader.lazy(table, snapshot.sound(self._reader, table, days))
 
     def read(
         self, table: str, query: Callable[[pl.LazyFrame], pl.LazyFrame], days: Iterable[str] | None = None
@@ -192,29 +192,13 @@ class Store:
             query: chooses rows and columns; it must look at each row by itself.
             days: only these.
         """
-        with self._finished(table):
-            return self._reader.collected(table, list(self._reader.parts(table, days)), query)
-
-    @contextmanager
-    def _finished(self, table: str) -> Iterator[None]:
-        """Nothing of a table moves meanwhile, and no compaction of it is half done."""
-        if table not in tables.TABLES:
-            raise KeyError(f"no table {table}; expected one of {', '.join(tables.TABLES)}")
-        if compacting.is_unfinished(self.files, table):
-            with self._changing(table):
-                pass
-        with self.files.locked(table, shared=True):
-            yield
+        _check_table(table)
+        return snapshot.collected(self._reader, table, query, days)
 
     def contents(self) -> list[contents.Contents]:
         """What the store holds, table by table."""
-        found = []
-        for table in tables.TABLES:
-            with self._finished(table):
-                of = contents.of_table(self._reader, table)
-            if of.parts:
-                found.append(of)
-        return found
+        found = (contents.of_table(self._reader, table) for table in tables.TABLES)
+        return [of for of in found if of.parts]
 
     def compact(self, table: str | None = None, before: str | None = None) -> list[compacting.Compacted]:
         """Make one part of the many parts of each day: queries of long times read less.
@@ -228,6 +212,9 @@ class Store:
         """
         done = []
         for name in [table] if table is not None else list(tables.TABLES):
+            if compacting.is_unfinished(self.files, name):
+                with self._changing(name):
+                    pass
             for day in compacting.days(self.files, name, before):
                 with self._changing(name):
                     of_day = compacting.compact(self._reader, name, day)
@@ -255,6 +242,11 @@ class Store:
         content = json.dumps(facts, indent=1).encode() + b"\n"
         # A note that is lost costs reading the file again, and no more: not worth waiting for the disk each time.
         self.files.put(f"{SOURCES}/{_checked(sha256)}.json", content, lasting=False)
+
+
+def _check_table(table: str) -> None:
+    if table not in tables.TABLES:
+        raise KeyError(f"no table {table}; expected one of {', '.join(tables.TABLES)}")
 
 
 def _checked(sha256: str) -> str:

@@ -49,12 +49,7 @@ _SILENT: dict[str, dict[str, Any]] = {
 
 def write(facets: Facets, path: Path, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> None:
     """Write a picture, whole or not at all; ``size`` is that of the whole in pixels (a PNG has twice as many)."""
-    content = rendered(facets, kind, legend=legend, size=size)
-    if path.exists() and not path.is_file():
-        # A pipe or a device: there is nothing to put in its place.
-        path.write_bytes(content)
-    else:
-        durable.write_bytes(path, content)
+    durable.write_bytes(path, rendered(facets, kind, legend=legend, size=size))
 
 
 def rendered(facets: Facets, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:

@@ -56,16 +56,7 @@ def write(drawn: Picture, path: Path, kind: str, *, legend: bool = True, size: t
         # Panels over time share one selection, so that they are zoomed together: that is meant.
         warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
         chart = draw(drawn, width, heights, legend=legend, interactive=kind == "html")
-    put(path, _content(chart, kind, drawn.title or drawn.key))
-
-
-def put(path: Path, content: bytes) -> None:
-    """Write what was asked for into a file, whole or not at all."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        # Standard output and the like: nothing may take its place.
-        path.write_bytes(content)
-    else:
-        durable.write_bytes(path, content)
+    durable.write_bytes(path, _content(chart, kind, drawn.title or drawn.key))
 
 
 def _content(chart: alt.VConcatChart, kind: str, title: str) -> bytes:

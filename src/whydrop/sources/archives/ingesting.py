@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from whydrop.record import interrupts
+from whydrop.record import reach
 from whydrop.record.errors import RecordingError
 from whydrop.record.store.errors import StoreError
 from whydrop.sources.archives.noting import Note
@@ -124,7 +124,6 @@ def ingest(
     """
     from whydrop.sources.archives.reading_many import read_all  # which imports this module
 
-    interrupts.heard_once()
     given = list(found(paths))
     total = sum(file.bytes for file in given)
     batch = _Batch(store)
@@ -139,8 +138,8 @@ def ingest(
     except StoreError:
         raise
     except BaseException:
-        # Such as Ctrl-C: what was read is kept. Writing that was broken off may have left a lock.
-        if not batch.broken_off:
+        # Such as Ctrl-C: what was read is kept. After a second one the writing still goes on.
+        if not batch.being_written:
             batch.write()
         raise
     batch.write()
@@ -200,7 +199,7 @@ class _Batch:
         self._finished: list[tuple[int, FileReport]] = []
         self._rows = 0
         self._number = 0  # of the file that is being read
-        self.broken_off = False  # in the midst of writing
+        self.being_written = False
 
     def take(self, parcel: Parcel) -> bool:
         """Add what was read of a file; say whether that was all of it."""
@@ -216,15 +215,18 @@ class _Batch:
         return parcel.report is not None
 
     def write(self) -> None:
-        """Write all rows, and then note the files whose rows these were."""
-        with interrupts.put_off():
-            try:
-                self._write()
-            except KeyboardInterrupt:
-                self.broken_off = True
-                raise
+        """Write all rows, and then note the files whose rows these were; Ctrl-C has its effect behind that."""
+        reach.whole(self._write)
 
     def _write(self) -> None:
+        self.being_written = True
+        try:
+            self._write_rows()
+            self._note_files()
+        finally:
+            self.being_written = False
+
+    def _write_rows(self) -> None:
         while self._frames:
             table, frames = next(iter(self._frames.items()))
             added = self._store.add_all(table, [frame for _, frame in frames])
@@ -236,6 +238,8 @@ class _Batch:
                 self._shown.setdefault(number, []).extend(of.shown)
             del self._frames[table]
         self._rows = 0
+
+    def _note_files(self) -> None:
         while self._finished:
             number, report = self._finished[0]
             report.tables = self._counts.pop(number, {})

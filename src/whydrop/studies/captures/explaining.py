@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whydrop.record import interrupts
+from whydrop.record import reach
 from whydrop.studies.captures.workers import Limits, Outcome, explained
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ def explain_into(
     todo.sort(key=lambda path: -sizes[path][0])
     batch = _Batch(store)
     explain = explain or (lambda these, those: explained(these, those, workers=workers, limits=limits))
-    interrupts.heard_once()
     try:
         with closing(explain(todo, known)) as outcomes:  # type: ignore[type-var]
             for outcome in map(_Copies().once, outcomes):
@@ -131,8 +130,8 @@ def explain_into(
                 if progress is not None:
                     progress(tally)
     finally:
-        # Writing that was broken off may have left a lock.
-        if not batch.broken_off:
+        # After a second Ctrl-C the writing still goes on.
+        if not batch.being_written:
             batch.write()
     return tally
 
@@ -167,7 +166,7 @@ class _Batch:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.broken_off = False  # in the midst of writing
+        self.being_written = False
         self._empty()
 
     def _empty(self) -> None:
@@ -183,15 +182,17 @@ class _Batch:
             self.write()
 
     def write(self) -> None:
+        """Write all rows; Ctrl-C has its effect behind that."""
+        reach.whole(self._write)
+
+    def _write(self) -> None:
         """Captures come last: a capture with a row in that table has all its rows in the others."""
         import polars as pl
 
-        frames = self.frames
-        with interrupts.put_off():
-            try:
-                for table in sorted(frames, key="captures".__eq__):
-                    self.store.add(table, pl.concat(frames[table]))
-            except KeyboardInterrupt:
-                self.broken_off = True
-                raise
+        self.being_written = True
+        try:
+            for table in sorted(self.frames, key="captures".__eq__):
+                self.store.add(table, pl.concat(self.frames[table]))
             self._empty()
+        finally:
+            self.being_written = False

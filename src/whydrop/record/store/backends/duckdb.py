@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whydrop.record.reach import Worker
+from whydrop.record import reach
 from whydrop.record.store.backends.base import BackendError, ibis_schema, one_line
+from whydrop.record.store.backends.spilling import SpillFolder
 from whydrop.record.store.backends.views import FilesBackend
 from whydrop.record.store.parts import NO_DAY
 
@@ -40,10 +39,12 @@ class DuckDB(FilesBackend):
         import duckdb
 
         super().__init__(location)
-        self._spill = tempfile.mkdtemp(prefix="whydrop-spill-")
+        self._spill = SpillFolder()
+        self._datasets: dict[str, Any] = {}  # of views that pyarrow reads
+        self._running: list[Any] = []  # cursors, each with one query
         settings: dict[str, Any] = {
             "memory_limit": f"{memory_limit or MEMORY_LIMIT_BYTES}B",
-            "temp_directory": self._spill,
+            "temp_directory": str(self._spill.path),
             # Rows have no order in a store; keeping one costs memory.
             "preserve_insertion_order": "false",
             # Nothing of a query needs the network: extensions are not to be fetched.
@@ -56,15 +57,15 @@ class DuckDB(FilesBackend):
         except duckdb.Error as reason:
             self.close()
             raise BackendError(f"DuckDB does not start: {one_line(reason)}") from reason
-        self._worker = Worker(self.connection.interrupt)
 
     def _create(self, view: str, name: str, parts: list[str]) -> None:
         columns = ibis_schema(name)
         if parts and not self._place.is_local:
             # DuckDB's own reader of object stores is an extension that it would have to fetch; pyarrow has one built
             # in, and DuckDB hands it the columns and filters that a query needs.
-            self.connection.register(view, self._place.dataset(name, parts, columns))
+            self._datasets[view] = self._place.dataset(parts, columns)
             return
+        self._datasets.pop(view, None)
         chosen = dict.fromkeys(columns, "NULL")
         source = "(SELECT 1) WHERE false"
         if parts:
@@ -79,7 +80,7 @@ class DuckDB(FilesBackend):
             f'CAST({chosen[column]} AS {_TYPES[kind]}) AS "{column}"' for column, kind in columns.items()
         )
         self._within_reach(
-            lambda: self.connection.execute(f'CREATE OR REPLACE VIEW "{view}" AS SELECT {select} FROM {source}')
+            lambda cursor: cursor.execute(f'CREATE OR REPLACE VIEW "{view}" AS SELECT {select} FROM {source}')
         )
 
     @property
@@ -103,17 +104,41 @@ class DuckDB(FilesBackend):
         return str(query.sql(dialect="duckdb"))
 
     def _fetch(self, query: str) -> pa.Table:
-        def fetch() -> pa.Table:
-            result = self.connection.sql(query)
+        def fetch(cursor: Any) -> pa.Table:
+            result = cursor.sql(query)
             # The name changed with version 1.5.
             return result.to_arrow_table() if hasattr(result, "to_arrow_table") else result.fetch_arrow_table()
 
         return self._within_reach(fetch)
 
-    def _within_reach(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives. Hours can pass between two looks of DuckDB for signals: it is not the main thread's."""
+    def _within_reach(self, work: Callable[[Any], T]) -> T:
+        """What ``work`` gives with a cursor of its own: to interrupt it interrupts nobody else's query.
+
+        Hours can pass between two looks of DuckDB for signals: it is not the main thread's.
+        """
+        import duckdb
+
+        begun: list[Any] = []
+
+        def run() -> T:
+            with self.connection.cursor() as cursor:
+                begun.append(cursor)
+                self._running.append(cursor)
+                try:
+                    # What is registered is known to one cursor alone.
+                    for view, dataset in self._datasets.items():
+                        cursor.register(view, dataset)
+                    return work(cursor)
+                finally:
+                    self._running.remove(cursor)
+
+        def interrupt() -> None:
+            for cursor in begun:
+                with suppress(duckdb.Error):  # it has ended, and is closed
+                    cursor.interrupt()
+
         with self._errors():
-            return self._worker.do(work)
+            return reach.interruptible(run, interrupt, f"{self._place.location}: a query of DuckDB")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -137,11 +162,10 @@ class DuckDB(FilesBackend):
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""
-        if hasattr(self, "connection"):
+        # Closing waits for queries: of one that was given up, as it hangs, for ever.
+        if hasattr(self, "connection") and not self._running:
             self.connection.close()
-        if hasattr(self, "_worker"):
-            self._worker.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        self._spill.remove()
 
 
 def _materialise_sums_only(query: exp.Expression) -> None:

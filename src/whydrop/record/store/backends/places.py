@@ -7,7 +7,7 @@ from collections import defaultdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from whydrop.record.store import compacting, parts
+from whydrop.record.store import parts, snapshot
 from whydrop.record.store.backends.base import BackendError
 from whydrop.record.store.errors import StoreError
 from whydrop.record.store.files import Files
@@ -16,7 +16,7 @@ from whydrop.record.store.store import DESCRIPTION, Store
 from whydrop.record.store.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _DAY = re.compile(rf"\d{{4}}-\d\d-\d\d|{parts.NO_DAY}")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -65,12 +65,8 @@ class Place:
         Should the store be compacted later, some are gone; none hold what others hold too.
         """
         try:
-            if compacting.is_unfinished(self.files, table):
-                with compacting.Changing(self._reader, table):
-                    pass
-            with self.files.locked(table, shared=True):
-                days = {parts.day_of(name) for name in self.files.sizes(table, ".parquet")}
-                return [self.files.path(name) for name in self._reader.parts(table, _between(days, first, last))]
+            there = snapshot.sound(self._reader, table, wanted=_between(first, last))
+            return [self.files.path(name) for name in sorted(there, key=lambda name: (parts.day_of(name), name))]
         except StoreError as reason:
             raise BackendError(str(reason)) from reason
 
@@ -78,7 +74,7 @@ class Place:
         """Rows of each day: counted in local files' footers, guessed from the sizes of remote ones."""
         found: dict[str, int] = defaultdict(int)
         try:
-            for name, size in self.files.sizes(table, ".parquet").items():
+            for name, size in snapshot.listed(self._reader, table).items():
                 found[parts.day_of(name)] += self._rows(name) if self.is_local else size // _BYTES_OF_ROW
         except StoreError as reason:
             raise BackendError(str(reason)) from reason
@@ -132,7 +128,7 @@ class Place:
             return False
         return True
 
-    def dataset(self, table: str, paths: list[str], columns: dict[str, str]) -> Any:
+    def dataset(self, paths: list[str], columns: dict[str, str]) -> Any:
         """Parts as an Arrow data set, of columns whose types are given in Ibis's words; ``day`` is the folder's."""
         import pyarrow as pa
         import pyarrow.dataset as ds
@@ -144,7 +140,8 @@ class Place:
             format="parquet",
             filesystem=self.files.filesystem,
             partitioning=ds.partitioning(pa.schema([("day", pa.string())]), flavor="hive"),
-            partition_base_dir=self.files.path(table),
+            # Of the store: a part that is being put in its place is not below its table yet.
+            partition_base_dir=self.files.path(""),
         )
 
 
@@ -155,8 +152,8 @@ def uri(location: str, path: str) -> str:
     return f"{'s3a://' if scheme == 's3://' else scheme}{path}"
 
 
-def _between(days: Iterable[str], first: date | str | None, last: date | str | None) -> list[str]:
-    """Those of ``days`` that are asked for. Rows without a time are on no day."""
+def _between(first: date | str | None, last: date | str | None) -> Callable[[str], bool]:
+    """Whether a day is asked for. Rows without a time are on no day."""
     low, high = str(first or ""), str(last or "9999-12-31")
     every = first is None and last is None
-    return [day for day in days if _DAY.fullmatch(day) and (low <= day <= high if day != parts.NO_DAY else every)]
+    return lambda day: bool(_DAY.fullmatch(day)) and (low <= day <= high if day != parts.NO_DAY else every)

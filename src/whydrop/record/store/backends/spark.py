@@ -16,6 +16,7 @@ from whydrop.record.store.backends import portable
 from whydrop.record.store.backends.base import BackendError, ibis_schema, one_line
 from whydrop.record.store.backends.places import Place, uri
 from whydrop.record.store.backends.views import FilesBackend
+from whydrop.record.store.compacting import STAGING
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -51,10 +52,15 @@ class Spark(FilesBackend):
 
     def _create(self, view: str, name: str, parts: list[str]) -> None:
         schema = ", ".join(f"`{column}` {_TYPES[kind]}" for column, kind in ibis_schema(name).items())
-        if parts:
-            base, *there = [uri(self._place.location, path) for path in (self._place.files.path(name), *parts)]
-            frame = self.session.read.schema(schema).option("basePath", base).parquet(*there)
-        else:
+        frame = None
+        # A part that is being put in its place is not below its table yet; Spark wants one folder above all days.
+        for folder in (name, f"{STAGING}/{name}"):
+            base = self._place.files.path(folder)
+            there = [uri(self._place.location, path) for path in parts if path.startswith(f"{base}/")]
+            if there:
+                based = self.session.read.schema(schema).option("basePath", uri(self._place.location, base))
+                frame = based.parquet(*there) if frame is None else frame.unionByName(based.parquet(*there))
+        if frame is None:
             frame = self.session.createDataFrame([], schema)
         frame.createOrReplaceTempView(view)
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# A store that is compacted while it is read: what was there is in other files then, and they are looked up anew. So
+# often while one query runs, which is as many days as are compacted meanwhile.
+_MOST_CHANGES = 20
+
+
 class FilesBackend(Backend):
     """A store's files, looked up once for each view, and again when a compaction has replaced them."""
 
@@ -41,20 +46,29 @@ class FilesBackend(Backend):
         import polars as pl
 
         query = self.sql(expression)
-        try:
-            found = self._fetch(query)
-        except PartsGoneError:
-            # The store was compacted: what was there is in other files now.
-            for view, (name, first, last) in self._views.items():
-                self._look_up(view, name, first, last)
-            found = self._fetch(query)
-        frame = pl.from_arrow(found)
+        frame = pl.from_arrow(self._found(query))
         assert isinstance(frame, pl.DataFrame)
         return as_polars(expression, frame)
 
+    def _found(self, query: str) -> pa.Table:
+        for _ in range(_MOST_CHANGES):
+            try:
+                return self._fetch(query)
+            except PartsGoneError:
+                for view, (name, first, last) in self._views.items():
+                    self._look_up(view, name, first, last)
+        return self._fetch(query)
+
     def _look_up(self, view: str, name: str, first: date | str | None, last: date | str | None) -> None:
-        self._parts[view] = parts = self._place.parts(name, first, last)
-        self._create(view, name, parts)
+        for left in reversed(range(_MOST_CHANGES)):
+            self._parts[view] = parts = self._place.parts(name, first, last)
+            try:
+                self._create(view, name, parts)
+            except PartsGoneError:
+                if left:
+                    continue
+                raise
+            return
 
     def _failed(self, engine: str, why: str) -> BackendError:
         """What to raise when the engine failed.
