@@ -47,9 +47,7 @@ class Grid:
         self._started_ns = started_ns
         self._sources = sources
         self._plans = computed_plans(test)
-        self._flows = {
-            flow["name"]: flow for flow in test.get("flows") or [] if isinstance(flow, dict) and "name" in flow
-        }
+        self._flows = planned_flows(test)
         self._imported = imported
         self._absent = {name for name in silent if self._flows.get(name, {}).get("optional")}
         self._columns: dict[str, Floats] = {}
@@ -130,11 +128,30 @@ class Grid:
         if planned is None:
             # The first value counts from half a step before it on.
             return (float(seen_s[0]) - self.step_s / 2, float(seen_s[-1])) if seen_s.size else (0.0, -1.0)
+        span = planned_span(planned)
+        if span is not None:
+            return span
         start_s = _number(planned.get("start_s")) or 0.0
-        length_s = _number(planned.get("duration_s"))
-        if length_s is not None:
-            return start_s, start_s + length_s
         return start_s, float(seen_s[-1]) if seen_s.size else start_s
+
+
+def planned_flows(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The flows of a plan, by name; those that cannot be understood are left out."""
+    found = test.get("flows")
+    return {
+        flow["name"]: flow
+        for flow in (found if isinstance(found, list) else ())
+        if isinstance(flow, dict) and isinstance(flow.get("name"), str)
+    }
+
+
+def planned_span(flow: Mapping[str, Any]) -> tuple[float, float] | None:
+    """From when to when a flow of a plan runs, in seconds after the start; ``None`` where no end is planned."""
+    length_s = _number(flow.get("duration_s"))
+    if length_s is None:
+        return None
+    start_s = _number(flow.get("start_s")) or 0.0
+    return start_s, start_s + length_s
 
 
 def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
