@@ -14,9 +14,9 @@ IMAGES = ROOT / "docs" / "images"
 
 # Picture, plot, title, size, and the recordings (test and title) that are in it.
 PICTURES = (
-    ("rrul-pfifo", "all_scaled", "RRUL over a FIFO of 1000 packets, 10/10 Mbit/s, 50 ms", "880x860",
+    ("rrul-pfifo", "all", "RRUL over a FIFO of 1000 packets, 10/10 Mbit/s, 50 ms", "880x860",
      [("rrul", "pfifo")]),
-    ("rrul-fq_codel", "all_scaled", "RRUL over fq_codel, 10/10 Mbit/s, 50 ms", "880x860", [("rrul", "fq_codel")]),
+    ("rrul-fq_codel", "all", "RRUL over fq_codel, 10/10 Mbit/s, 50 ms", "880x860", [("rrul", "fq_codel")]),
     ("rrul-latency", "ping_cdf_combine", "Latency under RRUL, 10/10 Mbit/s, 50 ms", "700x420",
      [("rrul", "pfifo"), ("rrul", "fq_codel")]),
     ("rtt-fairness", "bar_combine_up", "Four uploads over 10, 50, 200 and 500 ms share 10 Mbit/s", "700x420",

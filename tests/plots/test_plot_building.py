@@ -44,7 +44,100 @@ def trace_of(picture: Picture, series: str) -> Trace:
 def test_the_plot_of_the_test_is_the_default(tmp_path: Path, one: Recording) -> None:
     test = {**recordings.metadata()["test"], "default_plot": "totals"}
     assert default([recordings.rrul(tmp_path / "t.recording", test=test)]) == "totals"
-    assert default([one]) == "all_scaled"
+    assert default([one]) == "all"
+
+
+def test_a_plot_that_leaves_out_peaks_must_be_asked_for(tmp_path: Path) -> None:
+    test = {**recordings.metadata()["test"], "default_plot": "all_scaled", "plots": ["all_scaled", "totals"]}
+    assert default([recordings.rrul(tmp_path / "t.recording", test=test)]) == "totals"
+
+
+def test_latency_is_drawn_whole_and_goodput_from_zero_where_nothing_else_is_asked_for(
+    tmp_path: Path, one: Recording
+) -> None:
+    steady = recordings.tables()
+    noise = pl.int_range(pl.len()).over("flow") % 7
+    steady["intervals"] = steady["intervals"].with_columns(goodput_bps=9.5e6 + noise * 1e5)
+    # One round trip of 5 s.
+    peak = pl.when((pl.col("sequence") == 30) & (pl.col("flow") == 5)).then(5 * recordings.S).otherwise("rtt_ns")
+    steady["probes"] = steady["probes"].with_columns(rtt_ns=peak)
+    recording = recordings.write(tmp_path / "s.recording", steady)
+    picture = draw(default([recording]), recording)
+    latency = picture.panels[-1].y_ends
+    assert latency is not None
+    assert latency[1] > 5000
+    assert picture.left_out.beyond == 0
+    for name in ("all", "bandwidth", "totals", "tcp_delivery_rate"):
+        goodput = [panel for panel in draw(name, recording).panels if "(Mbit/s)" in panel.y_title]
+        assert goodput, name
+        assert [panel.y_ends[0] for panel in goodput if panel.y_ends] == [0.0] * len(goodput), name
+    for name in ("goodput_cdf", "box_download", "bar_download"):
+        ends = draw(name, recording).panels[0].x_ends
+        assert ends is not None, name
+        assert ends[0] == 0, name
+    asked_for = draw("bandwidth", recording, zoom=(5.0, 95.0)).panels[0].y_ends
+    assert asked_for is not None
+    assert asked_for[0] > 9
+
+
+@pytest.fixture(scope="module")
+def between_steps(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Probes that fall between the steps of the grid, so that a step at the load's edge has both sides around it."""
+    tables = recordings.tables()
+    later = [pl.col(column) + 90 * recordings.MS for column in ("scheduled_ns", "sent_ns", "received_ns")]
+    tables["probes"] = tables["probes"].with_columns(later)
+    tables["flows"] = tables["flows"].with_columns(start_ns=pl.col("start_ns") + 50 * recordings.MS)
+    return recordings.write(tmp_path_factory.mktemp("between") / "b.recording", tables)
+
+
+@pytest.mark.parametrize("plot", ["ping", "ping_smooth", "totals", "totals_5s", "totals_combine"])
+@pytest.mark.parametrize("named", [True, False], ids=["series of the recording", "computed here"])
+def test_no_moving_average_before_the_load_holds_anything_of_it_and_none_of_it_of_before(
+    plot: str, named: bool, between_steps: Recording
+) -> None:
+    known = between_steps
+    if not named:
+        test = {**known.metadata["test"], "computed": []}
+        frames = {name: known.table(name) for name in ("flows", "intervals", "probes")}
+        known = Recording("here", {**known.metadata, "test": test}, frames)
+    start_s, end_s = recordings.DELAY_S + 0.05, recordings.DELAY_S + recordings.LENGTH_S
+
+    def averages(**wishes: object) -> pl.DataFrame:
+        picture = draw(plot, known, smoothing=10, **wishes)
+        found = [trace.data for trace in picture.panels[-1].traces if trace.weight == "heavy" or plot != "ping"]
+        return pl.concat([data.select("x", "y") for data in found if "y" in data]).drop_nulls()
+
+    found = averages()
+    loaded = pl.col("x").is_between(start_s, end_s, closed="left")
+    idle_ms, loaded_ms = recordings.IDLE_RTT_MS, recordings.LOADED_RTT_MS
+    assert found.filter(loaded).height >= 45
+    assert found.filter(~loaded).height >= 15
+    assert found.filter(loaded)["y"].to_numpy() == pytest.approx(loaded_ms, abs=1)
+    assert found.filter(~loaded)["y"].to_numpy() == pytest.approx(idle_ms, abs=1)
+    across = averages(smooth_across_load=True)
+    assert across.filter(pl.col("y").is_between(idle_ms + 2, loaded_ms - 2)).height > 4
+
+
+def test_a_moving_average_does_not_bring_back_the_time_that_was_cut(one: Recording) -> None:
+    line = trace_of(draw("ping_smooth", one, cut=True), "Ping (ms) ICMP").data.drop_nulls()
+    assert line["x"].min() >= recordings.DELAY_S  # type: ignore[operator]
+    assert line["x"].max() < recordings.DELAY_S + recordings.LENGTH_S  # type: ignore[operator]
+
+
+def test_a_moving_average_of_goodput_ends_with_the_load(one: Recording) -> None:
+    line = trace_of(draw("totals", one), "sum of 2").data.drop_nulls()
+    assert line["x"].min() >= recordings.DELAY_S  # type: ignore[operator]
+    assert line["y"].to_numpy() == pytest.approx(7.0)
+
+
+def test_a_plot_says_which_flow_its_sum_lacks(tmp_path: Path) -> None:
+    tables = recordings.tables()
+    tables["intervals"] = tables["intervals"].filter(pl.col("flow") != 2)
+    for computed in ([], [{"name": "TCP download sum", "by": "sum", "of": ["TCP download*"], "units": "Mbit/s"}]):
+        test = {**recordings.metadata()["test"], "computed": computed}
+        picture = draw("totals", recordings.write(tmp_path / str(len(computed)), tables, test=test))
+        assert picture.left_out.silent == ("TCP download BE",)
+        assert "Sums and means lack TCP download BE, which yielded no data." in picture.footnotes()[-1]
 
 
 def test_only_plots_of_series_that_the_recording_has_are_offered(one: Recording) -> None:

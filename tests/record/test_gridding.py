@@ -178,3 +178,14 @@ def test_nothing_is_fair_or_unfair_where_nobody_has_anything() -> None:
 
 def test_the_environment_of_flent_is_where_make_clean_removes_it() -> None:
     assert Path("build") in Path(flent_environment.FOLDER).relative_to(Path(__file__).parents[2]).parents
+
+
+def test_nothing_is_interpolated_across_an_edge() -> None:
+    times_s, values = np.array([0.1, 0.9, 1.3, 2.1]), np.array([1.0, 1.0, 9.0, 9.0])
+    crossed = gridding.apart(gridding.interpolate, times_s, values, 0.5, 5)
+    assert crossed[2] == pytest.approx(3.0)
+    kept = gridding.apart(gridding.interpolate, times_s, values, 0.5, 5, edges_s=(1.2,))
+    # At 1.0 s only the sample before it is left, of the value of the step before: nothing, as behind a last one.
+    assert kept == pytest.approx([1.0, 1.0, np.nan, 9.0, 9.0], nan_ok=True)
+    averaged = gridding.apart(gridding.mean_in_steps, times_s, values, 0.5, 5, edges_s=(1.2,))
+    assert averaged == pytest.approx([1.0, 1.0, np.nan, np.nan, 9.0], nan_ok=True)

@@ -135,7 +135,7 @@ def _metadata(found: Comparison) -> Table:
 
 
 def _foot(found: Comparison) -> list[str]:
-    methods = dict.fromkeys(row.difference.method for row in found.rows)
+    methods = dict.fromkeys(row.difference.method for row in found.rows if row.difference.method)
     lines = [f"Intervals: {'; '.join(methods)}. Seed {found.seed}. Effects: Cliff's δ, Hedges' g."] if methods else []
     reasons: dict[str, list[str]] = {}
     for row in found.rows:

@@ -86,6 +86,8 @@ class _Zoom(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
 @click.option("--log", is_flag=True, help="Make the axis of the values logarithmic.")
 @click.option("--cut/--no-cut", default=None, help="Leave the idle time before and after the load out, or in.")
 @click.option("--smooth", type=click.IntRange(0, 10_000), metavar="STEPS", help="Window of a moving average.")
+@click.option("--smooth-across-load", is_flag=True,
+              help="Let moving averages run across the start and the end of the load, as Flent does.")  # fmt: skip
 @click.option("--absolute-time", is_flag=True, help="Time of day instead of seconds after the start.")
 @click.option("--paired", is_flag=True, help="Recordings side by side with the same axes, instead of in one.")
 @click.option("--group-by", "keys", multiple=True, metavar="KEY", help="A key of the metadata, title, name, or batch.")
@@ -179,6 +181,7 @@ def made_wishes(given: dict[str, Any]) -> Wishes:
         combine=given["combine"],
         reduce=reduce,
         smoothing=given["smooth"],
+        smooth_across_load=given["smooth_across_load"] or None,
         paired=given["paired"],
     )
 

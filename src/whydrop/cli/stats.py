@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def _metrics(label: str, recording: Recording) -> Rows:
                 "metric": key,
                 "name": found.metric.name,
                 "units": found.metric.units,
-                "value": found.value,
+                "value": found.value if math.isfinite(found.value) else None,
                 "note": found.basis,
             }
             for key, found in measure(recording).items()
@@ -98,30 +99,27 @@ def _metrics(label: str, recording: Recording) -> Rows:
 
 
 def _shares(label: str, recording: Recording) -> Rows:
-    """What each flow has of its direction's goodput."""
-    import polars as pl
-
+    """What each flow has of its direction's goodput; not known where a flow yielded nothing."""
+    from whydrop.statistics import together
     from whydrop.statistics.describing import finite
 
-    flows = recording.table("flows").filter(pl.col("kind").is_in(["tcp", "udp"]))
     rows: Rows = []
-    known = {series.name for series in recording.series()}
-    for direction in ("down", "up"):
+    for direction in together.DIRECTIONS:
+        flows = together.members(recording, direction)
         means = {}
-        for name in flows.filter(direction=direction)["name"]:
-            values = finite(recording.samples(name)["value"].to_numpy()) if name in known else ()
-            if len(values):
-                means[name] = float(sum(values) / len(values))
+        for name in flows.present:
+            values = finite(recording.samples(name)["value"].to_numpy())
+            means[name] = float(sum(values) / len(values))
         total = sum(means.values())
-        if len(means) > 1 and total > 0:
+        if len(means) + len(flows.absent) > 1 and total > 0:
             rows += [
                 {
                     "recording": label,
                     "metric": f"share-{direction}:{name}",
                     "name": f"Share of the goodput {direction}: {name}",
                     "units": "%",
-                    "value": 100 * mean / total,
-                    "note": "",
+                    "value": None if flows.absent else 100 * mean / total,
+                    "note": f"not known; {flows.words_of_absent()}" if flows.absent else flows.words(),
                 }
                 for name, mean in means.items()
             ]
@@ -202,11 +200,11 @@ def _print_tables(metrics: Rows, series: Rows, labels: list[str], whole: bool, c
         for metric in dict.fromkeys(row["metric"] for row in metrics):
             first = next(row for row in metrics if row["metric"] == metric)
             head = f"{first['name']} ({first['units']})" if first["units"] else first["name"]
-            found = [values.get((label, metric)) for label in labels]
-            table.add_row(ending.printable(head), *(number(one["value"]) if one else "–" for one in found))
+            found = [values.get((label, metric), {"value": None})["value"] for label in labels]
+            table.add_row(ending.printable(head), *(number(math.nan if value is None else value) for value in found))
         print_table(console, table)
-        for note in dict.fromkeys(f"{row['name']}: {row['note']}." for row in metrics if row["note"]):
-            console.print(Text(note, style="dim"))
+        for note in _notes(metrics, labels):
+            console.print(Text(ending.printable(note), style="dim"))
     for label in labels:
         own = [row for row in series if row["recording"] == label]
         if not own:
@@ -221,3 +219,18 @@ def _print_tables(metrics: Rows, series: Rows, labels: list[str], whole: bool, c
             cells = [str(row["count"]), *(number(row[column]) for column in SHOWN[1:])]
             table.add_row(ending.printable(row["series"]), row["units"], *cells)
         print_table(console, table)
+
+
+def _notes(metrics: Rows, labels: list[str]) -> list[str]:
+    """What the notes of metrics say, each once, with the metrics and the recordings that it is said of."""
+    said: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for row in metrics:
+        # What is said of shares is said of their sum already.
+        if row["note"] and not row["metric"].startswith("share-"):
+            names, recordings = said.setdefault(row["note"], ({}, {}))
+            names[row["name"]] = recordings[row["recording"]] = None
+    lines = []
+    for note, (names, recordings) in said.items():
+        of = f" ({', '.join(recordings)})" if len(recordings) < len(labels) else ""
+        lines.append(f"{', '.join(names)}{of}: {note}.")
+    return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Grid:
         test: Mapping[str, Any],
         imported: Mapping[str, pl.DataFrame],
         silent: frozenset[str],
+        edges_s: tuple[float, ...] = (),
     ) -> None:
         """A grid.
 
@@ -41,17 +42,17 @@ class Grid:
             test: the plan, as ``recording.json`` has it.
             imported: series that another tool put on its own grid, whose steps need not be these.
             silent: the names of flows that yielded nothing.
+            edges_s: times across which no value is interpolated.
         """
         self.step_s = step_s
         self.time_s: Floats = np.arange(count, dtype=np.float64) * step_s
         self._started_ns = started_ns
         self._sources = sources
         self._plans = computed_plans(test)
-        self._flows = {
-            flow["name"]: flow for flow in test.get("flows") or [] if isinstance(flow, dict) and "name" in flow
-        }
+        self._flows = planned_flows(test)
         self._imported = imported
         self._absent = {name for name in silent if self._flows.get(name, {}).get("optional")}
+        self._edges_s = edges_s
         self._columns: dict[str, Floats] = {}
 
     def column(self, name: str) -> Floats:
@@ -67,7 +68,7 @@ class Grid:
     def _put(self, name: str) -> Floats:
         imported = self._imported.get(name)
         if imported is not None and self._is_mine(imported):
-            return np.asarray(imported["value"].to_numpy(), dtype=np.float64)
+            return self._without_edges(np.asarray(imported["value"].to_numpy(), dtype=np.float64))
         source = self._sources.get(name)
         samples = source.samples() if source is not None else None
         if source is not None and samples is not None and (samples.height or imported is None):
@@ -76,9 +77,7 @@ class Grid:
             return self._compute(name)
         if imported is not None:
             rows = imported.drop_nulls("value")
-            return gridding.interpolate(
-                rows["time_s"].to_numpy(), rows["value"].to_numpy(), self.step_s, self.time_s.size
-            )
+            return self._apart(gridding.interpolate, rows["time_s"].to_numpy(), rows["value"].to_numpy())
         if name in self._plans:
             return np.full(self.time_s.size, np.nan)
         raise KeyError(name)
@@ -92,8 +91,17 @@ class Grid:
             samples = samples.drop_nulls("value")
         times_s = (samples["time_ns"] - self._started_ns).to_numpy() / _NS_PER_S
         values = np.asarray(samples["value"].to_numpy(), dtype=np.float64)
-        put = gridding.mean_in_steps if source.averaged else gridding.interpolate
-        return put(times_s, values, self.step_s, self.time_s.size)
+        return self._apart(gridding.mean_in_steps if source.averaged else gridding.interpolate, times_s, values)
+
+    def _apart(self, put: Callable[..., Floats], times_s: Floats, values: Floats) -> Floats:
+        return gridding.apart(put, times_s, values, self.step_s, self.time_s.size, self._edges_s)
+
+    def _without_edges(self, values: Floats) -> Floats:
+        """Another tool's values without the last step before each edge, which it interpolated across it."""
+        before = [int(np.searchsorted(self.time_s, edge_s)) - 1 for edge_s in self._edges_s]
+        values = values.copy()
+        values[[step for step in before if 0 <= step < values.size - 1]] = np.nan
+        return values
 
     # Computed series.
 
@@ -130,11 +138,30 @@ class Grid:
         if planned is None:
             # The first value counts from half a step before it on.
             return (float(seen_s[0]) - self.step_s / 2, float(seen_s[-1])) if seen_s.size else (0.0, -1.0)
+        span = planned_span(planned)
+        if span is not None:
+            return span
         start_s = _number(planned.get("start_s")) or 0.0
-        length_s = _number(planned.get("duration_s"))
-        if length_s is not None:
-            return start_s, start_s + length_s
         return start_s, float(seen_s[-1]) if seen_s.size else start_s
+
+
+def planned_flows(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The flows of a plan, by name; those that cannot be understood are left out."""
+    found = test.get("flows")
+    return {
+        flow["name"]: flow
+        for flow in (found if isinstance(found, list) else ())
+        if isinstance(flow, dict) and isinstance(flow.get("name"), str)
+    }
+
+
+def planned_span(flow: Mapping[str, Any]) -> tuple[float, float] | None:
+    """From when to when a flow of a plan runs, in seconds after the start; ``None`` where no end is planned."""
+    length_s = _number(flow.get("duration_s"))
+    if length_s is None:
+        return None
+    start_s = _number(flow.get("start_s")) or 0.0
+    return start_s, start_s + length_s
 
 
 def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,8 @@ At a step at time t, with the samples in order of time:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +74,28 @@ def interpolate(times_s: Floats, values: Floats, step_s: float, count: int) -> F
     first = (later == 0) & (times_s[0] - grid_s <= _FARTHEST_FIRST_STEPS * step_s)
     result[first] = values[0]
     _hold_last(result, grid_s, float(times_s[-1]), float(values[-1]), step_s)
+    return result
+
+
+def apart(
+    put: Callable[[Floats, Floats, float, int], Floats],
+    times_s: Floats,
+    values: Floats,
+    step_s: float,
+    count: int,
+    edges_s: Sequence[float] = (),
+) -> Floats:
+    """Values at steps by ``put``, of whose samples none is used across any of ``edges_s``, which are in order.
+
+    What lies exactly at an edge belongs to what comes after it.
+    """
+    if not edges_s:
+        return put(times_s, values, step_s, count)
+    grid_s = np.arange(count, dtype=np.float64) * step_s
+    result = np.full(count, np.nan)
+    for start_s, end_s in pairwise((-math.inf, *edges_s, math.inf)):
+        of, inside = ((times >= start_s) & (times < end_s) for times in (times_s, grid_s))
+        result[inside] = put(times_s[of], values[of], step_s, count)[inside]
     return result
 
 

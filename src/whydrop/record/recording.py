@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class Recording:
         self._sources: dict[str, Source] | None = None
         self._series: list[Series] | None = None
         self._by_flow = Tables(self.table)
-        self._grids: dict[float, Grid] = {}
+        self._grids: dict[tuple[float, tuple[int, ...]], Grid] = {}
         self._imported: dict[str, pl.DataFrame] | None = None
         self._span: tuple[int, int] | None = None
 
@@ -150,7 +150,7 @@ class Recording:
         since_start = (pl.col("time_s") * _NS_PER_S).round().cast(pl.Int64)
         return on_grid.select(time_ns=self.started_ns + since_start, value=pl.col(name)).drop_nulls("value")
 
-    def grid(self, *names: str, step_s: float | None = None) -> pl.DataFrame:
+    def grid(self, *names: str, step_s: float | None = None, edges_ns: Sequence[int] = ()) -> pl.DataFrame:
         """Series on one grid of steps from the start: ``time_s`` and one column a name, null in gaps.
 
         Interpolated linearly between samples of which the later is no more than five steps away, as Flent does, so
@@ -159,11 +159,12 @@ class Recording:
         Args:
             names: of series; none: all of them.
             step_s: that of the test where it is left out.
+            edges_ns: times across which nothing is interpolated, in order, such as the start and the end of the load.
 
         Raises:
             RecordingError: there is no such series, or the step is too short for the time that the samples span.
         """
-        grid = self._grid(self.step_s if step_s is None else step_s)
+        grid = self._grid(self.step_s if step_s is None else step_s, tuple(edges_ns))
         columns = {}
         for name in names or tuple(series.name for series in self.series()):
             try:
@@ -255,9 +256,9 @@ class Recording:
             self._imported = {str(key[0]): part for key, part in parts.items()}
         return self._imported
 
-    def _grid(self, step_s: float) -> Grid:
-        if step_s not in self._grids:
-            self._grids[step_s] = Grid(
+    def _grid(self, step_s: float, edges_ns: tuple[int, ...]) -> Grid:
+        if (step_s, edges_ns) not in self._grids:
+            self._grids[step_s, edges_ns] = Grid(
                 step_s,
                 self._steps(step_s),
                 self.started_ns,
@@ -265,8 +266,9 @@ class Recording:
                 self.metadata["test"],
                 self._imported_grid(),
                 frozenset(self.flows_without_data()),
+                tuple((edge_ns - self.started_ns) / _NS_PER_S for edge_ns in edges_ns),
             )
-        return self._grids[step_s]
+        return self._grids[step_s, edges_ns]
 
     def _steps(self, step_s: float) -> int:
         """How many steps the grid has: those of another tool's file, or what the samples span."""

@@ -9,13 +9,15 @@ Definitions:
   fewer than three probes fell into that time, less the smallest round-trip time of all.
 - **Responsiveness** is the number of a probe's round trips that fit into a minute while there is load, by the mean of
   those up to the 95th percentile: the term ``tcp_f`` of draft-ietf-ippm-responsiveness-08, and no other of its terms.
+- **Sums** of goodput, and fairness, are of all flows of a direction. Where one yielded nothing they are not known: a
+  sum of some is no sum of all. A flow that the test calls optional is left out.
 - **Loss** of probes is by the probes that were due to be sent and were; which way is told by the far end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +26,13 @@ import polars as pl
 from whydrop.record import document
 from whydrop.record.grid import computed_plans
 from whydrop.record.recording import Recording, Series
+from whydrop.statistics import together
 from whydrop.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
 from whydrop.statistics.load import window
 
 _NS_PER_S = 1_000_000_000
+
+_DIRECTIONS = ("up", "down")
 
 # With fewer idle samples a median says little.
 _FEWEST_IDLE = 3
@@ -223,25 +228,57 @@ class Summary:
     def _rows(self, table: str, flow: int) -> pl.DataFrame:
         return self.recording.table(table).filter(pl.col("flow") == flow)
 
-    def fairness(self) -> dict[str, float]:
-        """Jain's index over the mean goodputs of the TCP flows of each direction that has more than one."""
+    def fairness(self) -> dict[str, float | None]:
+        """Jain's index over the mean goodputs of the TCP flows of each direction that has more than one.
+
+        ``None`` where one of them yielded nothing: then it is not known (see :meth:`members`).
+        """
         found = {}
-        for direction in ("up", "down"):
-            means = self._goodputs(direction)
-            index = jain(means) if len(means) > 1 else None
-            if index is not None:
+        for direction in _DIRECTIONS:
+            flows, means = self._goodputs(direction, ("tcp",))
+            index = None if flows.absent else jain(means)
+            if len(means) + len(flows.absent) > 1 and (flows.absent or index is not None):
                 found[direction] = index
         return found
 
-    def goodput(self) -> dict[str, float]:
-        """The sum of the mean goodputs of all TCP and UDP flows of a direction, in Mbit/s."""
-        sums = {direction: self._goodputs(direction, ("tcp", "udp")) for direction in ("up", "down")}
-        return {direction: math.fsum(means) for direction, means in sums.items() if means}
+    def goodput(self) -> dict[str, float | None]:
+        """The sum of the mean goodputs of all TCP and UDP flows of a direction, in Mbit/s.
 
-    def _goodputs(self, direction: str, kinds: tuple[str, ...] = ("tcp",)) -> list[float]:
-        of = [row for row in self.flows if row["kind"] in kinds and row["direction"] == direction]
-        means = [self.mean(self._by_name[row["name"]]) for row in of if row["name"] in self._by_name]
-        return [mean for mean in means if mean is not None]
+        ``None`` where one of them yielded nothing: then it is not known (see :meth:`members`).
+        """
+        found = {direction: self._goodputs(direction) for direction in _DIRECTIONS}
+        return {
+            direction: None if flows.absent else math.fsum(means)
+            for direction, (flows, means) in found.items()
+            if means or flows.absent
+        }
+
+    def goodput_of_known(self, direction: str) -> float:
+        """The same of those flows of a direction that yielded anything."""
+        return math.fsum(self._goodputs(direction)[1])
+
+    def members(self, direction: str, kinds: Sequence[str] = together.LOADING) -> together.Members:
+        """The flows of a direction by whether their goodput is known."""
+        return together.members(self.recording, direction, kinds, self._has_mean)
+
+    def without_goodput(self) -> dict[str, list[str]]:
+        """The TCP and UDP flows that yielded no goodput, by direction; those are left out that have all."""
+        found = {direction: self.members(direction) for direction in _DIRECTIONS}
+        return {
+            direction: [*flows.absent, *flows.optional]
+            for direction, flows in found.items()
+            if flows.absent or flows.optional
+        }
+
+    def _has_mean(self, name: str) -> bool:
+        return name in self._by_name and self.mean(self._by_name[name]) is not None
+
+    def _goodputs(
+        self, direction: str, kinds: Sequence[str] = together.LOADING
+    ) -> tuple[together.Members, list[float]]:
+        flows = self.members(direction, kinds)
+        means = [self.mean(self._by_name[name]) for name in flows.present]
+        return flows, [mean for mean in means if mean is not None]
 
     def retransmissions(self) -> dict[str, int]:
         """Segments that each TCP flow sent again, where its sender told."""
@@ -268,6 +305,7 @@ class Summary:
             "series": [_as_document(self.of(one)) for one in (self.recording.series() if series is None else series)],
             "goodput_mbit_per_s": self.goodput(),
             "fairness": self.fairness(),
+            "without_goodput": self.without_goodput(),
             "induced_latency": [
                 {
                     "name": one.name,

@@ -15,6 +15,7 @@ from whydrop import units
 from whydrop.record.recording import Series
 from whydrop.record.summary import InducedLatency, Loss, SeriesSummary, Summary
 from whydrop.show.terminal import heading, print_by, safe
+from whydrop.statistics.together import listed
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in all one way).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0
@@ -187,16 +188,13 @@ def _print_losses(found: Sequence[Loss], console: Console) -> None:
 
 
 def _print_rest(summary: Summary, console: Console) -> None:
-    directions = {"up": "upload", "down": "download"}
-    lines = []
-    for direction, mean in summary.goodput().items():
-        line = f"All {directions[direction]}s together: {units.rate(mean * 1e6)}"
-        index = summary.fairness().get(direction)
-        lines.append(line + (f", Jain's index of fairness {index:.3f}" if index is not None else ""))
+    lines = _together(summary)
     resent = summary.retransmissions()
     if resent:
         most = max(resent, key=lambda name: resent[name])
         line = f"Segments sent again: {units.count(sum(resent.values()))}"
+        untold = [row["name"] for row in summary.flows if row["kind"] == "tcp" and row["name"] not in resent]
+        line += f" without {listed(untold)}, whose senders did not tell" if untold else ""
         lines.append(
             line + (f", most by {most} ({units.count(resent[most])})" if len(resent) > 1 and resent[most] else "")
         )
@@ -204,6 +202,24 @@ def _print_rest(summary: Summary, console: Console) -> None:
         console.print()
     for line in lines:
         console.print(safe(line))
+
+
+def _together(summary: Summary) -> list[str]:
+    """What all flows of a direction have together, or why that is not known."""
+    lines = []
+    fairness = summary.fairness()
+    for direction, mean in summary.goodput().items():
+        flows = summary.members(direction)
+        line = f"All {'uploads' if direction == 'up' else 'downloads'} together: "
+        if mean is None:
+            line += f"not known; {flows.words_of_absent()}"
+            line += f"; the others {units.rate(summary.goodput_of_known(direction) * 1e6)}" if flows.present else ""
+        else:
+            line += units.rate(mean * 1e6) + (f" {flows.words()}" if flows.words() else "")
+        index = fairness.get(direction)
+        line += f", Jain's index of fairness {index:.3f}" if index is not None else ""
+        lines.append(line)
+    return lines
 
 
 def flent_layout(summary: Summary) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Verdict = Literal["established", "apart", "too small to matter", "not resolved"]
 LEVEL = 0.05
+# Of a metric that is not known of one side.
+_NO_DIFFERENCE = Difference(math.nan, math.nan, math.nan, math.nan, "")
 # From this Cliff's delta on, samples of two runs are apart: hardly one of the one side lies among those of the other.
 _APART = 0.999
 
@@ -148,9 +150,15 @@ def _compared(
     random: np.random.Generator,
 ) -> _Pair:
     metric = one[0].metric
-    values = float(np.mean([run.value for run in one])), float(np.mean([run.value for run in other]))
     bases = list(dict.fromkeys(run.basis for run in (*one, *other) if run.basis))
     why = "; ".join(bases)
+    every = len(one) + len(other)
+    one, other = ([run for run in runs if math.isfinite(run.value)] for runs in (one, other))
+    values = _mean(one), _mean(other)
+    if not one or not other:
+        return _Pair(metric, sides[0], sides[number], values, _NO_DIFFERENCE, math.nan, "cliffs-delta", why)
+    if len(one) + len(other) < every:
+        why += f" ({every - len(one) - len(other)} of {every} recordings left out)"
     if min(len(one), len(other)) >= GROUP_FROM:
         first, second = np.array([run.value for run in one]), np.array([run.value for run in other])
         ranks = min(len(one), len(other)) >= RANKS_FROM
@@ -164,6 +172,10 @@ def _compared(
         reasons = [why, _unresolved(one, other)]
         why = "; ".join(reason for reason in reasons if reason)
     return _Pair(metric, sides[0], sides[number], values, difference, effect, "cliffs-delta", why)
+
+
+def _mean(runs: Sequence[Measured]) -> float:
+    return float(np.mean([run.value for run in runs])) if runs else math.nan
 
 
 def _within_runs(

@@ -7,19 +7,20 @@ streams, so that a far host with its long path weighs as much as a near one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.record import document, gridding
-from whydrop.record.errors import RecordingError
-from whydrop.statistics import emodel, speech
+from whydrop.record import document
+from whydrop.statistics import emodel, speech, together
 from whydrop.statistics.describing import round_trips_per_minute, trimmed_mean
 from whydrop.statistics.differences import Statistic, mean_of, quantile_of
 from whydrop.statistics.load import Window, window
+from whydrop.statistics.steps import Steps
+from whydrop.units import significant
 
 if TYPE_CHECKING:
     from whydrop.record.recording import Recording
@@ -78,7 +79,7 @@ class Measured:
     """A metric of one recording.
 
     Attributes:
-        value: as it stands in a table.
+        value: as it stands in a table; NaN where it is not known, and then ``basis`` says why.
         statistic, lead, rare: for resampling (see ``differences.resampled``); none where there is one number only.
         samples: single values, for the size of the effect.
         basis: in words: how it was had, where that is not obvious.
@@ -93,33 +94,6 @@ class Measured:
     samples: Values = field(default_factory=lambda: np.array([]))
     basis: str = ""
     base: tuple[Statistic, Values] | None = None
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """The time under load in steps, to which samples of any pace are assigned."""
-
-    start_ns: int
-    step_ns: int
-    count: int
-
-    @classmethod
-    def of(cls, span: Window, recording: Recording) -> _Steps:
-        step_ns = max(1, round(recording.step_s * 1e9))
-        count = max(1, -(-(span.end_ns - span.start_ns) // step_ns))
-        if count > gridding.MOST_STEPS:
-            raise RecordingError(f"{recording.path}: {count} steps under load: a clock must have jumped")
-        return cls(span.start_ns, step_ns, count)
-
-    def number(self, times_ns: pl.Series) -> NDArray[np.int64]:
-        return np.asarray(((times_ns - self.start_ns) // self.step_ns).to_numpy(), dtype=np.int64)
-
-    def means(self, steps: NDArray[np.int64], values: Values) -> Values:
-        """The mean of the values in each step; NaN where there are none."""
-        sums = np.bincount(steps, values, self.count)[: self.count]
-        counts = np.bincount(steps, minlength=self.count)[: self.count]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.where(counts > 0, sums / counts, np.nan))
 
 
 @dataclass(frozen=True)
@@ -141,7 +115,7 @@ def measure(recording: Recording) -> dict[str, Measured]:
         span = _everything(recording)
         if span is None:
             return {}
-    steps = _Steps.of(span, recording)
+    steps = Steps.of(span, recording)
     found = [
         *_goodput(recording, steps),
         *_round_trips(recording, span, steps),
@@ -163,7 +137,7 @@ def responsiveness(recording: Recording) -> float | None:
     span = window(recording)
     if span is None:
         return None
-    streams = _streams(recording, span, _Steps.of(span, recording))
+    streams = _streams(recording, span, Steps.of(span, recording))
     means = [mean for one in streams if (mean := trimmed_mean(one.values)) is not None]
     return round_trips_per_minute(float(np.mean(means))) if means else None
 
@@ -175,45 +149,52 @@ def _everything(recording: Recording) -> Window | None:
     return Window(first, last + 1, "all of it") if isinstance(first, int) and isinstance(last, int) else None
 
 
-def _goodput(recording: Recording, steps: _Steps) -> list[Measured]:
+def _goodput(recording: Recording, steps: Steps) -> list[Measured]:
     found = []
-    flows = recording.table("flows")
-    for direction in ("down", "up"):
-        names = flows.filter(pl.col("kind").is_in(["tcp", "udp"]) & (pl.col("direction") == direction))["name"]
-        known = {series.name for series in recording.series()}
-        columns = [_by_step(recording, name, steps) for name in names if name in known]
-        columns = [column for column in columns if np.isfinite(column).any()]
-        if not columns:
-            continue
-        rows = np.column_stack(columns)
-        total = rows.sum(axis=1)
-        total = np.where(np.isfinite(total), total, np.nan)
-        if not np.isfinite(total).any():
-            total = np.nansum(rows, axis=1)
-        mean = mean_of(total)
-        value = float(mean(np.ones((1, steps.count)))[0])
-        metric = METRICS[f"goodput-{direction}"]
-        found.append(Measured(metric, value, mean, _filled(total), samples=total[np.isfinite(total)]))
-        tcp = flows.filter((pl.col("kind") == "tcp") & (pl.col("direction") == direction))["name"].to_list()
-        shares = [column for name, column in zip(names, columns, strict=False) if name in tcp]
-        if len(shares) > 1:
-            found.append(_fairness(METRICS[f"fairness-{direction}"], np.column_stack(shares), steps))
+    for direction in together.DIRECTIONS:
+        flows = together.members(recording, direction)
+        if flows.present or flows.absent:
+            found.append(_sum(METRICS[f"goodput-{direction}"], recording, flows, steps))
+        tcp = together.members(recording, direction, ("tcp",))
+        if len(tcp.present) + len(tcp.absent) > 1:
+            found.append(_shared(METRICS[f"fairness-{direction}"], recording, tcp, steps))
     return found
 
 
-def _by_step(recording: Recording, name: str, steps: _Steps) -> Values:
-    """The goodput of a flow on the grid, cut to the time under load."""
-    grid = recording.grid(name)
-    times_ns = (grid["time_s"] * 1e9).round().cast(pl.Int64) + recording.started_ns
-    numbers = steps.number(times_ns)
-    inside = (numbers >= 0) & (numbers < steps.count)
-    values = grid[name].cast(pl.Float64).to_numpy().astype(float)
-    column = np.full(steps.count, np.nan)
-    column[numbers[inside]] = values[inside]
-    return column
+def _sum(metric: Metric, recording: Recording, flows: together.Members, steps: Steps) -> Measured:
+    """The sum of all flows at each step, and its mean over the steps at which it is known."""
+    if not flows.present:
+        return _unknown(metric, flows)
+    columns = together.columns(recording, flows.present, steps)
+    total = columns.total
+    mean = mean_of(total)
+    value = float(mean(np.ones((1, steps.count)))[0])
+    if flows.absent or not np.isfinite(value):
+        return _unknown(metric, flows, value, columns.words())
+    basis = "; ".join(part for part in (flows.words(), columns.words()) if part)
+    return Measured(metric, value, mean, _filled(total), samples=total[np.isfinite(total)], basis=basis)
 
 
-def _fairness(metric: Metric, shares: Values, steps: _Steps) -> Measured:
+def _shared(metric: Metric, recording: Recording, flows: together.Members, steps: Steps) -> Measured:
+    """How fairly the flows share what there is."""
+    if not flows.present:
+        return _unknown(metric, flows)
+    columns = together.columns(recording, flows.present, steps)
+    found = _fairness(metric, columns.measured, steps)
+    if flows.absent or not np.isfinite(found.value):
+        return _unknown(metric, flows, found.value, columns.words())
+    return replace(found, basis=flows.words())
+
+
+def _unknown(metric: Metric, flows: together.Members, others: float = np.nan, words: str = "") -> Measured:
+    """What cannot be told of all flows, as some have no values; what is known of the others is in its words."""
+    parts = ["not known", flows.words_of_absent(), words]
+    if np.isfinite(others):
+        parts.append(f"the others {significant(others)} {metric.units}".rstrip())
+    return Measured(metric, float("nan"), basis="; ".join(part for part in parts if part))
+
+
+def _fairness(metric: Metric, shares: Values, steps: Steps) -> Measured:
     """Jain's index of the flows' mean goodputs: over the whole run, not the mean of the index over short steps."""
     known = np.isfinite(shares)
     filled, counted = np.where(known, shares, 0.0), known.astype(float)
@@ -231,7 +212,7 @@ def _fairness(metric: Metric, shares: Values, steps: _Steps) -> Measured:
     return Measured(metric, value, statistic, lead, samples=each[np.isfinite(each)])
 
 
-def _streams(recording: Recording, span: Window, steps: _Steps, quantity: str = "rtt") -> list[_Stream]:
+def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "rtt") -> list[_Stream]:
     found = []
     for series in recording.series():
         if series.quantity != quantity or series.kind == "computed":
@@ -256,7 +237,7 @@ def _streams(recording: Recording, span: Window, steps: _Steps, quantity: str = 
     return _covering(found, steps)
 
 
-def _covering(streams: Sequence[_Stream], steps: _Steps) -> list[_Stream]:
+def _covering(streams: Sequence[_Stream], steps: Steps) -> list[_Stream]:
     """Without streams that fell silent early, where others did not: their few samples are of another time."""
     bins = max(1, steps.count // 10)
     covered = [len(np.unique(one.steps // 10)) / bins for one in streams]
@@ -272,7 +253,7 @@ def _mean_over(statistics: Sequence[Statistic]) -> Statistic:
     return statistic
 
 
-def _round_trips(recording: Recording, span: Window, steps: _Steps) -> list[Measured]:
+def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     streams = _streams(recording, span, steps)
     if not streams:
         return []
@@ -341,7 +322,7 @@ def _filled(values: Values) -> Values:
     return np.interp(np.arange(len(values)), known, values[known])
 
 
-def _loss(recording: Recording, span: Window, steps: _Steps) -> list[Measured]:
+def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     sent = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
     rows = recording.table("probes").with_columns(at=sent)
     rows = rows.filter((pl.col("at") >= span.start_ns) & (pl.col("at") < span.end_ns))
@@ -376,11 +357,11 @@ def _ratio(above: Values, below: Values) -> Statistic:
     return statistic
 
 
-def _retransmits(recording: Recording, span: Window, steps: _Steps) -> list[Measured]:
+def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     """Of all segments that TCP flows sent while there was load, those that had been sent before."""
     again = np.zeros(steps.count)
     sent = np.zeros(steps.count)
-    told = False
+    told = set()
     tcp_info = recording.table("tcp_info").filter(pl.col("retransmitted_packets").is_not_null())
     intervals = recording.table("intervals")
     for (flow,), all_rows in tcp_info.partition_by("flow", as_dict=True).items():
@@ -390,7 +371,7 @@ def _retransmits(recording: Recording, span: Window, steps: _Steps) -> list[Meas
         mss = rows["mss_bytes"].drop_nulls().median()
         if rows.height < 2 or own.is_empty() or not isinstance(mss, (int, float)) or mss <= 0:
             continue
-        told = True
+        told.add(flow)
         counts = rows["retransmitted_packets"].to_numpy()
         again += np.bincount(
             steps.number(rows["time_ns"]), np.maximum(0, np.diff(counts, prepend=counts[0])), steps.count
@@ -400,14 +381,16 @@ def _retransmits(recording: Recording, span: Window, steps: _Steps) -> list[Meas
     if told and sent.sum() > 0:
         total = sent + again
         share = 100 * again
-        return [Measured(METRICS["retransmits"], float(share.sum() / total.sum()), _ratio(share, total), share)]
+        value, basis = float(share.sum() / total.sum()), _without_untold(recording, told)
+        return [Measured(METRICS["retransmits"], value, _ratio(share, total), share, basis=basis)]
     return _retransmits_told(recording)
 
 
 def _retransmits_told(recording: Recording) -> list[Measured]:
     """From what other programs said of the whole run: one number, of which nothing tells how certain it is."""
     again, sent = 0.0, 0.0
-    for facts in recording.table("flows")["facts"].drop_nulls():
+    tellers = set()
+    for flow, facts in recording.table("flows").select("flow", "facts").drop_nulls().iter_rows():
         told = document.told(facts)
         told = told.get("flent", told)
         try:
@@ -417,9 +400,18 @@ def _retransmits_told(recording: Recording) -> list[Measured]:
         if mss > 0 and total > 0:
             again += count
             sent += total / mss + count
+            tellers.add(flow)
     if sent == 0:
         return []
-    return [Measured(METRICS["retransmits"], 100 * again / sent, basis="as the sender's kernel said at the end")]
+    parts = ("as the sender's kernel said at the end", _without_untold(recording, tellers))
+    return [Measured(METRICS["retransmits"], 100 * again / sent, basis="; ".join(part for part in parts if part))]
+
+
+def _without_untold(recording: Recording, told: set[int]) -> str:
+    """Which TCP flows a count lacks, in words; empty where none."""
+    rows = recording.table("flows").sort("flow").filter(pl.col("kind") == "tcp").select("flow", "name").iter_rows()
+    untold = [str(name) for flow, name in rows if flow not in told]
+    return f"without {together.listed(untold)}, whose senders did not tell" if untold else ""
 
 
 def _speech(recording: Recording, span: Window) -> list[Measured]:
@@ -461,7 +453,7 @@ def _mos_of(packets: speech.Packets) -> Statistic:
     return statistic
 
 
-def _fetches(recording: Recording, span: Window, steps: _Steps) -> list[Measured]:
+def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
     streams = _streams(recording, span, steps, "fetch-time")
     if not streams:
         return []

@@ -97,7 +97,7 @@ def _of_unit(name: str, plot: PlotSpec, panel: PanelSpec, items: Sequence[Item],
         )
         left_out = sum((items[number].left_out for number in own), LeftOut())
         title = ": ".join(dict.fromkeys(part for part in (plot.title, panel.title, figure) if part))
-        words = Words(_subtitle(items, own, by), notes=[left_out.words()] if left_out.share else [])
+        words = Words(_subtitle(items, own, by), notes=[left_out.words()] if left_out.share or left_out.silent else [])
         made.append(
             building.build(
                 "-".join(part for part in (name, panel.title, figure) if part),
@@ -150,9 +150,11 @@ def _rows(item: Item, kind: str, panel: str, group: str, number: int) -> pl.Data
 
 def _spec(plot: PlotSpec, panel: PanelSpec, items: Sequence[Item]) -> FacetSpec:
     value = Axis(title=axes.title(panel.y, items[0].units), scale="log" if panel.log else "linear")
-    ends = axes.ends([item.values for item in items], panel)
+    ends = axes.ends([item.values for item in items], panel, items[0].units)
     if panel.zoom is not None or panel.limits is not None:
         value = value.model_copy(update={"limits": ends})
+    elif axes.begins_at_zero(panel, items[0].units):
+        value = value.model_copy(update={"cover": ends})
     if plot.kind == "cdf":
         share = Axis(title="Share of samples at or below", limits=(0.0, 1.0))
         return FacetSpec(title=plot.title, kind="line", x=value, y=share)

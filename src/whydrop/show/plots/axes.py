@@ -17,6 +17,9 @@ _ROOM = 0.01
 _WORTH_ZOOMING = 1.25
 _HEADROOM = 1.05
 
+# Units of amounts whose axis begins at zero where nothing else is said: cut off, a small difference looks large.
+_FROM_ZERO = ("Mbit/s",)
+
 # From a series' unit to the words of an axis.
 WORDS = {
     "Mbit/s": "Goodput",
@@ -39,8 +42,18 @@ def title(words: str, units: str) -> str:
     return f"{words} ({unit})" if unit and unit.lower() != words.lower() else words
 
 
-def ends(values: Sequence[Values], panel: PanelSpec) -> tuple[float, float]:
-    """The ends of the axis of a panel's values."""
+def begins_at_zero(panel: PanelSpec, units: str) -> bool | None:
+    """Whether an axis of values in these units begins at zero; ``None`` where the values decide.
+
+    Percentiles at its ends, fixed ends and a logarithmic axis leave no room for that.
+    """
+    if panel.zoom is not None or panel.limits is not None or panel.log:
+        return False
+    return panel.from_zero if panel.from_zero is not None else True if units in _FROM_ZERO else None
+
+
+def ends(values: Sequence[Values], panel: PanelSpec, units: str) -> tuple[float, float]:
+    """The ends of the axis of a panel's values, which are in these units."""
     if panel.limits is not None:
         return panel.limits
     known = np.concatenate([array[np.isfinite(array)] for array in values]) if values else np.array([])
@@ -54,7 +67,8 @@ def ends(values: Sequence[Values], panel: PanelSpec) -> tuple[float, float]:
         return zoomed
     if panel.log:
         return low / _HEADROOM, high * _HEADROOM
-    from_zero = panel.from_zero if panel.from_zero is not None else 0 <= low < high / 2
+    from_zero = begins_at_zero(panel, units)
+    from_zero = 0 <= low < high / 2 if from_zero is None else from_zero
     room = (high - low) * (_HEADROOM - 1) or abs(high) * 0.1 or 1.0
     return (0.0 if from_zero and low >= 0 else low - room), high + room
 

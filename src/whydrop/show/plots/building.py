@@ -29,6 +29,7 @@ class Wishes:
         group_by: metadata keys.
         reduce: what makes one number of a recording's series, where recordings are combined.
         smoothing: steps of a moving average of every series.
+        smooth_across_load: let moving averages run across the start and the end of the load.
         paired: recordings side by side with the same axes, instead of in one.
     """
 
@@ -41,6 +42,7 @@ class Wishes:
     combine: Combiner | None = None
     reduce: str | None = None
     smoothing: int | None = None
+    smooth_across_load: bool | None = None
     paired: bool = False
 
     @property
@@ -55,11 +57,12 @@ class Wishes:
             changes["zoom"] = self.zoom or None
         if self.log is not None:
             changes["log"] = self.log
-        series = panel.series
-        if self.smoothing is not None:
-            series = tuple(spec.model_copy(update={"smoothing": self.smoothing}) for spec in series)
-        if self.reduce is not None:
-            series = tuple(spec.model_copy(update={"reduce": self.reduce}) for spec in series)
+        of_series = {
+            key: wish
+            for key in ("smoothing", "smooth_across_load", "reduce")
+            if (wish := getattr(self, key)) is not None
+        }
+        series = tuple(spec.model_copy(update=of_series) for spec in panel.series)
         return panel.model_copy(update={**changes, "series": series})
 
 
@@ -86,10 +89,12 @@ def available(recordings: Sequence[Recording]) -> dict[str, PlotSpec]:
 def default(recordings: Sequence[Recording]) -> str:
     """The plot to draw where none is asked for: that of the test, else the first that has something to draw.
 
+    One that leaves out peaks (``zoom``) must be asked for, whatever an older test says.
+
     Raises:
         NothingToDraw: none has.
     """
-    known = catalogue.catalogue()
+    known = {name: plot for name, plot in catalogue.catalogue().items() if not _zooms(plot)}
     for recording in recordings:
         test = recording.metadata.get("test") or {}
         for name in (test.get("default_plot"), *(test.get("plots") or ())):
@@ -100,6 +105,10 @@ def default(recordings: Sequence[Recording]) -> str:
             return name
     names = ", ".join(str(one.path) for one in recordings)
     raise NothingToDraw(f"{names}: no series with samples, so there is nothing to draw")
+
+
+def _zooms(plot: PlotSpec) -> bool:
+    return any(panel.zoom is not None for panel in catalogue.panels(plot))
 
 
 def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes = Wishes()) -> Picture:

@@ -52,6 +52,7 @@ class Item:
     step_s: float
     flow: int | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
+    edges_ns: tuple[int, ...] = ()  # across which no moving average runs
 
     @property
     def probes(self) -> bool:
@@ -85,10 +86,11 @@ def chosen(source: Source, spec: SeriesSpec, choice: Choice = Choice(), *, cut: 
     if not series:
         return []
     preferred = [one for one in series if one.name in spec.prefer]
-    if spec.compute is not None and not preferred:
-        items = _computed(source, spec, series)
-    else:
-        items = [_measured(source, spec, one) for one in preferred or series]
+    items = [_measured(source, spec, one) for one in preferred or (series if spec.compute is None else ())]
+    others = [one for one in series if one not in preferred]
+    # A sum that the recording calls unknown, as a flow has no values, is made of the others, and that is said.
+    if spec.compute is not None and others and not any(len(item.values) for item in items):
+        items = _computed(source, spec, others)
     if choice.cut if choice.cut is not None else cut:
         items = [within_load(item) for item in items]
     return [item for item in items if len(item.values)]
@@ -121,11 +123,26 @@ def _directions(recording: Recording) -> dict[int | None, str | None]:
     return dict(zip(flows["flow"].to_list(), flows["direction"].to_list(), strict=True))
 
 
+def _edges(source: Source, spec: SeriesSpec, *, of_past: bool) -> tuple[int, ...]:
+    """The start and the end of the load, for series that are smoothed.
+
+    What is ``of_past`` tells of the interval that ends at its time: at the very end of the load it is of the load.
+    """
+    if not spec.smoothing or spec.smooth_across_load or source.load is None:
+        return ()
+    return source.load.start_ns + of_past, source.load.end_ns + of_past
+
+
 def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
     recording = source.recording
-    samples = recording.samples(series.name)
-    times_s = (samples["time_ns"] - recording.started_ns).cast(float).to_numpy() / 1e9
-    values = samples["value"].cast(float).to_numpy().astype(float)
+    edges = _edges(source, spec, of_past=series.quantity == "goodput" or _of_goodput(series))
+    if edges and series.kind == "computed":
+        grid = recording.grid(series.name, edges_ns=edges)
+        times_s, values = grid["time_s"].to_numpy().round(9), grid[series.name].cast(float).to_numpy().astype(float)
+    else:
+        samples = recording.samples(series.name)
+        times_s = (samples["time_ns"] - recording.started_ns).cast(float).to_numpy() / 1e9
+        values = samples["value"].cast(float).to_numpy().astype(float)
     if spec.increments:
         values = np.diff(values, prepend=np.nan)
         # A counter that began anew tells nothing of the step before.
@@ -138,18 +155,25 @@ def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
     lost = int(np.isnan(values).sum())
     return Item(
         source, series.name, series.units, series.kind, series.quantity, spec, times_s, values,
-        recording.step_s, series.flow, LeftOut(samples=len(values), lost=lost),
+        recording.step_s, series.flow, LeftOut(samples=len(values), lost=lost), edges,
     )  # fmt: skip
+
+
+def _of_goodput(series: Series) -> bool:
+    """Whether a computed series is of goodputs, which its units tell."""
+    return series.kind == "computed" and series.units == "Mbit/s"
 
 
 def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> list[Item]:
     from whydrop.record import computing
 
     assert spec.compute is not None
-    grid = source.recording.grid(*(one.name for one in series))
+    edges = _edges(source, spec, of_past=series[0].quantity == "goodput")
+    grid = source.recording.grid(*(one.name for one in series), edges_ns=edges)
     values = grid.drop("time_s").to_numpy().astype(float)
     made = computing.compute(spec.compute, values, _expected(values))
     known = ~np.isnan(made)
+    silent = tuple(one.name for one, column in zip(series, values.T, strict=True) if np.isnan(column).all())
     units = {one.units for one in series}
     first = series[0]
     return [
@@ -158,7 +182,7 @@ def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> lis
             f"{spec.compute} of {len(series)}" if len(series) > 1 else first.name,
             "" if spec.compute == "fairness" else units.pop() if len(units) == 1 else "",
             "computed", first.quantity, spec, grid["time_s"].to_numpy()[known], made[known],
-            source.recording.step_s, None, LeftOut(samples=int(known.sum())),
+            source.recording.step_s, None, LeftOut(samples=int(known.sum()), silent=silent), edges,
         )
     ]  # fmt: skip
 
@@ -181,24 +205,32 @@ def within_load(item: Item) -> Item:
     inside = (item.times_s >= start_s) & (item.times_s < end_s)
     values = item.values[inside]
     lost = int(np.isnan(values).sum()) if item.probes else 0
-    left_out = LeftOut(item.left_out.samples, cut=int((~inside).sum()), lost=lost)
+    left_out = replace(item.left_out, cut=int((~inside).sum()), lost=lost)
     return replace(item, times_s=item.times_s[inside], values=values, left_out=left_out)
 
 
 def smoothed(item: Item, steps: int) -> Item:
-    """The moving average of a series on its grid: over ``steps`` steps and the one in their middle."""
+    """The moving average of a series on its grid: over ``steps`` steps and the one in their middle.
+
+    The window is cut at the start and the end of the load, so that no value before holds anything of after.
+    """
     if steps < 1:
         return item
     recording = item.source.recording
     times_s, values = item.times_s, item.values
     if item.kind != "computed":
-        grid = recording.grid(item.name)
+        grid = recording.grid(item.name, edges_ns=item.edges_ns)
         times_s, values = grid["time_s"].to_numpy(), grid[item.name].cast(float).to_numpy().astype(float)
     known = ~np.isnan(values)
+    if item.left_out.cut:
+        known &= (times_s >= item.times_s[0]) & (times_s <= item.times_s[-1])
     times_s, values = times_s[known], values[known]
     # By time, not by count: a gap must not be averaged over.
     half = (steps // 2 + 0.5) * recording.step_s
-    first = np.searchsorted(times_s, times_s - half)
-    last = np.searchsorted(times_s, times_s + half)
+    edges_s = [(edge_ns - recording.started_ns) / 1e9 for edge_ns in item.edges_ns]
+    places = np.concatenate(([0], np.searchsorted(times_s, edges_s), [len(times_s)])).astype(int)
+    part = np.searchsorted(edges_s, times_s, side="right")
+    first = np.maximum(np.searchsorted(times_s, times_s - half), places[part])
+    last = np.minimum(np.searchsorted(times_s, times_s + half), places[part + 1])
     sums = np.concatenate(([0.0], np.cumsum(values)))
     return replace(item, times_s=times_s, values=(sums[last] - sums[first]) / np.maximum(1, last - first))

@@ -138,9 +138,16 @@ def _averaged(stand_in: Source, items: Sequence[Item]) -> Item:
     values = np.array([_of_points(name, columns[:, number]) for number in range(columns.shape[1])])
     times_s = np.asarray((np.flatnonzero(filled) + lowest) * step_s, dtype=np.float64)
     left_out = sum((item.left_out for item in items), LeftOut())
+    # An average must not run across the edge of any recording's load.
+    edges_ns = {
+        edge_ns - item.source.recording.started_ns + stand_in.recording.started_ns
+        for item in items
+        for edge_ns in item.edges_ns
+    }
     return replace(
-        first, source=stand_in, times_s=times_s, values=values, kind="computed", left_out=left_out, flow=None
-    )
+        first, source=stand_in, times_s=times_s, values=values, kind="computed", left_out=left_out, flow=None,
+        edges_ns=tuple(sorted(edges_ns)),
+    )  # fmt: skip
 
 
 def _of_points(name: str, column: Values) -> float:

@@ -107,7 +107,7 @@ def _clouds(
         drawn_y.append(np.array([y.mean()]))
     units = clouds[0][3]
     own = spec.model_copy(update={"limits": None, "log": False})
-    x_ends, y_ends = axes.ends(drawn_x, own), axes.ends(drawn_y, own)
+    x_ends, y_ends = axes.ends(drawn_x, own, units[0]), axes.ends(drawn_y, own, units[1])
     if plot.kind == "scatter":
         hidden = sum(axes.beyond(x, x_ends) + axes.beyond(y, y_ends) for _, x, y, _, _ in clouds)
         left_out = replace(left_out, beyond=hidden)
@@ -163,7 +163,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
     drawn_x = [trace.data["x"].to_numpy() for trace in traces]
     drawn_y = [trace.data["y"].to_numpy() for trace in traces]
     own = spec.model_copy(update={"from_zero": False})
-    x_ends, y_ends = axes.ends(drawn_x, own), axes.ends(drawn_y, own)
+    x_ends, y_ends = (axes.ends(drawn, own, first.units) for drawn in (drawn_x, drawn_y))
     low, high = max(x_ends[0], y_ends[0]), min(x_ends[1], y_ends[1])
     if low < high:
         diagonal = pl.DataFrame({"x": [low, high], "y": [low, high]})

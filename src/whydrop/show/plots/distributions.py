@@ -66,7 +66,10 @@ def panel(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
 
 
 def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
-    x_ends = axes.ends([sample.values for sample in samples], spec.model_copy(update={"from_zero": False}))
+    units = samples[0].units
+    # Steps may stand anywhere: unlike bars, they need no zero of their own.
+    own = spec if axes.begins_at_zero(spec, units) else spec.model_copy(update={"from_zero": False})
+    x_ends = axes.ends([sample.values for sample in samples], own, units)
     groups = list(dict.fromkeys(sample.group for sample in samples))
     categories = list(dict.fromkeys(sample.category for sample in samples))
     traces, left_out = [], LeftOut()
@@ -115,7 +118,7 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
     categories = list(dict.fromkeys(sample.category for sample in samples))
     groups = list(dict.fromkeys(sample.group for sample in samples))
     lone = len(groups) == 1
-    ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec))
+    ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec), samples[0].units)
     slot = 0.8 / len(groups)
     traces: list[Trace] = []
     left_out, few = LeftOut(), True
@@ -227,7 +230,9 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, l
         traces.append(Trace("", *common, "points", data, number, helper=True, rare=True))
         traces.append(Trace("", *common, "spans", spread, number, helper=True))
     ends = axes.ends(
-        [np.array([*(trace.data["y"]), *trace.data["y2"]]) for trace in traces if "y2" in trace.data], spec
+        [np.array([*(trace.data["y"]), *trace.data["y2"]]) for trace in traces if "y2" in trace.data],
+        spec,
+        samples[0].units,
     )
     words = tuple((place, category) for category, place in places.items())
     reach = list(places.values())

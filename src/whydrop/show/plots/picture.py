@@ -10,6 +10,7 @@ import polars as pl
 
 from whydrop import units
 from whydrop.printable import printable as visible
+from whydrop.statistics.together import listed
 
 Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text"]
 Weight = Literal["pale", "normal", "heavy"]
@@ -62,10 +63,15 @@ class LeftOut:
     cut: int = 0  # outside the time under load
     beyond: int = 0  # outside the axes
     lost: int = 0  # probes without an answer: they have no value
+    silent: tuple[str, ...] = ()  # series that a sum or a mean lacks, as they have no values
 
     def __add__(self, other: LeftOut) -> LeftOut:
         return LeftOut(
-            self.samples + other.samples, self.cut + other.cut, self.beyond + other.beyond, self.lost + other.lost
+            self.samples + other.samples,
+            self.cut + other.cut,
+            self.beyond + other.beyond,
+            self.lost + other.lost,
+            tuple(dict.fromkeys((*self.silent, *other.silent))),
         )
 
     @property
@@ -87,7 +93,8 @@ class LeftOut:
             if count
         ]
         reasons = f" ({', '.join(parts)})" if parts else ""
-        return f"Left out: {_percent(self.share)} of {units.count(self.samples)} samples{reasons}."
+        lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
+        return f"Left out: {_percent(self.share)} of {units.count(self.samples)} samples{reasons}.{lacking}"
 
 
 def _percent(share: float) -> str:

@@ -56,6 +56,9 @@ class SeriesSpec(_Strict):
     label: str | None = Field(None, description="in the legend; {name} stands for what tells the series apart")
     role: Role = Field("line", description="emphasis: a thick line on top; events: marks that are never thinned")
     smoothing: int = Field(0, ge=0, le=10_000, description="window of a moving average around each step, in steps")
+    smooth_across_load: bool = Field(
+        False, description="whether a moving average runs across the start and the end of the load, as in Flent"
+    )
     reduce: str | None = Field(None, description="what makes one number of a recording's series: mean, pct99, ...")
     increments: bool = Field(False, description="of a counter that only grows: how much it grew since the last sample")
 

@@ -31,7 +31,7 @@ def panel(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False
         for item in items
         if item.spec.role != "emphasis"
     ]
-    y_ends = axes.ends([item.values for item in plain] or [item.values for item in averages], spec)
+    y_ends = axes.ends([item.values for item in plain] or [item.values for item in averages], spec, items[0].units)
     shared, traces = _lines(plain, averages)
     traces += _averages(plain, averages)
     if spec.lost:
@@ -41,6 +41,7 @@ def panel(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False
     left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), LeftOut())
     if not plain:
         left_out = sum((_left_out(item, y_ends) for item in averages), LeftOut())
+    left_out = sum((LeftOut(silent=item.left_out.silent) for item in averages), left_out)
     drawn = Panel(
         title=spec.title,
         x_title="Time of day (UTC)" if absolute_time else "Time (s)",
