@@ -1,31 +1,33 @@
 //! A capture of a flood: the document is short, says what the flood was, and its sums are those of all packets.
 
-use std::io::Cursor;
+mod common;
 
-use whydrop_capture::{Capture, OpenOptions};
-use whydrop_explain::{Explanation, Options, explain};
+use common::{captured, explain_bytes, headline, holds, joined, path};
+use whydrop_path::Policer;
 
 const TUPLES: u32 = 20_000;
 /// As many small connections are listed at most (`TrackerOptions::most_small`).
 const MOST_LISTED: usize = 1 << 14;
 const SYN: u8 = 2;
 const PUSH_ACK: u8 = 24;
-const VICTIM: [u8; 4] = [192, 0, 2, 1];
+/// The client of the simulated downloads.
+const VICTIM: [u8; 4] = [192, 0, 2, 10];
 
-/// A record of a pcap file of raw IP packets.
+/// A record of an Ethernet capture.
 fn record(pcap: &mut Vec<u8>, number: u32, tuple: u32, flags: u8, sequence: u32, payload: &[u8]) {
     let bytes = 40 + payload.len() as u32;
-    let micros = 10 * number;
+    let time_ns = 10_000 * number;
     for word in [
-        1_700_000_000 + micros / 1_000_000,
-        micros % 1_000_000,
-        bytes,
-        bytes,
+        time_ns / 1_000_000_000,
+        time_ns % 1_000_000_000,
+        14 + bytes,
+        14 + bytes,
     ] {
         pcap.extend(word.to_le_bytes());
     }
-    let [a, b] = (bytes as u16).to_be_bytes();
-    pcap.extend([0x45, 0, a, b, 0, 0, 0, 0, 64, 6, 0, 0]);
+    let [high, low] = (bytes as u16).to_be_bytes();
+    pcap.extend([0; 12]);
+    pcap.extend([8, 0, 0x45, 0, high, low, 0, 0, 0, 0, 64, 6, 0, 0]);
     pcap.extend((0x0a00_0000 + tuple).to_be_bytes());
     pcap.extend(VICTIM);
     pcap.extend([4, 0, 0, 80]);
@@ -37,7 +39,7 @@ fn record(pcap: &mut Vec<u8>, number: u32, tuple: u32, flags: u8, sequence: u32,
 /// A SYN and a byte from each of so many hosts.
 fn flood(tuples: u32) -> Vec<u8> {
     let mut pcap = Vec::new();
-    for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, 101u32] {
+    for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1u32] {
         pcap.extend(word.to_le_bytes());
     }
     for tuple in 0..tuples {
@@ -47,18 +49,9 @@ fn flood(tuples: u32) -> Vec<u8> {
     pcap
 }
 
-fn explained(pcap: Vec<u8>) -> Explanation {
-    let options = Options {
-        keep_tables: true,
-        ..Options::default()
-    };
-    let capture = Capture::from_reader("flood.pcap", Cursor::new(pcap), OpenOptions::default());
-    explain(capture.expect("a capture"), options).expect("an explanation")
-}
-
 #[test]
 fn a_flood_is_summed_up_beside_the_connections_that_are_listed() {
-    let found = explained(flood(TUPLES));
+    let found = explain_bytes(flood(TUPLES), true);
     let (document, segments) = (&found.document, &found.tables.segments);
     assert_eq!(document.flows.len(), MOST_LISTED);
     assert_eq!(document.transfers.len(), MOST_LISTED);
@@ -75,14 +68,14 @@ fn a_flood_is_summed_up_beside_the_connections_that_are_listed() {
     assert_eq!(payload_bytes + small.payload_bytes, u64::from(TUPLES));
     assert_eq!((small.attempts, small.answered), (small.connections, 0));
     assert_eq!(small.responders.hosts, 1);
-    assert_eq!(small.responders.busiest.as_deref(), Some("192.0.2.1"));
+    assert_eq!(small.responders.busiest.as_deref(), Some("192.0.2.10"));
     assert_eq!(small.initiators.hosts, small.connections);
     assert_eq!(small.initiators.busiest, None);
 }
 
 #[test]
 fn a_person_is_told_of_a_flood_in_one_line() {
-    let found = explained(flood(TUPLES));
+    let found = explain_bytes(flood(TUPLES), true);
     let [note] = &found.document.captures[0].notes[..] else {
         panic!("{:?}", found.document.captures[0].notes);
     };
@@ -91,7 +84,7 @@ fn a_person_is_told_of_a_flood_in_one_line() {
     assert!(note.contains(expected), "{note}");
     assert!(
         note.contains(
-            " hosts to 1 host (192.0.2.1): 7\u{a0}232 packets with 3.62 kB of data, 0 lost"
+            " hosts to 1 host (192.0.2.10): 7\u{a0}232 packets with 3.62 kB of data, 0 lost"
         ),
         "{note}"
     );
@@ -103,9 +96,19 @@ fn a_person_is_told_of_a_flood_in_one_line() {
 
 #[test]
 fn where_every_connection_is_listed_the_document_has_nothing_summed_up() {
-    let found = explained(flood(1000));
+    let found = explain_bytes(flood(1000), true);
     assert_eq!(found.document.flows.len(), 1000);
     assert!(found.document.captures[0].notes.is_empty());
     let json = serde_json::to_string(&found.document).expect("a document is JSON");
     assert!(!json.contains("small_connections"));
+}
+
+#[test]
+fn a_policer_is_named_though_a_flood_goes_to_the_same_host() {
+    let download = captured(path(Box::new(Policer::new(5_000_000, 40_000)), 30));
+    let found = explain_bytes(joined(&flood(TUPLES), &download.pcap), false);
+    let verdict = headline(&found.document);
+    assert_eq!(verdict.cause, "policer", "{}", verdict.sentence);
+    assert!(holds(verdict, "rate_bps", 5e6), "{:?}", verdict.parameters);
+    assert!(found.document.captures[0].small_connections.is_some());
 }
