@@ -39,6 +39,7 @@ MODULES = {
     "switches": "switches.section",
     "fleet": "fleet_section",
     "study": "study_section",
+    "floods": "flood_section",
 }
 SECTIONS = ("engine", "captures", "pairs", *MODULES)
 REFERENCE_PACKETS = 500_000

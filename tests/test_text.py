@@ -11,6 +11,23 @@ from synthetic import Synthetic, policed_transfer, simulate
 from whydrop.api import Explanation
 from whydrop.show.text import print_explanation
 
+SMALL = {
+    "connections": 5000,
+    "flows": 5000,
+    "packets": 9000,
+    "payload_bytes": 5000,
+    "lost": 3,
+    "retransmitted": 3,
+    "spurious": 0,
+    "reordered": 0,
+    "attempts": 4000,
+    "answered": 0,
+    "start": 1_700_000_000.0,
+    "end": 1_700_000_001.0,
+    "initiators": {"hosts": 4900, "is_estimate": True, "busiest": None, "busiest_connections": None},
+    "responders": {"hosts": 1, "is_estimate": False, "busiest": "192.0.2.1", "busiest_connections": 5000},
+}
+
 
 def text_of(found: Explanation, width: int = 100, *, terminal: bool = False) -> str:
     console = Console(
@@ -68,3 +85,23 @@ def test_of_many_flows_the_important_ones_are_shown_and_the_rest_is_counted(synt
     assert "h:999 > c:1" in text
     assert "h:5 > c:1" not in text
     assert "and 988 more" in text
+
+
+def test_of_many_verdicts_the_first_are_shown_and_the_rest_is_counted(synthetic: Explanation):
+    one = synthetic.document["verdicts"][0]
+    verdicts = [{**one, "sentence": f"Verdict {number}."} for number in range(1000)]
+    text = text_of(Explanation(Synthetic(simulate(1), {**synthetic.document, "verdicts": verdicts})))
+    assert "Verdict 12." in text
+    assert "Verdict 13." not in text
+    assert "and 987 more" in text
+
+
+def test_small_connections_that_are_summed_up_are_a_line_below_the_flows(synthetic: Explanation):
+    [capture] = synthetic.document["captures"]
+    found = Explanation(
+        Synthetic(simulate(1), {**synthetic.document, "captures": [{**capture, "small_connections": SMALL}]})
+    )
+    assert found.captures[0].small_connections is not None
+    assert found.captures[0].small_connections.responders.busiest == "192.0.2.1"
+    line = "and 5 000 of small connections, listed nowhere: in all 9 000 packets with 5.00 kB of payload, 3 lost"
+    assert line in " ".join(text_of(found).replace("\xa0", " ").split())

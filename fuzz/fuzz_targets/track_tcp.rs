@@ -11,13 +11,16 @@ fuzz_target!(|bytes: &[u8]| {
     let mut tracker = Tracker::new(TrackerOptions {
         keep_acknowledgments: true,
         most_without_data: 2,
+        most_small_open: 2,
+        most_small: 2,
     });
     for (index, packet) in packets.iter().enumerate() {
         tracker.push(&packet.packet(index as u64));
     }
     let tracked = tracker.finish();
     assert_eq!(tracked.packets, packets.len() as u64);
-    let connections = tracked.connections.len() as u64 + tracked.without_data;
+    let with_data = tracked.connections.len() as u64 + tracked.small.connections;
+    let connections = with_data + tracked.without_data;
     assert!(connections <= tracked.packets);
     for connection in &tracked.connections {
         connection.flows.iter().for_each(check);

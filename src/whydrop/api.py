@@ -151,6 +151,8 @@ class Explanation:
     def flows(self) -> tuple[Flow, ...]:
         """One entry for each direction of a TCP connection; ``flow`` columns of the tables index this tuple.
 
+        Small connections that are too many, as in a flood, are summed up in ``Capture.small_connections`` instead.
+
         >>> import whydrop
         >>> found = whydrop.explain("examples/policed-download.pcap.zst")
         >>> max(found.flows, key=lambda flow: flow.payload_bytes).flow

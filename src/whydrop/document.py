@@ -29,6 +29,50 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Hosts(Entry):
+    """The hosts at one end of many connections.
+
+    ``hosts`` is right within some percent where ``is_estimate``; ``busiest`` is the address with most connections, at
+    least ``busiest_connections`` of them, and ``None`` where none stands out.
+    """
+
+    hosts: int
+    is_estimate: bool
+    busiest: str | None
+    busiest_connections: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SmallConnections(Entry):
+    """TCP connections that are too small and too many to be among the flows, summed up over both directions.
+
+    ``flows`` counts their directions with data, ``attempts`` those whose SYN was captured, ``answered`` those with
+    packets both ways. ``initiators`` sent the SYN, or the first packet seen.
+    """
+
+    connections: int
+    flows: int
+    packets: int
+    payload_bytes: int
+    lost: int
+    retransmitted: int
+    spurious: int
+    reordered: int
+    attempts: int
+    answered: int
+    start: float
+    end: float
+    initiators: Hosts
+    responders: Hosts
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Build the sums from their JSON object."""
+        ends = {end: Hosts.from_json(entry[end]) for end in ("initiators", "responders")}
+        return cls.known(entry, **ends)
+
+
+@dataclass(frozen=True, slots=True)
 class Capture(Entry):
     """One capture file, as it was read."""
 
@@ -44,6 +88,13 @@ class Capture(Entry):
     duplicates: int
     out_of_order: int
     notes: tuple[str, ...] = ()
+    small_connections: SmallConnections | None = None
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Build the capture from its JSON object."""
+        small = entry.get("small_connections")
+        return cls.known(entry, small_connections=None if small is None else SmallConnections.from_json(small))
 
 
 @dataclass(frozen=True, slots=True)

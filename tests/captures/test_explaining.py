@@ -168,6 +168,15 @@ def test_a_capture_of_the_year_300000_has_no_time(tmp_path: Path) -> None:
     assert set(frames["verdicts"]["time_ns"]) == {None}
 
 
+def test_small_connections_that_are_summed_up_count_in_the_row_of_the_capture() -> None:
+    plain = EXAMPLES / "policed-download.pcap.zst"
+    document = whydrop.explain(plain).document
+    listed = of_document(File.at(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
+    document["captures"][0]["small_connections"] = {"flows": 5000, "lost": 3}
+    both = of_document(File.at(plain, plain.stat(), "0" * 64), document)["captures"].row(0, named=True)
+    assert (both["flows"], both["lost"]) == (listed["flows"] + 5000, listed["lost"] + 3)
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "fifo.pcap"
     os.mkfifo(pipe)  # nobody writes: whoever opens it waits for ever

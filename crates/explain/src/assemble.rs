@@ -11,6 +11,7 @@ use crate::evidence::{Evidence, measure};
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parallel::on_all_cores;
+use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
 use crate::transfers::{ExpectedLosses, judge_transfer, lost};
@@ -169,6 +170,10 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
             plural(tracked.without_data, "TCP connection")
         ));
     }
+    let small_connections = small_connections::info(&tracked.small);
+    if small_connections.is_some() {
+        notes.push(small_connections::note(&tracked.small));
+    }
     CaptureInfo {
         path: summary.paths.join(", "),
         format: summary.format.clone(),
@@ -185,6 +190,7 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
         duplicates: summary.duplicates,
         out_of_order: summary.out_of_order,
         notes,
+        small_connections,
     }
 }
 

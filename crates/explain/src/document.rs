@@ -42,6 +42,44 @@ pub struct CaptureInfo {
     /// Packets whose timestamp is before that of the packet before them.
     pub out_of_order: u64,
     pub notes: Vec<String>,
+    /// TCP connections with data that are not among the flows, because they are small and too many; absent where every
+    /// one is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_connections: Option<SmallConnectionsInfo>,
+}
+
+/// Small connections summed up: together with the flows that are listed they are all connections with data.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SmallConnectionsInfo {
+    pub connections: u64,
+    /// Directions of them that carried data; what follows is that of both directions.
+    pub flows: u64,
+    pub packets: u64,
+    pub payload_bytes: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
+    pub spurious: u64,
+    pub reordered: u64,
+    /// Connections whose SYN was captured.
+    pub attempts: u64,
+    /// Connections with packets both ways.
+    pub answered: u64,
+    pub start: f64,
+    pub end: f64,
+    /// Who sent the SYN, or the first packet seen.
+    pub initiators: HostsInfo,
+    pub responders: HostsInfo,
+}
+
+/// The hosts at one end of many connections.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostsInfo {
+    pub hosts: u64,
+    /// There were too many to count: the number is right within some percent.
+    pub is_estimate: bool,
+    /// The host with most connections, and how many it has at least; `null` where no host stands out.
+    pub busiest: Option<String>,
+    pub busiest_connections: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize)]

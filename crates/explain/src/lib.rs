@@ -31,6 +31,7 @@ pub mod judge;
 mod pair;
 mod parallel;
 mod parameters;
+mod small_connections;
 pub mod tables;
 mod tabulate;
 mod transfers;

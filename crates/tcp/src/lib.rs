@@ -1,7 +1,8 @@
 //! Packets to flows: transfers, segments and their fates, round-trip times, windows.
 //!
 //! [`Tracker`] takes packets in capture order and never looks back; [`Tracker::finish`] hands over one
-//! [`Connection`] for each TCP connection that carried data, each with the [`Flow`] of both directions.
+//! [`Connection`] for each TCP connection that carried data, each with the [`Flow`] of both directions. Where small ones
+//! are too many, as in a flood, those that have least to tell are summed up as [`SmallConnections`].
 //!
 //! What a flow's own packets and the acknowledgments of its peer prove is recorded per transmission: when it left,
 //! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
@@ -10,9 +11,11 @@
 mod acknowledgments;
 mod flow;
 mod hash;
+mod hosts;
 mod ranges;
 mod scoreboard;
 mod sequence;
+mod small;
 mod tracker;
 mod transmissions;
 mod vantage;
@@ -31,4 +34,6 @@ pub use flow::{
     Acknowledgment, Connection, Endpoint, Fate, Flow, FlowCounters, Handshake, Kind, LimitedTime,
     SackBlock, Segment, SegmentFlags, Transfer, Vantage,
 };
+pub use hosts::Hosts;
+pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker, TrackerOptions};

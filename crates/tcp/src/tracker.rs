@@ -9,6 +9,7 @@ use crate::flow::{Connection, Endpoint, Handshake};
 use crate::hash::{ConnectionKey, ConnectionMap};
 use crate::scoreboard::Half;
 use crate::sequence::Unwrapper;
+use crate::small::{Completed, SMALL_PACKETS, SmallConnections};
 use crate::transmissions::DataPacket;
 use crate::vantage;
 
@@ -20,6 +21,12 @@ pub struct TrackerOptions {
     /// Connections without data to remember at most: a SYN flood must not fill the memory. The oldest are forgotten
     /// first and counted in [`Tracked::forgotten`].
     pub most_without_data: usize,
+    /// Small connections with data (fewer than [`SMALL_PACKETS`] packets) to follow at most at one time: those idle
+    /// for longest are completed before their end. What comes of them later is another connection.
+    pub most_small_open: usize,
+    /// Small connections to keep at most, those with most losses and data. The others are summed up in
+    /// [`Tracked::small`].
+    pub most_small: usize,
 }
 
 impl Default for TrackerOptions {
@@ -27,6 +34,8 @@ impl Default for TrackerOptions {
         Self {
             keep_acknowledgments: false,
             most_without_data: 1 << 16,
+            most_small_open: 1 << 15,
+            most_small: 1 << 14,
         }
     }
 }
@@ -44,12 +53,16 @@ const SMALLEST_MSS: u16 = 88;
 const LINGER_NS: i64 = 60_000_000_000;
 /// ... but no more than this many, since an open one takes several times the memory.
 const MOST_LINGERING: usize = 1 << 14;
+/// A connection that has packets again after this time is likely to have more: those of a flood come at once.
+const LASTING_NS: i64 = 1_000_000_000;
 
 /// What the tracker found.
 #[derive(Debug, Default)]
 pub struct Tracked {
     /// Connections that carried data, in the order of their first packet.
     pub connections: Vec<Connection>,
+    /// Further connections that carried data, too small and too many to be among them.
+    pub small: SmallConnections,
     /// Connections that never carried data.
     pub without_data: u64,
     /// Of those, how many were forgotten before the end of the capture to bound memory.
@@ -90,6 +103,8 @@ struct State {
     talking: Option<usize>,
     /// Waits among the ended connections for late packets.
     lingering: bool,
+    /// Had packets since it was last looked at as one that might be idle.
+    active: bool,
 }
 
 /// Follows every TCP connection of a capture.
@@ -104,7 +119,9 @@ pub struct Tracker {
     waiting: VecDeque<(u32, ConnectionKey)>,
     /// Ended connections with data, and when they ended, oldest first.
     ended: VecDeque<(u32, ConnectionKey, i64)>,
-    complete: Vec<Connection>,
+    /// Connections with data, in the order in which they were last looked at; some may have ended or grown since.
+    small_open: VecDeque<(u32, ConnectionKey)>,
+    complete: Completed,
     last: Option<(ConnectionKey, u32)>,
     without_data: u64,
     forgotten: u64,
@@ -116,9 +133,11 @@ impl Tracker {
         let options = TrackerOptions {
             // the connection at hand must stay
             most_without_data: options.most_without_data.max(1),
+            most_small_open: options.most_small_open.max(1),
             ..options
         };
         Self {
+            complete: Completed::new(options.most_small),
             options,
             ..Self::default()
         }
@@ -142,9 +161,15 @@ impl Tracker {
         let slot = self.slot(time_ns, key, source_is_low, network, tcp);
         let state = &mut self.states[slot as usize];
         let direction = usize::from(source_is_low != state.initiator_is_low);
+        let had_data = state.halves.is_some();
         state.take(direction, time_ns, network, tcp, &self.options);
+        state.active = true;
         if tcp.flags.has(TcpFlags::FIN | TcpFlags::RST) && state.begins_to_linger() {
             self.ended.push_back((slot, key, time_ns));
+        }
+        if !had_data && state.halves.is_some() {
+            self.small_open.push_back((slot, key));
+            self.complete_idle();
         }
     }
 
@@ -206,8 +231,9 @@ impl Tracker {
     ) -> u32 {
         let fresh = State::new(key, source_is_low, network, tcp);
         let mut old = std::mem::replace(&mut self.states[slot as usize], fresh);
+        let packets = old.packets();
         if let Some(connection) = old.finish() {
-            self.complete.push(connection);
+            self.complete.take(connection, packets);
             self.waiting.push_back((slot, key));
         } else {
             self.without_data += 1;
@@ -233,9 +259,39 @@ impl Tracker {
                 self.ended.push_back((slot, key, last_ns));
                 continue;
             }
-            self.index.remove(&key);
-            self.complete.extend(state.finish());
-            self.free.push(slot);
+            self.complete(slot, key);
+        }
+    }
+
+    /// Makes room: completes small connections that are idle, or have been followed for longest.
+    fn complete_idle(&mut self) {
+        while self.small_open.len() > self.options.most_small_open
+            && let Some((slot, key)) = self.small_open.pop_front()
+        {
+            let state = &mut self.states[slot as usize];
+            let is_open = state.key == key && self.index.get(&key) == Some(&slot);
+            if !is_open || state.halves.is_none() || state.packets() >= SMALL_PACKETS {
+                continue;
+            }
+            if state.goes_on() {
+                self.small_open.push_back((slot, key));
+                continue;
+            }
+            self.complete(slot, key);
+        }
+    }
+
+    /// Makes a connection compact and frees its slot.
+    fn complete(&mut self, slot: u32, key: ConnectionKey) {
+        let state = &mut self.states[slot as usize];
+        let packets = state.packets();
+        if let Some(connection) = state.finish() {
+            self.complete.take(connection, packets);
+        }
+        self.index.remove(&key);
+        self.free.push(slot);
+        if self.last == Some((key, slot)) {
+            self.last = None;
         }
     }
 
@@ -263,16 +319,17 @@ impl Tracker {
             packets: self.packets,
             ..Tracked::default()
         };
-        self.index.clear();
+        self.index = ConnectionMap::default();
         let free = self.free.len() as u64;
-        tracked.connections = self.complete;
         for mut state in self.states {
+            let packets = state.packets();
             match state.finish() {
-                Some(connection) => tracked.connections.push(connection),
+                Some(connection) => self.complete.take(connection, packets),
                 None => tracked.without_data += 1,
             }
         }
         tracked.without_data -= free;
+        (tracked.connections, tracked.small) = self.complete.finish();
         // in place: a stable sort would copy half of all connections
         tracked.connections.sort_unstable_by_key(|connection| {
             let [one, other] = &connection.flows;
@@ -313,7 +370,29 @@ impl State {
             halves: None,
             talking: None,
             lingering: false,
+            active: false,
         }
+    }
+
+    /// Captured of both directions.
+    fn packets(&self) -> u64 {
+        self.opening
+            .iter()
+            .map(|opening| u64::from(opening.packets))
+            .sum()
+    }
+
+    /// Whether a connection that has lasted had packets since this was last asked.
+    fn goes_on(&mut self) -> bool {
+        let first_ns = self
+            .opening
+            .iter()
+            .filter(|opening| opening.packets > 0)
+            .map(|opening| opening.first_ns)
+            .min()
+            .unwrap_or(0);
+        let last_ns = self.opening[0].last_ns.max(self.opening[1].last_ns);
+        std::mem::take(&mut self.active) && last_ns - first_ns > LASTING_NS
     }
 
     /// True once, when a connection with data has ended in both directions.

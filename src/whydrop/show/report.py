@@ -272,8 +272,11 @@ def _others(found: Explanation) -> str:
         f"{_place(verdict, found)}{_standing(verdict)}"
         f'<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
         f"{_advice(verdict)}{_against(verdict)}{_models(verdict)}</details>"
-        for verdict in found.verdicts[1:]
+        for verdict in found.verdicts[1 : 1 + _LONGEST_TABLE]
     ]
+    left = len(found.verdicts) - 1 - _LONGEST_TABLE
+    if left > 0:
+        parts.append(f'<p class="small">and {units.count(left)} more, which explain less</p>')
     where = "this capture" if found.pair is None else "these captures"
     return f"<section><h2>Also in {where}</h2>{''.join(parts)}</section>" if parts else ""
 
@@ -284,7 +287,8 @@ def _table(sheet: tables.Sheet) -> str:
     shown = sheet.most_important(_LONGEST_TABLE)
     left = len(sheet.rows) - len(shown)
     more = f'<p class="small">and {units.count(left)} more; {_text(sheet.order)}</p>' if left else ""
-    return f"<section><h2>{_text(sheet.title)}</h2>{_grid(sheet, shown)}{more}</section>"
+    summed = f'<p class="small">{_text(sheet.summed)}</p>' if sheet.summed else ""
+    return f"<section><h2>{_text(sheet.title)}</h2>{_grid(sheet, shown)}{more}{summed}</section>"
 
 
 def _grid(sheet: tables.Sheet, shown: Sequence[Sequence[str]]) -> str:

@@ -27,13 +27,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of cells. ``weights`` order the rows by importance; ``order`` says in words by what."""
+    """A table of cells. ``weights`` order the rows by importance; ``order`` says in words by what.
+
+    ``summed`` says what there is besides that has no row of its own.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     weights: tuple[tuple[float, float], ...]
     order: str
+    summed: str = ""
 
     def most_important(self, number: int) -> list[tuple[str, ...]]:
         """At most so many rows, the most important first."""
@@ -118,7 +122,25 @@ def flows(found: Explanation) -> Sheet:
         Column("Captured at", False, 11),
     )
     weights = tuple((flow.lost, flow.payload_bytes) for flow in found.flows)
-    return Sheet("Flows", columns, tuple(rows), weights, "those with most losses and bytes come first")
+    order = "those with most losses and bytes come first"
+    return Sheet("Flows", columns, tuple(rows), weights, order, _summed(found))
+
+
+def _summed(found: Explanation) -> str:
+    """The flows of small connections that are summed up in the document."""
+    small = [capture.small_connections for capture in found.captures if capture.small_connections is not None]
+    if not small:
+        return ""
+    flows, packets, size, lost = (
+        sum(one.flows for one in small),
+        sum(one.packets for one in small),
+        sum(one.payload_bytes for one in small),
+        sum(one.lost for one in small),
+    )
+    return (
+        f"and {units.count(flows)} of small connections, listed nowhere: in all {units.count(packets)} packets with "
+        f"{units.size(size)} of payload, {units.count(lost)} lost"
+    )
 
 
 def captures(found: Explanation) -> Sheet:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whydrop.matching import Matching
 
 _LONGEST_TABLE = 12
+_MOST_MINOR = 12
 
 
 def print_explanation(found: Explanation, console: Console | None = None) -> None:
@@ -44,8 +45,11 @@ def _print(found: Explanation, console: Console) -> None:
         _print_pair(found.pair, found.stretches, console)
     if len(found.verdicts) > 1:
         heading(console, "Also")
-    for verdict in found.verdicts[1:]:
+    for verdict in found.verdicts[1 : 1 + _MOST_MINOR]:
         _print_minor(verdict, console)
+    left = len(found.verdicts) - 1 - _MOST_MINOR
+    if left > 0:
+        console.print(safe(f"  and {units.count(left)} more, which explain less (--json lists all)", style="dim"))
     for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found)):
         _print_table(console, sheet)
 
@@ -180,6 +184,8 @@ def _print_table(console: Console, sheet: tables.Sheet, *, ordered: bool = True)
         console.print(
             safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim")
         )
+    if sheet.summed:
+        console.print(safe(f"  {sheet.summed}", style="dim"))
 
 
 def _bullet(text: Text) -> Padding:

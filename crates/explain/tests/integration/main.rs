@@ -3,6 +3,7 @@
 mod causes;
 mod common;
 mod document;
+mod flood;
 mod hostile;
 mod pair_suite;
 mod pairs;

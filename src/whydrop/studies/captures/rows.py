@@ -49,14 +49,16 @@ def of_document(file: File, document: Mapping[str, Any]) -> Frames:
     first = document["captures"][0]
     time_ns = _ns(first["first"])
     headline = document["verdicts"][0] if document["verdicts"] else {}
+    # Small connections that are too many to be listed count too.
+    small = first.get("small_connections", {"flows": 0, "lost": 0})
     capture = {
         **asdict(file),
         "time_ns": time_ns,
         "last_ns": _ns(first["last"]),
         "status": "truncated" if first["truncated"] else "analysed",
         **{key: first[key] for key in ("format", "link_type", "snaplen", "packets", "duplicates", "out_of_order")},
-        "flows": len(document["flows"]),
-        "lost": sum(flow["lost"] for flow in document["flows"]),
+        "flows": len(document["flows"]) + small["flows"],
+        "lost": sum(flow["lost"] for flow in document["flows"]) + small["lost"],
         "cause": headline.get("cause"),
         "confidence": headline.get("confidence"),
         "notes": _json(first["notes"]),

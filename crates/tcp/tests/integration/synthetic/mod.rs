@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
 use whydrop_capture::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
-use whydrop_tcp::Tracker;
+use whydrop_tcp::{Endpoint, Tracker};
 
 pub const ACK: u16 = TcpFlags::ACK;
 pub const SYN: u16 = TcpFlags::SYN;
 pub const FIN: u16 = TcpFlags::FIN;
 
 /// One of up to 2^32 clients of one server.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Client(pub u32);
 
 /// The rest of a packet.
@@ -32,6 +32,15 @@ impl Client {
     fn endpoint(self) -> (IpAddr, u16) {
         let address = Ipv4Addr::from(0x0a00_0000 | (self.0 & 0xffff));
         (IpAddr::V4(address), (self.0 >> 16) as u16)
+    }
+
+    /// The client at an endpoint; `None` for the server.
+    pub fn of(endpoint: Endpoint) -> Option<Self> {
+        let IpAddr::V4(address) = endpoint.address else {
+            return None;
+        };
+        let host = u32::from(address).checked_sub(0x0a00_0000)?;
+        (host <= 0xffff).then(|| Self(u32::from(endpoint.port) << 16 | host))
     }
 
     pub fn sends(self, tracker: &mut Tracker, fields: Fields) {
