@@ -11,10 +11,10 @@ import pytest
 
 from example_files import ROOT
 
+pytestmark = pytest.mark.slow
+
 NEEDS = """
 import pytest
-
-pytestmark = pytest.mark.slow
 
 @pytest.mark.needs_program("no-such-program", "nor-this")
 def test_missing(): pass

@@ -140,7 +140,6 @@ def test_a_list_names_captures(tmp_path: Path) -> None:
     assert finding.captures([f"@{tmp_path / 'list'}"]).paths == [paths[0], paths[2]]
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_another_try(tmp_path: Path) -> None:
     paths = copies(tmp_path / "captures", 12)
     outcomes, killed = [], 0
@@ -211,7 +210,6 @@ def test_a_name_that_is_no_text_is_explained_like_others(tmp_path: Path) -> None
     assert explaining.explain_into(Store.create(tmp_path / "store"), paths, workers=1).known == 3
 
 
-@pytest.mark.slow
 def test_a_worker_out_of_its_memory_limit_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # With this set the dying process looked for what called it, for which it has no memory either, and hung.
     monkeypatch.setenv("RUST_BACKTRACE", "1")

@@ -217,6 +217,7 @@ def test_a_panel_without_rows_is_there_and_says_so() -> None:
     assert "no data" in drawing.svg(drawing.chart(built))
 
 
+@pytest.mark.slow
 def test_nothing_at_all_is_a_picture_that_says_so() -> None:
     built = building.build("k", spec(), frame())
     assert "no data" in drawing.svg(drawing.chart(built))
@@ -347,6 +348,7 @@ def test_decades_lie_within_their_axis(low: float, factor: float, most: int) -> 
         assert word
 
 
+@pytest.mark.slow
 def test_a_picture_has_its_title_its_units_and_what_is_left_out() -> None:
     axis = Axis(title="Download speed", unit="Mbit/s")
     built = building.build(

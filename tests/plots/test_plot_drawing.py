@@ -17,6 +17,8 @@ from whydrop.show.plots import catalogue, drawing, numbers
 from whydrop.show.plots.building import build
 from whydrop.show.plots.picture import Panel, Picture, Trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Recording:
@@ -33,7 +35,6 @@ def svg(of: Picture, folder: Path, **options: Any) -> str:
     return path.read_text()
 
 
-@pytest.mark.slow
 def test_a_picture_says_its_title_units_and_what_is_left_out(one: Recording, tmp_path: Path) -> None:
     text = svg(picture(one), tmp_path)
     for words in ("Goodput and latency", "Goodput (Mbit/s)", "Round-trip time (ms)", "Time (s)", "Left out: "):
@@ -45,7 +46,6 @@ def test_without_a_legend_no_name_is_in_the_picture(one: Recording, tmp_path: Pa
     assert "ICMP" not in svg(picture(one, "ping_cdf"), tmp_path, legend=False)
 
 
-@pytest.mark.slow
 def test_categories_stand_at_their_rows(one: Recording, tmp_path: Path) -> None:
     text = svg(picture(one, "box_ping"), tmp_path)
     assert "UDP BE" in text
@@ -62,7 +62,6 @@ def test_every_one_of_many_bars_is_named(tmp_path: Path) -> None:
     assert [name for name in names if f">{name}<" not in drawn] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(800, 900), (1400, 1000)])
 def test_a_picture_has_the_size_that_was_asked_for(one: Recording, tmp_path: Path, size: tuple[int, int]) -> None:
     path = tmp_path / "sized.png"
@@ -71,7 +70,6 @@ def test_a_picture_has_the_size_that_was_asked_for(one: Recording, tmp_path: Pat
     assert (width / 2, height / 2) == pytest.approx(size, abs=4)
 
 
-@pytest.mark.slow
 def test_every_format_is_what_its_name_says(one: Recording, tmp_path: Path) -> None:
     begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg", "html": b"<!DOCTYPE html>"}
     for kind, magic in begins.items():

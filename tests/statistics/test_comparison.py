@@ -94,6 +94,7 @@ def test_metrics_are_those_that_were_put_in(tmp_path: Path) -> None:
     assert "goodput-up" not in found
 
 
+@pytest.mark.slow
 def test_a_recording_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     one = noisy(tmp_path / "a.recording", 1)
     found = compare(sides(one, one))

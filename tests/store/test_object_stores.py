@@ -26,6 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         yield server
 
 
+@pytest.mark.slow
 def test_files_are_read_into_it_once(server: ObjectStore, tmp_path: Path) -> None:
     where = server.uri("telemetry")
     files = hourly(tmp_path, 2)

@@ -134,6 +134,7 @@ class Underway:
 _LOOKS = ((Files, "sizes"), (Reader, "is_sound"), (Reader, "footer"), (Reader, "lazy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2, 4, 5])
 @pytest.mark.parametrize("what", ["rows", "contents"])
 def test_a_compaction_that_goes_on_while_it_is_read_shows_each_row_once(
@@ -206,6 +207,7 @@ class History(dict[str, bytes]):
         return found
 
 
+@pytest.mark.slow
 def test_in_an_object_store_too_each_row_is_read_once_and_no_reader_writes(server: ObjectStore) -> None:
     where = server.uri("telemetry")
     store = filled(where)

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from studies.conftest import SMALL, SmallFleet
 from whydrop.record.store import tables
 
+pytestmark = pytest.mark.slow
+
 TINY = Plan(sites=("dfw01", "lga01"), machines=2, days=2, seed=3, outages=20.0, tests_per_day=40, clients=20)
 
 
@@ -46,7 +48,6 @@ def test_a_site_is_the_same_whichever_others_there_are() -> None:
     assert alone.select(columns).equals(among.select(columns))
 
 
-@pytest.mark.slow
 def test_rows_conform_to_the_store_and_no_key_is_there_twice(counters: pl.DataFrame, small_fleet: SmallFleet) -> None:
     for name, frame in {"counters": counters, "ndt": small_fleet.tables()["ndt"]}.items():
         assert dict(frame.drop("day").schema) == tables.TABLES[name]
@@ -55,7 +56,6 @@ def test_rows_conform_to_the_store_and_no_key_is_there_twice(counters: pl.DataFr
         assert frame.filter(day != pl.col("day")).is_empty()
 
 
-@pytest.mark.slow
 def test_machines_of_a_site_see_the_same_growth_at_the_same_time(counters: pl.DataFrame) -> None:
     uplink = counters.filter((pl.col("quality") == "ok") & pl.col("span_ns").is_not_null())
     seen = uplink.group_by("site", "counter", "end_ns").agg(pl.col("value").n_unique(), machines=pl.len())
@@ -108,7 +108,6 @@ def test_a_port_never_carries_more_than_its_speed(counters: pl.DataFrame, small_
     assert (rates["rate_bps"] <= rates["speed_bps"]).all()
 
 
-@pytest.mark.slow
 def test_discards_come_of_bursts_in_windows_that_are_not_busy(counters: pl.DataFrame) -> None:
     wide = counters.filter(pl.col("quality") == "ok").pivot(
         on="counter", index=["site", "machine", "end_ns"], values="value"
@@ -120,7 +119,6 @@ def test_discards_come_of_bursts_in_windows_that_are_not_busy(counters: pl.DataF
     assert (dropping["unicast.tx"] > dropping["discards.tx"]).all()
 
 
-@pytest.mark.slow
 def test_load_is_highest_in_the_evening_and_lower_at_weekends() -> None:
     fleet = Fleet(replace(SMALL, sites=("dfw01",), days=28, tests_per_day=0, outages=0.0))
     frame = pl.concat([frame for _, frame in fleet.telemetry()]).filter(pl.col("counter") == "octets.tx")

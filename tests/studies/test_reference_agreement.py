@@ -234,9 +234,8 @@ def spark_backend(spark: Any, spark_master: str, fleet: SmallFleet) -> Iterator[
         yield backend
 
 
-@pytest.mark.slow
 @pytest.mark.needs_spark
-@pytest.mark.parametrize("definitions", DEFINITIONS)
+@pytest.mark.parametrize("definitions", ["corrected", pytest.param("published", marks=pytest.mark.exhaustive)])
 def test_every_table_is_the_references_and_duckdbs_on_a_spark_cluster(
     spark_backend: Backend, duckdb: Backend, tables: reference.Tables, fleet: SmallFleet, definitions: str
 ) -> None:
@@ -248,7 +247,6 @@ def test_every_table_is_the_references_and_duckdbs_on_a_spark_cluster(
         compare(on_spark[table], on_duckdb[table].rows(named=True), table)
 
 
-@pytest.mark.slow
 @pytest.mark.needs_spark
 @pytest.mark.parametrize(("definitions", "recorded"), [("corrected", "ends"), ("published", "starts")])
 def test_odd_stores_give_the_references_numbers_on_a_spark_cluster(

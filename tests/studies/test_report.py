@@ -15,6 +15,8 @@ from studies.made_results import results
 from whydrop.studies.discards import figures, page, report, words
 from whydrop.studies.discards.results import TABLES
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = '<script>alert(1)</script>"&\x1b[2J\0]]>'
 
 
@@ -52,7 +54,6 @@ class _Seen(HTMLParser):
             self.text += data
 
 
-@pytest.mark.slow
 def test_every_figure_is_there_in_every_format(tmp_path: Path) -> None:
     report.write(results(), tmp_path)
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
@@ -60,7 +61,6 @@ def test_every_figure_is_there_in_every_format(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow
 def test_every_table_is_there_in_both_formats(written: Path) -> None:
     assert {path.name for path in (written / "tables").iterdir()} == {
         f"{name}.{kind}" for name in (*TABLES, "plot") for kind in ("parquet", "csv")
@@ -87,7 +87,6 @@ def test_a_format_that_is_not_known_is_refused_before_anything_is_written(tmp_pa
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
 def test_tables_are_kept_when_a_picture_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -135,7 +134,6 @@ def test_a_page_loads_nothing_and_runs_nothing(text: str) -> None:
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(identifiers)
 
 
-@pytest.mark.slow
 def test_names_from_a_store_are_text_and_never_markup(tmp_path: Path) -> None:
     made = only("client_speeds", "comparisons", "discard_changes", "utilisation", site=HOSTILE)
     made.notes.append(HOSTILE)
@@ -145,7 +143,6 @@ def test_names_from_a_store_are_text_and_never_markup(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in hostile
 
 
-@pytest.mark.slow
 def test_a_figure_without_rows_has_no_picture_and_says_why(tmp_path: Path) -> None:
     empty = only("contact_days")
     empty.facts["missing"] = {"utilisation": "the store holds no counters"}

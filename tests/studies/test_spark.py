@@ -64,7 +64,7 @@ def parameters(definitions: str) -> Parameters:
     return Parameters.model_validate({"definitions": definitions, "days": days, "change": change})
 
 
-@pytest.mark.parametrize("definitions", ["corrected", "published"])
+@pytest.mark.parametrize("definitions", [pytest.param("corrected", marks=pytest.mark.exhaustive), "published"])
 def test_spark_gives_the_same_tables_as_duckdb(on_spark, store, definitions):
     with open_backend(store) as duckdb:
         wanted = queries.compute(duckdb, parameters(definitions))

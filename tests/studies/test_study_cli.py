@@ -88,6 +88,7 @@ def test_what_tables_say_of_each_site_is_not_said_again_in_sentences() -> None:
     assert len("\n".join(outside).splitlines()) < 15
 
 
+@pytest.mark.slow
 def test_numbers_of_a_table_stand_below_each_other(plain: Result) -> None:
     lines = plain.stdout.splitlines()
     head, *rows = lines[lines.index("Sites:") + 1 :][:4]

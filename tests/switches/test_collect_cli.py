@@ -118,7 +118,6 @@ def polls_told(said: str) -> dict[str, int]:
     return {status: int(count) for count, status in re.findall(r"(\d+) (\w+)", told[1])}
 
 
-@pytest.mark.slow
 def test_a_store_gets_every_poll_and_every_counter(run: Run, configure: Configure, switch: Agent):
     path = configure(switch_of(switch, ports='[{ alias = "uplink*", name = "uplink" }]'))
     done = run("collect", path, "--duration", "3.5s")
@@ -165,7 +164,6 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
     return pytest.fail(f"it ended without saying {words!r}: {said}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_stop_it_keeps_everything(collector: Callable[..., subprocess.Popen[str]], configure: Configure,
                                            switch: Agent, number: signal.Signals):  # fmt: skip
@@ -181,7 +179,6 @@ def test_asked_to_stop_it_keeps_everything(collector: Callable[..., subprocess.P
     assert table(path.parent / "store", "polls").height == sum(polls_told(said).values())
 
 
-@pytest.mark.slow
 def test_growth_goes_on_across_a_restart_of_the_collector(
     collector: Callable[..., subprocess.Popen[str]], configure: Configure, net_snmp_agent: Agent
 ):
@@ -207,7 +204,6 @@ def test_growth_goes_on_across_a_restart_of_the_collector(
     assert rows["span_ns"].sum() == pytest.approx(rows["end_ns"][-1] - rows["end_ns"][0], rel=0.01)
 
 
-@pytest.mark.slow
 def test_what_it_could_not_keep_is_said_and_its_status_is_1(
     collector: Callable[..., subprocess.Popen[str]], configure: Configure, switch: Agent
 ):
@@ -238,7 +234,6 @@ def is_stopped(pid: int) -> bool:
     return set(states) == {"T"}
 
 
-@pytest.mark.slow
 def test_sighup_says_that_the_file_is_not_read_again(
     collector: Callable[..., subprocess.Popen[str]], configure: Configure, switch: Agent
 ):
@@ -252,7 +247,6 @@ def test_sighup_says_that_the_file_is_not_read_again(
     assert process.returncode == 0
 
 
-@pytest.mark.slow
 def test_a_journal_has_a_line_for_a_state_that_changes_and_none_for_each_poll(
     collector: Callable[..., subprocess.Popen[str]], configure: Configure, agent: Agent
 ):
@@ -281,7 +275,6 @@ def test_a_journal_has_a_line_for_a_state_that_changes_and_none_for_each_poll(
         assert all(one != other for one, other in pairwise(about)), said
 
 
-@pytest.mark.slow
 def test_secrets_are_in_nothing_that_it_prints_or_writes(
     run: Run, configure: Configure, net_snmp_agent: Agent, secrets: Path, tmp_path: Path
 ):
@@ -305,7 +298,6 @@ def test_secrets_are_in_nothing_that_it_prints_or_writes(
         assert secret.encode() not in shown
 
 
-@pytest.mark.slow
 def test_names_from_a_switch_do_not_command_the_terminal(run: Run, configure: Configure, tmp_path_factory):
     from snmp_agents import IFX, simulated, switch_records
 
