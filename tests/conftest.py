@@ -33,10 +33,15 @@ settings.register_profile(
 settings.load_profile("whydrop")
 
 
+# What Python does with signals by itself.
+BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+
+
 def pytest_sessionstart() -> None:
-    """A shell that puts pytest in the background has it, and all that it starts, ignore Ctrl-C, which many test."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Started by nohup or in the background, pytest and all that it starts would ignore signals that many test."""
+    for number, handler in BY_DEFAULT.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
