@@ -43,7 +43,7 @@ impl Orders {
         // data of each flow that waits at either point and has no equal at the other
         let mut alone: FoldMap<u32, [bool; 2]> = FoldMap::default();
         for side in 0..2 {
-            for entry in matcher.pending[side].iter() {
+            for (_, entry) in matcher.pending[side].iter() {
                 if !is_repeatable(&entry.parts) {
                     continue;
                 }
@@ -87,18 +87,22 @@ impl Matcher {
         let orders = Orders::of(self);
         // from the side where fewer wait: each of them takes the likeliest of the other side
         let side = usize::from(self.pending[1].len() < self.pending[0].len());
-        while let Some(entry) = self.pending[side].remove_oldest() {
-            self.match_after_all(side, &entry, Some(&orders));
+        let waiting: Vec<u32> = self.pending[side].iter().map(|(slot, _)| slot).collect();
+        for slot in waiting {
+            self.match_after_all(side, slot, Some(&orders));
         }
+        self.cut_like_the_other_point(Some(&orders));
     }
 
+    /// Matches a packet that waits with the likeliest of the other side. False if there is none.
     pub(super) fn match_after_all(
         &mut self,
         side: usize,
-        entry: &Entry,
+        own: u32,
         orders: Option<&Orders>,
     ) -> bool {
-        let sighting = self.sighting_of(side, entry);
+        let entry = *self.pending[side].entry(own);
+        let sighting = self.sighting_of(side, &entry);
         let Found::Same(slot, same_id) = self.find(side, &sighting, entry.key) else {
             return false;
         };
@@ -116,12 +120,13 @@ impl Matcher {
         self.rows[entry.row as usize]
             .flags
             .set(PacketFlags::WITHDRAWN);
+        self.pending[side].remove(own);
         self.on_match(side, &sighting, slot, same_id);
         true
     }
 
     /// A packet that waits, as it was seen.
-    fn sighting_of(&self, side: usize, entry: &Entry) -> Sighting {
+    pub(super) fn sighting_of(&self, side: usize, entry: &Entry) -> Sighting {
         let row = &self.rows[entry.row as usize];
         Sighting {
             parts: entry.parts,

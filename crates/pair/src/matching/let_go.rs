@@ -131,7 +131,9 @@ impl Matcher {
     /// Whether all these packets are matched or given up.
     fn none_waits(&self, side: usize, rows: &FewRows) -> bool {
         // rows come to wait in their order, and are given up in it
-        let first_waiting = self.pending[side].oldest().map_or(NONE, |entry| entry.row);
+        let first_waiting = self.pending[side]
+            .oldest()
+            .map_or(NONE, |(_, entry)| entry.row);
         rows.iter().all(|number| {
             let row = &self.rows[number as usize];
             row.is_matched() || row.flags.has(PacketFlags::WITHDRAWN) || number < first_waiting

@@ -8,6 +8,7 @@ mod offload;
 pub(crate) mod pending;
 mod recut;
 pub(crate) mod sighting;
+mod tiles;
 
 use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
@@ -28,6 +29,8 @@ pub(crate) struct Matcher {
     words: Words,
     precision: Precision,
     most_pending: usize,
+    /// Packets that came to wait since super-segments were cut like the other point.
+    waited: usize,
     most_small_flows: usize,
     pending: [Pending; 2],
     pub(crate) flows: Flows,
@@ -53,6 +56,7 @@ impl Matcher {
             words: Words::new(),
             precision: Precision::default(),
             most_pending: most_pending.max(1),
+            waited: 0,
             most_small_flows,
             pending: [Pending::default(), Pending::default()],
             flows: Flows::default(),
@@ -304,12 +308,17 @@ impl Matcher {
 
     #[inline]
     fn wait(&mut self, side: usize, sighting: &Sighting, key: u64) {
+        if self.pending[side].len() >= self.most_pending {
+            self.make_room(side);
+        }
+        self.waited += 1;
+        self.add_waiting(side, sighting, key);
+    }
+
+    fn add_waiting(&mut self, side: usize, sighting: &Sighting, key: u64) {
         let row = self.rows.len() as u32;
         if row == pending::NONE {
             return; // 2^32 packets: hundreds of gigabytes of rows would come first
-        }
-        if self.pending[side].len() >= self.most_pending {
-            self.give_up_oldest(side);
         }
         let content = self.precision.content(key, &sighting.parts);
         self.rows.push(new_row(side, sighting, content));
@@ -323,13 +332,26 @@ impl Matcher {
         }
     }
 
+    #[cold]
+    fn make_room(&mut self, side: usize) {
+        // which looks at all that wait: not for every packet
+        if self.waited >= self.most_pending / 2 {
+            self.waited = 0;
+            self.cut_like_the_other_point(None);
+        }
+        while self.pending[side].len() >= self.most_pending {
+            self.give_up_oldest(side);
+        }
+    }
+
     fn give_up_oldest(&mut self, side: usize) {
-        let Some(entry) = self.pending[side].remove_oldest() else {
+        let Some((slot, _)) = self.pending[side].oldest() else {
             return;
         };
-        if self.match_after_all(side, &entry, None) {
+        if self.match_after_all(side, slot, None) {
             return;
         }
+        let entry = self.pending[side].remove(slot);
         let row = &mut self.rows[entry.row as usize];
         // what others have long overtaken was not captured there; the rest might still have come
         let settled = self.matched_ns[side].saturating_sub(row.time_ns[side]) > SETTLED_AFTER_NS;

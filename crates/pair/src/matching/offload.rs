@@ -51,12 +51,25 @@ pub(crate) fn pieces(
     side: usize,
     segment_bytes: u32,
 ) -> impl Iterator<Item = Sighting> + use<> {
-    let whole = *whole;
+    pieces_of(*whole, side, lengths(whole.payload_bytes, segment_bytes))
+}
+
+/// How long the segments are into which so many bytes are cut.
+pub(crate) fn lengths(payload_bytes: u32, segment_bytes: u32) -> impl Iterator<Item = u32> + use<> {
+    let count = payload_bytes.div_ceil(segment_bytes);
+    (0..count).map(move |number| segment_bytes.min(payload_bytes - number * segment_bytes))
+}
+
+/// The same for pieces of given lengths, which together are as long as the whole. The whole may itself be the rest of a
+/// super-segment.
+pub(crate) fn pieces_of(
+    whole: Sighting,
+    side: usize,
+    lengths: impl Iterator<Item = u32>,
+) -> impl Iterator<Item = Sighting> {
     let header_bytes = whole.ip_bytes.saturating_sub(whole.payload_bytes);
-    let count = whole.payload_bytes.div_ceil(segment_bytes);
-    (0..count).map(move |number| {
-        let offset = number * segment_bytes;
-        let payload_bytes = segment_bytes.min(whole.payload_bytes - offset);
+    let mut offset = 0;
+    lengths.enumerate().map(move |(number, payload_bytes)| {
         let mut piece = Sighting {
             sequence: whole.sequence.wrapping_add(offset),
             payload_bytes,
@@ -73,7 +86,8 @@ pub(crate) fn pieces(
                 piece.parts.identification = whole.parts.identification.wrapping_add(number as u16);
             }
         }
-        if number + 1 < count {
+        offset += payload_bytes;
+        if offset < whole.payload_bytes {
             piece.flags &= !PacketFlags::FIN;
         }
         piece

@@ -14,7 +14,7 @@ pub(crate) struct Entry {
     /// Its row of the result.
     pub row: u32,
     pub parts: Parts,
-    /// Next in the bucket, later ones behind earlier ones.
+    /// Next in the bucket, later ones behind earlier ones, and those with a new key last.
     next: u32,
     older: u32,
     newer: u32,
@@ -97,7 +97,7 @@ impl Pending {
         &self.entries[slot as usize]
     }
 
-    /// Entries with this key, the oldest first, and no more than [`MOST_EQUAL`] of them.
+    /// Entries with this key in the order in which they got it, and no more than [`MOST_EQUAL`] of them.
     #[inline]
     pub(crate) fn with_key(&self, key: u64) -> impl Iterator<Item = (u32, &Entry)> {
         let mut slot = self.buckets[self.place(key)].head;
@@ -128,18 +128,32 @@ impl Pending {
         entry
     }
 
-    /// All that wait, the oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    /// Makes an entry that of another packet, of the same age and in the same row.
+    pub(crate) fn replace(&mut self, slot: u32, key: u64, parts: Parts) {
+        let entry = self.entries[slot as usize];
+        self.unlink(slot, &entry);
+        self.entries[slot as usize] = Entry {
+            key,
+            parts,
+            next: NONE,
+            ..entry
+        };
+        self.link(slot);
+    }
+
+    /// All that wait and their slots, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let mut slot = self.oldest;
         std::iter::from_fn(move || {
             let entry = self.entries.get(slot as usize)?;
+            let at = slot;
             slot = entry.newer;
-            Some(entry)
+            Some((at, entry))
         })
     }
 
-    pub(crate) fn oldest(&self) -> Option<&Entry> {
-        self.entries.get(self.oldest as usize)
+    pub(crate) fn oldest(&self) -> Option<(u32, &Entry)> {
+        self.iter().next()
     }
 
     /// Tells all that wait where their rows are now.
@@ -149,10 +163,6 @@ impl Pending {
             entry.row = number(entry.row);
             slot = entry.newer;
         }
-    }
-
-    pub(crate) fn remove_oldest(&mut self) -> Option<Entry> {
-        (self.oldest != NONE).then(|| self.remove(self.oldest))
     }
 
     /// Gives every entry a new key.
@@ -233,6 +243,8 @@ mod tests {
         /// Removes the packet with this key that is so far from the oldest.
         Remove(u64, usize),
         RemoveOldest,
+        /// Makes the packet that is so far from the oldest one with a key of its own.
+        Replace(usize),
         /// Gives all packets keys modulo this.
         Rekey(u64),
     }
@@ -242,6 +254,7 @@ mod tests {
             6 => (0..40u64).prop_map(Action::Insert),
             4 => (0..40u64, 0..3usize).prop_map(|(key, nth)| Action::Remove(key, nth)),
             1 => Just(Action::RemoveOldest),
+            1 => (0..20usize).prop_map(Action::Replace),
             1 => (1..40u64).prop_map(Action::Rekey),
         ]
     }
@@ -268,9 +281,18 @@ mod tests {
                         }
                     }
                     Action::RemoveOldest => {
-                        let oldest = pending.remove_oldest().map(|entry| entry.row);
+                        let slot = pending.oldest().map(|(slot, _)| slot);
+                        let oldest = slot.map(|slot| pending.remove(slot).row);
                         let expected = (!model.is_empty()).then(|| model.remove(0).1);
                         prop_assert_eq!(oldest, expected);
+                    }
+                    Action::Replace(nth) => {
+                        let slot = pending.iter().nth(nth).map(|(slot, _)| slot);
+                        prop_assert_eq!(slot.is_some(), nth < model.len());
+                        if let Some(slot) = slot {
+                            pending.replace(slot, u64::from(row) + 40, PARTS);
+                            model[nth].0 = u64::from(row) + 40;
+                        }
                     }
                     Action::Rekey(modulus) => {
                         pending.rekey(|entry| entry.key % modulus);
@@ -280,10 +302,10 @@ mod tests {
                     }
                 }
                 let all: Vec<(u64, u32)> =
-                    pending.iter().map(|entry| (entry.key, entry.row)).collect();
+                    pending.iter().map(|(_, entry)| (entry.key, entry.row)).collect();
                 prop_assert_eq!(&all, &model);
                 prop_assert_eq!(pending.len(), model.len());
-                for key in 0..40 {
+                for key in 0..40 + u64::from(row) + 1 {
                     let found: Vec<u32> =
                         pending.with_key(key).map(|(_, entry)| entry.row).collect();
                     let expected: Vec<u32> = model

@@ -51,8 +51,14 @@ impl Matcher {
         Some(bytes)
     }
 
-    /// The segment size of a flow has become known: all that waited for it are cut.
+    /// The first segment of a super-segment has become known, and so the segment size of its flow: all that waited for
+    /// it are cut. Unless the other point holds longer wire packets: then this one was short.
     pub(super) fn learn_segment_bytes(&mut self, side: usize, flow: u32, bytes: u32) {
+        let partner = self.flows.get(side, flow).partner;
+        let plain = (partner != NONE)
+            .then(|| self.flows.get(1 - side, partner).plain_segment_bytes())
+            .flatten();
+        let bytes = bytes.max(plain.unwrap_or(0));
         let state = self.flows.get_mut(side, flow);
         if state.segment_bytes == bytes && !state.whole_super_segments {
             return;

@@ -71,6 +71,8 @@ pub(crate) struct Transfer {
     pub start_ns: i64,
     pub segments: u32,
     pub segment_bytes: u32,
+    /// Every so many segments, one is shorter by [`SHORTER_BYTES`]; 0 for none.
+    pub short_every: u32,
     /// One segment each.
     pub gap_ns: i64,
     pub handshake: bool,
@@ -88,6 +90,7 @@ impl Default for Transfer {
             start_ns: 1_700_000_000_000_000_000,
             segments: 500,
             segment_bytes: 1448,
+            short_every: 0,
             gap_ns: 200 * US,
             handshake: true,
             timestamps: true,
@@ -96,6 +99,9 @@ impl Default for Transfer {
         }
     }
 }
+
+/// What short segments lack.
+const SHORTER_BYTES: u32 = 24;
 
 /// What happens next.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,7 +233,10 @@ impl Simulation<'_> {
     }
 
     fn sequence_of(&self, segment: u32) -> u32 {
-        let offset = segment.wrapping_mul(self.transfer.segment_bytes);
+        let short = segment.checked_div(self.transfer.short_every).unwrap_or(0);
+        let offset = segment
+            .wrapping_mul(self.transfer.segment_bytes)
+            .wrapping_sub(short * SHORTER_BYTES);
         self.transfer
             .first_sequence
             .wrapping_add(1)
@@ -271,7 +280,9 @@ impl Simulation<'_> {
             timestamps: self.timestamps(now),
             mss: None,
             sack: Vec::new(),
-            payload_bytes: self.transfer.segment_bytes,
+            payload_bytes: self
+                .sequence_of(segment + 1)
+                .wrapping_sub(self.sequence_of(segment)),
         };
         let sent = &mut self.sent[segment as usize];
         *sent = (sent.0 + 1, now);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::testing::{Body, Path, Scene, Transfer, read_files};
-use crate::{Crossing, Direction, Pair, PairOptions};
+use crate::{Crossing, Direction, Pair, PairOptions, PairPacket};
 
 const MSS: u32 = 1448;
 
@@ -26,13 +26,13 @@ fn merge(scene: &mut Scene, side: usize, most: usize, first: usize, within_ns: i
         };
         let Body::Tcp {
             sequence,
-            payload_bytes,
+            payload_bytes: bytes,
             ..
         } = passing.wire.body
         else {
             continue;
         };
-        if payload_bytes == 0 {
+        if bytes == 0 {
             continue;
         }
         if let Some((at, next, count)) = head
@@ -42,13 +42,13 @@ fn merge(scene: &mut Scene, side: usize, most: usize, first: usize, within_ns: i
             && passing.order_ns - super_segment.order_ns < within_ns
             && let Body::Tcp { payload_bytes, .. } = &mut super_segment.wire.body
         {
-            *payload_bytes += MSS;
+            *payload_bytes += bytes;
             scene.journeys[number].seen[side] = None;
-            head = Some((at, next.wrapping_add(MSS), count + 1));
+            head = Some((at, next.wrapping_add(bytes), count + 1));
             continue;
         }
         room = if head.is_none() { first } else { most };
-        head = Some((number, sequence.wrapping_add(payload_bytes), 1));
+        head = Some((number, sequence.wrapping_add(bytes), 1));
     }
 }
 
@@ -204,4 +204,162 @@ fn merged_packets_have_the_numbers_that_counting_up_gives_or_their_timestamps_de
     }
     merge(&mut scene, 1, 12, 12, 1_000_000);
     check(&scene, &lost);
+}
+
+/// A sender that often has less to send than fills a segment.
+fn with_short_segments(transfer: Transfer, lost: f64) -> Lab {
+    Lab {
+        lost,
+        transfer: Transfer {
+            short_every: 37,
+            ..transfer
+        },
+    }
+}
+
+#[test]
+fn short_segments_anywhere_in_super_segments_are_found_at_the_other_point() {
+    for side in 0..2 {
+        for most in [5, 30] {
+            let (mut scene, _) = with_short_segments(Lab::default().transfer, 0.0).scene();
+            merge(&mut scene, side, most, most, 10_000_000);
+            let pair = check(&scene, &HashSet::new());
+            let data = pair.packets.iter().filter(|row| row.payload_bytes > 0);
+            let data: Vec<&PairPacket> = data.collect();
+            assert_eq!(data.len(), 2000, "side {side}, {most} joined");
+            let in_order = data
+                .windows(2)
+                .all(|two| two[0].sequence.wrapping_add(two[0].payload_bytes) == two[1].sequence);
+            assert!(in_order, "side {side}, {most} joined");
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_of_super_segments_with_short_segments_is_lost_and_nothing_else() {
+    for side in 0..2 {
+        let (mut scene, lost) = with_short_segments(Lab::default().transfer, 0.02).scene();
+        merge(&mut scene, side, 30, 30, 10_000_000);
+        let pair = check(&scene, &lost);
+        let swapped = scene.swapped().read().unwrap();
+        assert_eq!(swapped.counts.lost, [0, lost.len() as u64]);
+        assert_eq!(swapped.counts.matched, pair.counts.matched);
+        assert_eq!(
+            swapped.flows[0].retransmissions,
+            pair.flows[0].retransmissions
+        );
+    }
+}
+
+#[test]
+fn short_segments_are_found_without_timestamps_numbers_or_a_handshake() {
+    let plain = Lab::default().transfer;
+    let transfers = [
+        Transfer {
+            timestamps: false,
+            segment_bytes: 1460,
+            ..plain.clone()
+        },
+        Transfer {
+            numbered: false,
+            ..plain.clone()
+        },
+        Transfer {
+            handshake: false,
+            ..plain
+        },
+    ];
+    for transfer in transfers {
+        let (mut scene, lost) = with_short_segments(transfer.clone(), 0.02).scene();
+        merge(&mut scene, 0, 30, 30, 3_000_000);
+        let counts = scene.read().unwrap().counts;
+        assert_eq!(counts.lost, [lost.len() as u64, 0], "{transfer:?}");
+        assert_eq!(counts.missed, [0, 0], "{transfer:?}");
+    }
+}
+
+#[test]
+fn super_segments_of_both_points_with_short_segments_need_not_agree() {
+    let (mut scene, lost) = with_short_segments(Lab::default().transfer, 0.02).scene();
+    merge(&mut scene, 0, 40, 40, 10_000_000);
+    merge(&mut scene, 1, 17, 5, 1_000_000);
+    check(&scene, &lost);
+}
+
+#[test]
+fn short_segments_alone_are_lost_as_one_packet_each() {
+    let (mut scene, _) = with_short_segments(Lab::default().transfer, 0.0).scene();
+    let mut lost = HashSet::new();
+    for journey in &mut scene.journeys {
+        let Some(sent) = &journey.seen[0] else {
+            continue;
+        };
+        if let Body::Tcp {
+            sequence,
+            payload_bytes: 1..MSS,
+            ..
+        } = sent.wire.body
+        {
+            lost.insert((sequence, sent.time_ns));
+            journey.seen[1] = None;
+        }
+    }
+    assert_eq!(lost.len(), 54);
+    merge(&mut scene, 0, 30, 30, 10_000_000);
+    let pair = scene.read().unwrap();
+    // the path did not resend them: that capture 2 missed them is all that acknowledgments tell
+    assert_eq!(pair.counts.lost[0] + pair.counts.missed[1], 54);
+    assert_eq!(pair.counts.missed[0], 0);
+}
+
+#[test]
+fn short_segments_are_found_before_packets_are_given_up() {
+    let lab = with_short_segments(
+        Transfer {
+            segments: 20_000,
+            ..Lab::default().transfer
+        },
+        0.0,
+    );
+    let (mut scene, _) = lab.scene();
+    merge(&mut scene, 0, 30, 30, 10_000_000);
+    let options = PairOptions {
+        most_pending: 1000,
+        ..PairOptions::default()
+    };
+    let pair = scene.read_with(options).unwrap();
+    assert_eq!(pair.counts.lost, [0, 0], "{:?}", pair.counts);
+    assert_eq!(pair.counts.missed, [0, 0], "{:?}", pair.counts);
+    assert_eq!(pair.counts.forgotten, [0, 0], "{:?}", pair.counts);
+}
+
+#[test]
+fn cutting_leaves_every_byte_that_a_capture_holds_in_one_row() {
+    for (lost, most_pending) in [(0.1, 1000), (0.4, 1000), (0.4, 20)] {
+        let transfer = Transfer {
+            timestamps: most_pending == 20,
+            segment_bytes: 1460,
+            gap_ns: 1_000_000,
+            ..Lab::default().transfer
+        };
+        let (mut scene, _) = with_short_segments(transfer, lost).scene();
+        merge(&mut scene, 0, 40, 40, 100_000_000);
+        merge(&mut scene, 1, 17, 5, 100_000_000);
+        let options = PairOptions {
+            most_pending,
+            ..PairOptions::default()
+        };
+        let pair = scene.read_with(options).unwrap();
+        for side in 0..2 {
+            let captured = scene.journeys.iter().filter_map(|journey| {
+                match journey.seen[side].as_ref()?.wire.body {
+                    Body::Tcp { payload_bytes, .. } => Some(u64::from(payload_bytes)),
+                    _ => None,
+                }
+            });
+            let rows = pair.packets.iter().filter(|row| row.is_at(side));
+            let bytes: u64 = rows.map(|row| u64::from(row.payload_bytes)).sum();
+            assert_eq!(bytes, captured.sum(), "side {side}, {lost} {most_pending}");
+        }
+    }
 }
