@@ -63,7 +63,7 @@ fn lost_packets_are_counted_exactly_where_nothing_was_missed() {
         let forward = number(&truth, "forward_packets_lost_between");
         let back = number(&truth, "reverse_packets_y") - number(&truth, "reverse_packets_b");
         let tolerance = truth["realism"]["lost_tolerance"].as_f64().unwrap_or(0.0);
-        let slack = (tolerance * forward.max(30) as f64) as u64;
+        let slack = (tolerance * forward.max(100) as f64) as u64;
         for (side, lost) in [forward, back].into_iter().enumerate() {
             let found = pair.counts.lost[side];
             // What was still on its way when one of the captures ended, the truth counts too.
