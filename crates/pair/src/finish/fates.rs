@@ -12,6 +12,7 @@ use whydrop_tcp::{Fate, Segment, SegmentFlags, Tracked};
 use super::alignment::Aligned;
 use super::capture_loss::MissRate;
 use super::copies;
+use super::repeats::{Others, Repeats};
 use super::transmissions::{self, Segments};
 use crate::flow::PairFlow;
 use crate::packet::{Crossing, PacketFlags, PairPacket};
@@ -295,7 +296,7 @@ fn decide_flow(
     let segments = flow.tracked[upstream]
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
-    let mut transmissions: Option<Transmissions> = None;
+    let mut repeats: Option<Repeats> = None;
     for at in in_order {
         let packet = packets[at as usize];
         let is_data = packet.flags.has(PacketFlags::TCP) && packet.payload_bytes > 0;
@@ -324,9 +325,8 @@ fn decide_flow(
             open.unproven[upstream].push(at);
             continue;
         }
-        let others =
-            transmissions.get_or_insert_with(|| Transmissions::of(packets, places, upstream));
-        let others = others.others(packets, &packet);
+        let repeats = repeats.get_or_insert_with(|| Repeats::of(packets, places, upstream));
+        let others = repeats.others(at);
         let verdict = data_verdict(&others, segment, goes_on_after(&packet));
         let packet = &mut packets[at as usize];
         match verdict {
@@ -377,87 +377,6 @@ fn data_verdict(others: &Others, segment: Option<&Segment>, goes_on: bool) -> Ve
         Fate::Unknown if others.later => Verdict::Lost,
         Fate::Unknown if goes_on && !others.matched => Verdict::Missed,
         Fate::Unknown => Verdict::Unproven,
-    }
-}
-
-/// What is known of other transmissions of a packet's bytes.
-#[derive(Debug, Default)]
-struct Others {
-    /// One is in both captures.
-    matched: bool,
-    /// One is in the downstream capture only.
-    missed_upstream: bool,
-    /// One passed the upstream point later.
-    later: bool,
-}
-
-/// A flow's data packets by the bytes that they carry.
-struct Transmissions {
-    /// Start, on a number line that does not wrap, and position of the packet; by start.
-    ranges: Vec<(i64, u32)>,
-    longest: i64,
-    origin: u32,
-    upstream: usize,
-}
-
-impl Transmissions {
-    fn of(packets: &[PairPacket], places: &[u32], upstream: usize) -> Self {
-        let data = || {
-            let data = places.iter().map(|&at| (at, &packets[at as usize]));
-            data.filter(|(_, packet)| packet.payload_bytes > 0)
-        };
-        let mut transmissions = Self {
-            ranges: Vec::new(),
-            longest: 0,
-            origin: data().next().map_or(0, |(_, packet)| packet.sequence),
-            upstream,
-        };
-        for (at, packet) in data() {
-            let bytes = i64::from(packet.payload_bytes);
-            transmissions.longest = transmissions.longest.max(bytes);
-            let start = transmissions.line(packet);
-            transmissions.ranges.push((start, at));
-        }
-        transmissions.ranges.sort_unstable();
-        transmissions
-    }
-
-    /// Sequence numbers of flows of more than 2 GiB repeat; times then tell transmissions apart.
-    fn line(&self, packet: &PairPacket) -> i64 {
-        i64::from(packet.sequence.wrapping_sub(self.origin) as i32)
-    }
-
-    fn others(&self, packets: &[PairPacket], packet: &PairPacket) -> Others {
-        /// Longer after each other than this, equal numbers are those of other bytes, or of a lost cause.
-        const SAME_BYTES_NS: u64 = 120_000_000_000;
-        let upstream = self.upstream;
-        let start = self.line(packet);
-        let end = start + i64::from(packet.payload_bytes);
-        let from = self
-            .ranges
-            .partition_point(|(other, _)| *other <= start - self.longest);
-        let mut found = Others::default();
-        for &(other_start, at) in self.ranges[from..]
-            .iter()
-            .take_while(|(other, _)| *other < end)
-        {
-            let other = &packets[at as usize];
-            if other_start + i64::from(other.payload_bytes) <= start
-                || other.crossing == Crossing::Duplicated
-            {
-                continue;
-            }
-            if !other.is_at(upstream) {
-                found.missed_upstream = true;
-                continue;
-            }
-            let after = other.time_ns[upstream].saturating_sub(packet.time_ns[upstream]);
-            if after.unsigned_abs() <= SAME_BYTES_NS {
-                found.matched |= other.is_matched();
-                found.later |= after > 0;
-            }
-        }
-        found
     }
 }
 

@@ -9,6 +9,7 @@ mod fates;
 mod flow_map;
 mod nothing;
 mod order;
+mod repeats;
 mod transmissions;
 
 use crate::Pair;
