@@ -126,28 +126,19 @@ def test_a_person_who_presses_ctrl_c_again_is_obeyed_where_that_is_let_in(first:
     assert done == ["begun", "in hand"]
 
 
-def test_what_another_handler_raises_is_raised_when_nothing_is_in_hand_any_more() -> None:
+def test_without_the_command_line_nobodys_handlers_are_changed() -> None:
     def leave(*_: object) -> None:
         raise SystemExit(3)
 
     signal.signal(signal.SIGTERM, leave)
-    done: list[str] = []
-
-    def work() -> None:
-        with held():
-            signal.raise_signal(signal.SIGTERM)
-            done.append("all")
-
-    with pytest.raises(SystemExit):
-        work()
-    assert done == ["all"]
-    assert signal.getsignal(signal.SIGTERM) is leave
-
-
-def test_signals_are_handled_as_before_afterwards() -> None:
     before = handlers()
-    with held(), contextlib.suppress(ValueError):
-        raise ValueError
+    with held() as signals:
+        assert handlers() == before
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+    assert not signals.came
+    with pytest.raises(KeyboardInterrupt), held():
+        signal.raise_signal(signal.SIGINT)
     assert handlers() == before
 
 

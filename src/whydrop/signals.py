@@ -1,4 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP while something is in hand that must not be left half done."""
+"""Ctrl-C, SIGTERM and SIGHUP while something is in hand that must not be left half done.
+
+Only the command line handles signals: it hands each to :func:`deliver`. A library that is called without it changes
+nobody's handlers, and Python's own ``KeyboardInterrupt`` comes wherever it does.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 # What people, service managers and terminals that go away send to end a program.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,9 +35,7 @@ class Held:
     def __init__(self) -> None:
         self.came = False
         self._let_in: _Let = _Let.NONE
-        self._over = False
         self._reason: BaseException | None = None
-        self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     @contextmanager
     def let_in(self, *, again: bool = False) -> Iterator[None]:
@@ -54,36 +55,42 @@ class Held:
         finally:
             self._let_in = _Let.NONE
 
-    def _begin(self) -> None:
-        for number in ENDING:
-            handler = signal.getsignal(number)
-            # Neither what is ignored (as under nohup) nor what the system does by itself raises anything.
-            if callable(handler):
-                self._before[number] = handler
-                signal.signal(number, self._handle)
-
-    def _end(self) -> None:
-        self._over = True
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, act: Callable[[], object]) -> None:
         insisted = self.came and number == signal.SIGINT
         effective = self._let_in is _Let.FIRST or (self._let_in is _Let.AGAIN and insisted)
         self.came = True
         if effective:
             self._let_in = _Let.NONE
-        if effective or self._over:
-            self._before[number](number, frame)
+        if effective:
+            self._pass_on(number, act)
         else:
             try:
-                # It takes note of the signal too.
-                self._before[number](number, frame)
+                # Whoever holds them around this takes note of the signal too.
+                self._pass_on(number, act)
             except BaseException as reason:
                 self._reason = reason
         if effective:
-            # Where that handler raised nothing, as one that holds signals in its turn.
+            # Where that raised nothing: it is held further out, too.
             raise KeyboardInterrupt
+
+    def _pass_on(self, number: int, act: Callable[[], object]) -> None:
+        outer = _holding.index(self) - 1
+        if outer >= 0:
+            _holding[outer]._handle(number, act)
+        else:
+            act()
+
+
+# The innermost last. Only the main thread holds signals, as only there they are handled.
+_holding: list[Held] = []
+
+
+def deliver(number: int, act: Callable[[], NoReturn]) -> None:
+    """What a handler of signals calls: ``act``, which raises, now or as soon as the signal is let in."""
+    if _holding:
+        _holding[-1]._handle(number, act)
+    else:
+        act()
 
 
 @contextmanager
@@ -92,19 +99,16 @@ def held() -> Iterator[Held]:
 
     An exception between any two instructions would lose a process just started, or leave a file half written. So they
     are let in where the program waits, and nowhere else. Whoever holds them asks :attr:`Held.came`, and says what came
-    of it: a ``KeyboardInterrupt`` that was noted is not raised afterwards; what other handlers raise is.
+    of it: what was noted is not raised afterwards.
 
-    What is ignored stays ignored, and what ends the process at once does; in other threads than the main one, where
-    signals are never handled, nothing changes.
+    In other threads than the main one, where signals are never handled, nothing changes.
     """
     found = Held()
     if threading.current_thread() is not threading.main_thread():
         yield found
         return
+    _holding.append(found)
     try:
-        found._begin()
         yield found
     finally:
-        found._end()
-    if found._reason is not None and not isinstance(found._reason, KeyboardInterrupt):
-        raise found._reason
+        _holding.remove(found)

@@ -272,7 +272,8 @@ def test_a_second_ctrl_c_gives_up_the_post_commands_and_ends_the_monitors(tmp_pa
     ending = 'kind = "post"\nrun = "while :; do kill -INT $PPID; sleep 0.05; done"'
     text = watched(tmp_path).replace('kind = "post"\nrun = ["sh", "-c", "echo after"]', ending)
     runs, state = begin(tmp_path, text)
-    summary = go(tmp_path, runs, state, Fake(interrupt))
+    with terminating.as_ctrl_c():
+        summary = go(tmp_path, runs, state, Fake(interrupt))
     assert summary.interrupted
     assert monitor_is_gone(tmp_path)
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
+from whydrop.cli import terminating
 from whydrop.record.recording import Recording
 from whydrop.sources.places import host_and_port, places
 from whydrop.sources.plan import Plan, PlannedFlow
@@ -80,7 +81,8 @@ def test_ctrl_c_in_any_phase_of_a_measurement_leaves_a_finished_recording(
             os.kill(os.getpid(), signal.SIGINT)
 
     settings = Settings(output=tmp_path, hosts=[FarHost("127.0.0.1", port=far.port)], counters=False)
-    finished = measure(upload(1.0), settings, tell=tell)
+    with terminating.as_ctrl_c():
+        finished = measure(upload(1.0), settings, tell=tell)
     assert finished.status == "interrupted"
     recording = Recording.open(finished.folder)
     assert recording.metadata["status"] == "interrupted"

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from whydrop.signals import ENDING
+from whydrop.signals import ENDING, deliver
 
 # Long enough for what ignored the exception to be left.
 _AGAIN_S = 0.01
@@ -51,7 +51,7 @@ class Heard:
             _raise(self.number)
 
 
-def _raise(number: int) -> None:
+def _raise(number: int) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise Terminated(number)
@@ -79,7 +79,7 @@ def as_ctrl_c() -> Iterator[Heard]:
         if number == signal.SIGHUP:
             _leave(terminals)
         heard.number = heard.number or number
-        _raise(number)
+        deliver(number, lambda: _raise(number))
 
     def ignored(what: Any) -> None:
         if issubclass(what.exc_type, KeyboardInterrupt):
