@@ -35,7 +35,7 @@ check: setup ## formatting, lints and types of both languages
 	$(RUN)/ruff check
 	$(RUN)/ruff format --check
 	$(RUN)/mypy
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages
 	$(RUN)/ruff check --fix

@@ -316,7 +316,8 @@ def test_png_pictures_are_whole_and_not_blank(pair: Explanation, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["svg", pytest.param("pdf", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_other_pictures_are_written_of_every_chart(pair: Explanation, tmp_path: Path, kind: str):
     written = pair.write_charts(tmp_path, kind)
     assert {path.stem for path in written} == {*NAMES, *charts.CHARTS}

@@ -1,6 +1,7 @@
 """Which tests run in one process where several run them (pytest-xdist): those of a file, those that share a server.
 
-A file's fixtures are made once then, and a server is started once in a run.
+A file's fixtures are made once then, and a server is started once in a run. Tests with networks of their own are
+together, too: what a kernel lets namespaces do is one setting for all of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import pytest
 from example_files import ROOT
 
 # By marker. These are the longest: they are begun first, and the others fill what is left.
-SERVERS = {"needs_spark": "spark", "needs_browser": "browser"}
+SERVERS = {"needs_spark": "spark", "needs_browser": "browser", "needs_namespaces": "networks"}
 
 
 def group_of(item: pytest.Item) -> str:
     """The name of the tests that this one runs with."""
+    if "lab" in getattr(item, "fixturenames", ()):
+        return SERVERS["needs_namespaces"]
     for marker, server in SERVERS.items():
         if item.get_closest_marker(marker) is not None:
             return server

@@ -1,5 +1,13 @@
 # Shared by the scripts in this folder.
 
+# What maturin tells pyo3 of the Python that it compiles for. Whoever else compiles tells it too, or it is compiled again.
+if [ -x .venv/bin/python ]; then
+    export PYO3_PYTHON=$PWD/.venv/bin/python
+    PYO3_ENVIRONMENT_SIGNATURE=$("$PYO3_PYTHON" -c \
+        'import sys; print("{0.name}-{1.major}.{1.minor}-64bit".format(sys.implementation, sys.version_info))')
+    export PYO3_ENVIRONMENT_SIGNATURE
+fi
+
 say() { printf 'whydrop: %s\n' "$*" >&2; }
 
 fail() {

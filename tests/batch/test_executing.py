@@ -269,7 +269,7 @@ def test_a_second_ctrl_c_gives_up_the_post_commands_and_ends_the_monitors(tmp_pa
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not interrupted")
 
-    ending = 'kind = "post"\nrun = "while :; do kill -INT $PPID; sleep 0.05; done"'
+    ending = 'kind = "post"\nrun = "seq 200 | while read n; do kill -INT $PPID; sleep 0.05; done"'
     text = watched(tmp_path).replace('kind = "post"\nrun = ["sh", "-c", "echo after"]', ending)
     runs, state = begin(tmp_path, text)
     with terminating.as_ctrl_c():

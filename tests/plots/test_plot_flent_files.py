@@ -40,7 +40,11 @@ def test_every_plot_that_a_file_of_flents_has_is_built(path: Path) -> None:
         ), name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+# Drawing the others takes long, and they are built above.
+DRAWN = [pytest.param(path, marks=() if "rrul" in path.name else pytest.mark.exhaustive) for path in FILES]
+
+
+@pytest.mark.parametrize("path", DRAWN, ids=[path.name for path in FILES])
 def test_the_default_plot_of_a_file_of_flents_is_drawn(path: Path, tmp_path: Path) -> None:
     recording = Recording.open(path)
     name = default([recording])

@@ -254,12 +254,12 @@ def test_medians_without_resamples_are_distributed_as_medians_of_resamples(n: in
 def test_few_clients_at_the_margin_are_hardly_ever_called_the_same() -> None:
     random, called = np.random.default_rng(10), 0
     names = [str(number) for number in range(10)]
-    for _ in range(500):
+    for _ in range(200):
         ratios = 1.1 * 10 ** (0.01 * random.standard_t(2, len(names)))
         frame = speeds("dfw01", dict.fromkeys(names, 1e6), dict(zip(names, 1e6 * ratios, strict=True)))
         called += only(frame)["conclusion"] == "same?"
-    # 1 % is claimed; the percentiles of resampled medians alone would give twice as many.
-    assert called <= 5
+    # 1 % is claimed: of 200, more than 6 have a chance of 0.004.
+    assert called <= 6
 
 
 def test_few_values_bound_no_median() -> None:

@@ -54,6 +54,7 @@ class _Seen(HTMLParser):
             self.text += data
 
 
+@pytest.mark.exhaustive
 def test_every_figure_is_there_in_every_format(tmp_path: Path) -> None:
     report.write(results(), tmp_path)
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
