@@ -1,6 +1,9 @@
 # Shared by the scripts in this folder.
 
-# What maturin tells pyo3 of the Python that it compiles for. Whoever else compiles tells it too, or it is compiled again.
+# How maturin has pyo3 compiled. Whoever else compiles says the same, or it is compiled again.
+for config in "$PWD/${CARGO_TARGET_DIR:-target}"/maturin/pyo3-config-*.txt; do
+    [ -f "$config" ] && export PYO3_CONFIG_FILE=$config
+done
 if [ -x .venv/bin/python ]; then
     export PYO3_PYTHON=$PWD/.venv/bin/python
     PYO3_ENVIRONMENT_SIGNATURE=$("$PYO3_PYTHON" -c \
