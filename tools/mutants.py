@@ -131,8 +131,8 @@ def notices(words: list[str], tree: Path) -> bool:
     return done.returncode != 0
 
 
-def is_killed(tree: Path, mutant: Mutant, tests: dict[str, dict[int, set[str]]]) -> str:
-    """``killed``, ``survived``, or why neither can be said."""
+def is_killed(tree: Path, mutant: Mutant, tests: dict[str, dict[int, set[str]]], there: set[str]) -> str:
+    """``killed``, ``survived``, or why neither can be said; by those of ``tests`` that are ``there``."""
     number = mutant.number_in(tree)
     if number is None:
         return "not there"
@@ -143,7 +143,7 @@ def is_killed(tree: Path, mutant: Mutant, tests: dict[str, dict[int, set[str]]])
     path.write_text("\n".join(lines))
     try:
         if mutant.file.endswith(".py"):
-            nodes = sorted(tests.get(mutant.file, {}).get(number, ()))
+            nodes = sorted(tests.get(mutant.file, {}).get(number, set()) & there)
             if not nodes:
                 return "not executed"
             listed = tree / "build/mutant-tests"
@@ -153,13 +153,7 @@ def is_killed(tree: Path, mutant: Mutant, tests: dict[str, dict[int, set[str]]])
         crate = f"whydrop-{mutant.file.split('/')[1]}"
         if notices(["cargo", "build", "--quiet", "-p", crate], tree):
             return "does not compile"
-        dependents = {
-            "capture": ["tcp"],
-            "tcp": ["pair", "explain"],
-            "path": ["simulate", "explain"],
-            "pair": ["explain"],
-        }
-        crates = [crate, *(f"whydrop-{name}" for name in dependents.get(mutant.file.split("/")[1], []))]
+        crates = [crate, *(f"whydrop-{name}" for name in DEPENDENTS.get(mutant.file.split("/")[1], []))]
         return "killed" if any(notices(["cargo", "test", "--quiet", "-p", one], tree) for one in crates) else "survived"
     finally:
         path.write_text(text)
@@ -190,9 +184,11 @@ def main() -> None:
         json.dump([asdict(mutant) for mutant in mutants], sys.stdout, indent=1)
         return
     tests = executed_python(given.python, given.tree)
+    collect = [".venv/bin/pytest", "--collect-only", "-q", "-o", "addopts=", "-m", "not exhaustive and not needs_vm"]
+    there = set(subprocess.run(collect, cwd=given.tree, capture_output=True, text=True, check=True).stdout.splitlines())
     for entry in json.loads(given.mutants.read_text()):
         mutant = Mutant(**entry)
-        print(is_killed(given.tree, mutant, tests), mutant.file, mutant.mutated.strip(), sep="\t", flush=True)
+        print(is_killed(given.tree, mutant, tests, there), mutant.file, mutant.mutated.strip(), sep="\t", flush=True)
 
 
 if __name__ == "__main__":

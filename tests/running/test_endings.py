@@ -275,7 +275,9 @@ def test_a_responder_serves_and_stops_also_where_nobody_reads_what_it_says() -> 
     os.close(for_reading)
     port = free_port()
     words = [*WHYDROP, "responder", "--open", "--listen", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(words, stdout=for_writing, stderr=subprocess.PIPE, text=True)
+    # Unbuffered, Python leaves nothing to be written at the exit.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen(words, stdout=for_writing, stderr=subprocess.PIPE, text=True, env=buffered)
     os.close(for_writing)
 
     def serves() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import sys
@@ -148,8 +147,13 @@ def _serve(responder: Any, ready: str) -> int:
 
 
 def _say(what: str, where: TextIO | None = None) -> None:
-    with contextlib.suppress(OSError):
+    try:
         print(f"whydrop responder: {what}", file=where or sys.stdout, flush=True)
+    except BrokenPipeError as reason:
+        if where is None:
+            ending.status(reason)
+    except OSError:
+        pass
 
 
 def _describe(address: str) -> str:
