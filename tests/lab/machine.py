@@ -71,8 +71,9 @@ def missing() -> str | None:
         for package, found in (
             ("qemu-system-x86", shutil.which("qemu-system-x86_64")),
             ("linux-image-amd64", kernels()),
-            # From it virtme-ng builds the first file system of the guest.
+            # From it virtme-ng builds the first file system of the guest; with `file` it finds the kernel's version.
             ("busybox-static", shutil.which("busybox")),
+            ("file", shutil.which("file")),
         )
         if not found
     ]
