@@ -30,9 +30,10 @@ def write_document(text: str) -> None:
 
 def status(reason: BaseException) -> int:
     """Say on stderr why the program stops, in one line and one for each note on it; return its exit status."""
+    if isinstance(reason, OSError):
+        _leave_stdout()
     if isinstance(reason, BrokenPipeError):
-        # The reader (such as `head`) has what it wanted. Python would complain at exit when it flushes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (such as `head`) has what it wanted.
         return 0
     if isinstance(reason, KeyboardInterrupt):
         try:
@@ -45,6 +46,14 @@ def status(reason: BaseException) -> int:
     for line in (one_line(reason), *getattr(reason, "__notes__", ())):
         sys.stderr.write(f"whydrop: {printable(line)}\n")
     return NOT_ANALYSED
+
+
+def _leave_stdout() -> None:
+    """Where stdout takes no more (no reader, no room), Python would complain at exit and change the status."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def not_analysed(reason: BaseException, captures: Sequence[str | os.PathLike[str]]) -> int:
