@@ -39,8 +39,18 @@ BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.S
 
 def pytest_sessionstart() -> None:
     """Started by nohup or in the background, pytest and all that it starts would ignore signals that many test."""
+    _handle_signals_by_default()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Each test begins with the same handlers: Spark leaves one of its own in the process."""
+    _handle_signals_by_default()
+
+
+def _handle_signals_by_default() -> None:
     for number, handler in BY_DEFAULT.items():
-        if signal.getsignal(number) == signal.SIG_IGN:
+        if signal.getsignal(number) != handler:
             signal.signal(number, handler)
 
 
