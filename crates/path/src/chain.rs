@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::{Arrival, Decision, Outcome, PathElement};
+use crate::{Arrival, Decision, Ecn, Header, Outcome, PathElement};
 
 /// Packets pass the elements in turn; each element sees what the one before it lets go, when it lets it go.
 ///
@@ -25,6 +25,7 @@ pub struct Chain {
 struct InTransit {
     packet: u64,
     bytes: u32,
+    header: Header,
     marked: bool,
 }
 
@@ -73,11 +74,14 @@ impl Chain {
         }
     }
 
-    fn pass_at_once(&mut self, mut packet: Arrival) -> Outcome {
+    fn pass_at_once(&mut self, mut packet: Arrival, mut header: Header) -> Outcome {
         let mut marked = false;
         for element in &mut self.elements {
-            let outcome = element.arrive(packet);
-            marked |= matches!(outcome, Outcome::Marked { .. });
+            let outcome = element.arrive_with(packet, header);
+            if matches!(outcome, Outcome::Marked { .. }) {
+                marked = true;
+                header.ecn = Ecn::Ce;
+            }
             match outcome.departure_ns() {
                 Some(time_ns) => packet.time_ns = time_ns,
                 None => return outcome,
@@ -122,10 +126,11 @@ impl Chain {
     }
 
     fn offer(&mut self, stage: usize, time_ns: i64, item: InTransit) {
-        let outcome = self.elements[stage].arrive(Arrival {
+        let packet = Arrival {
             time_ns,
             bytes: item.bytes,
-        });
+        };
+        let outcome = self.elements[stage].arrive_with(packet, item.header);
         match outcome {
             Outcome::Queued { packet } => _ = self.waiting[stage].insert(packet, item),
             outcome => self.forward(stage, time_ns, item, outcome),
@@ -133,7 +138,10 @@ impl Chain {
     }
 
     fn forward(&mut self, stage: usize, now_ns: i64, mut item: InTransit, outcome: Outcome) {
-        item.marked |= matches!(outcome, Outcome::Marked { .. });
+        if matches!(outcome, Outcome::Marked { .. }) {
+            item.marked = true;
+            item.header.ecn = Ecn::Ce;
+        }
         let decision = match outcome.departure_ns() {
             Some(time_ns) if stage + 1 < self.elements.len() => {
                 return self.calendar.push(time_ns, stage + 1, item);
@@ -159,14 +167,19 @@ fn leave(time_ns: i64, marked: bool) -> Outcome {
 
 impl PathElement for Chain {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.arrive_with(packet, Header::default())
+    }
+
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         if self.immediate {
-            return self.pass_at_once(packet);
+            return self.pass_at_once(packet, header);
         }
         self.now_ns = self.now_ns.max(packet.time_ns);
         self.advance(self.now_ns);
         let item = InTransit {
             packet: self.arrivals,
             bytes: packet.bytes,
+            header,
             marked: false,
         };
         self.arrivals += 1;

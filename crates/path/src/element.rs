@@ -9,6 +9,47 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
+/// The ECN field of an IP header (RFC 3168, section 5; RFC 9331 for ECT(1)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// The hosts cannot be told of congestion by a mark.
+    NotCapable,
+    #[default]
+    Ect0,
+    /// Asks for the low latency service of RFC 9331.
+    Ect1,
+    /// Congestion was experienced.
+    Ce,
+}
+
+impl Ecn {
+    /// Whether an element may mark the packet instead of dropping it.
+    #[inline]
+    pub fn is_capable(self) -> bool {
+        self != Self::NotCapable
+    }
+
+    /// The two bits as they stand in the header.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::NotCapable => 0b00,
+            Self::Ect1 => 0b01,
+            Self::Ect0 => 0b10,
+            Self::Ce => 0b11,
+        }
+    }
+}
+
+/// What elements read in the header of a packet, beside its length: those that keep flows apart, or mark.
+///
+/// Where nobody says ([`PathElement::arrive`]), all packets are of one flow and capable of ECN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Packets with the same number are of one flow: a hash of the 5-tuple, or an index.
+    pub flow: u64,
+    pub ecn: Ecn,
+}
+
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -68,6 +109,12 @@ pub trait PathElement {
     /// Offer a packet. Decisions that fell due before it are made first and kept for the next [`poll`](Self::poll).
     fn arrive(&mut self, packet: Arrival) -> Outcome;
 
+    /// Offer a packet with its header. Elements that look at sizes and times only leave this as it is.
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
+        let _ = header;
+        self.arrive(packet)
+    }
+
     /// Return to the state in which the element was made, random numbers included.
     fn reset(&mut self);
 
@@ -96,6 +143,9 @@ impl<E: PathElement + ?Sized> PathElement for Box<E> {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
         (**self).arrive(packet)
     }
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
+        (**self).arrive_with(packet, header)
+    }
     fn reset(&mut self) {
         (**self).reset();
     }
@@ -116,10 +166,28 @@ impl<E: PathElement + ?Sized> PathElement for Box<E> {
 /// Reset `element` and pass `arrivals`, in time order, through it: one outcome for each, none of them `Queued`.
 pub fn replay<E: PathElement + ?Sized>(element: &mut E, arrivals: &[Arrival]) -> Vec<Outcome> {
     element.reset();
-    let mut outcomes: Vec<Outcome> = arrivals
+    let outcomes = arrivals
         .iter()
         .map(|&packet| element.arrive(packet))
         .collect();
+    settle(element, outcomes)
+}
+
+/// As [`replay`], of packets with their headers.
+pub fn replay_with<E: PathElement + ?Sized>(
+    element: &mut E,
+    arrivals: &[(Arrival, Header)],
+) -> Vec<Outcome> {
+    element.reset();
+    let outcomes = arrivals
+        .iter()
+        .map(|&(packet, header)| element.arrive_with(packet, header))
+        .collect();
+    settle(element, outcomes)
+}
+
+/// Ask for the outcomes that were left open.
+fn settle<E: PathElement + ?Sized>(element: &mut E, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     if !element.decides_at_arrival() {
         let mut decided = Vec::new();
         element.poll(i64::MAX, &mut decided);

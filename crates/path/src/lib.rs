@@ -28,7 +28,13 @@
 //! | [`RandomLoss`] | nothing | by chance, alone or in bursts | Gilbert 1960, Elliott 1963 |
 //! | [`Delay`], [`Jitter`] | for a constant or random time | nothing | |
 //! | [`Red`], [`Pie`], [`CoDel`] | at their drain rate | early, to keep the queue short | Floyd 1993, RFC 8033, RFC 8289 |
+//! | [`FqCoDel`], [`FqPie`], [`Cake`] | at their drain rate, each flow for itself | early, of the flow that fills the queue | RFC 8290, Linux `fq_pie`, `sch_cake` |
+//! | [`DualPi2`] | at their drain rate, ECT(1) ahead | early, or marks | RFC 9332 |
+//! | [`TickShaper`], [`Batches`] | until a tick, or the link's turn | what finds the queue full | |
+//! | [`Outage`] | nothing | all, for a time | |
 //! | [`Chain`] | and drops as its elements do, one after the other | | |
+//!
+//! Elements that keep flows apart or mark read a [`Header`]: [`PathElement::arrive_with`].
 //!
 //! Sizes are bytes on the IP layer. An element that counts more (a policer on an Ethernet switch) takes the
 //! difference as `overhead_bytes` for each packet: see [`overhead`].
@@ -42,23 +48,29 @@ mod fifo;
 pub mod fit;
 mod linux_police;
 mod loss;
+mod outage;
 mod policer;
 mod queue;
 mod random;
 mod shaper;
+mod ticks;
 mod tokens;
 mod transmitter;
 
-pub use aqm::{CoDel, Pie, Red};
+pub use aqm::{Cake, CoDel, DualPi2, FqCoDel, FqPie, Pie, Red};
 pub use chain::Chain;
 pub use colour::{Colour, SingleRateThreeColour, TwoRateThreeColour};
 pub use delay::{Delay, Jitter};
-pub use element::{Arrival, Decision, Outcome, PathElement, overhead, replay};
+pub use element::{
+    Arrival, Decision, Ecn, Header, Outcome, PathElement, overhead, replay, replay_with,
+};
 pub use fifo::{Fifo, InService};
 pub use linux_police::LinuxPolice;
 pub use loss::RandomLoss;
+pub use outage::Outage;
 pub use policer::Policer;
 pub use queue::{Backlog, Limit};
 pub use random::Random;
 pub use shaper::Shaper;
+pub use ticks::{Batches, TickShaper};
 pub use tokens::TokenBucket;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use whydrop_path::{
-    Arrival, Chain, CoDel, Decision, Delay, Fifo, InService, Jitter, Limit, LinuxPolice, Outcome,
-    PathElement, Pie, Policer, RandomLoss, Red, Shaper, SingleRateThreeColour, TwoRateThreeColour,
-    overhead, replay,
+    Arrival, Batches, Cake, Chain, CoDel, Decision, Delay, DualPi2, Fifo, FqCoDel, FqPie,
+    InService, Jitter, Limit, LinuxPolice, Outage, Outcome, PathElement, Pie, Policer, RandomLoss,
+    Red, Shaper, SingleRateThreeColour, TickShaper, TwoRateThreeColour, overhead, replay,
 };
 
 /// Arrivals in time order, in clumps and with pauses.
@@ -125,6 +125,19 @@ fn every_element() -> Vec<(&'static str, Box<dyn PathElement + Send>)> {
         (
             "red",
             Box::new(Red::new(5_000_000, limit, 3.0, 9.0, 0.1, 1)),
+        ),
+        ("fq_codel", Box::new(FqCoDel::new(5_000_000, 20, 1))),
+        ("fq_pie", Box::new(FqPie::new(5_000_000, 20, 1))),
+        ("cake", Box::new(Cake::new(5_000_000, 30_000, 1))),
+        ("dualpi2", Box::new(DualPi2::new(5_000_000, 20, 1))),
+        (
+            "tick shaper",
+            Box::new(TickShaper::new(5_000_000, 3_000_000, 6_000, limit)),
+        ),
+        ("batches", Box::new(Batches::new(2_000_000, 5))),
+        (
+            "outage",
+            Box::new(Outage::new(vec![(1_000_500_000, 1_003_000_000)])),
         ),
         ("chain", Box::new(Chain::new(plain_chain))),
         ("reordering chain", Box::new(Chain::new(reordering_chain))),

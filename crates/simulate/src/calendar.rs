@@ -46,6 +46,12 @@ pub enum Event {
     Datagram {
         source: usize,
     },
+    /// A packet on its way to the server reaches the narrow link on that way.
+    EnterBack {
+        packet: usize,
+    },
+    /// That link has sent a packet.
+    LeaveBack,
 }
 
 #[derive(Debug, Default)]

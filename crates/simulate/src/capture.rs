@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use whydrop_path::Random;
 
-use crate::network::{History, Packet};
+use crate::network::History;
 use crate::pcap::{Endpoints, Resolution, Writer};
 use crate::scenario::{CaptureConfig, FlowConfig};
 use crate::segment::{Segment, Toward};
@@ -43,11 +43,7 @@ pub fn write_capture(
             missed += 1;
             continue;
         }
-        if let Packet {
-            segment: Some(segment),
-            ..
-        } = history.packets[record.packet]
-        {
+        if let Some(segment) = history.packets[record.packet].segment_before(config.tap) {
             frames.push(Frame {
                 time_ns: record.time_ns,
                 segment,

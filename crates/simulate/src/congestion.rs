@@ -9,6 +9,8 @@ pub enum Algorithm {
     NewReno,
     /// Paced at a rate of its own and deaf to loss, as BBR is between its probes.
     FixedRate { rate_bps: u64 },
+    /// A model of the steady state of draft-ietf-ccwg-bbr: see [`Bbr`](crate::sender::Bbr).
+    Bbr,
 }
 
 /// RFC 9438, section 4.6 and 5.1: multiplicative decrease and aggressiveness.
@@ -64,6 +66,11 @@ impl Congestion {
         self.cwnd < self.ssthresh
     }
 
+    /// Whether losses and pauses leave the window alone, because a rate or a model of the path sets it.
+    pub fn has_own_window(&self) -> bool {
+        matches!(self.algorithm, Algorithm::FixedRate { .. } | Algorithm::Bbr)
+    }
+
     /// The window after `acked` packets were acknowledged while it was the limit.
     pub fn on_acked(&mut self, now_ns: i64, acked: f64, srtt_ns: i64) {
         let mut left = acked;
@@ -78,7 +85,7 @@ impl Congestion {
         match self.algorithm {
             Algorithm::Cubic => self.grow_cubic(now_ns, left, srtt_ns),
             Algorithm::NewReno => self.cwnd += left / self.cwnd,
-            Algorithm::FixedRate { .. } => {}
+            Algorithm::FixedRate { .. } | Algorithm::Bbr => {}
         }
     }
 
@@ -121,7 +128,7 @@ impl Congestion {
                 (self.cwnd * CUBIC_BETA).max(2.0)
             }
             Algorithm::NewReno => (in_flight.min(self.cwnd) / 2.0).max(2.0),
-            Algorithm::FixedRate { .. } => self.cwnd,
+            Algorithm::FixedRate { .. } | Algorithm::Bbr => self.cwnd,
         };
         self.ssthresh
     }
@@ -131,7 +138,7 @@ impl Congestion {
         if first {
             self.on_loss(in_flight);
         }
-        if !matches!(self.algorithm, Algorithm::FixedRate { .. }) {
+        if !self.has_own_window() {
             self.cwnd = 1.0;
         }
     }
@@ -139,7 +146,7 @@ impl Congestion {
     /// The window after a pause with nothing in flight (RFC 2861, as in Linux: halved for each RTO, not below the
     /// initial window).
     pub fn on_idle(&mut self, idle_ns: i64, rto_ns: i64, initial_window: f64) {
-        if matches!(self.algorithm, Algorithm::FixedRate { .. }) || idle_ns <= rto_ns {
+        if self.has_own_window() || idle_ns <= rto_ns {
             return;
         }
         self.epoch = None;

@@ -1,9 +1,16 @@
 //! The two hosts of one connection: handshake, requests, acknowledgments, timestamps and the end.
 
+mod client;
+mod limits;
+
+use whydrop_path::Ecn;
+
+use crate::limiter::Ledger;
 use crate::receiver::Receiver;
-use crate::scenario::{Application, FlowConfig};
+use crate::scenario::{Behaviour, Ending, FlowConfig};
 use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
 use crate::sender::{AckIn, Sender, Transmission};
+use client::Repeated;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 /// First retransmission timeout of a SYN-ACK (RFC 6298).
@@ -42,6 +49,17 @@ pub struct Connection {
     /// The client has asked for a chunk that is not complete.
     awaiting: bool,
     complete: bool,
+    behaviour: Behaviour,
+    /// A mark has reached the client and the server has not said that it reduced its window (RFC 3168, section 6.1.3).
+    echoes: bool,
+    /// What the client sends again until it is answered.
+    repeated: Option<Repeated>,
+    client_rtt_ns: i64,
+    syn_sent_ns: i64,
+    /// Writes that are still to come for the present request, and whether the first one has.
+    writes_left: u32,
+    answering: bool,
+    ledger: Ledger,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -113,7 +131,27 @@ impl Connection {
             },
             awaiting: false,
             complete: false,
+            behaviour: Behaviour::default(),
+            echoes: false,
+            repeated: None,
+            client_rtt_ns: 0,
+            syn_sent_ns: 0,
+            writes_left: 0,
+            answering: false,
+            ledger: Ledger::default(),
         }
+    }
+
+    pub fn set_behaviour(&mut self, behaviour: Behaviour) {
+        self.behaviour = behaviour;
+    }
+
+    pub fn behaviour(&self) -> Behaviour {
+        self.behaviour
+    }
+
+    pub fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     pub fn is_complete(&self) -> bool {
@@ -138,6 +176,8 @@ impl Connection {
             sack: SackBlocks::default(),
             reason: Reason::New,
             identification: self.client_id,
+            ecn: Ecn::NotCapable,
+            held_ns: 0,
         };
         self.client_next = segment.end();
         segment
@@ -163,12 +203,20 @@ impl Connection {
             sack: SackBlocks::default(),
             reason: Reason::New,
             identification: self.server_id,
+            ecn: Ecn::NotCapable,
+            held_ns: 0,
         }
     }
 
     pub fn open(&mut self, now_ns: i64) -> Segment {
         let mut syn = self.client_segment(now_ns, flags::SYN, 0);
         syn.window_bytes = self.config.receiver.initial_window_bytes.min(65_535) as u32;
+        if self.behaviour.ecn {
+            syn.flags |= flags::ECE | flags::CWR;
+        }
+        self.syn_sent_ns = now_ns;
+        self.repeat_until_answered(now_ns, syn);
+        self.note_state(now_ns);
         syn
     }
 
@@ -179,6 +227,9 @@ impl Connection {
         self.handshake.syn_ack_due_ns = Some(now_ns + timeout_ns);
         let mut segment = self.server_segment(now_ns, flags::SYN | flags::ACK, 0, 0);
         segment.identification = 0;
+        if self.behaviour.ecn {
+            segment.flags |= flags::ECE;
+        }
         segment
     }
 
@@ -192,6 +243,10 @@ impl Connection {
         // What the header can say: a multiple of the scale's unit.
         segment.window_bytes = (ack.window_bytes as u32) >> WINDOW_SCALE << WINDOW_SCALE;
         segment.sack = ack.sack;
+        segment.held_ns = ack.held_ns;
+        if self.echoes {
+            segment.flags |= flags::ECE;
+        }
         self.clocks.client_last_ack = segment.acknowledgment;
         segment
     }
@@ -204,12 +259,26 @@ impl Connection {
         segment.flags |= flags::PSH;
         segment.payload_bytes = REQUEST_BYTES;
         self.client_next = segment.end();
+        self.repeat_until_answered(now_ns, segment);
         segment
     }
 
     /// The client got a segment from the server.
     pub fn at_client(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
         let mut reaction = Reaction::default();
+        if self.client_is_gone() {
+            return reaction;
+        }
+        if segment.flags & flags::RST != 0 {
+            self.complete = true;
+            self.repeated = None;
+            return reaction;
+        }
+        self.answered(now_ns, segment);
+        if segment.flags & flags::CWR != 0 {
+            self.echoes = false;
+        }
+        self.echoes |= segment.ecn == Ecn::Ce;
         if let Some((value, _)) = segment.timestamps {
             // RFC 7323, section 4.3: in order, and not from an old duplicate (section 5.3).
             let first = self.clocks.client_last_ack == 0;
@@ -275,8 +344,10 @@ impl Connection {
             self.clocks.server_recent = value;
         }
         if segment.flags & flags::SYN != 0 {
-            self.server_received = 1;
-            reaction.send.push(self.syn_ack(now_ns));
+            self.on_syn(now_ns, &mut reaction);
+            return reaction;
+        }
+        if self.is_over() {
             return reaction;
         }
         if !self.handshake.server_established {
@@ -286,7 +357,13 @@ impl Connection {
             self.sender
                 .on_established(now_ns, rtt_ns, u64::from(segment.window_bytes));
         }
-        self.server_received = self.server_received.max(segment.end());
+        let requested = segment.payload_bytes > 0
+            && segment.sequence <= self.server_received
+            && segment.end() > self.server_received;
+        // Not beyond a request that was lost on its way.
+        if segment.sequence <= self.server_received {
+            self.server_received = self.server_received.max(segment.end());
+        }
         // The acknowledgment of the server's FIN lies one beyond what the sender knows of; it is done then.
         if self.server_fin.is_none() {
             let ack = AckIn {
@@ -295,10 +372,19 @@ impl Connection {
                 sack: segment.sack.as_slice(),
                 echo_ns: self.clocks.echoed_ns(segment),
             };
+            self.note_acknowledgment(now_ns, segment);
             self.sender.on_ack(now_ns, ack);
+            if self.behaviour.ecn && segment.flags & flags::ECE != 0 {
+                self.sender.on_echo();
+            }
+        }
+        if requested {
+            reaction.requested = true;
+            self.writes_left = self.config.application.writes().0;
+            self.answering = false;
+            self.ledger.requested(now_ns);
         }
         if segment.payload_bytes > 0 {
-            reaction.requested = true;
             let next = self.sender.next_sequence();
             reaction
                 .send
@@ -312,23 +398,79 @@ impl Connection {
                 .push(self.server_segment(now_ns, flags::FIN | flags::ACK, next, 0));
         }
         self.transmit(now_ns, &mut reaction.send);
+        if let Ending::Reset { after_bytes } = self.behaviour.ending
+            && self.sender.acknowledged_bytes() >= after_bytes
+        {
+            reaction.send.clear();
+            reaction.send.push(self.reset(now_ns));
+        }
+        self.note_state(now_ns);
         reaction
+    }
+
+    /// A SYN has reached the server.
+    fn on_syn(&mut self, now_ns: i64, reaction: &mut Reaction) {
+        match self.behaviour.ending {
+            Ending::NoAnswer => {}
+            Ending::Refused => reaction.send.push(self.reset(now_ns)),
+            _ => {
+                if self.server_received == 0 {
+                    self.ledger.syn_arrived(now_ns - self.syn_sent_ns);
+                }
+                self.server_received = 1;
+                if !self.handshake.server_established {
+                    reaction.send.push(self.syn_ack(now_ns));
+                }
+            }
+        }
+    }
+
+    /// The server ends the connection at once.
+    fn reset(&mut self, now_ns: i64) -> Segment {
+        self.complete = true;
+        self.server_received = self.server_received.max(1);
+        let next = if self.handshake.server_established {
+            self.sender.next_sequence()
+        } else {
+            0
+        };
+        let segment = self.server_segment(now_ns, flags::RST | flags::ACK, next, 0);
+        self.note_end(now_ns);
+        Segment {
+            window_bytes: 0,
+            timestamps: None,
+            ..segment
+        }
+    }
+
+    /// Whether the server takes no part any more.
+    fn is_over(&self) -> bool {
+        let ends_by_reset = matches!(
+            self.behaviour.ending,
+            Ending::Reset { .. } | Ending::Refused
+        );
+        ends_by_reset && self.complete
     }
 
     /// The server's application writes.
     pub fn write(&mut self, now_ns: i64) -> Vec<Segment> {
-        let bytes = match self.config.application {
-            Application::Chunks { bytes, .. } | Application::Stream { bytes, .. } => bytes,
-        };
-        self.sender.write(now_ns, bytes);
         let mut sent = Vec::new();
+        if self.is_over() {
+            return sent;
+        }
+        self.answering = true;
+        self.writes_left = self.writes_left.saturating_sub(1);
+        let bytes = self.config.application.bytes_per_write();
+        self.sender.write(now_ns, bytes);
         self.transmit(now_ns, &mut sent);
+        self.note_state(now_ns);
         sent
     }
 
     fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
         while let Some(transmission) = self.sender.transmit(now_ns) {
             sent.push(self.data(now_ns, transmission));
+            self.ledger.sent(now_ns);
         }
     }
 
@@ -338,10 +480,21 @@ impl Connection {
         let mut segment =
             self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
         segment.reason = transmission.reason;
+        // What is sent again must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
+        let new_data = transmission.reason == Reason::New && !transmission.window_probe;
+        if self.behaviour.ecn && new_data {
+            segment.ecn = Ecn::Ect0;
+            if self.sender.take_reduced() {
+                segment.flags |= flags::CWR;
+            }
+        }
         segment
     }
 
     pub fn server_deadline_ns(&self) -> Option<i64> {
+        if self.is_over() {
+            return None;
+        }
         self.handshake
             .syn_ack_due_ns
             .or_else(|| self.sender.deadline_ns())
@@ -355,16 +508,30 @@ impl Connection {
             }
             return sent;
         }
+        let due_ns = self.sender.answers_due_ns();
         self.sender.on_timer(now_ns);
         self.transmit(now_ns, &mut sent);
+        self.note_silence(now_ns, due_ns, &sent);
+        self.note_state(now_ns);
         sent
     }
 
     pub fn client_deadline_ns(&self) -> Option<i64> {
-        self.receiver.deadline_ns()
+        if self.client_is_gone() {
+            return None;
+        }
+        let repeats_ns = self.repeated.as_ref().map(|repeated| repeated.due_ns);
+        self.receiver
+            .deadline_ns()
+            .into_iter()
+            .chain(repeats_ns)
+            .min()
     }
 
     pub fn on_client_timer(&mut self, now_ns: i64) -> Option<Segment> {
+        if let Some(again) = self.repeat(now_ns) {
+            return Some(again);
+        }
         self.receiver
             .on_timer(now_ns)
             .then(|| self.client_ack(now_ns))

@@ -22,13 +22,17 @@
 //!
 //! The hosts follow Linux where that shapes losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK, RACK
 //! and tail-loss probes (RFC 8985) or counting (RFC 6675), proportional rate reduction (RFC 6937), a timer of the
-//! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. What is not
-//! modelled: requests and SYNs of the client are never lost, a lost FIN is not repeated, ECN is not negotiated.
+//! smoothed RTT plus at least 200 ms, delayed acknowledgments, windows that grow, and TCP timestamps. [`Behaviour`] and
+//! [`Extras`] add ECN, applications that answer late, connections that fail, outages and narrow ways back. A lost FIN is
+//! not repeated.
+//!
+//! What limited each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
 
 mod calendar;
 mod capture;
 mod congestion;
 mod connection;
+pub mod limiter;
 mod network;
 pub mod pair;
 mod pcap;
@@ -42,10 +46,14 @@ mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
-pub use network::{DatagramSource, Fate, History, Packet, Record, Simulation, WatchConfig};
+pub use network::{
+    DatagramSource, Extras, Fate, History, Packet, Record, Simulation, WatchConfig, WayBack,
+};
 pub use pcap::Resolution;
-pub use receiver::ReceiverConfig;
-pub use scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
+pub use receiver::{ReceiverConfig, StopsReading};
+pub use scenario::{
+    Application, Behaviour, CaptureConfig, CrossTraffic, Ending, FlowConfig, Scenario, Stage,
+};
 pub use segment::{Datagram, Reason, Segment, Toward};
 pub use sender::{Pacing, SenderConfig};
 pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};

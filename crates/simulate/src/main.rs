@@ -16,6 +16,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate kinds
        whydrop-simulate published --out DIR [--seed N] [--one-way]
        whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
+       whydrop-simulate transfers --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
        whydrop-simulate mechanisms
        whydrop-simulate score-pairs DIR [--jobs N] [-- COMMAND ...]
 
@@ -34,6 +35,8 @@ truth.json: bursts that a published analysis describes. --one-way leaves out wha
 pairs writes pairs of captures of simulated TCP through every mechanism (default: two of each), as untidy as real ones;
 each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
 causes, lost packets, clocks, parameters; by mechanism and by treatment.
+transfers writes pairs of captures of short transfers (default: 200), kept whether or not they show what is on their
+path: the truth says what is right by what happened. score-pairs scores them, too.
 
 examples:
          whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
@@ -60,6 +63,10 @@ fn main() -> ExitCode {
             Err(problem) => misused(&problem),
         },
         Some("published") => match pair_commands::published(&arguments[1..]) {
+            Ok(result) => finish(result),
+            Err(problem) => misused(&problem),
+        },
+        Some("transfers") => match pair_commands::transfers(&arguments[1..]) {
             Ok(result) => finish(result),
             Err(problem) => misused(&problem),
         },

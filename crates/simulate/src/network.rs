@@ -1,15 +1,18 @@
 //! The discrete-event simulation of a scenario.
 
+mod back;
 mod watch;
 
 use std::collections::HashMap;
 
-use whydrop_path::{Arrival, Decision, Outcome, Random};
+use whydrop_path::{Arrival, Decision, Ecn, Header, Outcome, Random};
 
 use crate::calendar::{Calendar, Event};
 use crate::connection::Connection;
-use crate::scenario::{Application, CaptureConfig, CrossTraffic, Scenario, Stage};
+use crate::limiter::Ledger;
+use crate::scenario::{Behaviour, CaptureConfig, CrossTraffic, Scenario, Stage};
 use crate::segment::{Datagram, Segment, Toward};
+pub use back::WayBack;
 pub use watch::{DatagramSource, WatchConfig};
 
 /// A packet that was sent, and what became of it.
@@ -22,9 +25,22 @@ pub struct Packet {
     pub ip_bytes: u32,
     pub sent_ns: i64,
     pub fate: Fate,
+    /// What elements see of its header, as it is now.
+    pub header: Header,
+    /// The stage that marked it first.
+    pub marked: Option<usize>,
 }
 
 impl Packet {
+    /// The segment as a sniffer before this stage sees it.
+    pub fn segment_before(&self, stage: usize) -> Option<Segment> {
+        let marked = self.marked.is_some_and(|marked| marked < stage);
+        self.segment.map(|segment| Segment {
+            ecn: if marked { Ecn::Ce } else { segment.ecn },
+            ..segment
+        })
+    }
+
     /// Whether it is in no capture: it belongs neither to a connection nor to a UDP flow.
     pub fn is_cross_traffic(&self) -> bool {
         self.segment.is_none() && self.datagram.is_none()
@@ -66,6 +82,20 @@ pub struct History {
     pub stage_names: Vec<&'static str>,
     /// Whether each connection received all it asked for.
     pub complete: Vec<bool>,
+    /// What limited each connection, moment by moment.
+    pub ledgers: Vec<Ledger>,
+}
+
+/// What goes on beside a scenario; by default nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// Of the first connections, in the order of the scenario.
+    pub behaviours: Vec<Behaviour>,
+    /// Nothing passes this stage, either way, from each of these times until the next.
+    pub outages: Vec<(i64, i64)>,
+    pub outage_stage: usize,
+    /// A narrow link on the way to the servers.
+    pub way_back: Option<WayBack>,
 }
 
 /// A bound on what one simulation may do, far above what any scenario needs.
@@ -104,7 +134,13 @@ pub struct Simulation {
     packets: Vec<Packet>,
     records: Vec<Record>,
     watch: Option<watch::Watch>,
+    outages: Vec<(i64, i64)>,
+    outage_stage: usize,
+    back: Option<back::BackQueue>,
 }
+
+/// Cross traffic and UDP flows have flow numbers beyond those of connections.
+const OTHER_FLOWS: u64 = 1 << 32;
 
 impl Simulation {
     pub fn new(scenario: Scenario) -> Self {
@@ -135,6 +171,9 @@ impl Simulation {
             packets: Vec::new(),
             records: Vec::new(),
             watch: None,
+            outages: Vec::new(),
+            outage_stage: 0,
+            back: None,
         };
         for (flow, config) in scenario.flows.iter().enumerate() {
             simulation
@@ -151,6 +190,16 @@ impl Simulation {
                 .at(config.start_ns, Event::Cross { source });
         }
         simulation
+    }
+
+    /// Let hosts and path do more than the scenario says.
+    pub fn with(mut self, extras: Extras) -> Self {
+        for (connection, behaviour) in self.connections.iter_mut().zip(extras.behaviours) {
+            connection.set_behaviour(behaviour);
+        }
+        (self.outages, self.outage_stage) = (extras.outages, extras.outage_stage);
+        self.back = extras.way_back.map(back::BackQueue::new);
+        self
     }
 
     /// Run until every connection has what it asked for, or the time is over.
@@ -180,6 +229,9 @@ impl Simulation {
                 .map(Connection::is_complete)
                 .collect(),
             passed: self.passed(),
+            ledgers: (self.connections.iter_mut())
+                .map(|connection| std::mem::take(connection.ledger()))
+                .collect(),
             packets: self.packets,
             records: self.records,
         }
@@ -199,6 +251,7 @@ impl Simulation {
             Event::Open { flow } => {
                 let syn = self.connections[flow].open(self.now_ns);
                 self.send_back(syn);
+                self.set_timers(flow);
             }
             Event::Request { flow } => {
                 let request = self.connections[flow].request(self.now_ns);
@@ -216,6 +269,8 @@ impl Simulation {
             Event::Return { packet } => self.reach_server(packet),
             Event::Cross { source } => self.cross(source),
             Event::Datagram { source } => self.send_datagram(source),
+            Event::EnterBack { packet } => self.enter_back(packet),
+            Event::LeaveBack => self.leave_back(),
         }
     }
 
@@ -223,11 +278,10 @@ impl Simulation {
         let segments = self.connections[flow].write(self.now_ns);
         self.send_all(segments);
         self.set_timers(flow);
-        if let (Application::Stream { interval_ns, .. }, true) =
-            (self.connections[flow].config.application, left > 1)
-        {
+        let (_, gap_ns) = self.connections[flow].config.application.writes();
+        if left > 1 {
             self.calendar.at(
-                self.now_ns + interval_ns,
+                self.now_ns + gap_ns,
                 Event::Write {
                     flow,
                     left: left - 1,
@@ -285,6 +339,11 @@ impl Simulation {
             ip_bytes,
             sent_ns: self.now_ns,
             fate: Fate::Underway,
+            header: Header {
+                flow: segment.map_or(OTHER_FLOWS, |segment| segment.flow as u64),
+                ecn: segment.map_or(Ecn::NotCapable, |segment| segment.ecn),
+            },
+            marked: None,
         });
         self.packets.len() - 1
     }
@@ -312,12 +371,17 @@ impl Simulation {
         if let Some(watch) = &mut self.watch {
             watch.pass(stage, packet, self.now_ns);
         }
-        let bytes = self.packets[packet].ip_bytes;
-        let state = &mut self.stages[stage];
-        let outcome = state.stage.element.arrive(Arrival {
+        if stage == self.outage_stage && self.is_lost_in_outage(packet, self.now_ns) {
+            self.packets[packet].fate = Fate::Dropped { stage };
+            return;
+        }
+        let arrival = Arrival {
             time_ns: self.now_ns,
-            bytes,
-        });
+            bytes: self.packets[packet].ip_bytes,
+        };
+        let header = self.packets[packet].header;
+        let state = &mut self.stages[stage];
+        let outcome = state.stage.element.arrive_with(arrival, header);
         match outcome {
             Outcome::Queued { packet: number } => {
                 state.queued.insert(number, packet);
@@ -339,7 +403,25 @@ impl Simulation {
         self.record(time_ns, packet);
     }
 
+    /// Whether nothing passes at this time; the connection's ledger is told.
+    fn is_lost_in_outage(&mut self, packet: usize, time_ns: i64) -> bool {
+        let outage = self.outages.iter().copied();
+        let mut now = outage.filter(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&time_ns));
+        let Some((from_ns, until_ns)) = now.next() else {
+            return false;
+        };
+        if let Some(segment) = self.packets[packet].segment {
+            let ledger = self.connections[segment.flow].ledger();
+            ledger.lost_in_outage(from_ns, until_ns);
+        }
+        true
+    }
+
     fn leave_stage(&mut self, stage: usize, packet: usize, outcome: Outcome) {
+        if matches!(outcome, Outcome::Marked { .. }) {
+            self.packets[packet].header.ecn = Ecn::Ce;
+            self.packets[packet].marked.get_or_insert(stage);
+        }
         match outcome.departure_ns() {
             // Cross traffic leaves the path here.
             Some(time_ns) if self.packets[packet].is_cross_traffic() => {
@@ -393,7 +475,7 @@ impl Simulation {
         self.packets[packet].fate = Fate::Delivered {
             time_ns: self.now_ns,
         };
-        let Some(segment) = self.packets[packet].segment else {
+        let Some(segment) = self.packets[packet].segment_before(self.stages.len()) else {
             return;
         };
         let flow = segment.flow;
@@ -411,9 +493,9 @@ impl Simulation {
     fn chunk_complete(&mut self, flow: usize) {
         let connection = &mut self.connections[flow];
         if connection.wants_more() {
-            let pause_ns = match connection.config.application {
-                Application::Chunks { pause_ns, .. } if connection.received_bytes() > 0 => pause_ns,
-                _ => 0,
+            let pause_ns = match connection.received_bytes() {
+                0 => 0,
+                _ => connection.config.application.pause_ns(),
             };
             self.calendar
                 .at(self.now_ns + pause_ns, Event::Request { flow });
@@ -434,7 +516,19 @@ impl Simulation {
         if self.watch.is_some() {
             return self.send_back_past_points(segment, packet, leaves_ns);
         }
-        let pure = segment.payload_bytes == 0 && segment.flags == crate::segment::flags::ACK;
+        if self.back.is_some() {
+            if self.capture.tap == self.stages.len() {
+                self.record(self.now_ns, packet);
+            }
+            return self.calendar.at(leaves_ns, Event::EnterBack { packet });
+        }
+        self.carry_back(segment, packet, leaves_ns);
+    }
+
+    /// From where the way back begins, or its narrow link ends, to the server.
+    fn carry_back(&mut self, segment: Segment, packet: usize, leaves_ns: i64) {
+        let flow = segment.flow;
+        let pure = segment.is_pure_acknowledgment();
         let lost = pure && self.random.chance(self.acknowledgment_loss);
         let tap = self.capture.tap.min(self.stages.len());
         let extra_ns = self.connections[flow].config.extra_rtt_ns;
@@ -443,8 +537,20 @@ impl Simulation {
         let at_tap_ns =
             leaves_ns + delays(&self.stages[tap..]) + if tap == 0 { extra_ns } else { 0 };
         let arrives_ns = leaves_ns + delays(&self.stages) + extra_ns;
+        let outage_ns =
+            leaves_ns + delays(&self.stages[self.outage_stage.min(self.stages.len())..]);
+        let in_outage = self.is_lost_in_outage(packet, outage_ns);
+        if in_outage {
+            // Seen at the tap only where the outage is behind it.
+            if tap > self.outage_stage && !(self.back.is_some() && tap == self.stages.len()) {
+                self.record(at_tap_ns, packet);
+            }
+            self.packets[packet].fate = Fate::LostReturning;
+            return;
+        }
         // Lost between the client and the tap, or the tap and the server: a coin decides which.
-        if !lost || self.random.chance(0.5) {
+        let seen_before = self.back.is_some() && tap == self.stages.len();
+        if (!lost || self.random.chance(0.5)) && !seen_before {
             let seen_ns = if tap == self.stages.len() {
                 self.now_ns
             } else {
@@ -471,11 +577,9 @@ impl Simulation {
         let reaction = self.connections[flow].at_server(self.now_ns, &segment);
         self.send_all(reaction.send);
         if reaction.requested {
-            let left = match self.connections[flow].config.application {
-                Application::Stream { count, .. } => count,
-                Application::Chunks { .. } => 1,
-            };
-            self.calendar.at(self.now_ns, Event::Write { flow, left });
+            let (left, _) = self.connections[flow].config.application.writes();
+            let answer_ns = self.now_ns + self.connections[flow].behaviour().answers_after_ns;
+            self.calendar.at(answer_ns, Event::Write { flow, left });
         }
         self.set_timers(flow);
     }

@@ -33,10 +33,29 @@ pub fn published(arguments: &[String]) -> Result<Result<(), PairError>, String> 
 
 /// `pairs --out DIR [--seed N] [--count N] [--split NAME] [--only NAME]`
 pub fn pairs(arguments: &[String]) -> Result<Result<(), PairError>, String> {
+    let (folder, config) = drawn(arguments, 2 * Mechanism::ALL.len())?;
+    Ok(suite::write(&config, &folder, |index, line| {
+        eprintln!("{:4}/{} {line}", index + 1, config.count);
+    }))
+}
+
+/// `transfers --out DIR [--seed N] [--count N] [--split NAME] [--only NAME]`
+pub fn transfers(arguments: &[String]) -> Result<Result<(), PairError>, String> {
+    let (folder, config) = drawn(arguments, MANY_TRANSFERS)?;
+    Ok(suite::transfers::write(&config, &folder, |index, line| {
+        eprintln!("{:4}/{} {line}", index + 1, config.count);
+    }))
+}
+
+/// Transfers that are drawn where nobody says how many.
+const MANY_TRANSFERS: usize = 200;
+
+/// What is to be drawn, and where to.
+fn drawn(arguments: &[String], count: usize) -> Result<(PathBuf, PairsConfig), String> {
     let mut config = PairsConfig {
         split: Split::Train,
         seed: 1,
-        count: 2 * Mechanism::ALL.len(),
+        count,
         only: None,
     };
     let mut folder = None;
@@ -65,9 +84,7 @@ pub fn pairs(arguments: &[String]) -> Result<Result<(), PairError>, String> {
         }
     }
     let folder = folder.ok_or("--out DIR is missing")?;
-    Ok(suite::write(&config, &folder, |index, line| {
-        eprintln!("{:4}/{} {line}", index + 1, config.count);
-    }))
+    Ok((folder, config))
 }
 
 /// The mechanisms of pairs, with what is right to call each.

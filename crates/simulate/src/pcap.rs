@@ -179,7 +179,7 @@ fn push_ipv4(
     // Longer than the field only where the kernel would write 0 for "too big" (BIG TCP), which is never reached here.
     let total_bytes = u16::try_from(segment.ip_bytes()).unwrap_or(0);
     let start = frame.len();
-    frame.extend_from_slice(&[0x45, 0]);
+    frame.extend_from_slice(&[0x45, segment.ecn.bits()]);
     frame.extend_from_slice(&total_bytes.to_be_bytes());
     frame.extend_from_slice(&segment.identification.to_be_bytes());
     frame.extend_from_slice(&[0x40, 0, ttl, 6, 0, 0]);
@@ -331,6 +331,8 @@ mod tests {
                 sack,
                 reason: Reason::New,
                 identification: 7,
+                ecn: whydrop_path::Ecn::NotCapable,
+                held_ns: 0,
             };
             let ends = Endpoints {
                 client: [10, 0, 0, 1],

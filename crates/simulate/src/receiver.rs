@@ -20,6 +20,15 @@ pub struct ReceiverConfig {
     pub read_rate_bps: Option<u64>,
     pub timestamps: bool,
     pub sack: bool,
+    /// The application stops reading once this much has come, for this long.
+    pub stops_reading: Option<StopsReading>,
+}
+
+/// An application that reads nothing for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopsReading {
+    pub after_bytes: u64,
+    pub for_ns: i64,
 }
 
 impl Default for ReceiverConfig {
@@ -33,6 +42,7 @@ impl Default for ReceiverConfig {
             read_rate_bps: None,
             timestamps: true,
             sack: true,
+            stops_reading: None,
         }
     }
 }
@@ -43,6 +53,8 @@ pub struct Acknowledgment {
     pub acknowledgment: u64,
     pub window_bytes: u64,
     pub sack: SackBlocks,
+    /// For how long it was held back.
+    pub held_ns: i64,
 }
 
 /// The receiving half of a connection. Give it data with [`on_data`](Self::on_data), wake it at its
@@ -61,6 +73,9 @@ pub struct Receiver {
     /// In-order bytes the application has not read yet, at `read_at_ns`.
     unread_bytes: f64,
     read_at_ns: i64,
+    /// From when until when the application reads nothing.
+    stopped: Option<(i64, i64)>,
+    last_data_ns: i64,
     /// Right edge of the window as last advertised: it never moves back (RFC 9293, 3.8.6).
     advertised: u64,
 }
@@ -79,6 +94,8 @@ impl Receiver {
             delayed_ack_at_ns: None,
             unread_bytes: 0.0,
             read_at_ns: 0,
+            stopped: None,
+            last_data_ns: i64::MIN,
             advertised: 1 + config.initial_window_bytes,
         }
     }
@@ -94,12 +111,29 @@ impl Receiver {
 
     /// Let the application read what it can until now.
     fn read(&mut self, now_ns: i64) {
-        let elapsed_s = (now_ns - self.read_at_ns).max(0) as f64 / 1e9;
+        let mut elapsed_ns = now_ns - self.read_at_ns;
+        if let Some((from_ns, until_ns)) = self.stopped {
+            elapsed_ns -= (now_ns.min(until_ns) - self.read_at_ns.max(from_ns)).max(0);
+        }
         self.read_at_ns = now_ns;
+        let reads = self.stopped.is_none_or(|(_, until_ns)| now_ns >= until_ns);
         self.unread_bytes = match self.config.read_rate_bps {
-            Some(rate) => (self.unread_bytes - elapsed_s * rate as f64 / 8.0).max(0.0),
-            None => 0.0,
+            Some(rate) => {
+                let read_bytes = elapsed_ns.max(0) as f64 / 1e9 * rate as f64 / 8.0;
+                (self.unread_bytes - read_bytes).max(0.0)
+            }
+            None if reads => 0.0,
+            None => self.unread_bytes,
         };
+    }
+
+    /// The application stops reading once what it asked for to do so has come.
+    fn stop_reading(&mut self, now_ns: i64) {
+        if let (Some(stops), None) = (self.config.stops_reading, self.stopped)
+            && self.next > stops.after_bytes
+        {
+            self.stopped = Some((now_ns, now_ns.saturating_add(stops.for_ns)));
+        }
     }
 
     fn free_bytes(&self) -> u64 {
@@ -115,6 +149,7 @@ impl Receiver {
     /// Take a data segment, and say whether to acknowledge at once.
     pub fn on_data(&mut self, now_ns: i64, start: u64, end: u64) -> bool {
         self.read(now_ns);
+        self.last_data_ns = now_ns;
         if end <= self.next
             || self
                 .out_of_order
@@ -132,6 +167,7 @@ impl Receiver {
         self.unread_bytes += (end - self.next) as f64;
         self.next = end;
         self.absorb();
+        self.stop_reading(now_ns);
         self.unacknowledged_segments += 1;
         if fills_hole || self.unacknowledged_segments >= self.config.segments_per_ack {
             return true;
@@ -174,7 +210,15 @@ impl Receiver {
     pub fn acknowledge(&mut self, now_ns: i64) -> Acknowledgment {
         self.read(now_ns);
         self.unacknowledged_segments = 0;
-        self.delayed_ack_at_ns = None;
+        // What data that come now call for is not held back, whatever waited before.
+        let since_ns = self
+            .delayed_ack_at_ns
+            .take()
+            .map(|due_ns| due_ns - self.config.delayed_ack_ns);
+        let held_ns = match since_ns {
+            Some(since_ns) if self.last_data_ns != now_ns => now_ns - since_ns,
+            _ => 0,
+        };
         self.advertised = self.advertised.max(self.next + self.free_bytes());
         let mut sack = SackBlocks::default();
         if self.config.sack {
@@ -190,6 +234,7 @@ impl Receiver {
             acknowledgment: self.next,
             window_bytes: self.advertised.saturating_sub(self.next),
             sack,
+            held_ns,
         }
     }
 
@@ -202,13 +247,19 @@ impl Receiver {
     }
 
     fn window_opens_ns(&self) -> Option<i64> {
-        let rate = self.config.read_rate_bps?;
         let wanted = self.worthwhile_window();
         if self.advertised.saturating_sub(self.next) >= wanted {
             return None;
         }
+        let starts_ns = match self.stopped {
+            Some((_, until_ns)) if until_ns > self.read_at_ns => until_ns,
+            _ => self.read_at_ns,
+        };
+        let Some(rate) = self.config.read_rate_bps else {
+            return self.stopped.map(|_| starts_ns);
+        };
         let missing = wanted as f64 - (self.buffer_bytes() as f64 - self.unread_bytes);
-        Some(self.read_at_ns + (missing.max(0.0) * 8e9 / rate as f64) as i64 + 1)
+        Some(starts_ns.saturating_add((missing.max(0.0) * 8e9 / rate as f64) as i64 + 1))
     }
 
     /// Say whether to acknowledge now that this time has come.
@@ -300,5 +351,42 @@ mod tests {
         assert!((200_000_000..200_100_000).contains(&opens_ns), "{opens_ns}");
         assert!(receiver.on_timer(opens_ns));
         assert!((200..=201).contains(&receiver.acknowledge(opens_ns).window_bytes));
+    }
+
+    #[test]
+    fn an_application_that_stops_reading_closes_the_window_for_as_long_as_it_stops() {
+        let config = ReceiverConfig {
+            buffer_bytes: 1_000,
+            initial_window_bytes: 1_000,
+            segments_per_ack: 1,
+            stops_reading: Some(StopsReading {
+                after_bytes: 200,
+                for_ns: 3_000_000_000,
+            }),
+            ..ReceiverConfig::default()
+        };
+        let mut receiver = Receiver::new(config, 100);
+        receiver.on_data(0, 1, 101);
+        assert_eq!(receiver.acknowledge(0).window_bytes, 1_000);
+        // It stops with the second segment; that and nine more fill the buffer.
+        (1..11).for_each(|i| _ = receiver.on_data(5, 1 + i * 100, 101 + i * 100));
+        assert_eq!(receiver.acknowledge(5).window_bytes, 0);
+        assert_eq!(receiver.deadline_ns(), Some(3_000_000_005));
+        assert!(receiver.on_timer(3_000_000_005));
+        assert_eq!(receiver.acknowledge(3_000_000_005).window_bytes, 1_000);
+    }
+
+    #[test]
+    fn an_acknowledgment_says_for_how_long_it_was_held() {
+        let mut receiver = receiver();
+        receiver.on_data(0, 1, 101);
+        assert_eq!(receiver.acknowledge(40_000_000).held_ns, 40_000_000);
+        receiver.on_data(50_000_000, 101, 201);
+        receiver.on_data(60_000_000, 201, 301);
+        assert_eq!(
+            receiver.acknowledge(60_000_000).held_ns,
+            0,
+            "the second segment called for it"
+        );
     }
 }

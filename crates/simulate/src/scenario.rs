@@ -64,13 +64,77 @@ pub enum Application {
         count: u32,
         interval_ns: i64,
     },
+    /// `count` requests, each answered by `writes` writes of `bytes`, `gap_ns` from one to the next: an application
+    /// that writes a little at a time, or computes in the midst of its answers.
+    Answers {
+        bytes: u64,
+        writes: u32,
+        gap_ns: i64,
+        count: u32,
+        pause_ns: i64,
+    },
+}
+
+/// What hosts do beyond asking and answering. The default is what every connection did before there was a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Behaviour {
+    /// From the arrival of a request until the application begins to answer.
+    pub answers_after_ns: i64,
+    /// The client repeats SYNs and requests that are not answered (RFC 6298); without it none may be lost.
+    pub client_repeats: bool,
+    /// Both ends speak ECN (RFC 3168).
+    pub ecn: bool,
+    pub ending: Ending,
+}
+
+/// How a connection ends, or why it never begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ending {
+    /// With all that was asked for.
+    #[default]
+    Orderly,
+    /// Nobody answers the SYN.
+    NoAnswer,
+    /// The SYN is answered by a reset.
+    Refused,
+    /// The server resets the connection when so much is acknowledged.
+    Reset { after_bytes: u64 },
+    /// The client is gone without a word when so much has come: nothing is ever acknowledged again.
+    Gone { after_bytes: u64 },
 }
 
 impl Application {
     pub fn requests(self) -> u32 {
         match self {
-            Self::Chunks { count, .. } => count,
+            Self::Chunks { count, .. } | Self::Answers { count, .. } => count,
             Self::Stream { .. } => 1,
+        }
+    }
+
+    /// How often the server's application writes to answer one request, and the time from write to write.
+    pub fn writes(self) -> (u32, i64) {
+        match self {
+            Self::Chunks { .. } => (1, 0),
+            Self::Stream {
+                count, interval_ns, ..
+            } => (count, interval_ns),
+            Self::Answers { writes, gap_ns, .. } => (writes.max(1), gap_ns),
+        }
+    }
+
+    /// The client's pause from a complete answer to its next request.
+    pub fn pause_ns(self) -> i64 {
+        match self {
+            Self::Chunks { pause_ns, .. } | Self::Answers { pause_ns, .. } => pause_ns,
+            Self::Stream { .. } => 0,
+        }
+    }
+
+    pub fn bytes_per_write(self) -> u64 {
+        match self {
+            Self::Chunks { bytes, .. }
+            | Self::Stream { bytes, .. }
+            | Self::Answers { bytes, .. } => bytes,
         }
     }
 
@@ -79,6 +143,7 @@ impl Application {
         match self {
             Self::Chunks { bytes, .. } => bytes,
             Self::Stream { bytes, count, .. } => bytes * u64::from(count),
+            Self::Answers { bytes, writes, .. } => bytes * u64::from(writes.max(1)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A TCP segment between the simulated hosts.
 
+use whydrop_path::Ecn;
+
 /// Which of the two hosts of a connection a segment is for. Data flows from server to client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toward {
@@ -11,8 +13,12 @@ pub enum Toward {
 pub mod flags {
     pub const FIN: u8 = 0x01;
     pub const SYN: u8 = 0x02;
+    pub const RST: u8 = 0x04;
     pub const PSH: u8 = 0x08;
     pub const ACK: u8 = 0x10;
+    /// RFC 3168, section 6.1: congestion is echoed, and the window was reduced for it.
+    pub const ECE: u8 = 0x40;
+    pub const CWR: u8 = 0x80;
 }
 
 /// Why data is sent.
@@ -94,6 +100,10 @@ pub struct Segment {
     pub reason: Reason,
     /// IPv4 identification.
     pub identification: u16,
+    /// As it was sent; elements may have marked it since.
+    pub ecn: Ecn,
+    /// For how long the receiver held this acknowledgment back, where it waited for a second segment or a timer.
+    pub held_ns: i64,
 }
 
 /// A UDP packet that captures show. All of them go the way of the data.
@@ -121,6 +131,11 @@ impl Segment {
                 sack + if with_timestamps { 12 } else { 0 }
             }
         }
+    }
+
+    /// Whether it does nothing but acknowledge.
+    pub fn is_pure_acknowledgment(&self) -> bool {
+        self.payload_bytes == 0 && self.flags & !flags::ECE == flags::ACK
     }
 
     /// Length of the IPv4 packet.

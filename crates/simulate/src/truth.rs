@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::limiter::Account;
 use crate::network::{Fate, History};
 use crate::scenario::FlowConfig;
 use crate::segment::{Reason, Segment, Toward};
@@ -16,6 +17,8 @@ pub struct FlowTruth {
     pub retransmitted_by_reason: [u64; 3],
     /// Lost on the path, by the index of the stage that dropped them.
     pub lost_by_stage: Vec<u64>,
+    /// Data packets that arrived with a mark, by the stage that set it (RFC 3168).
+    pub marked_by_stage: Vec<u64>,
     /// Of all that were lost, those sent since the capture began.
     pub lost_since_capture_began: u64,
     /// Delivered with at least 5 ms, and a tenth of the least, more delay than the least.
@@ -29,9 +32,15 @@ pub struct FlowTruth {
     pub payload_bytes: u64,
     pub first_data_ns: Option<i64>,
     pub last_data_ns: Option<i64>,
+    /// What limited it, moment by moment.
+    pub account: Account,
 }
 
 impl FlowTruth {
+    pub fn marked(&self) -> u64 {
+        self.marked_by_stage.iter().sum()
+    }
+
     pub fn lost(&self) -> u64 {
         self.lost_by_stage.iter().sum()
     }
@@ -49,11 +58,12 @@ impl FlowTruth {
     fn to_json(&self, flow: &FlowConfig, stage_names: &[&str]) -> Value {
         let name =
             |ip: [u8; 4], port: u16| format!("{}.{}.{}.{}:{port}", ip[0], ip[1], ip[2], ip[3]);
-        let by_stage: serde_json::Map<String, Value> = stage_names
-            .iter()
-            .zip(&self.lost_by_stage)
-            .map(|(name, lost)| (name.to_string(), json!(lost)))
-            .collect();
+        let by_stage = |counts: &[u64]| -> serde_json::Map<String, Value> {
+            let named = stage_names.iter().zip(counts);
+            named
+                .map(|(name, count)| (name.to_string(), json!(count)))
+                .collect()
+        };
         let by_reason: serde_json::Map<String, Value> = Reason::RETRANSMISSIONS
             .iter()
             .zip(self.retransmitted_by_reason)
@@ -70,13 +80,16 @@ impl FlowTruth {
             "retransmitted_by_reason": by_reason,
             "lost": self.lost(),
             "lost_since_capture_began": self.lost_since_capture_began,
-            "lost_by_stage": by_stage,
+            "lost_by_stage": by_stage(&self.lost_by_stage),
+            "ce_marked": self.marked(),
+            "ce_marked_by_stage": by_stage(&self.marked_by_stage),
             "delayed": self.delayed,
             "delivered": self.delivered,
             "duplicate": self.duplicate,
             "reordered": self.reordered,
             "payload_bytes": self.payload_bytes,
             "goodput_bps": self.goodput_bps(),
+            "limits": self.account.to_json(),
         })
     }
 }
@@ -88,6 +101,7 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         .iter()
         .map(|_| FlowTruth {
             lost_by_stage: vec![0; stages],
+            marked_by_stage: vec![0; stages],
             ..FlowTruth::default()
         })
         .collect();
@@ -111,7 +125,12 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         }
         truth.first_data_ns.get_or_insert(packet.sent_ns);
         match packet.fate {
-            Fate::Delivered { time_ns } => arrivals.push((time_ns, index, segment)),
+            Fate::Delivered { time_ns } => {
+                if let Some(stage) = packet.marked {
+                    truth.marked_by_stage[stage] += 1;
+                }
+                arrivals.push((time_ns, index, segment));
+            }
             Fate::Dropped { stage } => {
                 truth.lost_by_stage[stage] += 1;
                 truth.lost_since_capture_began +=
@@ -136,6 +155,9 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         }
         truth.reordered += u64::from(index < latest_sent[segment.flow]);
         latest_sent[segment.flow] = latest_sent[segment.flow].max(index);
+    }
+    for (truth, account) in truths.iter_mut().zip(Account::of_all(history)) {
+        truth.account = account;
     }
     truths
 }

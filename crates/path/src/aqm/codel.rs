@@ -1,9 +1,8 @@
 //! Controlled delay (RFC 8289).
 
-use std::collections::VecDeque;
-
+use super::sojourn::{Settings, SojournQueue, Waiting};
 use crate::transmitter::Transmitter;
-use crate::{Arrival, Backlog, Decision, Limit, Outcome, PathElement};
+use crate::{Arrival, Backlog, Decision, Header, Limit, Outcome, PathElement};
 
 /// CoDel (RFC 8289, section 5): a FIFO that, once packets have waited longer than `target` for a whole `interval`,
 /// drops at its head, at first one packet in an interval and then ever faster (by the square root of the count)
@@ -15,36 +14,12 @@ pub struct CoDel {
     line: Transmitter,
     limit: Limit,
     overhead_bytes: u32,
-    target_ns: i64,
-    interval_ns: i64,
-    marks: bool,
-    queue: VecDeque<Waiting>,
-    backlog_bytes: u64,
-    control: Control,
+    settings: Settings,
+    queue: SojournQueue,
     decided: Vec<Decision>,
     arrivals: u64,
     now_ns: i64,
 }
-
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    packet: u64,
-    arrived_ns: i64,
-    bytes: u64,
-}
-
-/// The variables of RFC 8289, section 5.2, under their names there.
-#[derive(Debug, Clone, Copy, Default)]
-struct Control {
-    first_above_time_ns: Option<i64>,
-    drop_next_ns: i64,
-    count: u32,
-    last_count: u32,
-    dropping: bool,
-}
-
-/// Below this much in the queue nothing is dropped: the RFC's "maximum packet size".
-const MAX_PACKET_BYTES: u64 = 1_514;
 
 impl CoDel {
     /// With the RFC's target of 5 ms and interval of 100 ms.
@@ -53,12 +28,8 @@ impl CoDel {
             line: Transmitter::new(drain_rate_bps),
             limit,
             overhead_bytes: 0,
-            target_ns: 5_000_000,
-            interval_ns: 100_000_000,
-            marks: false,
-            queue: VecDeque::new(),
-            backlog_bytes: 0,
-            control: Control::default(),
+            settings: Settings::default(),
+            queue: SojournQueue::default(),
             decided: Vec::new(),
             arrivals: 0,
             now_ns: i64::MIN,
@@ -66,14 +37,14 @@ impl CoDel {
     }
 
     pub fn with_target(mut self, target_ns: i64, interval_ns: i64) -> Self {
-        self.target_ns = target_ns.max(0);
-        self.interval_ns = interval_ns.max(1);
+        self.settings.target_ns = target_ns.max(0);
+        self.settings.interval_ns = interval_ns.max(1);
         self
     }
 
-    /// Mark packets where they would be dropped early; all are taken to be capable of ECN.
+    /// Mark packets that are capable of ECN where they would be dropped early: see [`Header`].
     pub fn marking(mut self) -> Self {
-        self.marks = true;
+        self.settings.marks = true;
         self
     }
 
@@ -86,121 +57,37 @@ impl CoDel {
     fn backlog(&self) -> Backlog {
         Backlog {
             packets: self.queue.len() as u64,
-            bytes: self.backlog_bytes,
+            bytes: self.queue.bytes(),
         }
     }
 
     fn next_start_ns(&self) -> Option<i64> {
         self.queue
-            .front()
+            .head()
             .map(|head| head.arrived_ns.max(self.line.free_ns()))
     }
 
     /// Start every transmission that falls due up to and including `now_ns`.
     fn advance(&mut self, now_ns: i64) {
+        let mut dropped = Vec::new();
         while let Some(start_ns) = self.next_start_ns().filter(|&start_ns| start_ns <= now_ns) {
-            if let Some((sent, marked)) = self.dequeue(start_ns) {
-                let time_ns = self.line.send(start_ns, sent.bytes).end_ns;
-                let outcome = if marked {
-                    Outcome::Marked { time_ns }
-                } else {
-                    Outcome::Departs { time_ns }
-                };
-                self.decided.push(Decision {
-                    packet: sent.packet,
-                    time_ns: start_ns,
-                    outcome,
-                });
+            let sent = self.queue.dequeue(start_ns, self.settings, &mut dropped);
+            self.decided
+                .extend(dropped.drain(..).map(|lost| lost.lost_at(start_ns)));
+            if let Some((sent, marked)) = sent {
+                let end_ns = self.line.send(start_ns, sent.bytes).end_ns;
+                self.decided.push(sent.sent_at(start_ns, end_ns, marked));
             }
         }
-    }
-
-    /// The RFC's `dodequeue`: the head of the queue, and whether it may be dropped.
-    fn take_head(&mut self, now_ns: i64) -> Option<(Waiting, bool)> {
-        let Some(head) = self.queue.pop_front() else {
-            self.control.first_above_time_ns = None;
-            return None;
-        };
-        self.backlog_bytes -= head.bytes;
-        let sojourn_ns = now_ns.saturating_sub(head.arrived_ns);
-        if sojourn_ns < self.target_ns || self.backlog_bytes <= MAX_PACKET_BYTES {
-            self.control.first_above_time_ns = None;
-            return Some((head, false));
-        }
-        match self.control.first_above_time_ns {
-            None => {
-                self.control.first_above_time_ns = Some(now_ns.saturating_add(self.interval_ns));
-                Some((head, false))
-            }
-            Some(first_above_ns) => Some((head, now_ns >= first_above_ns)),
-        }
-    }
-
-    fn control_law_ns(&self, from_ns: i64) -> i64 {
-        let step_ns = self.interval_ns as f64 / f64::from(self.control.count.max(1)).sqrt();
-        from_ns.saturating_add((step_ns as i64).max(1))
-    }
-
-    fn drop(&mut self, now_ns: i64, head: Waiting) {
-        self.decided.push(Decision {
-            packet: head.packet,
-            time_ns: now_ns,
-            outcome: Outcome::Dropped,
-        });
-    }
-
-    /// The RFC's `dequeue`: drop what is to be dropped; the packet to send, and whether it is to be marked.
-    fn dequeue(&mut self, now_ns: i64) -> Option<(Waiting, bool)> {
-        let (mut head, mut may_drop) = self.take_head(now_ns).or_else(|| {
-            self.control.dropping = false;
-            None
-        })?;
-        if self.control.dropping {
-            self.control.dropping = may_drop;
-            while self.control.dropping && now_ns >= self.control.drop_next_ns {
-                self.control.count = self.control.count.saturating_add(1);
-                if self.marks {
-                    self.control.drop_next_ns = self.control_law_ns(self.control.drop_next_ns);
-                    return Some((head, true));
-                }
-                self.drop(now_ns, head);
-                (head, may_drop) = self.take_head(now_ns).or_else(|| {
-                    self.control.dropping = false;
-                    None
-                })?;
-                self.control.dropping = may_drop;
-                if may_drop {
-                    self.control.drop_next_ns = self.control_law_ns(self.control.drop_next_ns);
-                }
-            }
-            return Some((head, false));
-        }
-        if !may_drop {
-            return Some((head, false));
-        }
-        self.start_dropping(now_ns);
-        if self.marks {
-            return Some((head, true));
-        }
-        self.drop(now_ns, head);
-        self.take_head(now_ns).map(|(next, _)| (next, false))
-    }
-
-    /// Enter the dropping state; if it was left only a little while ago, at about the rate that worked then.
-    fn start_dropping(&mut self, now_ns: i64) {
-        let control = &mut self.control;
-        let delta = control.count.saturating_sub(control.last_count);
-        let recent =
-            now_ns.saturating_sub(control.drop_next_ns) < self.interval_ns.saturating_mul(16);
-        control.dropping = true;
-        control.count = if delta > 1 && recent { delta } else { 1 };
-        control.last_count = control.count;
-        self.control.drop_next_ns = self.control_law_ns(now_ns);
     }
 }
 
 impl PathElement for CoDel {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.arrive_with(packet, Header::default())
+    }
+
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         self.now_ns = self.now_ns.max(packet.time_ns);
         self.advance(self.now_ns);
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
@@ -210,23 +97,20 @@ impl PathElement for CoDel {
         if waits && !self.limit.admits(self.backlog(), bytes) {
             return Outcome::Dropped;
         }
-        self.queue.push_back(Waiting {
+        self.queue.push(Waiting {
             packet: number,
             arrived_ns: self.now_ns,
             bytes,
+            capable: header.ecn.is_capable(),
+            marked: false,
         });
-        self.backlog_bytes += bytes;
         Outcome::Queued { packet: number }
     }
 
     fn reset(&mut self) {
-        let fresh = Self::new(self.line.rate_bps(), self.limit);
-        let (target_ns, interval_ns) = (self.target_ns, self.interval_ns);
-        let marks = self.marks;
-        *self = fresh
-            .with_overhead(self.overhead_bytes)
-            .with_target(target_ns, interval_ns);
-        self.marks = marks;
+        let settings = self.settings;
+        *self = Self::new(self.line.rate_bps(), self.limit).with_overhead(self.overhead_bytes);
+        self.settings = settings;
     }
 
     fn next_event_ns(&self) -> Option<i64> {

@@ -2,7 +2,7 @@
 
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
-use crate::{Arrival, Limit, Outcome, PathElement, Random};
+use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 
 /// PIE (RFC 8033, sections 4 and 5.1): packets that arrive are dropped with a probability that a controller moves
 /// every 15 ms, so that the wait stays near a target of 15 ms; after a quiet time 150 ms of burst are let through.
@@ -21,13 +21,25 @@ pub struct Pie {
     control: Control,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Control {
-    drop_probability: f64,
+/// The variables of RFC 8033, section 4; FQ-PIE keeps them for each flow queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Control {
+    pub drop_probability: f64,
     wait_before_ns: i64,
     burst_allowance_ns: i64,
     /// `None` before the first packet.
     next_update_ns: Option<i64>,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            drop_probability: 0.0,
+            wait_before_ns: 0,
+            burst_allowance_ns: MAX_BURST_NS,
+            next_update_ns: None,
+        }
+    }
 }
 
 // RFC 8033, section 4 and appendix A.
@@ -51,10 +63,7 @@ impl Pie {
             marks: false,
             places: Places::default(),
             random: Random::new(seed),
-            control: Control {
-                burst_allowance_ns: MAX_BURST_NS,
-                ..Control::default()
-            },
+            control: Control::default(),
         }
     }
 
@@ -63,7 +72,7 @@ impl Pie {
         self
     }
 
-    /// Mark packets where they would be dropped early, as long as that is rare; all are taken to be capable of ECN.
+    /// Mark packets where they would be dropped early, as long as that is rare; see [`Header`].
     pub fn marking(mut self) -> Self {
         self.marks = true;
         self
@@ -74,42 +83,38 @@ impl Pie {
         self.overhead_bytes = overhead_bytes;
         self
     }
+}
 
-    /// Run the updates that fell due since the last packet.
-    fn advance(&mut self, now_ns: i64) {
+impl Control {
+    /// Run the updates that fell due since the last time; `wait_ns` says how long a packet would wait at each.
+    pub fn advance(&mut self, now_ns: i64, target_ns: i64, wait_ns: impl Fn(i64) -> i64) {
         let mut due_ns = self
-            .control
             .next_update_ns
             .unwrap_or(now_ns.saturating_add(UPDATE_NS));
         let mut updates = 0;
         while due_ns <= now_ns {
             if updates == UPDATES_TO_FORGET {
-                self.control = Control {
-                    burst_allowance_ns: MAX_BURST_NS,
-                    ..Control::default()
-                };
+                *self = Self::default();
                 due_ns = now_ns.saturating_add(UPDATE_NS);
                 break;
             }
-            self.update(due_ns);
+            self.update(wait_ns(due_ns), target_ns);
             let Some(next_ns) = due_ns.checked_add(UPDATE_NS) else {
                 break;
             };
             due_ns = next_ns;
             updates += 1;
         }
-        self.control.next_update_ns = Some(due_ns);
+        self.next_update_ns = Some(due_ns);
     }
 
     /// Move the drop probability (RFC 8033, section 4.2, with the scaling of appendix A).
-    fn update(&mut self, now_ns: i64) {
-        let wait_ns = self.line.free_ns().saturating_sub(now_ns).max(0);
-        let control = &mut self.control;
+    fn update(&mut self, wait_ns: i64, target_ns: i64) {
         let seconds = |ns: i64| ns as f64 / 1e9;
-        let mut step = ALPHA_HZ * seconds(wait_ns.saturating_sub(self.target_ns))
-            + BETA_HZ * seconds(wait_ns.saturating_sub(control.wait_before_ns));
+        let mut step = ALPHA_HZ * seconds(wait_ns.saturating_sub(target_ns))
+            + BETA_HZ * seconds(wait_ns.saturating_sub(self.wait_before_ns));
         // The closer to 0 the probability is, the smaller its steps.
-        step /= match control.drop_probability {
+        step /= match self.drop_probability {
             p if p < 0.000_001 => 2048.0,
             p if p < 0.000_01 => 512.0,
             p if p < 0.000_1 => 128.0,
@@ -118,47 +123,61 @@ impl Pie {
             p if p < 0.1 => 2.0,
             _ => 1.0,
         };
-        if control.drop_probability >= 0.1 {
+        if self.drop_probability >= 0.1 {
             step = step.min(0.02);
         }
-        control.drop_probability += step;
-        if wait_ns == 0 && control.wait_before_ns == 0 {
-            control.drop_probability *= 0.98;
+        self.drop_probability += step;
+        if wait_ns == 0 && self.wait_before_ns == 0 {
+            self.drop_probability *= 0.98;
         }
-        control.drop_probability = control.drop_probability.clamp(0.0, 1.0);
-        let short = |ns: i64| ns < self.target_ns / 2;
-        let quiet =
-            control.drop_probability == 0.0 && short(wait_ns) && short(control.wait_before_ns);
-        let left_ns = (control.burst_allowance_ns - UPDATE_NS).max(0);
-        control.burst_allowance_ns = if quiet { MAX_BURST_NS } else { left_ns };
-        control.wait_before_ns = wait_ns;
+        self.drop_probability = self.drop_probability.clamp(0.0, 1.0);
+        let short = |ns: i64| ns < target_ns / 2;
+        let quiet = self.drop_probability == 0.0 && short(wait_ns) && short(self.wait_before_ns);
+        let left_ns = (self.burst_allowance_ns - UPDATE_NS).max(0);
+        self.burst_allowance_ns = if quiet { MAX_BURST_NS } else { left_ns };
+        self.wait_before_ns = wait_ns;
     }
 
-    /// Whether this packet is the one to drop early.
-    fn chooses(&mut self) -> bool {
-        let control = &self.control;
-        if control.burst_allowance_ns > 0 {
+    /// Whether a packet that comes to `backlog_bytes` is the one to drop early.
+    pub fn chooses(&self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
+        if self.burst_allowance_ns > 0 {
             return false;
         }
-        let calm = control.wait_before_ns < self.target_ns / 2 && control.drop_probability < 0.2;
-        if calm || self.places.backlog().bytes <= 2 * MEAN_PACKET_BYTES {
+        let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
+        if calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES {
             return false;
         }
-        self.random.chance(control.drop_probability)
+        random.chance(self.drop_probability)
+    }
+
+    /// Whether a packet that was chosen may be marked instead: as long as that is rare (section 5.1).
+    pub fn may_mark(&self) -> bool {
+        self.drop_probability <= MARK_LIMIT
     }
 }
 
 impl PathElement for Pie {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.arrive_with(packet, Header::default())
+    }
+
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         let now_ns = self.places.advance(packet.time_ns);
-        self.advance(now_ns);
+        let line = &self.line;
+        self.control.advance(now_ns, self.target_ns, |due_ns| {
+            line.free_ns().saturating_sub(due_ns).max(0)
+        });
         let waits = self.line.free_ns() > now_ns;
         if waits && !self.limit.admits(self.places.backlog(), bytes) {
             return Outcome::Dropped;
         }
-        let chosen = self.chooses();
-        let mark = chosen && self.marks && self.control.drop_probability <= MARK_LIMIT;
+        let backlog_bytes = self.places.backlog().bytes;
+        let chosen = self
+            .control
+            .chooses(self.target_ns, backlog_bytes, &mut self.random);
+        let may_mark = self.marks && header.ecn.is_capable();
+        let mark = chosen && may_mark && self.control.may_mark();
         if chosen && !mark {
             return Outcome::Dropped;
         }
@@ -178,10 +197,7 @@ impl PathElement for Pie {
         self.line.reset();
         self.places.clear();
         self.random.reset();
-        self.control = Control {
-            burst_allowance_ns: MAX_BURST_NS,
-            ..Control::default()
-        };
+        self.control = Control::default();
     }
 }
 

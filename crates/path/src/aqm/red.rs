@@ -2,7 +2,7 @@
 
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
-use crate::{Arrival, Limit, Outcome, PathElement, Random};
+use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 
 /// RED (S. Floyd and V. Jacobson, Random Early Detection Gateways for Congestion Avoidance, IEEE/ACM Transactions on
 /// Networking 1(4), 1993): an average of the queue in packets; below the lower threshold nothing is dropped, between
@@ -67,7 +67,7 @@ impl Red {
         self
     }
 
-    /// Mark packets where they would be dropped early; all are taken to be capable of ECN.
+    /// Mark packets where they would be dropped early; see [`Header`].
     pub fn marking(mut self) -> Self {
         self.marks = true;
         self
@@ -126,12 +126,17 @@ impl Red {
 
 impl PathElement for Red {
     fn arrive(&mut self, packet: Arrival) -> Outcome {
+        self.arrive_with(packet, Header::default())
+    }
+
+    fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         let now_ns = self.places.advance(packet.time_ns);
         self.measure(now_ns);
         let chosen = self.chooses();
         let waits = self.line.free_ns() > now_ns;
-        if (chosen && !self.marks) || (waits && !self.limit.admits(self.places.backlog(), bytes)) {
+        let may_mark = self.marks && header.ecn.is_capable();
+        if (chosen && !may_mark) || (waits && !self.limit.admits(self.places.backlog(), bytes)) {
             return Outcome::Dropped;
         }
         let service = self.line.send(now_ns, bytes);

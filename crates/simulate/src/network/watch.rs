@@ -5,7 +5,7 @@ use whydrop_path::Random;
 
 use super::{Fate, Simulation};
 use crate::calendar::Event;
-use crate::segment::{Datagram, Segment, flags};
+use crate::segment::{Datagram, Segment};
 
 /// What is watched and what goes on beside the connections.
 #[derive(Debug, Clone, Default)]
@@ -139,14 +139,14 @@ impl Simulation {
         let Some(watch) = &mut self.watch else {
             return;
         };
-        let [b, y] = watch.config.points;
+        let [_, y] = watch.config.points;
         let delay_ns = |stages: std::ops::Range<usize>| -> i64 {
             self.stages[stages]
                 .iter()
                 .map(|s| s.stage.reverse_delay_ns)
                 .sum()
         };
-        let pure = segment.payload_bytes == 0 && segment.flags == flags::ACK;
+        let pure = segment.is_pure_acknowledgment();
         let loss = watch.config.return_loss;
         let lost = loss.map(|probability| watch.random.chance(probability) && pure);
         if lost[0] {
@@ -155,13 +155,40 @@ impl Simulation {
         }
         let at_y_ns = leaves_ns + delay_ns(y..self.stages.len());
         watch.note(packet, 1, at_y_ns);
+        let outage_ns = leaves_ns + delay_ns(self.outage_stage..self.stages.len());
+        if self.is_lost_in_outage(packet, outage_ns) {
+            self.packets[packet].fate = Fate::LostReturning;
+            return;
+        }
         if lost[1] {
             self.packets[packet].fate = Fate::LostReturning;
             return;
         }
+        if self.back.is_some() {
+            return self.calendar.at(at_y_ns, Event::EnterBack { packet });
+        }
+        self.pass_to_server(segment, packet, at_y_ns, lost[2]);
+    }
+
+    /// A packet that goes back has come through the narrow link behind point Y.
+    pub(super) fn pass_points_back(&mut self, segment: Segment, packet: usize, at_y_ns: i64) {
+        self.pass_to_server(segment, packet, at_y_ns, false);
+    }
+
+    fn pass_to_server(&mut self, segment: Segment, packet: usize, at_y_ns: i64, lost: bool) {
+        let Some(watch) = &mut self.watch else {
+            return;
+        };
+        let [b, y] = watch.config.points;
+        let delay_ns = |stages: std::ops::Range<usize>| -> i64 {
+            self.stages[stages]
+                .iter()
+                .map(|s| s.stage.reverse_delay_ns)
+                .sum()
+        };
         let at_b_ns = watch.back_at_b_ns(at_y_ns + delay_ns(b..y));
         watch.note(packet, 0, at_b_ns);
-        if lost[2] {
+        if lost {
             self.packets[packet].fate = Fate::LostReturning;
             return;
         }

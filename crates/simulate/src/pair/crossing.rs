@@ -11,6 +11,8 @@ pub struct Crossing {
     pub at_y_ns: Option<i64>,
     /// It was dropped between the two points. (A packet may also be underway when the simulation ends.)
     pub lost_between: bool,
+    /// It was marked between the two points; a mark from before B is in the segment.
+    pub marked_between: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

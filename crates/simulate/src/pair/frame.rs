@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use whydrop_path::Ecn;
+
 use super::crossing::Body;
 use crate::pcap::{self, Endpoints};
 use crate::segment::{Datagram, Toward};
@@ -34,6 +36,7 @@ pub struct Ends {
 pub struct IpMarks {
     pub ttl: u8,
     pub dscp: u8,
+    pub ecn: Ecn,
     pub identification: u16,
 }
 
@@ -121,6 +124,7 @@ fn push_tunnel_ipv4(frame: &mut Vec<u8>, toward: Toward, protocol: u8, carried_b
     let marks = IpMarks {
         ttl: TUNNEL_TTL,
         dscp: 0,
+        ecn: Ecn::NotCapable,
         identification: 0,
     };
     push_ipv4(frame, source, destination, marks, protocol, carried_bytes);
@@ -179,7 +183,7 @@ fn push_ipv4(
     let start = out.len();
     // A total of 0 says "too long for the field", as kernels write for the largest super-segments.
     let total = u16::try_from(HEADER_BYTES + carried_bytes).unwrap_or(0);
-    out.extend_from_slice(&[0x45, marks.dscp << 2]);
+    out.extend_from_slice(&[0x45, marks.dscp << 2 | marks.ecn.bits()]);
     out.extend_from_slice(&total.to_be_bytes());
     out.extend_from_slice(&marks.identification.to_be_bytes());
     out.extend_from_slice(&[0x40, 0, marks.ttl, protocol, 0, 0]);
@@ -197,7 +201,7 @@ fn push_ipv6(
     protocol: u8,
     carried_bytes: usize,
 ) {
-    let first_word = 6u32 << 28 | u32::from(marks.dscp) << 22;
+    let first_word = 6u32 << 28 | u32::from(marks.dscp << 2 | marks.ecn.bits()) << 20;
     out.extend_from_slice(&first_word.to_be_bytes());
     out.extend_from_slice(&u16::try_from(carried_bytes).unwrap_or(0).to_be_bytes());
     out.extend_from_slice(&[protocol, marks.ttl]);
@@ -286,6 +290,8 @@ mod tests {
             sack: SackBlocks::default(),
             reason: Reason::New,
             identification: 77,
+            ecn: whydrop_path::Ecn::NotCapable,
+            held_ns: 0,
         }
     }
 
@@ -294,6 +300,7 @@ mod tests {
         let marks = IpMarks {
             ttl: 60,
             dscp: 10,
+            ecn: Ecn::Ce,
             identification: 77,
         };
         for ipv6 in [false, true] {

@@ -113,6 +113,10 @@ fn marks(sniffer: &Sniffer, body: &Body) -> IpMarks {
             sniffer.ttl_reverse
         },
         dscp: sniffer.dscp,
+        ecn: match body {
+            Body::Tcp(segment) => segment.ecn,
+            Body::Udp(_) => whydrop_path::Ecn::NotCapable,
+        },
         identification,
     }
 }

@@ -104,6 +104,8 @@ pub fn pair(config: PublishedConfig) -> Pair {
         y,
         translation: None,
         realism,
+        accounts: Vec::new(),
+        right: None,
     };
     pair.parameter("rate_bps", RATE_BPS);
     pair.parameter("burst_bytes", BURST_BYTES);
@@ -191,6 +193,8 @@ impl Host {
             sack: SackBlocks::default(),
             reason: Reason::New,
             identification: self.identification,
+            ecn: whydrop_path::Ecn::NotCapable,
+            held_ns: 0,
         };
         self.next = segment.end();
         segment
@@ -399,6 +403,7 @@ impl Case {
             at_b_ns: Some(at_b_ns),
             at_y_ns,
             lost_between: at_y_ns.is_none(),
+            marked_between: false,
         });
         (
             self.crossings.len() - 1,
@@ -415,6 +420,7 @@ impl Case {
             at_b_ns: Some(at_b_ns),
             at_y_ns: Some(at_y_ns),
             lost_between: false,
+            marked_between: false,
         });
         (self.crossings.len() - 1, at_b_ns + BESIDE_NS)
     }

@@ -166,10 +166,16 @@ impl Sniffer {
             .filter_map(|crossing| {
                 let time_ns = self.time_ns(crossing)?;
                 let covered = (self.begins_ns..=self.ends_ns).contains(&time_ns);
+                let mut body = crossing.body;
+                if let (Point::Y, true, Body::Tcp(segment)) =
+                    (self.point, crossing.marked_between, &mut body)
+                {
+                    segment.ecn = whydrop_path::Ecn::Ce;
+                }
                 covered.then_some(Seen {
                     time_ns,
                     stamp_ns: time_ns,
-                    body: crossing.body,
+                    body,
                     packets: 1,
                 })
             })
@@ -305,6 +311,7 @@ fn continues(head: &Seen, next: &Seen, offload: Offload) -> bool {
         && a.payload_bytes % head.packets == 0
         && a.acknowledgment == b.acknowledgment
         && a.timestamps == b.timestamps
+        && a.ecn == b.ecn
         && a.flags & crate::segment::flags::PSH == 0
         && a.reason.is_retransmission() == b.reason.is_retransmission()
         && a.payload_bytes + b.payload_bytes <= offload.most_payload_bytes

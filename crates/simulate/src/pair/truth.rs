@@ -6,6 +6,7 @@ use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
 use super::suite;
 use super::world::{Flow, Pair};
+use crate::limiter::Account;
 use crate::segment::Reason;
 
 /// Counts of wire packets that both captures had to see: they passed while both were watching.
@@ -121,7 +122,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
 
 /// What is right to call the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
 fn right_causes(pair: &Pair) -> Vec<&'static str> {
-    let mut right = suite::right_causes(pair.kind).to_vec();
+    let mut right = (pair.right.clone()).unwrap_or_else(|| suite::right_causes(pair.kind).to_vec());
     let nothing_lost = !pair
         .crossings
         .iter()
@@ -208,7 +209,12 @@ fn of_flow(pair: &Pair, covered: &[bool], proto: &str, number: usize, flow: &Flo
         "data_packets_b": own.iter().filter(|c| c.body.payload_bytes() > 0).count(),
         "data_packets_lost": own.iter().filter(|c| c.lost_between && c.body.payload_bytes() > 0).count(),
         "retransmitted_packets_at_b": again.count(),
+        "ce_marked_between": own.iter().filter(|c| c.marked_between).count(),
         "transit_b_to_y_ms_true": transits(&own),
+        "limits": match proto {
+            "tcp" => pair.accounts.get(number).map_or(Value::Null, Account::to_json),
+            _ => Value::Null,
+        },
     })
 }
 

@@ -8,6 +8,7 @@ use whydrop_path::Random;
 use super::crossing::Crossing;
 use super::frame::Ends;
 use super::sniffer::{Sighting, Sniffer};
+use crate::limiter::Account;
 use crate::pcap::Endpoints;
 
 /// Everything about a pair of captures.
@@ -34,6 +35,10 @@ pub struct Pair {
     pub y: Sniffer,
     pub translation: Option<Translation>,
     pub realism: Realism,
+    /// What limited each TCP flow; empty where the simulation does not say.
+    pub accounts: Vec<Account>,
+    /// What is right to call it, where that is not what is right for its kind.
+    pub right: Option<Vec<&'static str>>,
 }
 
 /// A flow of data, as it looks at B.

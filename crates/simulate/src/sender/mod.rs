@@ -1,6 +1,7 @@
 //! The sending half of a TCP connection, close to Linux: SACK-based recovery, proportional rate reduction, RACK,
 //! tail-loss probes, and a retransmission timer of at least 200 ms.
 
+mod bbr;
 mod pacing;
 mod recovery;
 mod rtt;
@@ -8,8 +9,9 @@ mod scoreboard;
 
 use crate::congestion::{Algorithm, Congestion};
 use crate::segment::{Range, Reason};
+pub use bbr::Bbr;
 use pacing::Pacer;
-pub use pacing::Pacing;
+pub use pacing::{Pace, Pacing};
 use recovery::{Progress, Recovery, Undo};
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
@@ -33,6 +35,8 @@ pub struct SenderConfig {
     pub slow_start_after_idle: bool,
     /// Send buffer: at most this much is out, however large the windows.
     pub buffer_bytes: u64,
+    /// Less than a full segment waits until all that is out is acknowledged (RFC 896; RFC 9293, section 3.7.4).
+    pub nagle: bool,
 }
 
 impl Default for SenderConfig {
@@ -47,8 +51,27 @@ impl Default for SenderConfig {
             pacing: Pacing::None,
             slow_start_after_idle: true,
             buffer_bytes: 16_000_000,
+            nagle: false,
         }
     }
+}
+
+/// What a sender waits for before it sends more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It repairs losses.
+    Recovery,
+    /// Everything that was written is out.
+    Writes,
+    /// The congestion window is full and still grows by what is acknowledged (or by BBR's start-up).
+    SlowStart,
+    CongestionWindow,
+    ReceiveWindow,
+    SendBuffer,
+    /// Less than a segment is to be sent, and something is out.
+    Nagle,
+    /// Its turn, at a rate that the application or the administrator has set.
+    Pacing,
 }
 
 /// A segment to send now.
@@ -98,6 +121,10 @@ pub struct Sender {
     /// A tail-loss probe is out: no second one before something is acknowledged.
     probe_out: bool,
     window_probe_due: bool,
+    bbr: Option<Bbr>,
+    /// The window is not made smaller for marks again before this is acknowledged, and the receiver is to be told.
+    marks_until: u64,
+    tell_reduced: bool,
 }
 
 /// Only one of the timers for the tail runs at a time.
@@ -133,6 +160,9 @@ impl Sender {
             probe_due: false,
             probe_out: false,
             window_probe_due: false,
+            bbr: (config.algorithm == Algorithm::Bbr).then(|| Bbr::new(config.initial_window)),
+            marks_until: 0,
+            tell_reduced: false,
         }
     }
 
@@ -151,6 +181,73 @@ impl Sender {
                 .on_idle(idle_ns, self.rtt.rto_ns(0), self.config.initial_window);
         }
         self.written += bytes;
+    }
+
+    /// Whether the window still grows by all that is acknowledged.
+    pub fn in_slow_start(&self) -> bool {
+        match &self.bbr {
+            Some(bbr) => bbr.in_startup(),
+            None => self.congestion.in_slow_start(),
+        }
+    }
+
+    /// What keeps it from sending, after [`transmit`](Self::transmit) had nothing more.
+    pub fn waits_for(&self) -> Wait {
+        let window = if self.in_slow_start() {
+            Wait::SlowStart
+        } else {
+            Wait::CongestionWindow
+        };
+        if !matches!(self.recovery, Recovery::Open) {
+            Wait::Recovery
+        } else if self.next == self.written {
+            Wait::Writes
+        } else if self.board.pipe() as f64 + 1.0 > self.congestion.cwnd.max(1.0) {
+            window
+        } else if !self.window_takes_next() {
+            Wait::ReceiveWindow
+        } else if self.buffer_is_full() {
+            Wait::SendBuffer
+        } else if self.nagle_holds() {
+            Wait::Nagle
+        } else if self.pacer.is_waiting() && matches!(self.config.pacing, Pacing::Rate(_)) {
+            Wait::Pacing
+        } else {
+            window
+        }
+    }
+
+    /// All that was written is acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.una == self.written
+    }
+
+    /// Bytes acknowledged.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.una - 1
+    }
+
+    /// When everything that is out ought to have been acknowledged.
+    pub fn answers_due_ns(&self) -> Option<i64> {
+        let sent_ns = self.board.last_sent_ns()?;
+        Some(sent_ns.saturating_add(self.rtt.smoothed_ns()))
+    }
+
+    /// An acknowledgment echoed a mark: once for each window of data, as for a loss (RFC 3168, section 6.1.2).
+    pub fn on_echo(&mut self) {
+        let again = self.una < self.marks_until || !matches!(self.recovery, Recovery::Open);
+        if again || self.congestion.has_own_window() {
+            return;
+        }
+        self.congestion.on_loss(self.board.len() as f64);
+        self.congestion.cwnd = self.congestion.ssthresh;
+        self.marks_until = self.next;
+        self.tell_reduced = true;
+    }
+
+    /// Whether the segment of new data sent now is the one to say that the window was reduced.
+    pub fn take_reduced(&mut self) -> bool {
+        std::mem::take(&mut self.tell_reduced)
     }
 
     /// Where the next new data begins.
@@ -181,6 +278,13 @@ impl Sender {
         );
         self.una = ack.acknowledgment;
         self.reordering_seen |= delivered.reordered;
+        if let Some(bbr) = &mut self.bbr {
+            let rtt_ns = delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns);
+            let out = (self.board.pipe(), self.board.delivered());
+            let starved = self.next == self.written;
+            bbr.on_ack(now_ns, delivered.rate, rtt_ns, out, starved);
+            self.congestion.cwnd = bbr.window();
+        }
         if let Some(sent_ns) = delivered.sent_once_ns {
             let rtt_ns = now_ns - sent_ns;
             self.rtt.sample(rtt_ns);
@@ -345,20 +449,34 @@ impl Sender {
         let slow_start = self.congestion.in_slow_start();
         // As Linux, which takes what is out where recovery has made the window smaller than that.
         let window = self.congestion.cwnd.max(self.board.len() as f64).max(1.0);
-        let window_bytes = window * self.config.mss as f64;
-        self.pacer.on_sent(
-            now_ns,
-            wire_bytes,
-            window_bytes,
-            self.rtt.smoothed_ns(),
+        let rtt_ns = self.rtt.smoothed_ns();
+        let wire_mss = (self.config.mss + 66) as f64;
+        let pace = Pace {
+            window_bytes: window * self.config.mss as f64,
+            rtt_ns,
             slow_start,
-        );
+            own_bytes_per_s: self
+                .bbr
+                .as_ref()
+                .map(|bbr| bbr.pacing_rate(rtt_ns) * wire_mss),
+        };
+        self.pacer.on_sent(now_ns, wire_bytes, pace);
     }
 
     fn may_send_new(&self) -> bool {
         self.next < self.written
             && self.window_takes_next()
-            && self.next - self.una < self.config.buffer_bytes
+            && !self.buffer_is_full()
+            && !self.nagle_holds()
+    }
+
+    fn buffer_is_full(&self) -> bool {
+        self.next - self.una >= self.config.buffer_bytes
+    }
+
+    fn nagle_holds(&self) -> bool {
+        let small = self.written - self.next < self.config.mss;
+        self.config.nagle && small && !self.board.is_empty()
     }
 
     /// Whether the receive window has room for the next segment; part of one is not worth sending.

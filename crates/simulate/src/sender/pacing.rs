@@ -7,8 +7,18 @@ pub enum Pacing {
     None,
     /// As Linux `fq` with a window-based control: twice the window in a round trip in slow start, 1.2 times after.
     Window,
-    /// At a rate on the wire, in bit/s.
+    /// At a rate on the wire, in bit/s, that the application or the administrator has set.
     Rate(u64),
+}
+
+/// What a sender paces by, beside its configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    pub window_bytes: f64,
+    pub rtt_ns: i64,
+    pub slow_start: bool,
+    /// Of a congestion control that paces by itself.
+    pub own_bytes_per_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,28 +40,31 @@ impl Pacer {
 
     /// Whether a packet may go now; if not, [`deadline_ns`](Self::deadline_ns) says when.
     pub fn admits(&mut self, now_ns: i64) -> bool {
-        self.waiting = self.pacing != Pacing::None && now_ns < self.next_ns;
+        // Without pacing the next time never moves.
+        self.waiting = now_ns < self.next_ns;
         !self.waiting
     }
 
-    pub fn on_sent(
-        &mut self,
-        now_ns: i64,
-        wire_bytes: u64,
-        window_bytes: f64,
-        rtt_ns: i64,
-        slow_start: bool,
-    ) {
-        let bytes_per_s = match self.pacing {
-            Pacing::None => return,
-            Pacing::Rate(bps) => bps as f64 / 8.0,
-            Pacing::Window => {
-                let factor = if slow_start { 2.0 } else { 1.2 };
-                factor * window_bytes * 1e9 / rtt_ns.max(1) as f64
+    pub fn on_sent(&mut self, now_ns: i64, wire_bytes: u64, pace: Pace) {
+        let bytes_per_s = match (self.pacing, pace.own_bytes_per_s) {
+            (Pacing::Rate(bps), own) => {
+                let rate = bps as f64 / 8.0;
+                own.map_or(rate, |own| own.min(rate))
+            }
+            (_, Some(own)) => own,
+            (Pacing::None, None) => return,
+            (Pacing::Window, None) => {
+                let factor = if pace.slow_start { 2.0 } else { 1.2 };
+                factor * pace.window_bytes * 1e9 / pace.rtt_ns.max(1) as f64
             }
         };
         let gap_ns = (wire_bytes as f64 * 1e9 / bytes_per_s.max(1.0)) as i64;
         self.next_ns = self.next_ns.max(now_ns) + gap_ns;
+    }
+
+    /// Whether a packet that may go otherwise waits for its turn.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     pub fn deadline_ns(&self) -> Option<i64> {

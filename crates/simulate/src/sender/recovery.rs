@@ -1,7 +1,6 @@
 //! Recovery from losses: when it begins and ends, how much may be sent meanwhile, and how it is taken back.
 
 use super::Sender;
-use crate::congestion::Algorithm;
 
 /// Where a sender stands with its losses.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +93,9 @@ impl Sender {
         }
         match self.recovery {
             Recovery::Fast { high, .. } if self.una >= high => {
-                self.congestion.cwnd = self.congestion.ssthresh;
+                if !self.congestion.has_own_window() {
+                    self.congestion.cwnd = self.congestion.ssthresh;
+                }
                 self.recovery = Recovery::Open;
                 self.undo.active = false;
             }
@@ -129,7 +130,7 @@ impl Sender {
 
     /// The window after an acknowledgment.
     pub(super) fn move_window(&mut self, now_ns: i64, progress: Progress) {
-        if matches!(self.config.algorithm, Algorithm::FixedRate { .. }) {
+        if self.congestion.has_own_window() {
             return;
         }
         let grows = self.grows();

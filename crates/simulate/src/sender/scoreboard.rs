@@ -16,6 +16,8 @@ pub struct Sent {
     pub lost: bool,
     /// The retransmission of it is out (and not thought lost itself).
     pub retransmitted: bool,
+    /// Segments delivered when it was sent last, and when the last of them was.
+    delivered_before: (u64, i64),
 }
 
 /// What one acknowledgment delivered.
@@ -29,6 +31,16 @@ pub struct Delivered {
     pub sent_once_ns: Option<i64>,
     /// A segment arrived late although it was sent only once, so the path reorders.
     pub reordered: bool,
+    pub rate: Option<RateSample>,
+}
+
+/// How fast segments were delivered (draft-cheng-iccrg-delivery-rate-estimation, section 3): from when the latest of
+/// those delivered now was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateSample {
+    pub segments_per_s: f64,
+    /// Segments delivered in all when it was sent: tells rounds apart.
+    pub delivered_before: u64,
 }
 
 /// RACK's view (RFC 8985, section 5.2): the most recently sent segment that has been delivered.
@@ -52,6 +64,8 @@ pub struct Scoreboard {
     retransmissions_lost: u64,
     /// End of the highest SACKed segment.
     highest_sacked: u64,
+    /// Segments delivered since the beginning, and when the last of them was.
+    delivered: (u64, i64),
     pub rack: Rack,
 }
 
@@ -86,7 +100,20 @@ impl Scoreboard {
         self.segments.len() - self.sacked - self.lost + self.retransmitted
     }
 
+    /// Segments known to have arrived since the beginning.
+    pub fn delivered(&self) -> u64 {
+        self.delivered.0
+    }
+
+    /// When the segment that was sent last, of those that are out, was sent.
+    pub fn last_sent_ns(&self) -> Option<i64> {
+        self.segments.iter().map(|segment| segment.sent_ns).max()
+    }
+
     pub fn on_sent(&mut self, start: u64, end: u64, now_ns: i64) {
+        if self.segments.is_empty() {
+            self.delivered.1 = now_ns;
+        }
         self.segments.push_back(Sent {
             start,
             end,
@@ -95,6 +122,7 @@ impl Scoreboard {
             sacked: false,
             lost: false,
             retransmitted: false,
+            delivered_before: self.delivered,
         });
     }
 
@@ -116,6 +144,7 @@ impl Scoreboard {
     pub fn on_retransmitted(&mut self, place: usize, now_ns: i64) -> Range {
         let segment = &mut self.segments[place];
         segment.sent_ns = now_ns;
+        segment.delivered_before = self.delivered;
         segment.transmissions += 1;
         if segment.lost && !segment.retransmitted {
             segment.retransmitted = true;
@@ -177,6 +206,7 @@ impl Scoreboard {
         delivered: &mut Delivered,
     ) {
         delivered.arrived += 1;
+        self.sample(now_ns, segment, delivered);
         self.lost -= usize::from(segment.lost);
         self.retransmitted -= usize::from(segment.retransmitted);
         if segment.transmissions == 1 {
@@ -198,6 +228,22 @@ impl Scoreboard {
                 end: segment.end,
                 rtt_ns,
             };
+        }
+    }
+
+    /// The latest sent of what was delivered tells the rate.
+    fn sample(&mut self, now_ns: i64, segment: Sent, delivered: &mut Delivered) {
+        self.delivered = (self.delivered.0 + 1, now_ns);
+        let (before, before_ns) = segment.delivered_before;
+        let newest = delivered
+            .rate
+            .is_none_or(|rate| before >= rate.delivered_before);
+        if newest && now_ns > before_ns {
+            delivered.rate = Some(RateSample {
+                segments_per_s: (self.delivered.0 - before) as f64 * 1e9
+                    / (now_ns - before_ns) as f64,
+                delivered_before: before,
+            });
         }
     }
 

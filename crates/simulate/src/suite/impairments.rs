@@ -210,13 +210,11 @@ fn steady_cross_flow(case: &mut Case, random: &mut Random) {
     }
     case.facts.cross_traffic = true;
     let first = case.scenario.flows[0];
-    let (bytes, count) = match first.application {
-        Application::Chunks { bytes, count, .. } => (bytes, count),
-        Application::Stream { bytes, count, .. } => (bytes, count),
-    };
+    let asked = first.application;
+    let all_bytes = asked.bytes_per_request() * u64::from(asked.requests());
     case.scenario.flows.push(FlowConfig {
         application: Application::Chunks {
-            bytes: bytes * u64::from(count),
+            bytes: all_bytes,
             count: 1,
             pause_ns: 0,
         },

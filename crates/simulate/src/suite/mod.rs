@@ -50,6 +50,11 @@ impl Split {
         self.salt() ^ 0x7061_6972
     }
 
+    /// And those of short transfers of both.
+    pub(crate) fn transfer_salt(self) -> u64 {
+        self.salt() ^ 0x7368_6f72_7400
+    }
+
     fn salt(self) -> u64 {
         match self {
             Self::Train => 0x7472_6169_6e00_0000,

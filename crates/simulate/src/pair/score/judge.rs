@@ -10,6 +10,8 @@ pub(crate) const ONE_PACKET_BYTES: f64 = 1_514.0;
 /// What a clean pair is to be right by; captures that are untidy themselves are allowed twice as much.
 pub(crate) const RATE: f64 = 0.01;
 pub(crate) const BURST: f64 = 0.05;
+/// Of a queue that never drops.
+const STANDING_RATE: f64 = 0.02;
 const LIMIT_PACKETS: f64 = 1.0;
 const OFFSET_US: f64 = 100.0;
 const DRIFT_PPM: f64 = 2.0;
@@ -248,7 +250,15 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
             absolute("limit_packets", "queue_limit_packets", 1.0),
             absolute("limit_bytes", "queue_limit_bytes", ONE_PACKET_BYTES),
         ],
-        "shaper" => vec![relative("rate_bps", "drain_rate_bps", RATE)],
+        "shaper" | "shaper_ticks" => vec![relative("rate_bps", "drain_rate_bps", RATE)],
+        // Called a queue or a shaper, it has the name of a rate that goes with it.
+        "standing_queue" => {
+            let name = match stated["rate_bps"].is_object() {
+                true => "rate_bps",
+                false => "drain_rate_bps",
+            };
+            vec![relative(name, "drain_rate_bps", STANDING_RATE)]
+        }
         _ => Vec::new(),
     };
     found.into_iter().flatten().collect()

@@ -17,12 +17,15 @@ fn data(flow: usize, number: u64, time_ns: i64) -> Crossing {
         sack: SackBlocks::default(),
         reason: Reason::New,
         identification: number as u16,
+        ecn: whydrop_path::Ecn::NotCapable,
+        held_ns: 0,
     };
     Crossing {
         body: Body::Tcp(segment),
         at_b_ns: Some(time_ns),
         at_y_ns: Some(time_ns),
         lost_between: false,
+        marked_between: false,
     }
 }
 

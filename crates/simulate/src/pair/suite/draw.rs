@@ -7,7 +7,7 @@ use super::kind::Mechanism;
 use super::policers::PolicerSpec;
 use super::{mechanisms, treatments};
 use crate::congestion::Algorithm;
-use crate::network::{DatagramSource, WatchConfig};
+use crate::network::{DatagramSource, Extras, WatchConfig};
 use crate::pair::sniffer::{Point, Sniffer};
 use crate::pair::world::{Flow, Realism, Translation};
 use crate::receiver::ReceiverConfig;
@@ -44,6 +44,7 @@ pub struct World {
     pub rtt_ns: i64,
     pub line_bps: u64,
     pub policer: Option<PolicerSpec>,
+    pub extras: Extras,
 }
 
 impl World {
@@ -105,6 +106,7 @@ impl World {
             rtt_ns,
             line_bps: 0,
             policer: None,
+            extras: Extras::default(),
         };
         world.set_line(if random.chance(0.3) {
             10_000_000_000

@@ -27,6 +27,22 @@ pub enum Mechanism {
     RwndLimited,
     SlowReader,
     CrossTraffic,
+    FqCoDel,
+    Cake,
+    FqPie,
+    DualPi2,
+    EcnMark,
+    TwoRatePolicerAndLoss,
+    TickShaper,
+    StandingQueue,
+    SendBuffer,
+    Paced,
+    ClosedWindow,
+    DelayedAck,
+    PeerApplication,
+    Outage,
+    SlowWayBack,
+    Batching,
 }
 
 impl Mechanism {
@@ -56,6 +72,23 @@ impl Mechanism {
         Self::LossBeforeB,
         Self::Jitter,
         Self::SlowReader,
+        // Later ones come last, so that what was drawn of the first two dozen stays as it was.
+        Self::FqCoDel,
+        Self::Cake,
+        Self::FqPie,
+        Self::DualPi2,
+        Self::EcnMark,
+        Self::TwoRatePolicerAndLoss,
+        Self::TickShaper,
+        Self::StandingQueue,
+        Self::SendBuffer,
+        Self::Paced,
+        Self::ClosedWindow,
+        Self::DelayedAck,
+        Self::PeerApplication,
+        Self::Outage,
+        Self::SlowWayBack,
+        Self::Batching,
     ];
 
     pub fn name(self) -> &'static str {
@@ -84,6 +117,22 @@ impl Mechanism {
             Self::RwndLimited => "rwnd-limited",
             Self::SlowReader => "slow-reader",
             Self::CrossTraffic => "cross-traffic",
+            Self::FqCoDel => "fq-codel",
+            Self::Cake => "cake",
+            Self::FqPie => "fq-pie",
+            Self::DualPi2 => "dualpi2",
+            Self::EcnMark => "ecn-mark",
+            Self::TwoRatePolicerAndLoss => "policer-dual-rate-and-loss",
+            Self::TickShaper => "tick-shaper",
+            Self::StandingQueue => "standing-queue",
+            Self::SendBuffer => "send-buffer",
+            Self::Paced => "paced",
+            Self::ClosedWindow => "closed-window",
+            Self::DelayedAck => "delayed-ack",
+            Self::PeerApplication => "peer-application",
+            Self::Outage => "outage",
+            Self::SlowWayBack => "slow-way-back",
+            Self::Batching => "batching",
         }
     }
 
@@ -97,7 +146,8 @@ impl Mechanism {
             Self::Policer
             | Self::PolicerDualRate
             | Self::PolicerThenShaper
-            | Self::ShaperThenPolicer => "policer",
+            | Self::ShaperThenPolicer
+            | Self::TwoRatePolicerAndLoss => "policer",
             Self::ShallowFifoPackets | Self::ShallowFifoBytes => "shallow_fifo",
             Self::DeepFifoPackets | Self::DeepFifoBytes => "deep_fifo",
             Self::Shaper => "shaper",
@@ -116,6 +166,21 @@ impl Mechanism {
             Self::RwndLimited => "rwnd_limited",
             Self::SlowReader => "slow_reader",
             Self::CrossTraffic => "cross_traffic",
+            Self::FqCoDel => "aqm_fq_codel",
+            Self::Cake => "aqm_cake",
+            Self::FqPie => "aqm_fq_pie",
+            Self::DualPi2 => "aqm_dualpi2",
+            Self::EcnMark => "ecn_mark",
+            Self::TickShaper => "shaper_ticks",
+            Self::StandingQueue => "standing_queue",
+            Self::SendBuffer => "send_buffer",
+            Self::Paced => "paced",
+            Self::ClosedWindow => "closed_window",
+            Self::DelayedAck => "delayed_ack",
+            Self::PeerApplication => "peer_application",
+            Self::Outage => "outage",
+            Self::SlowWayBack => "slow_way_back",
+            Self::Batching => "batching",
         }
     }
 
@@ -125,14 +190,22 @@ impl Mechanism {
             Self::Policer
             | Self::PolicerDualRate
             | Self::PolicerThenShaper
-            | Self::ShaperThenPolicer => 12,
+            | Self::ShaperThenPolicer
+            | Self::TwoRatePolicerAndLoss => 12,
             Self::ShallowFifoPackets
             | Self::ShallowFifoBytes
             | Self::DeepFifoPackets
             | Self::DeepFifoBytes
             | Self::CrossTraffic => 8,
             Self::RandomLoss | Self::BurstLoss => 6,
-            Self::CoDel | Self::Pie | Self::Red => 3,
+            Self::CoDel
+            | Self::Pie
+            | Self::Red
+            | Self::FqCoDel
+            | Self::Cake
+            | Self::FqPie
+            | Self::DualPi2 => 3,
+            Self::Outage => 1,
             _ => 0,
         }
     }
@@ -151,7 +224,8 @@ pub fn right_causes(kind: &str) -> &'static [&'static str] {
         "shallow_fifo" => &["shallow-queue"],
         "deep_fifo" => &["deep-queue"],
         "shaper" => &["shaper"],
-        "aqm_fq_codel" | "aqm_codel" | "aqm_pie" | "aqm_red" | "aqm_cake" | "ecn_mark" => &["aqm"],
+        "aqm_fq_codel" | "aqm_codel" | "aqm_pie" | "aqm_red" | "aqm_cake" | "aqm_fq_pie"
+        | "aqm_dualpi2" | "ecn_mark" => &["aqm"],
         "random_loss" | "burst_loss" | "loss_beyond_Y" | "loss_before_B" => &["random-loss"],
         "ack_loss" => &["none", "sender", "random-loss"],
         "reorder" => &["reordering"],
@@ -159,6 +233,16 @@ pub fn right_causes(kind: &str) -> &'static [&'static str] {
         "rwnd_limited" | "slow_reader" => &["receiver-window"],
         "app_limited" => &["sender"],
         "cross_traffic" => &["shallow-queue", "deep-queue"],
+        "shaper_ticks" => &["shaper"],
+        "standing_queue" => &["deep-queue", "shaper"],
+        "send_buffer" => &["sender"],
+        "paced" => &["sender"],
+        "closed_window" => &["receiver-window"],
+        "delayed_ack" => &["delayed-ack"],
+        "peer_application" => &["peer-application"],
+        "outage" => &["outage"],
+        "slow_way_back" => &["deep-queue", "shallow-queue", "shaper"],
+        "batching" => &["batching", "jitter", "none"],
         _ => &[],
     }
 }
@@ -177,6 +261,6 @@ mod tests {
                 mechanism.name()
             );
         }
-        assert_eq!(Mechanism::ALL.len(), 24);
+        assert_eq!(Mechanism::ALL.len(), 40);
     }
 }

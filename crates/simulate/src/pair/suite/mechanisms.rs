@@ -11,6 +11,7 @@ use super::draw::{
 };
 use super::kind::Mechanism;
 use super::policers;
+use super::{disciplines, hosts};
 use crate::scenario::{Application, CrossTraffic};
 
 pub const MBIT: f64 = 1e6;
@@ -43,6 +44,22 @@ pub fn apply(world: &mut World, random: &mut Random) {
         }
         Mechanism::AppLimited => application(world, random),
         Mechanism::RwndLimited | Mechanism::SlowReader => receiver(world, random),
+        Mechanism::FqCoDel
+        | Mechanism::Cake
+        | Mechanism::FqPie
+        | Mechanism::DualPi2
+        | Mechanism::EcnMark
+        | Mechanism::TwoRatePolicerAndLoss
+        | Mechanism::TickShaper
+        | Mechanism::StandingQueue
+        | Mechanism::SlowWayBack
+        | Mechanism::Batching => disciplines::apply(world, random),
+        Mechanism::SendBuffer
+        | Mechanism::Paced
+        | Mechanism::ClosedWindow
+        | Mechanism::DelayedAck
+        | Mechanism::PeerApplication
+        | Mechanism::Outage => hosts::apply(world, random),
     }
 }
 
@@ -235,7 +252,7 @@ fn managed_queue(world: &mut World, random: &mut Random) {
 }
 
 /// Seven of ten senders have a slower way out than their card, so that a transfer takes a while.
-fn slow_line(world: &mut World, random: &mut Random) {
+pub fn slow_line(world: &mut World, random: &mut Random) {
     if random.chance(0.7) {
         world.set_line((random.log_uniform(20.0, 500.0) * MBIT) as u64);
     }
@@ -248,7 +265,7 @@ fn wide_link(world: &mut World, random: &mut Random) -> Element {
     Box::new(Fifo::new(link_bps, Limit::NONE).with_overhead(overhead::WIRE))
 }
 
-fn set_wide_link(world: &mut World, random: &mut Random) {
+pub fn set_wide_link(world: &mut World, random: &mut Random) {
     let link = wide_link(world, random);
     world.set_element(link);
 }
@@ -287,7 +304,7 @@ fn chance(world: &mut World, random: &mut Random) {
 }
 
 /// Add an element behind what a stage holds.
-fn put_behind(world: &mut World, stage: usize, element: Element) {
+pub fn put_behind(world: &mut World, stage: usize, element: Element) {
     let stage = &mut world.scenario.stages[stage];
     let there = std::mem::replace(&mut stage.element, Box::new(Delay::new(0)));
     stage.element = Box::new(Chain::new(vec![there, element]));

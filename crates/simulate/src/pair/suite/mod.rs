@@ -1,12 +1,15 @@
 //! Suites of pairs: worlds drawn at random, simulated, and kept where they show their mechanism.
 
 mod detour;
+mod disciplines;
 mod draw;
+mod hosts;
 mod kind;
 mod mechanisms;
 mod policers;
 #[cfg(test)]
 mod tests;
+pub mod transfers;
 mod treatments;
 mod windows;
 
@@ -19,6 +22,7 @@ use super::output::{self, PairError};
 use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
 use super::world::Pair;
+use crate::limiter::{Account, Limiter};
 use crate::network::{Fate, History, Simulation};
 use crate::suite::Split;
 use draw::{ELEMENT_STAGE, World};
@@ -43,6 +47,9 @@ const MOST_RECORDS: usize = 58_000;
 const LEAST_SCORED_LOSSES: f64 = 30.0;
 /// Share of the time in flight for which the window must be full where it is to limit.
 const LEAST_WINDOW_LIMITED: f64 = 0.6;
+/// The same of delayed acknowledgments and far applications, beside the round trips that they add to; of outages.
+const LEAST_HOST_LIMITED: f64 = 0.5;
+const LEAST_OUTAGE: f64 = 0.15;
 /// Least tolerance with sniffers that miss packets.
 const LIGHT_MISSES: f64 = 0.03;
 /// Packets of data that a pair must have.
@@ -92,9 +99,35 @@ pub fn write(
 
 /// Play a world; nothing if it does not show its mechanism.
 fn simulate(world: World, seed: u64) -> Option<Pair> {
-    let points = world.watch.points;
+    let (mechanism, policer) = (world.mechanism, world.policer);
     let longer = world.watch.longer_ip_header_bytes;
-    let history = Simulation::new(world.scenario).watching(world.watch).run();
+    let (mut pair, history) = run(world, seed);
+    if !shows_itself(&mut pair, mechanism, &history) {
+        return None;
+    }
+    if let Some(spec) = policer {
+        let tellable = Tellable {
+            spec,
+            arrivals: &policers::arrivals(&pair.crossings, longer),
+        };
+        // A policer whose rates nobody could tell even roughly is none to ask for.
+        let roughly =
+            tellable.by_name(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
+        if roughly.values().any(|tells| tells == false) {
+            return None;
+        }
+        pair.identifiable = tellable.by_name(allowed_share);
+    }
+    Some(pair)
+}
+
+/// Play a world, whatever it shows.
+fn run(world: World, seed: u64) -> (Pair, History) {
+    let points = world.watch.points;
+    let history = Simulation::new(world.scenario)
+        .with(world.extras)
+        .watching(world.watch)
+        .run();
     let crossings = crossings(&history, points);
     let mut pair = Pair {
         name: String::new(),
@@ -113,6 +146,8 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
         y: world.y,
         translation: world.translation,
         realism: world.realism,
+        accounts: Account::of_all(&history),
+        right: None,
     };
     // The ways back are known in advance, beyond the end of the simulation; nothing else is.
     for sniffer in [&mut pair.b, &mut pair.y] {
@@ -123,23 +158,7 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
         pair.realism.tolerate(treatments::EDGE);
     }
     tolerate_missing(&mut pair);
-    if !shows_itself(&mut pair, world.mechanism, &history) {
-        return None;
-    }
-    if let Some(spec) = world.policer {
-        let tellable = Tellable {
-            spec,
-            arrivals: &policers::arrivals(&pair.crossings, longer),
-        };
-        // A policer whose rates nobody could tell even roughly is none to ask for.
-        let roughly =
-            tellable.by_name(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
-        if roughly.values().any(|tells| tells == false) {
-            return None;
-        }
-        pair.identifiable = tellable.by_name(allowed_share);
-    }
-    Some(pair)
+    (pair, history)
 }
 
 /// By how much a parameter of a policer may be wrong: as the scores have it.
@@ -158,7 +177,7 @@ fn allowed_share(name: &str, spec: &PolicerSpec) -> f64 {
 fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
     let between = points[0]..points[1];
     let of = |(packet, passed): (&crate::network::Packet, &[Option<i64>; 2])| {
-        let body = match (packet.segment, packet.datagram) {
+        let body = match (packet.segment_before(points[0]), packet.datagram) {
             (Some(segment), _) => Body::Tcp(segment),
             (None, Some(datagram)) => Body::Udp(datagram),
             (None, None) => return None,
@@ -174,6 +193,7 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
             at_b_ns,
             at_y_ns,
             lost_between,
+            marked_between: packet.marked.is_some_and(|stage| between.contains(&stage)),
         })
     };
     history
@@ -262,8 +282,47 @@ fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> boo
             | Mechanism::SlowReader
             | Mechanism::None
             | Mechanism::AppLimited => (0..=draw::BEYOND_STAGE).all(|stage| of(stage) == 0),
+            Mechanism::EcnMark => own.iter().filter(|c| c.marked_between).count() >= 10,
+            Mechanism::TwoRatePolicerAndLoss => of(draw::BEYOND_STAGE) >= 3,
+            Mechanism::TickShaper | Mechanism::Batching => median_more_ns(&own) >= 500_000,
+            Mechanism::StandingQueue => median_more_ns(&own) >= 10_000_000,
+            Mechanism::SlowWayBack => back_waits(pair, &covered) || reverse_lost >= 5,
+            Mechanism::SendBuffer => limits(pair, Limiter::SendBuffer, LEAST_WINDOW_LIMITED),
+            Mechanism::Paced => limits(pair, Limiter::Pacing, LEAST_WINDOW_LIMITED),
+            Mechanism::ClosedWindow => limits(pair, Limiter::ReceiveWindow, LEAST_WINDOW_LIMITED),
+            Mechanism::DelayedAck => limits(pair, Limiter::DelayedAck, LEAST_HOST_LIMITED),
+            Mechanism::PeerApplication => {
+                limits(pair, Limiter::PeerApplication, LEAST_HOST_LIMITED)
+            }
+            Mechanism::Outage => limits(pair, Limiter::Outage, LEAST_OUTAGE),
             _ => of(ELEMENT_STAGE) >= counts.forward_lost,
         }
+}
+
+/// Whether the first connection was limited so for this share of its transfers.
+fn limits(pair: &Pair, limiter: Limiter, least: f64) -> bool {
+    let Some(account) = pair.accounts.first() else {
+        return false;
+    };
+    let mut times = [0; Limiter::ALL.len()];
+    for &(from_ns, until_ns) in &account.transfers {
+        let of = account.times_ns(from_ns, until_ns);
+        times
+            .iter_mut()
+            .zip(of)
+            .for_each(|(sum, time_ns)| *sum += time_ns);
+    }
+    let all: i64 = times.iter().sum();
+    times[limiter as usize] as f64 >= least * all.max(1) as f64
+}
+
+/// Whether half of what goes back waits at least 5 ms between the points.
+fn back_waits(pair: &Pair, covered: &[bool]) -> bool {
+    let back: Vec<&Crossing> = (pair.crossings.iter().zip(covered))
+        .filter(|(crossing, covered)| **covered && !crossing.is_forward())
+        .map(|(crossing, _)| crossing)
+        .collect();
+    median_more_ns(&back) >= 5_000_000
 }
 
 /// A clock that is set anew must be so while something is captured, with enough on either side.

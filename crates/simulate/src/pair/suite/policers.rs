@@ -38,7 +38,10 @@ impl PolicerSpec {
             mechanism,
             Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer
         );
-        let dual = mechanism == Mechanism::PolicerDualRate;
+        let dual = matches!(
+            mechanism,
+            Mechanism::PolicerDualRate | Mechanism::TwoRatePolicerAndLoss
+        );
         Self {
             committed,
             peak: dual.then(|| Bucket {

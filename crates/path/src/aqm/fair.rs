@@ -1,0 +1,165 @@
+//! Flow queues served by deficit round robin with new flows first (RFC 8290, section 4).
+
+use std::collections::VecDeque;
+
+use super::sojourn::{SojournQueue, Waiting};
+use crate::Random;
+
+/// A queue for each bucket of flows, with what its discipline keeps beside it.
+#[derive(Debug, Clone)]
+pub(super) struct FlowQueue<S> {
+    pub queue: SojournQueue,
+    pub state: S,
+    deficit_bytes: i64,
+    listed: bool,
+}
+
+/// DRR++ (RFC 8290, section 4.2): each queue may send a quantum in its turn; a queue that was empty comes first, once.
+#[derive(Debug, Clone)]
+pub(super) struct FlowQueues<S> {
+    queues: Vec<FlowQueue<S>>,
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    quantum_bytes: i64,
+    packets: usize,
+    bytes: u64,
+    salt: u64,
+}
+
+impl<S: Default + Clone> FlowQueues<S> {
+    /// `salt` varies which flows share a queue.
+    pub fn new(count: usize, quantum_bytes: u32, salt: u64) -> Self {
+        let empty = FlowQueue {
+            queue: SojournQueue::default(),
+            state: S::default(),
+            deficit_bytes: 0,
+            listed: false,
+        };
+        Self {
+            queues: vec![empty; count.max(1)],
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            quantum_bytes: i64::from(quantum_bytes.max(1)),
+            packets: 0,
+            bytes: 0,
+            salt,
+        }
+    }
+
+    pub fn reset(&mut self) {
+        let quantum = u32::try_from(self.quantum_bytes).unwrap_or(u32::MAX);
+        *self = Self::new(self.queues.len(), quantum, self.salt);
+    }
+
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The queue of a flow.
+    pub fn place(&self, flow: u64) -> usize {
+        // The generator's output is a good hash of its seed.
+        (Random::new(flow ^ self.salt).next_u64() % self.queues.len() as u64) as usize
+    }
+
+    pub fn get_mut(&mut self, place: usize) -> &mut FlowQueue<S> {
+        &mut self.queues[place]
+    }
+
+    pub fn push(&mut self, place: usize, waiting: Waiting) {
+        self.packets += 1;
+        self.bytes += waiting.bytes;
+        let queue = &mut self.queues[place];
+        queue.queue.push(waiting);
+        if !queue.listed {
+            queue.listed = true;
+            queue.deficit_bytes = self.quantum_bytes;
+            self.new.push_back(place);
+        }
+    }
+
+    /// The queue with the most bytes: who is to lose when there is no room (RFC 8290, section 4.1).
+    pub fn fattest(&self) -> Option<usize> {
+        let full = self.queues.iter().enumerate();
+        full.filter(|(_, queue)| queue.queue.len() > 0)
+            .max_by_key(|(_, queue)| queue.queue.bytes())
+            .map(|(place, _)| place)
+    }
+
+    pub fn drop_head(&mut self, place: usize) -> Option<Waiting> {
+        let head = self.queues[place].queue.pop()?;
+        self.packets -= 1;
+        self.bytes -= head.bytes;
+        Some(head)
+    }
+
+    /// After a round in which no queue could send: give all of them the quanta of the rounds that would go the same way.
+    fn skip_rounds(&mut self) {
+        let listed = self.new.iter().chain(&self.old);
+        let nearest = listed
+            .clone()
+            .map(|&place| self.queues[place].deficit_bytes)
+            .max();
+        let more = nearest.map_or(0, |nearest| {
+            -nearest / self.quantum_bytes * self.quantum_bytes
+        });
+        if more > 0 {
+            for &place in listed {
+                self.queues[place].deficit_bytes += more;
+            }
+        }
+    }
+
+    /// The next packet to send, taken from its queue by `take`, which puts what it drops on the way into `dropped`.
+    pub fn next(
+        &mut self,
+        dropped: &mut Vec<Waiting>,
+        mut take: impl FnMut(&mut FlowQueue<S>, &mut Vec<Waiting>) -> Option<(Waiting, bool)>,
+    ) -> Option<(Waiting, bool)> {
+        let mut turns = 0;
+        loop {
+            if turns > self.new.len() + self.old.len() {
+                self.skip_rounds();
+                turns = 0;
+            }
+            let from_new = !self.new.is_empty();
+            let list = if from_new {
+                &mut self.new
+            } else {
+                &mut self.old
+            };
+            let place = *list.front()?;
+            let queue = &mut self.queues[place];
+            if queue.deficit_bytes <= 0 {
+                queue.deficit_bytes += self.quantum_bytes;
+                list.pop_front();
+                self.old.push_back(place);
+                turns += 1;
+                continue;
+            }
+            let before = dropped.len();
+            let sent = take(queue, dropped);
+            for lost in &dropped[before..] {
+                self.packets -= 1;
+                self.bytes -= lost.bytes;
+            }
+            let Some((sent, marked)) = sent else {
+                list.pop_front();
+                // A new queue that runs empty passes through the old ones first, or it could come first for ever.
+                if from_new {
+                    self.old.push_back(place);
+                } else {
+                    queue.listed = false;
+                }
+                continue;
+            };
+            queue.deficit_bytes -= i64::try_from(sent.bytes).unwrap_or(i64::MAX);
+            self.packets -= 1;
+            self.bytes -= sent.bytes;
+            return Some((sent, marked));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a connection notes of its limits.
+
+use super::Connection;
+use crate::limiter::State;
+use crate::segment::{Reason, Segment};
+use crate::sender::Wait;
+
+impl Connection {
+    /// Note where the data sender stands now.
+    pub(super) fn note_state(&mut self, now_ns: i64) {
+        let state = self.state();
+        self.ledger.state(now_ns, state);
+    }
+
+    /// Nothing more will be asked for or answered.
+    pub(super) fn note_end(&mut self, now_ns: i64) {
+        self.ledger.state(now_ns, State::Unasked);
+    }
+
+    fn state(&self) -> State {
+        if self.is_over() {
+            return State::Unasked;
+        }
+        if !self.handshake.server_established {
+            return State::Setup;
+        }
+        let wait = self.sender.waits_for();
+        let all_written = self.writes_left == 0;
+        match wait {
+            Wait::Writes if self.sender.is_idle() && all_written => State::Unasked,
+            Wait::Writes if !all_written && !self.answering => State::Thinking,
+            Wait::Writes if !all_written => State::Starved,
+            Wait::Writes => State::Tail {
+                slow_start: self.sender.in_slow_start(),
+            },
+            wait => State::Held(wait),
+        }
+    }
+
+    /// Before the sender reads an acknowledgment.
+    pub(super) fn note_acknowledgment(&mut self, now_ns: i64, segment: &Segment) {
+        let all = segment.acknowledgment == self.sender.next_sequence() && !self.sender.is_idle();
+        self.ledger.acknowledged(now_ns, segment.held_ns, all);
+    }
+
+    /// After a timer: what was sent again because of silence.
+    pub(super) fn note_silence(&mut self, now_ns: i64, due_ns: Option<i64>, sent: &[Segment]) {
+        let by_timer =
+            |segment: &&Segment| matches!(segment.reason, Reason::Timeout | Reason::TailLossProbe);
+        if let (Some(due_ns), Some(again)) = (due_ns, sent.iter().find(by_timer)) {
+            self.ledger.timed_out(now_ns, due_ns, again.sequence);
+        }
+    }
+}

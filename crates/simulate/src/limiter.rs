@@ -1,0 +1,467 @@
+//! What limited a connection at each moment, as its own hosts and the path know it.
+//!
+//! Time is the data sender's (the server's): a moment belongs to what kept it from sending more *then*. While the
+//! simulation runs a [`Ledger`] notes each change of the sender's state; [`Account::of`] makes an account of it, in
+//! which every moment from the first SYN (as the server sees it) to the acknowledgment of the last data belongs to exactly one [`Limiter`].
+//! `docs/simulator.md` has the definitions.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::network::{Fate, History};
+use crate::segment::Toward;
+use crate::sender::Wait;
+
+/// What limits a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Limiter {
+    ConnectionSetup,
+    /// A request was there and the application had not begun to answer it.
+    PeerApplication,
+    /// In the midst of an answer, or between them, there was nothing to send.
+    Application,
+    SlowStart,
+    CongestionWindow,
+    LossRecovery,
+    ReceiveWindow,
+    SendBuffer,
+    DelayedAck,
+    Pacing,
+    Outage,
+}
+
+impl Limiter {
+    pub const ALL: [Self; 11] = [
+        Self::ConnectionSetup,
+        Self::PeerApplication,
+        Self::Application,
+        Self::SlowStart,
+        Self::CongestionWindow,
+        Self::LossRecovery,
+        Self::ReceiveWindow,
+        Self::SendBuffer,
+        Self::DelayedAck,
+        Self::Pacing,
+        Self::Outage,
+    ];
+
+    /// The name in a truth.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConnectionSetup => "connection-setup",
+            Self::PeerApplication => "peer-application",
+            Self::Application => "application",
+            Self::SlowStart => "slow-start",
+            Self::CongestionWindow => "congestion-window",
+            Self::LossRecovery => "loss-recovery",
+            Self::ReceiveWindow => "receive-window",
+            Self::SendBuffer => "send-buffer",
+            Self::DelayedAck => "delayed-ack",
+            Self::Pacing => "pacing",
+            Self::Outage => "outage",
+        }
+    }
+}
+
+/// Where the data sender stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The handshake is not over.
+    Setup,
+    /// All that was asked for is delivered, and nothing more was asked for.
+    Unasked,
+    /// A request is there; its answer has not begun.
+    Thinking,
+    /// An answer has begun, and what is written of it is out.
+    Starved,
+    /// All of an answer is out, and not all of it acknowledged.
+    Tail { slow_start: bool },
+    /// There is more to send.
+    Held(Wait),
+}
+
+impl State {
+    /// What limits in this state. `before` is what did before the tail, in the same answer.
+    fn limiter(self, before: Option<Limiter>) -> Limiter {
+        match self {
+            Self::Setup => Limiter::ConnectionSetup,
+            Self::Thinking => Limiter::PeerApplication,
+            Self::Unasked | Self::Starved | Self::Held(Wait::Writes | Wait::Nagle) => {
+                Limiter::Application
+            }
+            Self::Tail { slow_start } => before.unwrap_or(match slow_start {
+                true => Limiter::SlowStart,
+                false => Limiter::CongestionWindow,
+            }),
+            Self::Held(Wait::Recovery) => Limiter::LossRecovery,
+            Self::Held(Wait::SlowStart) => Limiter::SlowStart,
+            Self::Held(Wait::CongestionWindow) => Limiter::CongestionWindow,
+            Self::Held(Wait::ReceiveWindow) => Limiter::ReceiveWindow,
+            Self::Held(Wait::SendBuffer) => Limiter::SendBuffer,
+            Self::Held(Wait::Pacing) => Limiter::Pacing,
+        }
+    }
+
+    /// Whether an acknowledgment would move it on.
+    fn waits_for_an_acknowledgment(self) -> bool {
+        match self {
+            Self::Tail { .. } => true,
+            Self::Held(wait) => !matches!(wait, Wait::Recovery | Wait::Pacing | Wait::Writes),
+            Self::Setup | Self::Unasked | Self::Thinking | Self::Starved => false,
+        }
+    }
+
+    /// Whether an outage of the path keeps it from anything.
+    fn needs_the_path(self) -> bool {
+        !matches!(self, Self::Unasked | Self::Thinking | Self::Starved)
+    }
+}
+
+/// A stretch of time that belongs to something else than the state alone says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    from_ns: i64,
+    until_ns: i64,
+}
+
+/// What happened to one connection, as far as its limits go. Times are those of the data sender.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// When each state began.
+    states: Vec<(i64, State)>,
+    /// When each request reached the server.
+    requests: Vec<i64>,
+    /// An acknowledgment of all that was out came later than it would have, by the receiver's doing.
+    held: Vec<Stretch>,
+    /// Silence that a timer ended, and the sequence number that was sent again then.
+    silences: Vec<(Stretch, u64)>,
+    /// Outages in which a packet of the connection was lost.
+    outages: Vec<Stretch>,
+    /// When acknowledgments came.
+    heard: Vec<i64>,
+    last_event_ns: i64,
+}
+
+impl Ledger {
+    pub fn state(&mut self, now_ns: i64, state: State) {
+        if self.states.last().is_none_or(|&(_, last)| last != state) {
+            self.states.push((now_ns, state));
+        }
+    }
+
+    /// The first SYN to come took so long: from then on the server's time counts. A capture at either end sees the
+    /// connection last as long as that.
+    pub fn syn_arrived(&mut self, transit_ns: i64) {
+        if let [(begin_ns, State::Setup)] = self.states.as_mut_slice() {
+            *begin_ns += transit_ns;
+        }
+    }
+
+    pub fn requested(&mut self, now_ns: i64) {
+        self.requests.push(now_ns);
+    }
+
+    /// The sender sent something.
+    pub fn sent(&mut self, now_ns: i64) {
+        self.last_event_ns = now_ns;
+    }
+
+    /// An acknowledgment came that the receiver had held back for so long; `all` of what is out is acknowledged.
+    pub fn acknowledged(&mut self, now_ns: i64, held_ns: i64, all: bool) {
+        let from_ns = (now_ns - held_ns).max(self.last_event_ns);
+        if all && from_ns < now_ns {
+            self.held.push(Stretch {
+                from_ns,
+                until_ns: now_ns,
+            });
+        }
+        self.heard.push(now_ns);
+        self.last_event_ns = now_ns;
+    }
+
+    /// A timer made the sender send `sequence` again; `due_ns` is when all that was out ought to have been answered.
+    pub fn timed_out(&mut self, now_ns: i64, due_ns: i64, sequence: u64) {
+        let heard_ns = self.heard.last().copied().unwrap_or(i64::MIN);
+        let silence = Stretch {
+            from_ns: due_ns.max(heard_ns),
+            until_ns: now_ns,
+        };
+        if silence.from_ns < now_ns {
+            self.silences.push((silence, sequence));
+        }
+    }
+
+    /// A packet of the connection was lost in an outage.
+    pub fn lost_in_outage(&mut self, from_ns: i64, until_ns: i64) {
+        let outage = Stretch { from_ns, until_ns };
+        if !self.outages.contains(&outage) {
+            self.outages.push(outage);
+        }
+    }
+}
+
+/// A stretch of time with its limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub from_ns: i64,
+    pub until_ns: i64,
+    pub limiter: Limiter,
+}
+
+/// All the time of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    /// One behind the other without gaps, neighbours with different limiters.
+    pub spans: Vec<Span>,
+    /// From the arrival of each request (for the first: from the first SYN) until its answer is acknowledged.
+    pub transfers: Vec<(i64, i64)>,
+}
+
+/// Spans in a truth at most; beyond that the shares must do.
+const MOST_SPANS: usize = 5_000;
+
+impl Account {
+    /// The accounts of all connections, in the order of the scenario.
+    pub fn of_all(history: &History) -> Vec<Self> {
+        let lost = lost_transmissions(history);
+        let of = |(flow, ledger): (usize, &Ledger)| {
+            Self::of(ledger, history.end_ns, |sequence, before_ns| {
+                lost.get(&(flow, sequence)).is_some_and(|sent| {
+                    let mut earlier = sent.iter().filter(|&&(sent_ns, _)| sent_ns < before_ns);
+                    earlier.all(|&(_, lost)| lost)
+                })
+            })
+        };
+        history.ledgers.iter().enumerate().map(of).collect()
+    }
+
+    /// The account of a connection; `needed` says of a sequence number and a time whether the data sent there before
+    /// that time was all lost. A connection that is not done is accounted for until `end_ns`.
+    pub fn of(ledger: &Ledger, end_ns: i64, needed: impl Fn(u64, i64) -> bool) -> Self {
+        let mut pieces = pieces(ledger, end_ns);
+        for &(silence, sequence) in &ledger.silences {
+            if needed(sequence, silence.until_ns) {
+                paint(&mut pieces, silence, Limiter::LossRecovery, |state| {
+                    state.waits_for_an_acknowledgment()
+                });
+            }
+        }
+        for &held in &ledger.held {
+            paint(&mut pieces, held, Limiter::DelayedAck, |state| {
+                state.waits_for_an_acknowledgment()
+            });
+        }
+        for &outage in &ledger.outages {
+            // Until the sender hears again; where it never does, until the end.
+            let heard = ledger.heard.partition_point(|&ns| ns <= outage.until_ns);
+            let until_ns = ledger.heard.get(heard).copied().unwrap_or(end_ns);
+            let silent = Stretch { until_ns, ..outage };
+            paint(&mut pieces, silent, Limiter::Outage, State::needs_the_path);
+        }
+        let transfers = transfers(ledger, &pieces);
+        Self {
+            spans: merged(&pieces),
+            transfers,
+        }
+    }
+
+    /// Time of each limiter within these bounds, in the order of [`Limiter::ALL`].
+    pub fn times_ns(&self, from_ns: i64, until_ns: i64) -> [i64; 11] {
+        let mut times = [0; 11];
+        for span in &self.spans {
+            let time_ns = span.until_ns.min(until_ns) - span.from_ns.max(from_ns);
+            if time_ns > 0 {
+                times[span.limiter as usize] += time_ns;
+            }
+        }
+        times
+    }
+
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
+    }
+
+    /// Shares of time within bounds by name, those that are 0 left out; empty where there is no time.
+    pub fn shares(&self, from_ns: i64, until_ns: i64) -> Map<String, Value> {
+        let times = self.times_ns(from_ns, until_ns);
+        let total: i64 = times.iter().sum();
+        Limiter::ALL
+            .iter()
+            .zip(times)
+            .filter(|&(_, time_ns)| time_ns > 0)
+            .map(|(limiter, time_ns)| {
+                let share = time_ns as f64 / total as f64;
+                (limiter.name().into(), json!(share))
+            })
+            .collect()
+    }
+
+    pub fn to_json(&self) -> Value {
+        let Some((from_ns, until_ns)) = self.bounds() else {
+            return Value::Null;
+        };
+        let seconds = |ns: i64| ns as f64 / 1e9;
+        let stretch = |from_ns: i64, until_ns: i64| {
+            json!({
+                "from_s": seconds(from_ns),
+                "until_s": seconds(until_ns),
+                "shares": self.shares(from_ns, until_ns),
+            })
+        };
+        let transfers = self
+            .transfers
+            .iter()
+            .map(|&(from, until)| stretch(from, until));
+        let mut limits = stretch(from_ns, until_ns);
+        limits["transfers"] = transfers.collect();
+        limits["spans"] = match self.spans.len() <= MOST_SPANS {
+            true => (self.spans.iter())
+                .map(|s| json!([seconds(s.from_ns), seconds(s.until_ns), s.limiter.name()]))
+                .collect(),
+            false => Value::Null,
+        };
+        limits
+    }
+}
+
+/// When each segment was sent, and whether it was lost, by connection and sequence number, of those sent more than once.
+fn lost_transmissions(history: &History) -> HashMap<(usize, u64), Vec<(i64, bool)>> {
+    let silent = history.ledgers.iter().enumerate();
+    let mut sent: HashMap<(usize, u64), Vec<(i64, bool)>> = silent
+        .flat_map(|(flow, ledger)| {
+            ledger
+                .silences
+                .iter()
+                .map(move |&(_, sequence)| (flow, sequence))
+        })
+        .map(|key| (key, Vec::new()))
+        .collect();
+    if sent.is_empty() {
+        return sent;
+    }
+    for packet in &history.packets {
+        let Some(segment) = packet.segment.filter(|s| s.toward == Toward::Client) else {
+            continue;
+        };
+        if let Some(sent) = sent.get_mut(&(segment.flow, segment.sequence)) {
+            let lost = !matches!(packet.fate, Fate::Delivered { .. });
+            sent.push((packet.sent_ns, lost));
+        }
+    }
+    sent
+}
+
+/// A span that still knows the state it was made of.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    span: Span,
+    state: State,
+}
+
+/// One piece for each state, until the last data is acknowledged.
+fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
+    let mut states = ledger.states.as_slice();
+    // What comes after the last answer is no part of any transfer.
+    let mut end_ns = end_ns;
+    if let Some((&(from_ns, State::Unasked), rest)) = states.split_last() {
+        (states, end_ns) = (rest, from_ns);
+    }
+    let ends = states.iter().skip(1).map(|&(ns, _)| ns).chain([end_ns]);
+    let mut pieces = Vec::with_capacity(states.len());
+    let mut before = None;
+    for (&(from_ns, state), until_ns) in states.iter().zip(ends) {
+        if matches!(state, State::Thinking | State::Unasked | State::Setup) {
+            before = None;
+        }
+        let limiter = state.limiter(before);
+        if matches!(state, State::Held(_) | State::Starved) && until_ns > from_ns {
+            before = Some(limiter);
+        }
+        if until_ns > from_ns {
+            let span = Span {
+                from_ns,
+                until_ns,
+                limiter,
+            };
+            pieces.push(Piece { span, state });
+        }
+    }
+    pieces
+}
+
+/// Give a stretch to another limiter, where the state lets it.
+fn paint(
+    pieces: &mut Vec<Piece>,
+    stretch: Stretch,
+    limiter: Limiter,
+    over: impl Fn(State) -> bool,
+) {
+    let first = pieces.partition_point(|piece| piece.span.until_ns <= stretch.from_ns);
+    let last = pieces.partition_point(|piece| piece.span.from_ns < stretch.until_ns);
+    let mut painted = Vec::new();
+    for &piece in &pieces[first..last] {
+        if !over(piece.state) {
+            painted.push(piece);
+            continue;
+        }
+        let part = |from_ns: i64, until_ns: i64, limiter| Piece {
+            span: Span {
+                from_ns,
+                until_ns,
+                limiter,
+            },
+            ..piece
+        };
+        let Span {
+            from_ns, until_ns, ..
+        } = piece.span;
+        let (begins_ns, ends_ns) = (from_ns.max(stretch.from_ns), until_ns.min(stretch.until_ns));
+        painted.extend(
+            [
+                part(from_ns, begins_ns, piece.span.limiter),
+                part(begins_ns, ends_ns, limiter),
+                part(ends_ns, until_ns, piece.span.limiter),
+            ]
+            .into_iter()
+            .filter(|part| part.span.until_ns > part.span.from_ns),
+        );
+    }
+    pieces.splice(first..last, painted);
+}
+
+fn merged(pieces: &[Piece]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for piece in pieces {
+        match spans.last_mut() {
+            Some(last) if last.limiter == piece.span.limiter => last.until_ns = piece.span.until_ns,
+            _ => spans.push(piece.span),
+        }
+    }
+    spans
+}
+
+fn transfers(ledger: &Ledger, pieces: &[Piece]) -> Vec<(i64, i64)> {
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+        return Vec::new();
+    };
+    let (first_ns, last_ns) = (first.span.from_ns, last.span.until_ns);
+    let mut transfers = Vec::new();
+    for (number, &request_ns) in ledger.requests.iter().enumerate() {
+        let from_ns = if number == 0 { first_ns } else { request_ns };
+        let next_ns = ledger.requests.get(number + 1).copied().unwrap_or(last_ns);
+        // An answer is over when all of it is acknowledged: then, or with the next request, nothing is asked for.
+        let after = pieces.partition_point(|piece| piece.span.from_ns < request_ns);
+        let done = pieces[after..]
+            .iter()
+            .find(|piece| piece.state == State::Unasked && piece.span.from_ns > request_ns);
+        let until_ns = done.map_or(next_ns, |piece| piece.span.from_ns.min(next_ns));
+        if until_ns > from_ns {
+            transfers.push((from_ns, until_ns));
+        }
+    }
+    transfers
+}
+
+#[cfg(test)]
+mod tests;

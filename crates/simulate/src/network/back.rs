@@ -1,0 +1,98 @@
+//! A narrow link on the way back, in front of which acknowledgments queue, are thinned, or lost.
+
+use std::collections::VecDeque;
+
+use super::{Fate, Simulation};
+use crate::calendar::Event;
+
+/// A link from the clients to everything else. Requests and acknowledgments share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WayBack {
+    pub rate_bps: u64,
+    /// What finds so many waiting is dropped.
+    pub limit_packets: usize,
+    /// A pure acknowledgment replaces one of the same connection that waits ahead of it, if neither carries SACK blocks
+    /// (as cake's `ack-filter` and the filters of cable modems do).
+    pub thins: bool,
+    /// Bytes on the link on top of each IP packet.
+    pub overhead_bytes: u32,
+}
+
+pub(super) struct BackQueue {
+    config: WayBack,
+    waiting: VecDeque<usize>,
+    on_link: Option<usize>,
+}
+
+impl BackQueue {
+    pub fn new(config: WayBack) -> Self {
+        Self {
+            config,
+            waiting: VecDeque::new(),
+            on_link: None,
+        }
+    }
+}
+
+impl Simulation {
+    /// A packet comes to the link.
+    pub(super) fn enter_back(&mut self, packet: usize) {
+        let Some(queue) = &mut self.back else {
+            return;
+        };
+        if queue.on_link.is_none() {
+            queue.on_link = Some(packet);
+            return self.send_on_back_link(packet);
+        }
+        let thinnable = |number: usize| {
+            let segment = self.packets[number].segment?;
+            let pure = segment.is_pure_acknowledgment() && segment.sack.as_slice().is_empty();
+            pure.then_some(segment.flow)
+        };
+        if let (true, Some(flow)) = (queue.config.thins, thinnable(packet))
+            && let Some(place) =
+                (queue.waiting.iter()).position(|&older| thinnable(older) == Some(flow))
+            && let Some(older) = queue.waiting.remove(place)
+        {
+            // The newer one takes its place at the end: what it acknowledges includes what the older one did.
+            self.packets[older].fate = Fate::LostReturning;
+        }
+        if queue.waiting.len() >= queue.config.limit_packets {
+            self.packets[packet].fate = Fate::LostReturning;
+            return;
+        }
+        queue.waiting.push_back(packet);
+    }
+
+    fn send_on_back_link(&mut self, packet: usize) {
+        let Some(queue) = &self.back else {
+            return;
+        };
+        let bytes = u64::from(self.packets[packet].ip_bytes + queue.config.overhead_bytes);
+        let time_ns = bytes * 8_000_000_000 / queue.config.rate_bps.max(1);
+        self.calendar
+            .at(self.now_ns + time_ns as i64, Event::LeaveBack);
+    }
+
+    /// The packet on the link is through: on with it, and the next one follows.
+    pub(super) fn leave_back(&mut self) {
+        let Some(queue) = &mut self.back else {
+            return;
+        };
+        let sent = queue.on_link.take();
+        let next = queue.waiting.pop_front();
+        queue.on_link = next;
+        if let Some(next) = next {
+            self.send_on_back_link(next);
+        }
+        if let Some(sent) = sent
+            && let Some(segment) = self.packets[sent].segment
+        {
+            if self.watch.is_some() {
+                self.pass_points_back(segment, sent, self.now_ns);
+            } else {
+                self.carry_back(segment, sent, self.now_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Hosts that hold their own transfers back, and a path that is gone for a while.
+
+use whydrop_path::Random;
+
+use super::draw::{ELEMENT_STAGE, MS, World, logarithmic_ns, pick};
+use super::kind::Mechanism;
+use super::mechanisms::{MBIT, set_wide_link, slow_line};
+use crate::receiver::StopsReading;
+use crate::scenario::{Application, Behaviour};
+use crate::sender::Pacing;
+
+pub fn apply(world: &mut World, random: &mut Random) {
+    if world.mechanism == Mechanism::Outage {
+        slow_line(world, random);
+    }
+    set_wide_link(world, random);
+    world.parameter("drops", world.mechanism == Mechanism::Outage);
+    match world.mechanism {
+        Mechanism::SendBuffer => send_buffer(world, random),
+        Mechanism::Paced => paced(world, random),
+        Mechanism::ClosedWindow => closed_window(world, random),
+        Mechanism::DelayedAck => delayed_ack(world, random),
+        Mechanism::PeerApplication => peer_application(world, random),
+        _ => outage(world, random),
+    }
+}
+
+/// A send buffer below the bandwidth-delay product.
+fn send_buffer(world: &mut World, random: &mut Random) {
+    let product_bytes = world.line_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9;
+    let share = random.uniform(0.05, 0.4);
+    let buffer_bytes = (product_bytes * share).clamp(16_000.0, 1_000_000.0) as u64;
+    world.parameter("send_buffer_bytes", buffer_bytes);
+    world.scenario.flows[0].sender.buffer_bytes = buffer_bytes;
+    let limit_bps = buffer_bytes as f64 * 8e9 / world.rtt_ns as f64;
+    world.transfer(limit_bps as u64, 30 * buffer_bytes, random);
+}
+
+/// A rate that the application or the administrator has set.
+fn paced(world: &mut World, random: &mut Random) {
+    let rate_bps = (random.log_uniform(1.0, 100.0) * MBIT) as u64;
+    world.parameter("pacing_rate_bps", rate_bps);
+    world.scenario.flows[0].sender.pacing = Pacing::Rate(rate_bps);
+    world.transfer(rate_bps, 1_000_000, random);
+}
+
+/// The reader stops for a while.
+fn closed_window(world: &mut World, random: &mut Random) {
+    world.scenario.end_ns = 40_000 * MS;
+    let bytes = random.log_uniform(800_000.0, 4_000_000.0) as u64;
+    let buffer_bytes = random.log_uniform(64_000.0, 400_000.0) as u64;
+    let stops = StopsReading {
+        after_bytes: (bytes as f64 * random.uniform(0.1, 0.6)) as u64,
+        for_ns: logarithmic_ns(2_000.0, 15_000.0, random),
+    };
+    world.parameter("rcvbuf_bytes", buffer_bytes);
+    world.parameter("stops_for_ms", stops.for_ns as f64 / 1e6);
+    let flow = &mut world.scenario.flows[0];
+    flow.receiver.buffer_bytes = buffer_bytes;
+    flow.receiver.initial_window_bytes = buffer_bytes.min(64_000);
+    flow.receiver.stops_reading = Some(stops);
+    flow.application = Application::Chunks {
+        bytes,
+        count: 1,
+        pause_ns: 0,
+    };
+}
+
+/// Small writes under Nagle's algorithm, or a send buffer of a segment or so, against a receiver that waits for a second
+/// segment.
+fn delayed_ack(world: &mut World, random: &mut Random) {
+    world.scenario.end_ns = 40_000 * MS;
+    let by_nagle = random.chance(0.6);
+    let delay_ms = *pick(&[40, 40, 40, 200], random);
+    world.parameter("delayed_ack_ms", delay_ms);
+    world.parameter("nagle", by_nagle);
+    let flow = &mut world.scenario.flows[0];
+    flow.receiver.segments_per_ack = 2;
+    flow.receiver.delayed_ack_ns = delay_ms * MS;
+    flow.receiver.quick_acks = *pick(&[0, 0, 16], random);
+    flow.sender.tail_loss_probe = false;
+    if by_nagle {
+        flow.sender.nagle = true;
+        flow.application = Application::Answers {
+            bytes: 50 + random.below(600),
+            writes: 2,
+            gap_ns: 0,
+            count: 150 + random.below(250) as u32,
+            pause_ns: 0,
+        };
+    } else {
+        flow.sender.buffer_bytes = flow.sender.mss;
+        flow.application = Application::Chunks {
+            bytes: flow.sender.mss * (280 + random.below(300)),
+            count: 1,
+            pause_ns: 0,
+        };
+    }
+}
+
+/// Requests that are answered late.
+fn peer_application(world: &mut World, random: &mut Random) {
+    world.scenario.end_ns = 60_000 * MS;
+    let thinks_ns = logarithmic_ns(200.0, 8_000.0, random).max(2 * world.rtt_ns);
+    let count = 2 + random.below(4) as u32;
+    world.parameter("answers_after_ms", thinks_ns as f64 / 1e6);
+    world.extras.behaviours = vec![Behaviour {
+        answers_after_ns: thinks_ns,
+        ..Behaviour::default()
+    }];
+    world.scenario.flows[0].application = Application::Chunks {
+        bytes: random.log_uniform(120_000.0, 600_000.0) as u64 * 2,
+        count,
+        pause_ns: logarithmic_ns(1.0, 300.0, random),
+    };
+}
+
+/// Nothing passes for a while, then all does again.
+fn outage(world: &mut World, random: &mut Random) {
+    let rate_bps = world.line_bps.min(50_000_000);
+    if world.line_bps > rate_bps {
+        world.set_line(rate_bps);
+    }
+    let from_ns = logarithmic_ns(500.0, 3_000.0, random);
+    let for_ns = logarithmic_ns(300.0, 6_000.0, random);
+    world.scenario.end_ns = world.scenario.end_ns.max(30_000 * MS);
+    world.parameter("outage_from_ms", from_ns as f64 / 1e6);
+    world.parameter("outage_ms", for_ns as f64 / 1e6);
+    world.extras.outages = vec![(from_ns, from_ns + for_ns)];
+    world.extras.outage_stage = ELEMENT_STAGE;
+    world.extras.behaviours = vec![
+        Behaviour {
+            client_repeats: true,
+            ..Behaviour::default()
+        };
+        world.scenario.flows.len() + 1
+    ];
+    // Long enough to meet the outage in its midst.
+    let bytes = (rate_bps as f64 / 8.0 * (from_ns as f64 / 1e9 + 2.0)) as u64;
+    world.scenario.flows[0].application = Application::Chunks {
+        bytes: bytes.min(super::draw::MOST_BYTES),
+        count: 1,
+        pause_ns: 0,
+    };
+}

@@ -1,0 +1,183 @@
+//! Short transfers in great number, for calibration: drawn like pairs, but kept whether or not they show what is on
+//! their path. What is right to call each follows from what happened to it.
+
+use std::path::Path;
+
+use whydrop_path::Random;
+
+use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
+use super::{Mechanism, PairsConfig, right_causes, run};
+use crate::congestion::Algorithm;
+use crate::limiter::{Account, Limiter};
+use crate::network::{Fate, History};
+use crate::pair::output::{self, PairError};
+use crate::pair::world::Pair;
+use crate::scenario::Application;
+use crate::segment::Toward;
+
+/// Data packets that a transfer must have, and its payload at most, drawn evenly over its logarithm.
+const LEAST_PACKETS: usize = 8;
+const BYTES: (f64, f64) = (40_000.0, 8_000_000.0);
+const MOST_DRAWS: u64 = 20;
+/// The share of transfers whose senders model the path instead of filling it.
+const BBR: f64 = 0.1;
+
+/// Draw and play the transfer with this index: the same for the same split, seed and index.
+pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+    let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
+    let base = base.wrapping_add((index as u64) << 16);
+    (0..MOST_DRAWS).find_map(|attempt| {
+        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+        let mut random = Random::new(seed);
+        let drawn = random.below(Mechanism::ALL.len() as u64) as usize;
+        let mechanism = config.only.unwrap_or(Mechanism::ALL[drawn]);
+        let mut world = World::draw(mechanism, &mut random);
+        shorten(&mut world, &mut random);
+        let (mut pair, history) = run(world, seed);
+        let data = |packet: &&crate::network::Packet| {
+            let segment = packet.segment;
+            segment.is_some_and(|s| s.toward == Toward::Client && s.payload_bytes > 0)
+        };
+        if history.packets.iter().filter(data).count() < LEAST_PACKETS {
+            return None;
+        }
+        pair.name = format!("t{index:05}-{}", mechanism.name());
+        pair.split = config.split.name();
+        pair.right = Some(right(&pair, mechanism, &history));
+        Some(pair)
+    })
+}
+
+/// Draw so many into a folder, one folder for each. `progress` is told of each.
+pub fn write(
+    config: &PairsConfig,
+    folder: &Path,
+    mut progress: impl FnMut(usize, &str),
+) -> Result<(), PairError> {
+    for index in 0..config.count {
+        let Some(mut pair) = play(config, index) else {
+            progress(index, "no draw sent enough: left out");
+            continue;
+        };
+        let own_folder = folder.join(&pair.name);
+        let right = pair.right.clone().unwrap_or_default().join(", ");
+        let truth = output::write(&mut pair, &own_folder)?;
+        let lost = &truth["forward_packets_lost_between"];
+        progress(index, &format!("{}: {lost} lost; {right}", pair.name));
+    }
+    Ok(())
+}
+
+/// No more than a few seconds of data.
+fn shorten(world: &mut World, random: &mut Random) {
+    let bytes = random.log_uniform(BYTES.0, BYTES.1) as u64;
+    let paces_itself = random.chance(BBR);
+    for flow in &mut world.scenario.flows {
+        if paces_itself {
+            flow.sender.algorithm = Algorithm::Bbr;
+        }
+        flow.application = match flow.application {
+            Application::Chunks {
+                bytes: was,
+                pause_ns,
+                count,
+            } => Application::Chunks {
+                bytes: was.min(bytes),
+                count: count.min(2),
+                pause_ns,
+            },
+            Application::Answers {
+                bytes,
+                writes,
+                gap_ns,
+                count,
+                pause_ns,
+            } => Application::Answers {
+                bytes,
+                writes,
+                gap_ns,
+                count: count.min(10 + random.below(60) as u32),
+                pause_ns,
+            },
+            stream => stream,
+        };
+    }
+}
+
+/// What is right to call what happened: what dropped most of what was lost, else what limited the first connection for
+/// most of the time of its transfers.
+fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
+    let dropped = |stage: usize| {
+        let lost = history.packets.iter().filter(|packet| {
+            let own = packet.segment.is_some_and(|segment| segment.flow == 0);
+            own && packet.fate == Fate::Dropped { stage }
+        });
+        lost.count()
+    };
+    let lost: Vec<usize> = (0..=BEYOND_STAGE).map(dropped).collect();
+    let most = (0..lost.len())
+        .max_by_key(|&stage| lost[stage])
+        .unwrap_or(0);
+    if lost[most] > 0 {
+        return match most {
+            BEFORE_STAGE | BEYOND_STAGE => vec!["random-loss"],
+            _ => right_causes(pair.kind).to_vec(),
+        };
+    }
+    match pair.accounts.first().map(largest) {
+        Some(Limiter::ReceiveWindow) => match mechanism {
+            Mechanism::StandingQueue => right_causes(pair.kind).to_vec(),
+            _ => vec!["receiver-window"],
+        },
+        Some(Limiter::SendBuffer | Limiter::Application | Limiter::Pacing) => vec!["sender"],
+        Some(Limiter::PeerApplication) => vec!["peer-application"],
+        Some(Limiter::DelayedAck) => vec!["delayed-ack"],
+        Some(Limiter::Outage) => vec!["outage"],
+        Some(Limiter::CongestionWindow | Limiter::LossRecovery) => bottleneck(pair, mechanism),
+        Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => vec!["none"],
+    }
+}
+
+/// The limiter of most of the time within transfers.
+fn largest(account: &Account) -> Limiter {
+    let mut times = [0; Limiter::ALL.len()];
+    for &(from_ns, until_ns) in &account.transfers {
+        let of = account.times_ns(from_ns, until_ns);
+        times
+            .iter_mut()
+            .zip(of)
+            .for_each(|(sum, time_ns)| *sum += time_ns);
+    }
+    let place = (0..times.len()).max_by_key(|&place| times[place]);
+    Limiter::ALL[place.unwrap_or(0)]
+}
+
+/// What the narrowest place is called that has dropped nothing so far.
+fn bottleneck(pair: &Pair, mechanism: Mechanism) -> Vec<&'static str> {
+    match mechanism {
+        Mechanism::ShallowFifoPackets
+        | Mechanism::ShallowFifoBytes
+        | Mechanism::DeepFifoPackets
+        | Mechanism::DeepFifoBytes
+        | Mechanism::CrossTraffic
+        | Mechanism::StandingQueue => vec!["deep-queue", "shaper", "shallow-queue"],
+        Mechanism::Shaper
+        | Mechanism::TickShaper
+        | Mechanism::CoDel
+        | Mechanism::Pie
+        | Mechanism::Red
+        | Mechanism::FqCoDel
+        | Mechanism::Cake
+        | Mechanism::FqPie
+        | Mechanism::DualPi2
+        | Mechanism::EcnMark
+        | Mechanism::SlowWayBack => {
+            let mut right = right_causes(pair.kind).to_vec();
+            right.extend(["shaper", "deep-queue"]);
+            right.dedup();
+            right
+        }
+        // The sender's own card, or the way there and back alone.
+        _ => vec!["none", "sender"],
+    }
+}

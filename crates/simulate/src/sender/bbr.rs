@@ -1,0 +1,203 @@
+//! A sender that models its path instead of filling it until it loses.
+
+use super::scoreboard::RateSample;
+
+/// A minimal model of BBR, honest about what it is: the start-up, the drain, and the steady state of
+/// draft-ietf-ccwg-bbr (its section 5.3), with the largest delivery rate of ten round trips and the least round trip of
+/// ten seconds, paced by eight phases of gain, the window twice the product. It is deaf to loss and to marks: the
+/// bounds that the draft sets after them (inflight_hi, inflight_lo, bw_lo), its adaptation to aggregation and its
+/// randomised waits between probes are not modelled.
+#[derive(Debug, Clone)]
+pub struct Bbr {
+    phase: Phase,
+    /// The largest rate of each of the last rounds, segments in a second, the present round last.
+    rates: [f64; RATE_ROUNDS],
+    /// A round ends when something is acknowledged that was sent after this many were delivered.
+    round_end: u64,
+    full_rate: f64,
+    rounds_without_growth: u32,
+    least_rtt: Option<(i64, i64)>,
+    initial_window: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    Startup,
+    Drain,
+    /// Place in the cycle of gains, and when that began.
+    Probe {
+        place: usize,
+        since_ns: i64,
+    },
+    /// Few packets for a while, so that the least round trip shows; since when.
+    ProbeRtt {
+        since_ns: i64,
+    },
+}
+
+/// The window of the filter of the rate, in rounds.
+const RATE_ROUNDS: usize = 10;
+/// 4 ln 2, with which the rate can double in each round (the draft, section 5.6.2: 2.77), and the window's gain.
+const STARTUP_GAIN: f64 = 2.77;
+const WINDOW_GAIN: f64 = 2.0;
+/// Up, down, then cruise.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// How old the least round trip may get, and for how long to look for a smaller one.
+const LEAST_RTT_LASTS_NS: i64 = 10_000_000_000;
+const PROBE_RTT_NS: i64 = 200_000_000;
+const PROBE_RTT_WINDOW: f64 = 4.0;
+
+impl Bbr {
+    pub fn new(initial_window: f64) -> Self {
+        Self {
+            phase: Phase::Startup,
+            rates: [0.0; RATE_ROUNDS],
+            round_end: 0,
+            full_rate: 0.0,
+            rounds_without_growth: 0,
+            least_rtt: None,
+            initial_window,
+        }
+    }
+
+    /// Segments in a second that the path takes.
+    pub fn bottleneck_rate(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    pub fn in_startup(&self) -> bool {
+        self.phase == Phase::Startup
+    }
+
+    fn gain(&self) -> f64 {
+        match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Drain => 1.0 / STARTUP_GAIN,
+            Phase::Probe { place, .. } => CYCLE[place],
+            Phase::ProbeRtt { .. } => 1.0,
+        }
+    }
+
+    /// Segments in a second at which to send.
+    pub fn pacing_rate(&self, smoothed_rtt_ns: i64) -> f64 {
+        let rate = match self.bottleneck_rate() {
+            // Before the first sample: the initial window in a round trip.
+            0.0 => self.initial_window * 1e9 / smoothed_rtt_ns.max(1_000_000) as f64,
+            rate => rate,
+        };
+        self.gain() * rate
+    }
+
+    /// Bandwidth times delay, in packets.
+    fn product(&self) -> Option<f64> {
+        let (rtt_ns, _) = self.least_rtt?;
+        let rate = self.bottleneck_rate();
+        (rate > 0.0).then(|| rate * rtt_ns as f64 / 1e9)
+    }
+
+    pub fn window(&self) -> f64 {
+        if matches!(self.phase, Phase::ProbeRtt { .. }) {
+            return PROBE_RTT_WINDOW;
+        }
+        let gain = if self.in_startup() {
+            STARTUP_GAIN
+        } else {
+            WINDOW_GAIN
+        };
+        let wanted = self.product().map_or(0.0, |product| gain * product);
+        let least = if self.in_startup() {
+            self.initial_window
+        } else {
+            PROBE_RTT_WINDOW
+        };
+        wanted.max(least)
+    }
+
+    /// An acknowledgment: the rate that it shows, the round trip, and what is still out behind it. Samples taken while
+    /// the application had nothing to send count only if they show more.
+    pub fn on_ack(
+        &mut self,
+        now_ns: i64,
+        sample: Option<RateSample>,
+        rtt_ns: Option<i64>,
+        (in_flight, delivered): (usize, u64),
+        starved: bool,
+    ) {
+        if let Some(rtt_ns) = rtt_ns {
+            self.note_rtt(now_ns, rtt_ns);
+        }
+        if let Some(sample) = sample {
+            let new_round = sample.delivered_before >= self.round_end;
+            if new_round {
+                self.round_end = delivered;
+                self.rates.rotate_left(1);
+                self.rates[RATE_ROUNDS - 1] = 0.0;
+            }
+            if !starved || sample.segments_per_s > self.bottleneck_rate() {
+                let present = &mut self.rates[RATE_ROUNDS - 1];
+                *present = present.max(sample.segments_per_s);
+            }
+            if new_round && !starved {
+                self.look_for_growth();
+            }
+        }
+        self.move_on(now_ns, in_flight as f64);
+    }
+
+    fn note_rtt(&mut self, now_ns: i64, rtt_ns: i64) {
+        let probing = matches!(self.phase, Phase::ProbeRtt { .. });
+        let expired = |&(_, at_ns): &(i64, i64)| now_ns.saturating_sub(at_ns) > LEAST_RTT_LASTS_NS;
+        if self.least_rtt.as_ref().is_some_and(expired) && !probing && !self.in_startup() {
+            self.phase = Phase::ProbeRtt { since_ns: now_ns };
+            self.least_rtt = Some((rtt_ns, now_ns));
+        }
+        if self
+            .least_rtt
+            .is_none_or(|(least_ns, _)| rtt_ns <= least_ns)
+        {
+            self.least_rtt = Some((rtt_ns, now_ns));
+        }
+    }
+
+    /// The pipe is full when the rate grows by less than a quarter in three rounds (section 5.3.1.2).
+    fn look_for_growth(&mut self) {
+        if !self.in_startup() {
+            return;
+        }
+        let rate = self.bottleneck_rate();
+        if rate >= 1.25 * self.full_rate {
+            (self.full_rate, self.rounds_without_growth) = (rate, 0);
+            return;
+        }
+        self.rounds_without_growth += 1;
+        if self.rounds_without_growth >= 3 {
+            self.phase = Phase::Drain;
+        }
+    }
+
+    fn move_on(&mut self, now_ns: i64, in_flight: f64) {
+        let product = self.product().unwrap_or(f64::INFINITY);
+        let cruise = Phase::Probe {
+            place: 2,
+            since_ns: now_ns,
+        };
+        match self.phase {
+            Phase::Drain if in_flight <= product => self.phase = cruise,
+            Phase::Probe { place, since_ns } => {
+                let rtt_ns = self.least_rtt.map_or(0, |(rtt_ns, _)| rtt_ns);
+                // The phase that drains what the probe has queued ends as soon as it has done so.
+                let drained = place == 1 && in_flight <= product;
+                if now_ns - since_ns >= rtt_ns || drained {
+                    self.phase = Phase::Probe {
+                        place: (place + 1) % CYCLE.len(),
+                        since_ns: now_ns,
+                    };
+                }
+            }
+            Phase::ProbeRtt { since_ns } if now_ns - since_ns >= PROBE_RTT_NS => {
+                self.phase = cruise;
+            }
+            _ => {}
+        }
+    }
+}
