@@ -29,6 +29,7 @@ def test_each_tuple_of_a_flood_sends_what_it_is_said_to(tmp_path: Path, exchange
     assert answers == any(flow.rtt_min_s is not None for flow in found.flows)
 
 
+@pytest.mark.slow
 def test_listed_and_summed_up_a_flood_has_all_its_packets(tmp_path: Path) -> None:
     path = tmp_path / "flood.pcap"
     tuples = LISTED + 1000

@@ -6,35 +6,43 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from example_files import POLICED, ROOT, Run
-from synthetic import policed_transfer
-from whydrop.api import Explanation
+from lab.batch import INSIDE
+
+# What takes long to import is imported where it is used: in the virtual machine it would take half a minute.
+if TYPE_CHECKING:
+    from whydrop.api import Explanation
 
 # The fixture `lab`, and the virtual machine behind it; a Spark cluster; a browser; the program in this process; other
 # programs; what runs together.
 pytest_plugins = ("lab.plugin", "spark_cluster", "in_browser", "in_process", "installed", "together")
 
-# No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every run:
-# what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
-settings.register_profile(
-    "whydrop",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="CI" in os.environ,
-    database=None if "CI" in os.environ else settings.default.database,
-    print_blob=True,
-)
-settings.load_profile("whydrop")
-
-
 # What Python does with signals by itself.
 BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+
+
+def pytest_configure() -> None:
+    """Say how hypothesis looks for examples. None of its tests is one for the virtual machine."""
+    if INSIDE in os.environ:
+        return
+    from hypothesis import HealthCheck, settings
+
+    # No example is given up for its time: that tells how busy the machine is. In CI the examples are the same in every
+    # run: what it says of a commit must not depend on the day. Elsewhere each run looks for new ones.
+    settings.register_profile(
+        "whydrop",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize="CI" in os.environ,
+        database=None if "CI" in os.environ else settings.default.database,
+        print_blob=True,
+    )
+    settings.load_profile("whydrop")
 
 
 def pytest_sessionstart() -> None:
@@ -57,6 +65,9 @@ def _handle_signals_by_default() -> None:
 @pytest.fixture(scope="session")
 def synthetic() -> Explanation:
     """A made-up policed transfer, so that what is shown is tested apart from the analysis."""
+    from synthetic import policed_transfer
+    from whydrop.api import Explanation
+
     return Explanation(policed_transfer())
 
 
@@ -75,22 +86,5 @@ def run() -> Run:
     def whydrop(*arguments: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
         options: dict = {"capture_output": True, "text": True, "timeout": 600, "cwd": ROOT, **more}
         return subprocess.run([sys.executable, "-m", "whydrop", *map(str, arguments)], **options, check=False)
-
-    return whydrop
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """As `run`, within this process: quicker by the interpreter's start, for what needs no process of its own."""
-    from click.testing import CliRunner
-
-    from whydrop.cli.commands import whydrop as program
-
-    def whydrop(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        monkeypatch.chdir(ROOT)
-        done = CliRunner().invoke(program, [*map(str, arguments)], prog_name="whydrop", env=env)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return subprocess.CompletedProcess(["whydrop", *map(str, arguments)], done.exit_code, done.stdout, done.stderr)
 
     return whydrop

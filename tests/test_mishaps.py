@@ -19,9 +19,9 @@ from whydrop.sources.importing import files
 
 
 @pytest.fixture
-def run(call: Run) -> Run:
+def run(run_here: Run) -> Run:
     """The program within this process."""
-    return call
+    return run_here
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,9 @@ def test_captures_are_known_by_their_first_bytes(tmp_path: Path, head: str) -> N
 def test_a_recording_given_for_a_capture_is_called_one_and_show_named(
     run: Run, rrul: Path, arguments: list[str | Path]
 ) -> None:
-    for path in (rrul, rrul / "recording.json", rrul / "flows.parquet"):
+    # A whole recording is explained; matched are only captures.
+    whole = (rrul, rrul / "recording.json") if arguments[0] == "match" else ()
+    for path in (*whole, rrul / "flows.parquet"):
         said = one_line(run(*arguments, path))
         assert said == f"whydrop: {path}: a recording of a test, no capture of packets: try `whydrop show`\n"
 

@@ -305,6 +305,7 @@ def test_a_hostile_file_name_stays_text_in_a_chart():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_png_pictures_are_whole_and_not_blank(pair: Explanation, tmp_path: Path):
     written = pair.write_charts(tmp_path, "png")
     assert {path.stem for path in written} == {*NAMES, *charts.CHARTS}

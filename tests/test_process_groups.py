@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
+from pathlib import Path
 
 import pytest
 
+from patience import wait_until
 from whydrop.sources import process_groups
 
 
@@ -48,8 +51,35 @@ def test_it_is_waited_for_no_longer_than_told() -> None:
     assert process.wait() == -signal.SIGTERM
 
 
+def test_a_signal_that_another_thread_gets_ends_the_wait() -> None:
+    class ToldError(Exception):
+        pass
+
+    def tell(*_: object) -> None:
+        raise ToldError
+
+    def signal_itself() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    process = started("sleep", "1000")
+    before = signal.signal(signal.SIGUSR1, tell)
+    others = [threading.Timer(0.1, signal_itself), threading.Timer(30, process.kill)]
+    for other in others:
+        other.start()
+    try:
+        with pytest.raises(ToldError):
+            process_groups.wait_for_end(process.pid)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        others[1].cancel()
+        process.kill()
+        process.wait()
+
+
 def test_what_is_left_of_a_group_is_told_with_its_user_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     process = started("sh", "-c", "read x", "--password=swordfish")
+    # Popen returns as soon as the program is to be another, which is a moment before its words are.
+    wait_until(lambda: b"swordfish" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
     monkeypatch.setattr(os, "killpg", lambda *_: None)
     monkeypatch.setattr(process_groups, "_DEAD_WITHIN_S", 0.0)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)

@@ -33,3 +33,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         item.add_marker(pytest.mark.xdist_group(groups[id(item)]))
     items.sort(key=lambda item: groups[id(item)] not in SERVERS.values())
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Complain where groups are named and not heard: each test would be a group, and each server started many times."""
+    named = hasattr(session.config, "workerinput") and getattr(session.config.option, "loadgroup", False)
+    if named and session.items and "@" not in session.items[0].nodeid:
+        raise pytest.UsageError("this version of pytest does not let pytest-xdist group tests (see pyproject.toml)")

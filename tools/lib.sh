@@ -11,6 +11,11 @@ if [ -x .venv/bin/python ]; then
     export PYO3_ENVIRONMENT_SIGNATURE
 fi
 
+# Python that may write no compiled files compiles all that it imports at every start, and tests start it a thousand
+# times. These stay apart from the sources.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$PWD/build/compiled}
+
 say() { printf 'whydrop: %s\n' "$*" >&2; }
 
 fail() {

@@ -7,8 +7,8 @@ IEEE Computer 11/4, 1978.
     tools/mutants.py draw BEFORE AFTER --count 40 --seed 1 --python COVERAGE --rust TARPAULIN.json > mutants.json
     tools/mutants.py run TREE mutants.json --python COVERAGE
 
-both of BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and that both trees have.
-both of the tree BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and both trees have.
+COVERAGE (coverage.py's data with a context for each test) and TARPAULIN.json (cargo-tarpaulin's report) are of the tree
+BEFORE for `draw`, and of TREE for `run`. A mutant is of a line that tests execute and that both trees have.
 """
 
 from __future__ import annotations

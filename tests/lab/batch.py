@@ -56,12 +56,14 @@ export {inside}={folder} {machine}={name} PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PATH=
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX={compiled}
 {tick}{{ {warm}; }} >/dev/null 2>&1
 PYTHONPATH=tests {python} -c 'from lab.kernel import load_modules; load_modules()'
-{python} -m pytest -p no:cacheprovider -o faulthandler_timeout=0 --tb=short @{folder}/{name}/nodes
+{python} -m pytest {without} -o faulthandler_timeout=0 --tb=short @{folder}/{name}/nodes
 """
+# Parts of pytest that nothing there needs: importing each costs a second of a processor.
+_WITHOUT = " ".join(f"-p no:{name}" for name in ("cacheprovider", "doctest", "junitxml", "legacypath", "pastebin"))
 
 
 # Compiling all that whydrop imports takes longer in the machine than most tests: it is done here, once.
-COMPILED = ROOT / "build/lab/compiled"
+COMPILED = ROOT / "build/compiled"
 _IMPORT_ALL = """\
 import contextlib, importlib, pkgutil, pyroute2, numpy, polars, whydrop
 for found in pkgutil.walk_packages(whydrop.__path__, "whydrop."):
@@ -182,6 +184,7 @@ class Batch:
             folder=shlex.quote(str(self._folder)),
             compiled=shlex.quote(str(COMPILED)),
             warm=_WARM,
+            without=_WITHOUT,
             python=python,
         )
 

@@ -50,17 +50,18 @@ def has(feature: str) -> bool:
     """Whether this kernel has a feature; found out by asking for it in an empty namespace."""
     if feature not in FEATURES:
         raise ValueError(f"no feature {feature!r} is known; expected one of {', '.join(sorted(FEATURES))}")
-    with Network() as network:
-        host = network.host("probe")
-        try:
+    try:
+        with Network() as network:
+            host = network.host("probe")
             if feature in PROBES:
                 command(["tc", "-n", host.namespace, *PROBES[feature].split()])
             else:
                 command(["tc", "-n", host.namespace, "qdisc", "add", "dev", "lo", "clsact"])
                 rule = ON_INGRESS[feature].split()
                 command(["tc", "-n", host.namespace, "filter", "add", "dev", "lo", "ingress", *rule])
-        except LabError:
-            return False
+    except LabError:
+        # Also where `ip` is still to be installed: what wants the lab is not run before.
+        return False
     return True
 
 

@@ -7,6 +7,7 @@ carry the process that owns them, so that what a crash left behind is recognised
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -71,6 +72,14 @@ def command(
         given = f" given:\n{input}" if input else ""
         raise LabError(f"{shlex.join(words)} failed ({done.returncode}): {done.stderr.strip()}{given}")
     return done.stdout
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time: of two that make a machine's first namespaces, `ip` lets one fail."""
+    with Path(tempfile.gettempdir(), f"{PREFIX}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 class Process:
@@ -332,7 +341,8 @@ class Network:
     def host(self, name: str) -> Host:
         """Add a host."""
         host = Host(name, f"{self._name}-{name}", self)
-        command(["ip", "netns", "add", host.namespace])
+        with _alone():
+            command(["ip", "netns", "add", host.namespace])
         self.hosts[name] = host
         return host
 

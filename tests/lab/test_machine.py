@@ -24,6 +24,7 @@ def test_a_delay_of_25_ms_each_way_is_a_round_trip_time_of_50_ms(lab: Lab) -> No
             assert 0.0499 < trips.median_s < 0.053
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem")
 def test_each_server_may_be_at_another_distance(lab: Lab) -> None:
     with lab.path(delay=["5ms", "100ms", "250ms"], servers=3) as path:
@@ -32,6 +33,7 @@ def test_each_server_may_be_at_another_distance(lab: Lab) -> None:
     assert trips == pytest.approx(path.rtt_s, abs=0.004)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem")
 def test_loss_at_random_takes_its_share(lab: Lab) -> None:
     with lab.path(delay="1ms", loss="10%") as path:
@@ -63,6 +65,7 @@ def test_a_queue_delays_others_as_its_kind_does(lab: Lab, queue: str, least_s: f
     assert least_s <= waited < most_s
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("red")
 def test_red_drops_before_its_queue_is_full(lab: Lab) -> None:
     red = "red limit 400000 min 30000 max 90000 avpkt 1000 burst 50 bandwidth 10mbit probability 0.1"

@@ -58,6 +58,7 @@ def backend(store: Path) -> Iterator[Backend]:
         yield opened
 
 
+@pytest.mark.slow
 def test_what_the_engine_thinned_has_the_counts_of_all_rows_and_every_rare_value(backend: Backend) -> None:
     wish = of_store.Wish("counters", "value", panel_by=("site",), filters=("counter=discards.tx",), log=True)
     (made,) = of_store.facets(backend, wish)

@@ -331,6 +331,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
     return _runs(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_recordings_are_combined_by_their_metadata(runs: list[Recording]) -> None:
     picture = draw("box_combine", *runs, group_by=("test.parameters.qdisc",))
     assert [word for _, word in picture.panels[0].y_words] == ["download", "upload"]
@@ -353,6 +354,7 @@ def test_induced_latency_is_the_mean_distance_from_the_minimum(runs: list[Record
     assert bars[0].data["mean"][0] == pytest.approx(np.mean(expected))
 
 
+@pytest.mark.slow
 def test_series_become_groups_and_groups_become_series(runs: list[Recording]) -> None:
     picture = draw("box_combine_up", *runs, group_by=("test.parameters.qdisc",))
     assert [word for _, word in picture.panels[0].y_words] == ["pfifo", "fq_codel"]

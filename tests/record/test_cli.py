@@ -19,9 +19,9 @@ IPERF3 = Path(__file__).parent / "iperf3"
 
 
 @pytest.fixture
-def run(call: Run) -> Run:
+def run(run_here: Run) -> Run:
     """The program within this process."""
-    return call
+    return run_here
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,7 @@ def test_an_interrupted_recording_says_so(run: Run, tmp_path: Path) -> None:
     assert "everything up to the last flush is here" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_json_document_holds_the_same_figures(run: Run, rrul: Path) -> None:
     document = json.loads(run("show", rrul, "--json").stdout)
     assert document["fairness"] == {"up": pytest.approx(0.9), "down": pytest.approx(0.98)}
@@ -109,6 +110,7 @@ def test_all_shows_further_quantities_and_counters(run: Run, rrul: Path) -> None
     assert "qdisc eth0 fq_codel 8001::backlog_bytes" in done.stdout
 
 
+@pytest.mark.slow
 def test_names_of_series_are_never_broken(run: Run, tmp_path: Path) -> None:
     tables = recordings.tables()
     tables["flows"] = tables["flows"].with_columns(name=pl.col("name") + " " + "by way of everywhere" * 3)
@@ -174,6 +176,7 @@ def test_what_is_there_is_not_written_over_unless_asked(run: Run, rrul: Path, tm
     assert run("export", rrul, "--to", "csv", "--output", path, "--force").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_redacted_export_does_not_name_the_hosts(run: Run, rrul: Path, tmp_path: Path) -> None:
     for to in ("flent", "json", "recording"):
         path = tmp_path / f"out.{to}"

@@ -263,6 +263,7 @@ def test_a_folder_that_vanishes_while_the_test_runs_costs_nothing(tmp_path: Path
     assert found.metadata["failures"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.needs_root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_on_a_disk_of_a_few_kilobytes_every_sample_is_kept(tmp_path: Path) -> None:
@@ -303,6 +304,7 @@ def test_unknown_columns_and_tables_are_refused_where_they_are_appended(tmp_path
         writer.append("weather", pl.DataFrame({"flow": [0]}))
 
 
+@pytest.mark.slow
 def test_few_files_are_open_while_a_recording_is_written(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (an open folder is one file more)
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())

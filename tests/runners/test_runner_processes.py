@@ -145,6 +145,7 @@ def test_finish_kills_what_takes_too_long() -> None:
     assert runner.done()
 
 
+@pytest.mark.slow
 def test_a_program_that_may_not_be_killed_is_named_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: Callable[[float], None]
 ) -> None:

@@ -283,6 +283,7 @@ def test_every_address_is_fetched_in_each_round(pages: str) -> None:
     assert fetches["error"].null_count() == fetches.height
 
 
+@pytest.mark.slow
 def test_connections_are_used_again_unless_they_shall_not(pages: str) -> None:
     outcome, fetches = fetch({"urls": [f"{pages}/a"], "workers": 1}, rounds=2)
     assert len(Pages.connections) < fetches.height
@@ -291,6 +292,7 @@ def test_connections_are_used_again_unless_they_shall_not(pages: str) -> None:
     assert len(Pages.connections) == fetches.height
 
 
+@pytest.mark.slow
 def test_the_list_may_be_a_file_or_at_an_address(pages: str, tmp_path: Path) -> None:
     (tmp_path / "urls").write_text(f"# two\n{pages}/a\n\n{pages}/b\n")
     _, fetches = fetch({"url_list": str(tmp_path / "urls")})
@@ -318,6 +320,7 @@ def test_when_every_fetch_fails_the_flow_has_failed() -> None:
     assert fetches.height == outcome.facts["failed"]
 
 
+@pytest.mark.slow
 def test_a_server_that_trickles_does_not_hold_the_round_up(pages: str) -> None:
     outcome, fetches = fetch({"urls": [f"{pages}/slow"]}, timeout_s=0.7)
     assert "not complete within 0.7 s" in (outcome.message or "")

@@ -55,6 +55,7 @@ estimates = st.builds(
 lots = st.lists(st.tuples(estimates, st.integers(0, 5)), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(lots=lots, ahead_ns=offsets, drift_ppm=drifts)
 def test_delays_of_probes_are_the_true_ones_whatever_was_believed_when_they_were_written(

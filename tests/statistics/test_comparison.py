@@ -144,6 +144,7 @@ def test_no_loss_at_all_is_not_certainty(tmp_path: Path) -> None:
     assert 0.05 < found.difference.high < 0.2
 
 
+@pytest.mark.slow
 def test_three_runs_a_side_make_whole_runs_the_units(tmp_path: Path) -> None:
     groups = [
         Side(name, tuple(noisy(tmp_path / f"{name}{n}.recording", 10 * n + shift, goodput=rate) for n in range(3)))
@@ -157,6 +158,7 @@ def test_three_runs_a_side_make_whole_runs_the_units(tmp_path: Path) -> None:
     assert found.verdict == "established"
 
 
+@pytest.mark.slow
 def test_six_runs_a_side_are_compared_by_ranks(tmp_path: Path) -> None:
     groups = [
         Side(name, tuple(noisy(tmp_path / f"{name}{n}.recording", 10 * n + shift, length_s=10) for n in range(6)))

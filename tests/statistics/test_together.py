@@ -167,6 +167,7 @@ def test_nothing_is_claimed_of_a_sum_that_one_side_does_not_know(
     assert f"{FIRST} yielded no data" in comparing.document(found)
 
 
+@pytest.mark.slow
 def test_a_recording_whose_sum_is_not_known_is_left_out_of_its_side_and_counted(tmp_path: Path) -> None:
     whole = [
         recordings.write(tmp_path / f"{n}.recording", recordings.tables(1 + n / 100), test=planned()) for n in range(6)

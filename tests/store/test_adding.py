@@ -157,6 +157,7 @@ class _CrashError(BaseException):
     """As little expected as a loss of power: nothing may catch it and go on."""
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     before, frame = rows(3, first=8600), rows(100, first=8590)
     for step in range(1, 40):

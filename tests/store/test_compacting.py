@@ -58,6 +58,7 @@ def test_a_collector_that_writes_its_part_once_more_doubles_nothing(tmp_path: Pa
     assert plain(tmp_path)["end_ns"].n_unique() == plain(tmp_path).height == 37
 
 
+@pytest.mark.slow
 def test_cut_short_anywhere_it_is_finished_by_whoever_comes_next(tmp_path: Path) -> None:
     for step in range(1, 20):
         root = tmp_path / str(step)

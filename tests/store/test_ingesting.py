@@ -199,6 +199,7 @@ def test_conflicts_are_counted_and_shown_with_both_values(tmp_path: Path) -> Non
     assert sorted(plain(tmp_path / "store")["value"]) == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_loses_nothing_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingesting, "ROWS_OF_A_BATCH", 500)
     files = hourly(tmp_path / "in", 3, series=1)

@@ -41,6 +41,7 @@ def test_files_are_read_into_it_once(server: ObjectStore, tmp_path: Path) -> Non
     assert (contents.rows, contents.sites, contents.parts) == (2 * SERIES * 360, {"dfw02"}, 1)
 
 
+@pytest.mark.slow
 def test_days_are_compacted_in_it(server: ObjectStore) -> None:
     store = Store.create(server.uri("telemetry"))
     store.add("counters", rows(10))

@@ -36,6 +36,7 @@ def both(**more: object) -> list[Row]:
     return [row for counter, value in kinds.items() for row in series(counter, [value] * 6, **more)]
 
 
+@pytest.mark.slow
 def test_samples_that_name_no_machine_are_said_to_be_missing(tmp_path: Path) -> None:
     found = results(tmp_path, both(machine=None), [download()])
     assert notes(found) == [

@@ -351,6 +351,7 @@ def test_a_switch_of_the_site_that_is_not_known_about_leaves_tests_unknown(compu
     assert [(row["class"], row["covered"]) for row in found] == [("unknown", 0.0)]
 
 
+@pytest.mark.slow
 def test_windows_over_midnight_touch_tests_of_both_days(computed):
     rows = [
         sample("discards.tx", DAY + 5 * SECOND, 1.0),

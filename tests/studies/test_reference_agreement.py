@@ -248,7 +248,10 @@ def test_every_table_is_the_references_and_duckdbs_on_a_spark_cluster(
 
 
 @pytest.mark.needs_spark
-@pytest.mark.parametrize(("definitions", "recorded"), [("corrected", "ends"), ("published", "starts")])
+@pytest.mark.parametrize(
+    ("definitions", "recorded"),
+    [pytest.param("corrected", "ends", marks=pytest.mark.exhaustive), ("published", "starts")],
+)
 def test_odd_stores_give_the_references_numbers_on_a_spark_cluster(
     spark: Any, spark_master: str, tmp_path: Path, definitions: str, recorded: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 from collections.abc import Awaitable, Callable
@@ -86,6 +87,7 @@ def test_a_counter_of_64_bits_arrives_whole():
         assert get(agent, [f"{IFX}.6.1"]).values == {f"{IFX}.6.1": 2**64 - 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 5, 20])
 def test_a_switch_that_takes_few_objects_at_once_is_asked_for_few_and_asked_so_from_then_on(most: int):
     async def twice(session: Session) -> tuple[Any, int, Any, int]:
@@ -149,6 +151,22 @@ def test_an_account_that_may_see_nothing_is_named():
 def test_a_table_whose_rows_do_not_end_is_left():
     with odd(OddAgent(OBJECTS, endless=True)) as agent, pytest.raises(AskingError, match="do not end"):
         ask_odd(agent, lambda session: session.walk(f"{IFX}.6"))
+
+
+def test_a_deadline_holds_though_the_library_swallows_the_cancellation_that_it_brings(monkeypatch: pytest.MonkeyPatch):
+    async def as_if_the_answer_came_in_that_moment(future: asyncio.Future[None], _: float) -> None:
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+
+    monkeypatch.setattr("gufo.snmp.aio.client.wait_for", as_if_the_answer_came_in_that_moment)
+
+    async def walk(session: Session) -> None:
+        async with asyncio.timeout(0.1):
+            await session.walk(f"{IFX}.1")
+
+    with odd(OddAgent({f"{IFX}.1.{index}": index for index in range(1, 4000)})) as agent, pytest.raises(TimeoutError):
+        ask(switch_at(agent.port), walk)
 
 
 def test_a_tables_column_is_read_to_its_end():

@@ -8,11 +8,13 @@ when its group has been signalled for the last time.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pwd
+import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from whydrop.sources.masking import masked_command
 # From SIGKILL to the end of whoever may be killed.
 _DEAD_WITHIN_S = 1.0
 _LOOK_AGAIN_S = 0.01
+# A signal that comes in the moment before a wait, or to another thread, does not end the wait: so none is longer.
+_DEAF_S = 0.2
 _LONGEST_COMMAND_CHARACTERS = 200
 
 
@@ -53,17 +57,31 @@ def has_ended(leader: int) -> bool:
 
 def wait_for_end(leader: int, timeout_s: float | None = None) -> bool:
     """Wait for the end of a child without reaping it; whether it has ended within ``timeout_s``."""
-    if timeout_s is None:
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)
-        return True
-    until = time.monotonic() + timeout_s
-    while not has_ended(leader):
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            return False
-        time.sleep(min(left_s, _LOOK_AGAIN_S))
+    until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    with _watched(leader) as look:
+        while not has_ended(leader):
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return False
+            look(min(left_s, _DEAF_S))
     return True
+
+
+@contextlib.contextmanager
+def _watched(leader: int) -> Iterator[Callable[[float], object]]:
+    """Wait for a child's end for as many seconds as is told."""
+    try:
+        descriptor = os.pidfd_open(leader)
+    except OSError:
+        # Reaped already, or a kernel without such descriptors.
+        yield lambda seconds: time.sleep(min(seconds, _LOOK_AGAIN_S))
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield lambda seconds: poll.poll(seconds * 1000)
+    finally:
+        os.close(descriptor)
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:

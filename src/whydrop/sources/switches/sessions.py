@@ -250,6 +250,8 @@ class Session:
             AskingError: no try had an answer.
         """
         problem = AskingError("error", "was not asked")
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         for left in reversed(range(1 + self._switch.retries)):
             try:
                 async with asyncio.timeout(self._switch.timeout_s):
@@ -264,6 +266,10 @@ class Session:
                     raise
                 problem = AskingError("error", f"{self._where}: the answer is damaged")
             else:
+                if task and task.cancelling() > cancelled:
+                    # Up to Python 3.11 asyncio.wait_for, by which gufo waits, swallows what ends us in the moment of an
+                    # answer: whoever walks a long table would go on past every deadline.
+                    raise asyncio.CancelledError
                 self._last_answer = time.monotonic()
                 return answer
             if anew:
