@@ -97,6 +97,15 @@ impl TcpFlags {
     pub const URG: u16 = 0x20;
     pub const ECE: u16 = 0x40;
     pub const CWR: u16 = 0x80;
+    /// Accurate ECN (RFC 9768).
+    pub const AE: u16 = 0x100;
+
+    /// AE, CWR and ECE as one number: after a handshake that negotiated accurate ECN, the three low bits of the
+    /// count of CE-marked packets (ACE, RFC 9768, section 3.2.2).
+    #[inline]
+    pub fn ace(self) -> u8 {
+        ((self.0 & (Self::AE | Self::CWR | Self::ECE)) >> 6) as u8
+    }
 
     /// Whether any of the given flags is set.
     #[inline]
@@ -115,6 +124,8 @@ pub struct TcpOptions {
     pub timestamps: Option<(u32, u32)>,
     pub sack: [(u32, u32); 4],
     pub sack_blocks: u8,
+    /// Bytes received with the CE mark, modulo 2^24: the accurate-ECN option's field ECEB (RFC 9768, section 3.2.3).
+    pub ce_bytes: Option<u32>,
     /// The snapshot length cut the options off: absent options may have been sent.
     pub truncated: bool,
 }

@@ -1,5 +1,6 @@
 //! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
 
+use crate::ecn::EcnReport;
 use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
 use crate::scoreboard::{Half, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
@@ -18,7 +19,7 @@ pub(crate) struct AckPacket<'a> {
     pub sack_blocks: &'a [(u32, u32)],
     /// TCP timestamp echo reply.
     pub echo: Option<u32>,
-    pub ecn_echo: bool,
+    pub ecn: EcnReport,
     /// Carries no data, SYN or FIN of its own.
     pub pure: bool,
 }
@@ -43,20 +44,29 @@ impl Half {
         if !self.is_plausible_acknowledgment(acknowledged) {
             return;
         }
+        // one that was overtaken says nothing new of window and marks (RFC 9293, section 3.10.7.4)
+        let is_old = Some(acknowledged) < self.proven;
         self.proven = self.proven.max(Some(acknowledged));
         let window_before = self.window_bytes;
-        self.take_window(packet);
-        self.flow.counters.ecn_echoes += u64::from(packet.ecn_echo);
+        if !is_old {
+            self.take_window(packet);
+        }
         self.count_duplicate(packet, acknowledged, window_before);
         // not what this very acknowledgment reports: it may have waited for the segment above (RFC 9293, 3.8.6.3)
         let highest_before = self.sacked.highest();
         let fresh_before = self.sacked.total();
+        let delivered_before = self.acknowledged + fresh_before;
         if !packet.sack_blocks.is_empty() {
             self.on_sack(packet, acknowledged, highest_before, &unwrapper);
         }
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         if acknowledged > self.acknowledged {
             self.on_progress(packet, acknowledged, highest_before);
+        }
+        if !is_old {
+            let delivered = self.acknowledged + self.sacked.total() - delivered_before;
+            self.on_ecn_report(packet.ecn, delivered.max(0) as u64);
+            self.judge_window(packet.time_ns, packet.syn);
         }
         match self.window_bytes {
             Some(window) => {
@@ -149,9 +159,9 @@ impl Half {
             }
             first = false;
         }
-        if acknowledged > self.next + 1 {
-            let missed = (acknowledged - self.next) as u64;
-            self.count_missed(missed);
+        let known = self.next.max(self.closed.probed_to);
+        if acknowledged > known + 1 {
+            self.count_missed((acknowledged - known) as u64);
         }
         self.next = self.next.max(acknowledged);
         self.acknowledged = acknowledged;
@@ -192,7 +202,10 @@ impl Half {
         let bytes = (range.end - range.start) as u64;
         if range.gap {
             self.count_missed(bytes);
-            self.set_fate(range.segment, Fate::Delivered);
+            let placeholder = self.segment_mut(range.segment);
+            if !placeholder.is_lost() {
+                placeholder.fate = Fate::Delivered;
+            }
             return false;
         }
         let segment = self.flow.segments[range.segment as usize];
@@ -251,8 +264,14 @@ impl Half {
         });
         let Some(newest) = found else { return false };
         // one packet may repeat what several carried: those are remembered one after the other
-        let segment = self.repeats[newest].segment;
+        let Repeat {
+            segment, repairs, ..
+        } = self.repeats[newest];
         let mut index = newest;
+        let mut rest = self
+            .repeats
+            .get(newest + 1)
+            .is_some_and(|after| after.segment == segment && !after.resolved);
         loop {
             let repeat = self.repeats[index];
             if repeat.segment != segment {
@@ -262,10 +281,21 @@ impl Half {
                 self.repeats[index].resolved = true;
                 self.un_lose(&repeat, now_ns);
             }
+            rest |= !self.repeats[index].resolved;
             let Some(before) = index.checked_sub(1) else {
                 break;
             };
             index = before;
+        }
+        if rest && of_segment.is_none() {
+            return true; // of what else it carried the receiver has not said that it had it
+        }
+        if let Some(previous) = repairs {
+            let whole = Repeat {
+                previous,
+                ..self.repeats[newest]
+            };
+            self.un_lose(&whole, now_ns);
         }
         let copy = self.segment_mut(segment);
         copy.flags.set(SegmentFlags::SPURIOUS);
@@ -280,7 +310,7 @@ impl Half {
     fn un_lose(&mut self, repeat: &Repeat, now_ns: i64) {
         let fast = self.segment_mut(repeat.segment).kind == Kind::Fast;
         let original = self.segment_mut(repeat.previous);
-        if original.fate != Fate::Lost {
+        if original.fate == Fate::Delivered {
             return;
         }
         original.fate = Fate::Delivered;

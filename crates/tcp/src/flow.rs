@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::ecn::Ecn;
+use crate::outcome::{Outcome, Reset, Setup, Unanswered};
+
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
@@ -220,12 +223,25 @@ pub struct FlowCounters {
     pub missed_by_capture_bytes: u64,
     pub missed_by_capture_packets: u64,
     pub duplicate_acknowledgments: u64,
+    /// Data packets marked as congestion experienced, and those that were capable of ECN and not marked (RFC 3168).
     pub ce_marked: u64,
-    /// Acknowledgments of this flow that carried ECE.
+    pub ect0: u64,
+    pub ect1: u64,
+    /// Acknowledgments of this flow that carried ECE; 0 with accurate ECN, where that bit is part of a number.
     pub ecn_echoes: u64,
+    /// Packets of this flow by which its sender told that it had reduced its window (CWR); 0 with accurate ECN.
+    pub windows_reduced: u64,
+    /// Packets, and payload bytes, of this flow that its receiver reported as marked by accurate ECN (RFC 9768).
+    pub ce_reported: u64,
+    pub ce_reported_bytes: u64,
     /// Zero windows advertised to this flow's sender.
     pub zero_windows: u64,
+    /// Times that the window was closed while data waited ([`LimitedTime::closed_ns`]).
+    pub window_closures: u64,
+    /// Packets that asked whether a closed window is still closed (RFC 9293, section 3.8.6.1).
+    pub window_probes: u64,
     pub window_limited_packets: u64,
+    /// Packets that asked whether the peer is still there (RFC 9293, section 3.8.4).
     pub keep_alives: u64,
     pub offloaded_super_segments: u64,
     /// Packets that the receiver reported to have got twice without a retransmission of them.
@@ -239,8 +255,19 @@ pub struct LimitedTime {
     pub busy_ns: i64,
     /// Of it, less than one segment of the receive window was left.
     pub window_ns: i64,
+    /// The receive window was zero, or too small for its sender to use (RFC 9293, section 3.8.6.2.1), while data is
+    /// known to have waited: it was probed, or data followed as soon as the window opened.
+    pub closed_ns: i64,
     /// Nothing was in flight, between two packets of one transfer.
     pub idle_ns: i64,
+}
+
+/// Payload bytes outstanding when packets left that were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OutstandingAtLoss {
+    pub mean_bytes: f64,
+    /// Standard deviation over the losses.
+    pub deviation_bytes: f64,
 }
 
 /// One direction of a connection.
@@ -256,9 +283,14 @@ pub struct Flow {
     pub transfers: Vec<Transfer>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
+    /// `None` where nothing was lost.
+    pub outstanding_at_loss: Option<OutstandingAtLoss>,
+    /// What the connection agreed on.
+    pub ecn: Ecn,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Largest payload of a wire packet: announced in the handshake less options, else the largest seen.
+    /// Largest payload of a wire packet: announced in the handshake less options, or the largest seen where that is more
+    /// or nothing was announced.
     pub mss_bytes: Option<u32>,
     /// Scale of the windows that this flow's receiver advertises; `None` when unknown.
     pub window_scale: Option<u8>,
@@ -286,4 +318,13 @@ pub struct Connection {
     pub handshake: Handshake,
     /// The capture holds the start of the connection.
     pub from_start: bool,
+    pub outcome: Outcome,
+    pub setup: Setup,
+    pub reset: Option<Reset>,
+    /// Which sides sent a FIN.
+    pub closed: [bool; 2],
+    /// What was outstanding at the end, of either direction.
+    pub unanswered: [Unanswered; 2],
+    /// What the SYN offered.
+    pub ecn_offered: Ecn,
 }

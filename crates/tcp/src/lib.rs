@@ -9,13 +9,19 @@
 //! Nothing here knows of path models or causes.
 
 mod acknowledgments;
+mod closed_window;
+mod ecn;
+mod failed;
 mod flow;
 mod hash;
 mod hosts;
+mod outcome;
 mod ranges;
 mod scoreboard;
+mod segmentation;
 mod sequence;
 mod small;
+mod state;
 mod tracker;
 mod transmissions;
 mod vantage;
@@ -24,16 +30,23 @@ mod window;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod outcome_tests;
+#[cfg(test)]
 mod retransmission_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod window_tests;
 
+pub use ecn::Ecn;
+pub use failed::FailedConnections;
 pub use flow::{
     Acknowledgment, Connection, Endpoint, Fate, Flow, FlowCounters, Handshake, Kind, LimitedTime,
-    SackBlock, Segment, SegmentFlags, Transfer, Vantage,
+    OutstandingAtLoss, SackBlock, Segment, SegmentFlags, Transfer, Vantage,
 };
 pub use hosts::Hosts;
+pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker, TrackerOptions};

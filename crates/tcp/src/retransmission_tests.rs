@@ -164,7 +164,8 @@ fn probes_of_a_closed_window_are_neither_lost_nor_retransmitted() {
     let flow = talk.finish();
     let counters = &flow.counters;
     assert_eq!(fates(&flow), [Delivered; 3]);
-    assert_eq!((counters.keep_alives, counters.retransmitted), (4, 0));
+    assert_eq!((counters.window_probes, counters.retransmitted), (4, 0));
+    assert_eq!(counters.keep_alives, 0);
     assert_eq!((counters.lost, counters.missed_by_capture_bytes), (0, 0));
     assert_eq!(counters.packets, 8, "SYN/ACK, 3 segments, 4 probes");
 }
@@ -340,4 +341,71 @@ fn a_fast_retransmission_of_what_was_only_late_is_reordering() {
     talk.ack(44 * MS, 4 * MSS);
     let flow = talk.finish();
     assert_eq!((flow.counters.spurious, flow.counters.reordered), (1, 1));
+}
+
+#[test]
+fn one_repeat_of_many_small_segments_proves_one_loss() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    for number in 0..10 {
+        talk.data((21 + i64::from(number)) * MS, number * 100, 100);
+    }
+    talk.data(500 * MS, 0, 1000);
+    talk.ack(520 * MS, 1000);
+    let flow = talk.finish();
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (1, 1));
+    assert_eq!(fates(&flow)[..2], [Lost, Unknown]);
+    assert_eq!(flow.segments[10].fate, Delivered);
+}
+
+/// Segments of 100 bytes without a handshake; then data up to this is missing, and comes later in these parts.
+fn filled(missing: u32, parts: &[(u32, u32)]) -> Flow {
+    let mut talk = Talk::new();
+    talk.data(21 * MS, 1_000_000, 100);
+    talk.ack(41 * MS, 1_000_100);
+    talk.data(42 * MS, 1_000_100 + missing, 100);
+    for (number, (start, bytes)) in (0i64..).zip(parts) {
+        talk.data((300 + number) * MS, 1_000_100 + start, *bytes);
+    }
+    talk.ack(400 * MS, 1_000_200 + missing);
+    talk.tracker.finish().connections.remove(0).flows[0].clone()
+}
+
+#[test]
+fn a_gap_filled_by_one_packet_was_one_packet() {
+    let flow = filled(1400, &[(0, 1400)]);
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (1, 1));
+    let lost = flow
+        .segments
+        .iter()
+        .find(|segment| segment.is_lost())
+        .expect("a loss");
+    assert_eq!((lost.payload_bytes, flow.segments.len()), (1400, 4));
+}
+
+#[test]
+fn a_gap_filled_in_parts_was_as_many_packets() {
+    let flow = filled(300, &[(0, 50), (50, 50), (100, 60), (160, 140)]);
+    assert_eq!((flow.counters.lost, flow.counters.retransmitted), (4, 4));
+    let lost = flow.segments.iter().filter(|segment| segment.is_lost());
+    assert_eq!(lost.map(|segment| segment.payload_bytes).sum::<u32>(), 300);
+    let transfer = flow.transfers[0];
+    assert_eq!((transfer.first, transfer.end), (0, flow.segments.len()));
+}
+
+#[test]
+fn what_was_outstanding_at_losses_has_a_mean_and_a_deviation() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 5);
+    talk.sack(41 * MS, MSS, &[(2 * MSS, 3 * MSS), (4 * MSS, 5 * MSS)]);
+    talk.segments(42 * MS, 1, 2);
+    talk.segments(42 * MS, 3, 4);
+    talk.ack(62 * MS, 5 * MSS);
+    // segments 1 and 3 left with 2 and 4 segments outstanding, themselves included
+    let at_loss = talk.finish().outstanding_at_loss.expect("losses");
+    assert_eq!(
+        (at_loss.mean_bytes, at_loss.deviation_bytes),
+        (3000.0, 1000.0)
+    );
 }

@@ -5,8 +5,11 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::{Fate, Flow, Segment, SegmentFlags, Transfer};
+use crate::closed_window::ClosedWindow;
+use crate::ecn::AceCounter;
+use crate::flow::{Fate, Flow, OutstandingAtLoss, Segment, SegmentFlags, Transfer};
 use crate::ranges::RangeSet;
+use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
 use crate::window::KnownWindow;
 
@@ -34,6 +37,8 @@ pub(crate) struct Repeat {
     pub end: i64,
     pub previous: u32,
     pub segment: u32,
+    /// The transmission whose loss the retransmission as a whole was taken to repair, if any.
+    pub repairs: Option<u32>,
     /// It is known that the previous transmission arrived.
     pub resolved: bool,
     /// A duplicate SACK told of it.
@@ -89,11 +94,15 @@ pub(crate) struct Half {
     /// When the newest transmission that is known to have arrived was sent.
     pub newest_delivered_ns: i64,
     pub last_sent_ns: i64,
+    /// Retransmissions of the first outstanding segment since the last packet of the peer.
+    pub repeats_in_silence: u32,
+    pub closed: ClosedWindow,
+    pub ace: AceCounter,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
-    /// Payload of a full wire packet, from the handshake; `None` until known.
-    pub announced_mss: Option<u32>,
-    pub largest_payload: u32,
+    pub segment_size: SegmentSize,
+    /// Packets lost before this point for which no placeholder was left, and the segment that each comes after.
+    pub more_lost: Vec<(u32, Segment)>,
     pub keep_acknowledgments: bool,
 }
 
@@ -116,7 +125,13 @@ impl Half {
     }
 
     pub fn segment_size(&self) -> u32 {
-        self.announced_mss.unwrap_or(self.largest_payload).max(1)
+        self.segment_size.bytes().max(1)
+    }
+
+    /// Whether an acknowledgment number is that of the SYN alone.
+    pub fn is_before_first_byte(&self, acknowledgment: u32) -> bool {
+        let at = |unwrapper: Unwrapper| unwrapper.relative(acknowledgment);
+        self.from_first_byte && self.unwrapper.map(at) == Some(0)
     }
 
     /// Index of the range that holds `position`, which must be in `[start of the first, end of the last)`.
@@ -286,9 +301,12 @@ impl Half {
             .map(|range| range.segment)
             .collect();
         for segment in gaps {
-            self.segment_mut(segment).payload_bytes = 0;
+            let placeholder = self.segment_mut(segment);
+            if !placeholder.is_lost() {
+                placeholder.payload_bytes = 0;
+            }
         }
-        self.remove_void_segments();
+        self.settle_placeholders();
         let counters = &mut self.flow.counters;
         counters.lost = 0;
         counters.spurious = 0;
@@ -296,11 +314,8 @@ impl Half {
             counters.lost += u64::from(segment.fate == Fate::Lost);
             counters.spurious += u64::from(segment.flags.has(SegmentFlags::SPURIOUS));
         }
-        self.flow.mss_bytes = match (self.announced_mss, self.largest_payload) {
-            (Some(mss), _) => Some(mss),
-            (None, 0) => None,
-            (None, largest) => Some(largest),
-        };
+        self.flow.outstanding_at_loss = outstanding_at_loss(&self.flow.segments);
+        self.flow.mss_bytes = Some(self.segment_size.bytes()).filter(|bytes| *bytes > 0);
         self.flow.window_scale = self.window_shift;
         self.flow.segments.shrink_to_fit();
         self.flow.transfers.shrink_to_fit();
@@ -309,28 +324,53 @@ impl Half {
         self.flow
     }
 
-    /// Removes the placeholders of gaps that turned out to be no packets of their own.
-    fn remove_void_segments(&mut self) {
+    /// Removes the placeholders of gaps that turned out to be no packets of their own, and adds those that gaps lacked.
+    fn settle_placeholders(&mut self) {
         let void = |segment: &Segment| {
             segment.flags.has(SegmentFlags::INFERRED) && segment.payload_bytes == 0
         };
-        if !self.flow.segments.iter().any(void) {
+        let mut more = std::mem::take(&mut self.more_lost);
+        if more.is_empty() && !self.flow.segments.iter().any(void) {
             return;
         }
-        let mut kept = 0;
-        let mut kept_before = Vec::with_capacity(self.flow.segments.len() + 1);
-        for segment in &self.flow.segments {
-            kept_before.push(kept);
-            kept += usize::from(!void(segment));
+        more.sort_by_key(|(after, _)| *after);
+        let mut more = more.into_iter().peekable();
+        let before = std::mem::take(&mut self.flow.segments);
+        let mut settled = Vec::with_capacity(before.len());
+        let mut settled_before = Vec::with_capacity(before.len() + 1);
+        for (index, segment) in before.into_iter().enumerate() {
+            settled_before.push(settled.len());
+            if !void(&segment) {
+                settled.push(segment);
+            }
+            while let Some((_, segment)) = more.next_if(|(after, _)| *after as usize == index) {
+                settled.push(segment);
+            }
         }
-        kept_before.push(kept);
+        settled_before.push(settled.len());
+        self.flow.segments = settled;
         for transfer in &mut self.flow.transfers {
-            transfer.first = kept_before[transfer.first];
-            transfer.end = kept_before[transfer.end];
+            transfer.first = settled_before[transfer.first];
+            transfer.end = settled_before[transfer.end];
         }
-        self.flow.segments.retain(|segment| !void(segment));
         self.flow
             .transfers
             .retain(|transfer| transfer.first < transfer.end);
     }
+}
+
+/// Mean and standard deviation of what was outstanding, over all losses (Welford 1962).
+fn outstanding_at_loss(segments: &[Segment]) -> Option<OutstandingAtLoss> {
+    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    for segment in segments.iter().filter(|segment| segment.is_lost()) {
+        count += 1.0;
+        let bytes = f64::from(segment.in_flight_bytes);
+        let before = bytes - mean;
+        mean += before / count;
+        squares += before * (bytes - mean);
+    }
+    (count > 0.0).then(|| OutstandingAtLoss {
+        mean_bytes: mean,
+        deviation_bytes: (squares / count).sqrt(),
+    })
 }

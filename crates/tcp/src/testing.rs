@@ -19,6 +19,8 @@ pub(crate) struct Talk {
     pub(crate) shift: u8,
     /// What the server acknowledges.
     pub(crate) client_next: u32,
+    /// Hop limit of what the client sends.
+    pub(crate) client_ttl: u8,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -47,6 +49,7 @@ impl Talk {
             identification: 1,
             shift: 4,
             client_next: 500,
+            client_ttl: 53,
         }
     }
 
@@ -76,7 +79,7 @@ impl Talk {
                 destination,
                 ip_bytes,
                 identification: Some(identification),
-                ttl: if from_server { 64 } else { 53 },
+                ttl: if from_server { 64 } else { self.client_ttl },
                 dscp: 0,
                 ecn: 0,
                 tunnel_depth: 0,
@@ -205,6 +208,13 @@ impl Talk {
         );
         tcp.window = extra.window.unwrap_or(60_000);
         self.push(time_ns, false, 5000, tcp, 9);
+    }
+
+    /// The one connection.
+    pub(crate) fn finish_connection(self) -> Connection {
+        let mut tracked = self.tracker.finish();
+        assert_eq!(tracked.connections.len(), 1);
+        tracked.connections.remove(0)
     }
 
     /// The flow from the server.

@@ -439,6 +439,8 @@ proptest! {
                 prop_assert_eq!(lost, flow.counters.lost);
                 let repeats = flow.segments.iter().filter(|s| s.kind != Kind::New).count() as u64;
                 prop_assert_eq!(repeats, flow.counters.retransmitted);
+                // a retransmission proves one loss at most, a spurious one none
+                prop_assert!(lost + flow.counters.spurious <= repeats);
                 for transfer in &flow.transfers {
                     prop_assert!(transfer.first <= transfer.end && transfer.end <= flow.segments.len());
                 }

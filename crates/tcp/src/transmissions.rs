@@ -1,5 +1,6 @@
 //! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
 
+use crate::ecn::Ecn;
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::scoreboard::{Half, MAX_REPEATS, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
@@ -16,7 +17,20 @@ pub(crate) struct DataPacket {
     /// TCP timestamp value.
     pub timestamp: Option<u32>,
     pub identification: Option<u16>,
-    pub congestion_experienced: bool,
+    /// The ECN bits of the IP header.
+    pub ecn: u8,
+    /// CWR.
+    pub window_reduced: bool,
+}
+
+/// What a retransmission is taken to repair: the loss of one packet at most, for each that is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repairs {
+    Nothing,
+    /// A packet lost before the capture point.
+    Gap,
+    /// The transmission with this index in `Flow::segments`.
+    Transmission(u32),
 }
 
 /// Gaps larger than this are a hole in the capture, not packets to be inferred one by one.
@@ -31,14 +45,12 @@ const INFERRED_PER_PACKET: usize = 2;
 const LARGEST_SUPER_SEGMENT_BYTES: u32 = 8 * 65_535;
 /// Sooner after a segment of one byte than this, the byte again is a retransmission and not a keep-alive.
 const KEEP_ALIVE_NOT_BEFORE_NS: i64 = 1_000_000_000;
+/// Of the ECN bits (RFC 3168).
+const CONGESTION_EXPERIENCED: u8 = 3;
 /// Linux's minimum retransmission timeout; others wait longer (RFC 6298 says 1 s).
 const MINIMUM_TIMEOUT_NS: f64 = 200e6;
 /// A packet this late without other evidence was reordered, not retransmitted: no sender notices a loss in less.
 const LATE_NOT_REPEATED_NS: i64 = 3_000_000;
-/// Ethernet's payload, for connections whose handshake was not captured.
-const ETHERNET_MTU_BYTES: u32 = 1500;
-/// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
-const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
 
 impl Half {
     /// Records a packet with payload, split into the wire packets that a super-segment became.
@@ -59,12 +71,20 @@ impl Half {
             self.count_without_segment(packet);
             return;
         }
-        if self.is_probe(start, packet) {
+        if self.is_window_probe(start, packet) {
+            self.count_without_segment(packet);
+            self.on_window_probe(start + i64::from(packet.payload_bytes));
+            return;
+        }
+        if self.is_keep_alive(start, packet) {
             self.count_without_segment(packet);
             self.flow.counters.keep_alives += 1;
             return;
         }
-        let piece = self.wire_payload(packet);
+        self.on_data_and_window(packet);
+        let header_bytes = u32::from(packet.header_bytes);
+        let piece = self.segment_size.cut(packet.payload_bytes, header_bytes);
+        self.flow.counters.offloaded_super_segments += u64::from(piece < packet.payload_bytes);
         let mut offset = 0;
         while offset < packet.payload_bytes {
             let bytes = piece.min(packet.payload_bytes - offset);
@@ -111,10 +131,18 @@ impl Half {
             u64::from(packet.payload_bytes) + u64::from(packet.header_bytes);
     }
 
+    /// A probe of a closed window: the one byte after what was acknowledged (RFC 9293, section 3.8.6.1), or more that
+    /// the receiver never allowed. Senders repeat it until it is answered; nothing was lost.
+    fn is_window_probe(&self, start: i64, packet: &DataPacket) -> bool {
+        let is_one_byte = packet.payload_bytes == 1
+            && self.window_raw == 0
+            && self.acknowledgment_seen
+            && self.proven == Some(start);
+        !self.flow.segments.is_empty() && (is_one_byte || self.is_beyond_window(start))
+    }
+
     /// A keep-alive: one byte just below what is expected, with everything acknowledged (RFC 9293, section 3.8.4).
-    /// Or a probe of a closed window: the one byte after what was acknowledged (section 3.8.6.1). Senders repeat
-    /// either until they are answered; nothing was lost.
-    fn is_probe(&self, start: i64, packet: &DataPacket) -> bool {
+    fn is_keep_alive(&self, start: i64, packet: &DataPacket) -> bool {
         let Some(last) = self
             .flow
             .segments
@@ -123,39 +151,25 @@ impl Half {
         else {
             return false;
         };
-        if self.window_raw == 0 && self.acknowledgment_seen && self.proven == Some(start) {
-            return true;
-        }
         let repeats_last = last.sequence == start
             && last.payload_bytes == 1
             && packet.time_ns - self.last_sent_ns < KEEP_ALIVE_NOT_BEFORE_NS;
         start + 1 == self.next && self.proven >= Some(self.next) && !repeats_last
     }
 
-    /// Payload of each wire packet that this captured packet was: less than its own for a super-segment.
-    fn wire_payload(&mut self, packet: &DataPacket) -> u32 {
-        let payload = packet.payload_bytes;
-        let mss = match self.announced_mss {
-            Some(mss) => mss,
-            None => {
-                let guess = ETHERNET_MTU_BYTES
-                    .saturating_sub(u32::from(packet.header_bytes))
-                    .max(1);
-                let whole = payload.is_multiple_of(guess);
-                if payload > guess && (whole || payload > LARGEST_JUMBO_PAYLOAD_BYTES) {
-                    guess
-                } else {
-                    payload
-                }
-            }
+    /// A packet without payload, SYN or FIN: a keep-alive, or a probe of a closed window, if it stands before what was
+    /// acknowledged. Linux sends both so.
+    pub fn on_bare_acknowledgment(&mut self, sequence: u32) {
+        let Some(start) = self.unwrapper.map(|u| u.relative(sequence)) else {
+            return;
         };
-        if payload > mss {
-            self.flow.counters.offloaded_super_segments += 1;
-            self.largest_payload = self.largest_payload.max(mss);
-            mss.max(1)
-        } else {
-            self.largest_payload = self.largest_payload.max(payload);
-            payload.max(1)
+        if self.proven != Some(start + 1) {
+            return;
+        }
+        if self.window_raw == 0 {
+            self.on_window_probe(start);
+        } else if self.next <= start + 1 {
+            self.flow.counters.keep_alives += 1;
         }
     }
 
@@ -168,7 +182,14 @@ impl Half {
         counters.payload_bytes += u64::from(bytes);
         counters.ip_bytes += u64::from(bytes) + u64::from(packet.header_bytes);
         counters.packets += 1;
-        counters.ce_marked += u64::from(packet.congestion_experienced);
+        match packet.ecn {
+            0 => {}
+            1 => counters.ect1 += 1,
+            2 => counters.ect0 += 1,
+            CONGESTION_EXPERIENCED.. => counters.ce_marked += 1,
+        }
+        counters.windows_reduced +=
+            u64::from(packet.window_reduced && self.flow.ecn != Ecn::Accurate);
         self.inference_allowance += INFERRED_PER_PACKET;
         if start >= self.next {
             let segment = self.push_segment(packet, start, bytes, Kind::New);
@@ -202,7 +223,7 @@ impl Half {
             self.begin_transfer(packet.time_ns);
         }
         let mut flags = SegmentFlags::default();
-        if packet.congestion_experienced {
+        if packet.ecn == CONGESTION_EXPERIENCED {
             flags.set(SegmentFlags::CE);
         }
         self.flow.segments.push(Segment {
@@ -266,6 +287,8 @@ impl Half {
                 range.gap = true;
                 range.transmissions = 0;
             }
+            let in_flight = u32::try_from(self.in_flight_bytes()).unwrap_or(u32::MAX);
+            self.segment_mut(segment).in_flight_bytes = in_flight;
         }
     }
 
@@ -299,6 +322,7 @@ impl Half {
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if !late {
             self.count_repeat(kind);
+            self.lose_placeholder(from, to);
         } else if packet.time_ns >= gap_ns {
             // stamped earlier it is only the file that is out of order: captures of several queues are
             self.flow.counters.reordered += 1;
@@ -308,7 +332,7 @@ impl Half {
             if self.outstanding[index].gap {
                 self.fill_range(packet, index, segment, late);
             } else {
-                self.repeat_range(packet, index, segment);
+                self.repeat_range(packet, index, segment, Repairs::Gap);
             }
         }
         self.merge_outstanding(from, to);
@@ -318,7 +342,7 @@ impl Half {
         true
     }
 
-    /// The packet of a gap has come: the placeholder was either that packet or one that was lost.
+    /// The packet of a gap has come: late, or in place of one that was lost.
     fn fill_range(&mut self, packet: &DataPacket, index: usize, segment: u32, late: bool) {
         let range = &mut self.outstanding[index];
         let (placeholder, bytes) = (range.segment, (range.end - range.start) as u32);
@@ -329,10 +353,72 @@ impl Half {
         range.identification = packet.identification.unwrap_or(0);
         if late {
             // gaps are cut at the segment size, packets need not be: the rest may still be missing
-            let rest = self.segment_mut(placeholder);
+            self.shrink_placeholder(placeholder, bytes);
+        }
+    }
+
+    fn shrink_placeholder(&mut self, placeholder: u32, bytes: u32) {
+        let rest = self.segment_mut(placeholder);
+        if !rest.is_lost() {
             rest.payload_bytes = rest.payload_bytes.saturating_sub(bytes);
-        } else {
-            self.set_fate(placeholder, Fate::Lost);
+        }
+    }
+
+    /// A repeat carries what gaps among the ranges `from..to` lack: one packet of its size was lost before this point,
+    /// whatever the gaps were cut into when they showed. Whether there was a gap.
+    fn lose_placeholder(&mut self, from: usize, to: usize) -> bool {
+        let (mut start, mut lost_bytes) = (None, 0);
+        let (mut free, mut last) = (None, 0);
+        for index in from..to {
+            let range = self.outstanding[index];
+            if !range.gap || range.sacked {
+                continue;
+            }
+            let bytes = (range.end - range.start) as u32;
+            start.get_or_insert(range.start);
+            lost_bytes += bytes;
+            last = range.segment;
+            if !self.flow.segments[last as usize].is_lost() {
+                free.get_or_insert(last);
+            }
+            self.shrink_placeholder(last, bytes);
+        }
+        let Some(sequence) = start else { return false };
+        let lost = |segment: &Segment| Segment {
+            sequence,
+            payload_bytes: lost_bytes,
+            fate: Fate::Lost,
+            ..*segment
+        };
+        match free {
+            Some(free) => {
+                let placeholder = self.segment_mut(free);
+                *placeholder = lost(placeholder);
+            }
+            None => {
+                let segment = lost(&self.flow.segments[last as usize]);
+                self.more_lost.push((last, segment));
+            }
+        }
+        true
+    }
+
+    /// What a repeat of the ranges `from..to` is taken to repair. It proves the loss of one packet, the first that it
+    /// carries again: of others, that the sender had no acknowledgment.
+    fn presume_lost(&mut self, from: usize, to: usize) -> Repairs {
+        if self.lose_placeholder(from, to) {
+            return Repairs::Gap;
+        }
+        let segments = &self.flow.segments;
+        let lost = self.outstanding.range(from..to).find(|range| {
+            !range.sacked && !range.gap && !segments[range.segment as usize].is_lost()
+        });
+        match lost.map(|range| range.segment) {
+            Some(segment) => {
+                self.set_fate(segment, Fate::Lost);
+                Repairs::Transmission(segment)
+            }
+            None => Repairs::Nothing,
         }
     }
 
@@ -340,6 +426,9 @@ impl Half {
     fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
+        if start <= self.acknowledged && end > self.acknowledged {
+            self.repeats_in_silence = self.repeats_in_silence.saturating_add(1);
+        }
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {
             // everything in it has been acknowledged: certainly not needed; else sent first before the capture began
@@ -357,9 +446,10 @@ impl Half {
             .outstanding
             .partition_point(|range| range.start < to_position);
         let mut all_sacked = true;
+        let repairs = self.presume_lost(from, to);
         for index in from..to {
             all_sacked &= self.outstanding[index].sacked;
-            self.repeat_range(packet, index, segment);
+            self.repeat_range(packet, index, segment, repairs);
         }
         self.merge_outstanding(from, to);
         if all_sacked && end <= self.next {
@@ -370,24 +460,24 @@ impl Half {
         }
     }
 
-    fn repeat_range(&mut self, packet: &DataPacket, index: usize, segment: u32) {
+    fn repeat_range(&mut self, packet: &DataPacket, index: usize, segment: u32, repairs: Repairs) {
         let range = self.outstanding[index];
-        if self.repeats.len() >= MAX_REPEATS {
-            self.repeats.pop_front();
-        }
-        self.repeats.push_back(Repeat {
+        self.remember_repeat(Repeat {
             start: range.start,
             end: range.end,
             previous: range.segment,
             segment,
-            resolved: range.sacked,
+            repairs: match repairs {
+                Repairs::Transmission(lost) => Some(lost),
+                Repairs::Nothing | Repairs::Gap => None,
+            },
+            // what fills a gap was needed, whatever else it carries
+            resolved: range.sacked || repairs == Repairs::Gap,
             reported: false,
         });
+        let range = &mut self.outstanding[index];
+        range.gap = false;
         if !range.sacked {
-            // presumed lost until an acknowledgment shows that it was not
-            self.set_fate(range.segment, Fate::Lost);
-            let range = &mut self.outstanding[index];
-            range.gap = false;
             range.segment = segment;
             range.timestamp = packet.timestamp.unwrap_or(0);
             range.identification = packet.identification.unwrap_or(0);
@@ -395,16 +485,21 @@ impl Half {
         }
     }
 
-    /// A copy of acknowledged data: a duplicate SACK for it must not clear an older repeat of the range.
-    fn remember_repeat_of_acknowledged(&mut self, start: i64, end: i64, segment: u32) {
+    fn remember_repeat(&mut self, repeat: Repeat) {
         if self.repeats.len() >= MAX_REPEATS {
             self.repeats.pop_front();
         }
-        self.repeats.push_back(Repeat {
+        self.repeats.push_back(repeat);
+    }
+
+    /// A copy of acknowledged data: a duplicate SACK for it must not clear an older repeat of the range.
+    fn remember_repeat_of_acknowledged(&mut self, start: i64, end: i64, segment: u32) {
+        self.remember_repeat(Repeat {
             start,
             end,
             previous: segment,
             segment,
+            repairs: None,
             resolved: false,
             reported: false,
         });

@@ -11,6 +11,11 @@ mod kind {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
+    /// Accurate ECN, beginning with the bytes marked ECT(0) or with those marked ECT(1) (RFC 9768).
+    pub(super) const ACCURATE_ECN_0: u8 = 172;
+    pub(super) const ACCURATE_ECN_1: u8 = 174;
+    /// Shared by experiments (RFC 6994): 16 bits say which.
+    pub(super) const EXPERIMENT: u8 = 254;
 }
 
 /// A window scale above this is to be taken for it (RFC 7323, section 2.3).
@@ -65,6 +70,12 @@ fn note(options: &mut TcpOptions, kind: u8, value: &[u8]) {
         (kind::TIMESTAMPS, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             options.timestamps = Some((value, u32::from_be_bytes([e0, e1, e2, e3])));
+        }
+        // three counters of 24 bits, CE in the middle; as many are sent as there is room for
+        (kind::ACCURATE_ECN_0 | kind::ACCURATE_ECN_1, &[_, _, _, a, b, c, ..])
+        // the same while it was an experiment: Linux with L4S patches sends these
+        | (kind::EXPERIMENT, &[0xac, 0xc0 | 0xc1, _, _, _, a, b, c, ..]) => {
+            options.ce_bytes = Some(u32::from_be_bytes([0, a, b, c]));
         }
         (kind::SACK, blocks) if blocks.len() % 8 == 0 => {
             for (place, block) in options.sack.iter_mut().zip(blocks.chunks_exact(8)) {

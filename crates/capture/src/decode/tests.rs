@@ -445,6 +445,36 @@ fn icmp_gives_what_follows_the_checksum() {
 }
 
 #[test]
+fn bytes_marked_by_congestion_are_read_from_the_accurate_ecn_option() {
+    let ce_bytes = |options: &[u8]| {
+        let segment = Tcp {
+            options: options.to_vec(),
+            ..Tcp::default()
+        };
+        let bytes = Ipv4::default().bytes(&segment.bytes());
+        tcp_of(&decoded(LinkType::RAW, &bytes)).options.ce_bytes
+    };
+    let counters = [0, 0, 1, 2, 3, 4, 0, 0, 9];
+    for kind in [172, 174] {
+        assert_eq!(
+            ce_bytes(&join(&[&[kind, 11], &counters, &[1]])),
+            Some(0x02_0304)
+        );
+        // without the counters that did not change
+        assert_eq!(ce_bytes(&[kind, 5, 0, 0, 1, 1, 1, 1]), None);
+    }
+    let experiment = [254, 13, 0xac, 0xc1];
+    assert_eq!(
+        ce_bytes(&join(&[&experiment, &counters, &[1, 1, 1]])),
+        Some(0x02_0304)
+    );
+    assert_eq!(
+        ce_bytes(&join(&[&[254, 13, 0xab, 0xc1], &counters, &[1, 1, 1]])),
+        None
+    );
+}
+
+#[test]
 fn options_of_a_syn_are_read() {
     let options = vec![
         2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7,

@@ -1,0 +1,184 @@
+//! What became of a connection: set up or not, closed, reset, or left without an answer.
+
+/// How a connection stands at its end, or that of the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Outcome {
+    /// Nothing ended it.
+    #[default]
+    Open,
+    /// SYNs that nobody answered.
+    NoAnswer,
+    /// The SYN was answered by a reset.
+    Refused,
+    /// Reset after it was set up, by a side that had not closed it before.
+    Reset,
+    /// Data was sent again and again, and nothing came back.
+    DataUnanswered,
+    /// One side closed.
+    HalfClosed,
+    /// Both sides closed, or one side did and then reset what was left.
+    Closed,
+}
+
+impl Outcome {
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Open => "open",
+            Outcome::NoAnswer => "no-answer",
+            Outcome::Refused => "refused",
+            Outcome::Reset => "reset",
+            Outcome::DataUnanswered => "data-unanswered",
+            Outcome::HalfClosed => "half-closed",
+            Outcome::Closed => "closed",
+        }
+    }
+
+    /// Whether a connection that never carried data failed.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Outcome::NoAnswer | Outcome::Refused | Outcome::Reset)
+    }
+}
+
+/// Attempts to set a connection up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Setup {
+    /// SYNs of the initiator, repeats included.
+    pub syns: u32,
+    /// SYN/ACKs of the responder, repeats included.
+    pub syn_acks: u32,
+    pub first_syn_ns: Option<i64>,
+    pub last_syn_ns: Option<i64>,
+}
+
+/// The first reset of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reset {
+    pub time_ns: i64,
+    /// The direction whose source it has: 0 for the initiator.
+    pub by: usize,
+    /// It answers a SYN.
+    pub answers_syn: bool,
+    /// Since the last packet before it, of either side.
+    pub idle_ns: i64,
+    pub ttl: u8,
+    /// Least and largest of the packets of that side before it; `None` where there were none.
+    pub usual_ttls: Option<(u8, u8)>,
+    pub identification: Option<u16>,
+    /// Of that side's packet before it.
+    pub previous_identification: Option<u16>,
+    pub window: u16,
+}
+
+/// Initial hop limits of the systems in use.
+const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
+
+impl Reset {
+    /// It came from another distance than all packets of that side before it: from something on the path. Some systems
+    /// begin resets with another hop limit, so that alone is no difference.
+    pub fn is_from_elsewhere(&self) -> bool {
+        let hops = |ttl: u8| {
+            let initial = INITIAL_TTLS.into_iter().find(|initial| *initial >= ttl);
+            initial.unwrap_or(u8::MAX) - ttl
+        };
+        self.usual_ttls.is_some_and(|(least, largest)| {
+            let near = hops(least).min(hops(largest));
+            let far = hops(least).max(hops(largest));
+            !(least..=largest).contains(&self.ttl) && !(near..=far).contains(&hops(self.ttl))
+        })
+    }
+}
+
+/// Data of one direction that nothing answered before the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unanswered {
+    /// Retransmissions since the last packet of the other side.
+    pub repeats: u32,
+    /// Outstanding at the end.
+    pub bytes: u64,
+    /// When the other side's last packet came; `None` where it never sent one.
+    pub last_answer_ns: Option<i64>,
+    pub last_sent_ns: i64,
+}
+
+/// After so many retransmissions something is wrong with the path (R1 of RFC 9293, section 3.8.3).
+const REPEATS_OF_A_DEAD_PEER: u32 = 3;
+/// A SYN without an answer for so long has none: the longest initial timeout in use (RFC 6298, section 5.7).
+const SYN_TIMEOUT_NS: i64 = 3_000_000_000;
+
+/// What decides the outcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ending {
+    pub setup: Setup,
+    pub reset: Option<Reset>,
+    pub closed: [bool; 2],
+    pub unanswered: [Unanswered; 2],
+    /// Packets of the responder.
+    pub answers: u32,
+    /// The capture went on after the last SYN for so long.
+    pub after_syn_ns: i64,
+}
+
+impl Ending {
+    pub fn outcome(&self) -> Outcome {
+        let is_dead =
+            |direction: usize| self.unanswered[direction].repeats >= REPEATS_OF_A_DEAD_PEER;
+        match self.reset {
+            Some(reset) if reset.answers_syn => Outcome::Refused,
+            // whoever sent without an answer gives up
+            Some(reset) if is_dead(reset.by) => Outcome::DataUnanswered,
+            Some(reset) if self.closed[reset.by] || self.closed == [true; 2] => Outcome::Closed,
+            Some(_) => Outcome::Reset,
+            None if self.closed == [true; 2] => Outcome::Closed,
+            None if is_dead(0) || is_dead(1) => Outcome::DataUnanswered,
+            None if self.is_without_answer() => Outcome::NoAnswer,
+            None if self.closed != [false; 2] => Outcome::HalfClosed,
+            None => Outcome::Open,
+        }
+    }
+
+    /// A repeated SYN is proof that the first one's timeout passed.
+    fn is_without_answer(&self) -> bool {
+        let timed_out = self.setup.syns > 1 || self.after_syn_ns >= SYN_TIMEOUT_NS;
+        self.setup.syns > 0 && self.answers == 0 && timed_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reset(ttl: u8, usual: (u8, u8)) -> Reset {
+        Reset {
+            time_ns: 0,
+            by: 1,
+            answers_syn: false,
+            idle_ns: 0,
+            ttl,
+            usual_ttls: Some(usual),
+            identification: None,
+            previous_identification: None,
+            window: 0,
+        }
+    }
+
+    #[test]
+    fn a_reset_of_another_distance_is_from_elsewhere() {
+        assert!(reset(61, (53, 54)).is_from_elsewhere());
+        assert!(!reset(53, (53, 54)).is_from_elsewhere());
+        // the same host begins with 255 instead of 64
+        assert!(!reset(244, (53, 54)).is_from_elsewhere());
+    }
+
+    #[test]
+    fn a_side_that_closed_and_then_resets_has_closed() {
+        let mut ending = Ending {
+            reset: Some(reset(64, (64, 64))),
+            ..Ending::default()
+        };
+        assert_eq!(ending.outcome(), Outcome::Reset);
+        ending.closed = [false, true];
+        assert_eq!(ending.outcome(), Outcome::Closed);
+        ending.closed = [true, false];
+        assert_eq!(ending.outcome(), Outcome::Reset);
+    }
+}

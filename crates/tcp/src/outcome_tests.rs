@@ -1,0 +1,234 @@
+//! What becomes of connections.
+
+use whydrop_capture::{TcpFlags, TcpOptions};
+
+use crate::testing::*;
+use crate::*;
+
+fn bare(flags: u16, sequence: u32, acknowledgment: u32) -> whydrop_capture::TcpSegment<'static> {
+    segment(sequence, acknowledgment, flags, 0, TcpOptions::default())
+}
+
+#[test]
+fn syns_that_nobody_answers_are_counted_and_timed() {
+    let mut talk = Talk::new();
+    for time_s in [0, 1, 3, 7] {
+        talk.push(
+            time_s * 1000 * MS,
+            false,
+            5000,
+            bare(TcpFlags::SYN, 499, 0),
+            1,
+        );
+    }
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.without_data, tracked.failed.no_answer), (1, 1));
+    let connection = &tracked.failed.kept[0];
+    assert_eq!(connection.outcome, Outcome::NoAnswer);
+    let setup = connection.setup;
+    assert_eq!((setup.syns, setup.syn_acks), (4, 0));
+    assert_eq!(
+        (setup.first_syn_ns, setup.last_syn_ns),
+        (Some(0), Some(7000 * MS))
+    );
+    assert_eq!(
+        connection.flows[0].name(),
+        "198.51.100.7:5000 > 192.0.2.1:80"
+    );
+}
+
+#[test]
+fn one_syn_at_the_end_of_a_capture_has_not_failed() {
+    let mut talk = Talk::new();
+    talk.push(0, false, 5000, bare(TcpFlags::SYN, 499, 0), 1);
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.without_data, tracked.failed.count()), (1, 0));
+}
+
+#[test]
+fn a_reset_in_answer_to_a_syn_is_a_refusal() {
+    let mut talk = Talk::new();
+    talk.push(0, false, 5000, bare(TcpFlags::SYN, 499, 0), 1);
+    talk.push(
+        MS,
+        true,
+        5000,
+        bare(TcpFlags::RST | TcpFlags::ACK, 0, 500),
+        0,
+    );
+    let tracked = talk.tracker.finish();
+    assert_eq!(
+        (tracked.failed.refused, tracked.failed.kept[0].outcome),
+        (1, Outcome::Refused)
+    );
+}
+
+#[test]
+fn a_reset_from_another_distance_after_a_long_silence_is_told() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 2);
+    talk.ack(41 * MS, 2 * MSS);
+    talk.client_ttl = 60;
+    let acknowledgment = talk.server_isn + 2 * MSS;
+    talk.push(
+        300_041 * MS,
+        false,
+        5000,
+        bare(TcpFlags::RST, 600, acknowledgment),
+        77,
+    );
+    let connection = talk.finish_connection();
+    let reset = connection.reset.expect("a reset");
+    assert_eq!((connection.outcome, reset.by), (Outcome::Reset, 0));
+    assert_eq!(
+        (reset.ttl, reset.usual_ttls, reset.idle_ns),
+        (60, Some((53, 53)), 300_000 * MS)
+    );
+    assert_eq!(
+        (reset.identification, reset.previous_identification),
+        (Some(77), Some(9))
+    );
+    assert!(reset.is_from_elsewhere() && !reset.answers_syn);
+}
+
+#[test]
+fn data_that_is_repeated_into_silence_has_no_answer() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    for time_ms in [50, 300, 800, 1800] {
+        talk.segments(time_ms * MS, 1, 2);
+    }
+    let connection = talk.finish_connection();
+    assert_eq!(connection.outcome, Outcome::DataUnanswered);
+    let unanswered = connection.unanswered[1];
+    assert_eq!((unanswered.repeats, unanswered.bytes), (3, u64::from(MSS)));
+    assert_eq!(unanswered.last_answer_ns, Some(41 * MS));
+    assert_eq!(unanswered.last_sent_ns, 1800 * MS);
+    // three repeats, of which the last may have arrived
+    assert_eq!(connection.flows[1].counters.lost, 3);
+}
+
+#[test]
+fn an_answer_between_repeats_shows_that_the_peer_lives() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 4);
+    for time_ms in [300, 800, 1800] {
+        talk.sack((time_ms - 1) * MS, 0, &[(MSS, 2 * MSS)]);
+        talk.segments(time_ms * MS, 0, 1);
+    }
+    let connection = talk.finish_connection();
+    assert_eq!(
+        (connection.outcome, connection.unanswered[1].repeats),
+        (Outcome::Open, 1)
+    );
+}
+
+#[test]
+fn a_flood_of_failures_is_counted_and_some_are_kept() {
+    let options = TrackerOptions {
+        most_without_data: 100,
+        most_failed: 10,
+        ..TrackerOptions::default()
+    };
+    let mut talk = Talk::with(1, options);
+    for number in 0..5000u32 {
+        let (at, port) = (i64::from(number), number as u16);
+        talk.push(at, false, port, bare(TcpFlags::SYN, number, 0), 1);
+        talk.push(
+            at,
+            true,
+            port,
+            bare(TcpFlags::RST | TcpFlags::ACK, 0, number + 1),
+            0,
+        );
+    }
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.without_data, tracked.failed.refused), (5000, 5000));
+    assert_eq!(tracked.failed.kept.len(), 10);
+}
+
+/// A handshake whose SYN and SYN/ACK have these ECN bits, then segments and acknowledgments with these.
+fn with_ecn(syn: u16, syn_ack: u16, acknowledgments: &[u16]) -> Connection {
+    let mut talk = Talk::new();
+    let isn = talk.server_isn;
+    let both = TcpFlags::SYN | TcpFlags::ACK;
+    talk.push(0, false, 5000, bare(TcpFlags::SYN | syn << 6, 499, 0), 1);
+    talk.push(0, true, 5000, bare(both | syn_ack << 6, isn - 1, 500), 1);
+    // the end of the handshake tells of the SYN/ACK: not marked
+    talk.push(
+        20 * MS,
+        false,
+        5000,
+        bare(TcpFlags::ACK | 0b010 << 6, 500, isn),
+        2,
+    );
+    for (number, ace) in (0u32..).zip(acknowledgments) {
+        let at = (21 + 20 * i64::from(number)) * MS;
+        talk.data(at, 2 * number * MSS, MSS);
+        talk.data(at, (2 * number + 1) * MSS, MSS);
+        let acknowledged = isn + 2 * (number + 1) * MSS;
+        talk.push(
+            at + 19 * MS,
+            false,
+            5000,
+            bare(TcpFlags::ACK | ace << 6, 500, acknowledged),
+            3,
+        );
+    }
+    talk.finish_connection()
+}
+
+#[test]
+fn the_bits_of_accurate_ecn_are_a_count_and_no_echoes() {
+    let connection = with_ecn(0b111, 0b010, &[5, 5, 7, 1, 2, 2]);
+    assert_eq!(connection.ecn_offered, Ecn::Accurate);
+    let flow = &connection.flows[1];
+    assert_eq!(
+        (
+            flow.ecn,
+            flow.counters.ce_reported,
+            flow.counters.ecn_echoes
+        ),
+        (Ecn::Accurate, 5, 0)
+    );
+}
+
+#[test]
+fn the_same_bits_of_classic_ecn_are_echoes() {
+    let flow = &with_ecn(0b011, 0b001, &[0, 1, 1, 0]).flows[1];
+    assert_eq!(
+        (
+            flow.ecn,
+            flow.counters.ecn_echoes,
+            flow.counters.ce_reported
+        ),
+        (Ecn::Classic, 2, 0)
+    );
+}
+
+#[test]
+fn a_capture_that_begins_later_tells_accurate_ecn_by_its_own_bit() {
+    let mut talk = Talk::new();
+    let isn = talk.server_isn;
+    for (number, ace) in (0u32..).zip([1u16, 1, 4, 6]) {
+        let at = (21 + 20 * i64::from(number)) * MS;
+        talk.data(at, number * MSS, MSS);
+        let acknowledged = isn + (number + 1) * MSS;
+        let acknowledgment = bare(TcpFlags::ACK | ace << 6, 500, acknowledged);
+        talk.push(at + 19 * MS, false, 5000, acknowledgment, 3);
+    }
+    let connection = talk.finish_connection();
+    let counters = &connection.flows[0].counters;
+    assert_eq!(connection.flows[0].ecn, Ecn::Accurate);
+    assert_eq!((counters.ecn_echoes, counters.ce_reported), (0, 2));
+}
+
+#[test]
+fn bits_without_an_agreement_say_nothing() {
+    let flow = &with_ecn(0b011, 0b000, &[1, 1]).flows[1];
+    assert_eq!((flow.ecn, flow.counters.ecn_echoes), (Ecn::Off, 0));
+}

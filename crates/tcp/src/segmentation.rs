@@ -1,0 +1,139 @@
+//! How large the packets of a flow were on the wire, where the capture holds them joined (segmentation offload).
+
+/// Ethernet's payload: what fits was one packet, unless the flow is known to be captured before it was cut.
+const ETHERNET_MTU_BYTES: u32 = 1500;
+/// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
+const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
+/// A full segment is no smaller on any path: the default of RFC 9293, section 3.7.1, less the options that fit.
+const SMALLEST_FULL_SEGMENT_BYTES: u32 = 536 - 40;
+
+/// The largest payload of a wire packet, as far as it is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SegmentSize {
+    /// By the handshake, less options; `None` without the option: what RFC 9293 has a sender assume then (536 bytes) is
+    /// no fact about what it sends.
+    announced: Option<u32>,
+    /// Largest payload of what was one packet.
+    seen: u32,
+    /// Super-segments showed that packets are cut at the announced size.
+    is_cut_as_announced: bool,
+}
+
+impl SegmentSize {
+    pub fn announced(bytes: u32) -> Self {
+        Self {
+            announced: Some(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Payload of a full packet; 0 before any was seen or announced.
+    pub fn bytes(&self) -> u32 {
+        match self.announced {
+            Some(announced) if self.is_cut_as_announced => announced,
+            Some(announced) => announced.max(self.seen),
+            None => self.seen,
+        }
+    }
+
+    /// Payload of each wire packet that a captured packet was: less than its own for a super-segment.
+    pub fn cut(&mut self, payload: u32, header_bytes: u32) -> u32 {
+        let whole = payload <= self.bytes()
+            || match self.announced {
+                Some(announced) => self.exceeds_announced(announced, payload, header_bytes),
+                None => self.is_one_packet(payload, header_bytes),
+            };
+        if whole {
+            self.seen = self.seen.max(payload);
+            return payload.max(1);
+        }
+        let is_multiple_of_seen = self.seen > 0 && payload.is_multiple_of(self.seen);
+        match self.announced {
+            // larger packets were seen, and this is no proof of smaller ones
+            Some(announced)
+                if self.seen > announced
+                    && (is_multiple_of_seen || !payload.is_multiple_of(announced)) =>
+            {
+                self.seen
+            }
+            Some(announced) => {
+                self.is_cut_as_announced = true;
+                announced.max(1)
+            }
+            None if is_multiple_of_seen && self.seen >= SMALLEST_FULL_SEGMENT_BYTES => self.seen,
+            None => {
+                let full = ethernet_payload(header_bytes);
+                self.seen = self.seen.max(full);
+                full
+            }
+        }
+    }
+
+    /// A single packet that is larger than the handshake allows. Senders go by the peer's option alone, and middleboxes
+    /// rewrite it; so what fits one Ethernet frame is one packet, if nothing shows otherwise.
+    fn exceeds_announced(&self, announced: u32, payload: u32, header_bytes: u32) -> bool {
+        !self.is_cut_as_announced
+            && payload <= ethernet_payload(header_bytes)
+            && !payload.is_multiple_of(announced.max(1))
+    }
+
+    /// Without an announcement: what fits one Ethernet frame, or else may be a jumbo frame.
+    fn is_one_packet(&self, payload: u32, header_bytes: u32) -> bool {
+        let full = ethernet_payload(header_bytes);
+        let is_multiple =
+            |size: u32| size >= SMALLEST_FULL_SEGMENT_BYTES && payload.is_multiple_of(size);
+        payload <= full
+            || payload <= LARGEST_JUMBO_PAYLOAD_BYTES
+                && !is_multiple(full)
+                && !is_multiple(self.seen)
+    }
+}
+
+fn ethernet_payload(header_bytes: u32) -> u32 {
+    ETHERNET_MTU_BYTES.saturating_sub(header_bytes).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cuts(mut size: SegmentSize, payloads: &[u32]) -> Vec<u32> {
+        payloads
+            .iter()
+            .map(|payload| size.cut(*payload, 40))
+            .collect()
+    }
+
+    #[test]
+    fn super_segments_are_cut_at_the_announced_size() {
+        let size = SegmentSize::announced(1368);
+        assert_eq!(
+            cuts(size, &[13_680, 5000, 1400, 300]),
+            [1368, 1368, 1368, 300]
+        );
+    }
+
+    #[test]
+    fn a_packet_that_fits_a_frame_is_one_though_less_was_announced() {
+        let size = SegmentSize::announced(1430);
+        assert_eq!(
+            cuts(size, &[1446, 1430, 2892, 4000]),
+            [1446, 1430, 1446, 1446]
+        );
+    }
+
+    #[test]
+    fn a_small_announced_size_is_believed_of_its_multiples() {
+        let size = SegmentSize::announced(536);
+        assert_eq!(cuts(size, &[1072, 1000, 600]), [536, 536, 536]);
+    }
+
+    #[test]
+    fn without_an_announcement_sizes_are_what_they_are() {
+        let size = SegmentSize::default();
+        assert_eq!(cuts(size, &[512, 1448, 427, 961]), [512, 1448, 427, 961]);
+        assert_eq!(cuts(size, &[1460, 2920, 65_160]), [1460, 1460, 1460]);
+        assert_eq!(cuts(size, &[536, 5360]), [536, 536]);
+        assert_eq!(cuts(size, &[8948, 17_896]), [8948, 8948]);
+    }
+}

@@ -1,0 +1,525 @@
+//! One connection while it is followed: its handshake, its two halves once it carries data, and its end.
+
+use whydrop_capture::{Network, TcpFlags, TcpSegment};
+
+use crate::acknowledgments::AckPacket;
+use crate::ecn::{AceCounter, Ecn, EcnReport};
+use crate::flow::{Connection, Endpoint, Handshake};
+use crate::hash::ConnectionKey;
+use crate::outcome::{Ending, Reset, Setup, Unanswered};
+use crate::scoreboard::Half;
+use crate::segmentation::SegmentSize;
+use crate::sequence::Unwrapper;
+use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
+use crate::transmissions::DataPacket;
+use crate::vantage;
+
+/// What Linux takes for a maximum segment size that makes sense (`TCP_MIN_MSS`: an IPv4 datagram that every host
+/// must accept, with all options): a smaller one would let one captured packet stand for thousands.
+const SMALLEST_MSS: u16 = 88;
+
+/// A connection that has packets again after this time is likely to have more: those of a flood come at once.
+const LASTING_NS: i64 = 1_000_000_000;
+/// A sender that waits for a window goes on probing, at least this often (Linux's `TCP_RTO_MAX`): for so long after its
+/// last packet it is taken to wait still.
+const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
+
+/// The SYN of one endpoint and the little that is known of it before data flows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Opening {
+    /// Sequence number of the SYN.
+    syn: Option<u32>,
+    mss: Option<u16>,
+    window_scale: Option<u8>,
+    sack_permitted: bool,
+    timestamps: bool,
+    /// Of the latest SYN.
+    flags: TcpFlags,
+    syns: u32,
+    first_syn_ns: i64,
+    last_syn_ns: i64,
+    ttl: Option<u8>,
+    /// Least and largest of all packets but resets.
+    ttls: Option<(u8, u8)>,
+    /// Of the latest packet that is no reset.
+    identification: Option<u16>,
+    packets: u32,
+    ip_bytes: u64,
+    first_ns: i64,
+    last_ns: i64,
+    finished: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub key: ConnectionKey,
+    endpoints: [Endpoint; 2],
+    /// Whether endpoint 0 (the initiator) is the lower one of the key.
+    pub initiator_is_low: bool,
+    opening: [Opening; 2],
+    handshake: Handshake,
+    reset: Option<Reset>,
+    /// Only connections that carry data have halves.
+    halves: Option<Box<[Half; 2]>>,
+    /// Direction of the latest new data.
+    talking: Option<usize>,
+    /// Waits among the ended connections for late packets.
+    pub lingering: bool,
+    /// Had packets since it was last looked at as one that might be idle.
+    pub active: bool,
+}
+
+impl State {
+    pub fn new(
+        key: ConnectionKey,
+        source_is_low: bool,
+        network: &Network,
+        tcp: &TcpSegment,
+    ) -> Self {
+        let source = Endpoint {
+            address: network.source,
+            port: tcp.source_port,
+        };
+        let destination = Endpoint {
+            address: network.destination,
+            port: tcp.destination_port,
+        };
+        // a SYN/ACK without its SYN comes from the responder
+        let answered = tcp.flags.has(TcpFlags::SYN) && tcp.flags.has(TcpFlags::ACK);
+        let (endpoints, initiator_is_low) = if answered {
+            ([destination, source], !source_is_low)
+        } else {
+            ([source, destination], source_is_low)
+        };
+        Self {
+            key,
+            endpoints,
+            initiator_is_low,
+            opening: [Opening::default(); 2],
+            handshake: Handshake::default(),
+            reset: None,
+            halves: None,
+            talking: None,
+            lingering: false,
+            active: false,
+        }
+    }
+
+    /// Captured of both directions.
+    pub fn packets(&self) -> u64 {
+        self.opening
+            .iter()
+            .map(|opening| u64::from(opening.packets))
+            .sum()
+    }
+
+    /// Whether a connection that has lasted had packets since this was last asked.
+    pub fn goes_on(&mut self) -> bool {
+        let first_ns = self
+            .opening
+            .iter()
+            .filter(|opening| opening.packets > 0)
+            .map(|opening| opening.first_ns)
+            .min()
+            .unwrap_or(0);
+        let last_ns = self.last_ns();
+        std::mem::take(&mut self.active) && last_ns - first_ns > LASTING_NS
+    }
+
+    /// Makes it one that never was, unless it carries data: its slot is free.
+    pub fn clear(&mut self) {
+        if self.halves.is_none() {
+            self.opening = Default::default();
+            self.reset = None;
+        }
+    }
+
+    /// Whether it carries data.
+    pub fn has_data(&self) -> bool {
+        self.halves.is_some()
+    }
+
+    /// Time of the latest packet of either side.
+    pub fn last_ns(&self) -> i64 {
+        self.opening[0].last_ns.max(self.opening[1].last_ns)
+    }
+
+    /// True once, when a connection with data has ended in both directions.
+    pub fn begins_to_linger(&mut self) -> bool {
+        let over = self.reset.is_some() || self.opening.iter().all(|opening| opening.finished);
+        let begins = over && self.halves.is_some() && !self.lingering;
+        self.lingering |= begins;
+        begins
+    }
+
+    /// A SYN with another sequence number than the connection's own opens a new connection on the same ports.
+    pub fn is_reused_by(&self, direction: usize, tcp: &TcpSegment) -> bool {
+        if !tcp.flags.has(TcpFlags::SYN) || tcp.flags.has(TcpFlags::RST) {
+            return false;
+        }
+        let opening = &self.opening[direction];
+        let over = self.reset.is_some() || self.opening.iter().any(|opening| opening.finished);
+        match opening.syn {
+            Some(syn) if syn == tcp.sequence => false,
+            Some(_) => true,
+            // no SYN of this side yet: the SYN/ACK of a new connection, unless data has flowed before it
+            None => self.halves.is_some() && (over || !tcp.flags.has(TcpFlags::ACK)),
+        }
+    }
+
+    pub fn take(
+        &mut self,
+        direction: usize,
+        time_ns: i64,
+        network: &Network,
+        tcp: &TcpSegment,
+        options: &TrackerOptions,
+    ) {
+        let is_reset = tcp.flags.has(TcpFlags::RST);
+        if is_reset {
+            self.note_reset(direction, time_ns, network, tcp);
+        }
+        let opening = &mut self.opening[direction];
+        if !is_reset {
+            let (least, largest) = opening.ttls.unwrap_or((network.ttl, network.ttl));
+            opening.ttls = Some((least.min(network.ttl), largest.max(network.ttl)));
+            opening.identification = network.identification;
+        }
+        if opening.packets == 0 {
+            opening.first_ns = time_ns;
+            opening.ttl = Some(network.ttl);
+        }
+        opening.last_ns = opening.last_ns.max(time_ns);
+        opening.finished |= tcp.flags.has(TcpFlags::FIN);
+        let syn = tcp.flags.has(TcpFlags::SYN);
+        if syn {
+            self.take_syn(direction, time_ns, tcp);
+        } else if self.handshake.ack_ns.is_none()
+            && direction == 0
+            && tcp.flags.has(TcpFlags::ACK)
+            && self.handshake.syn_ack_ns.is_some()
+        {
+            self.handshake.ack_ns = Some(time_ns);
+        }
+        if self.halves.is_none() && tcp.payload_bytes > 0 && !is_reset {
+            self.begin_data(options);
+        }
+        let Some(halves) = &mut self.halves else {
+            let opening = &mut self.opening[direction];
+            opening.packets += 1;
+            opening.ip_bytes += u64::from(network.ip_bytes);
+            return;
+        };
+        let opening = &mut self.opening[direction];
+        opening.packets = opening.packets.saturating_add(1);
+        let half = &mut halves[direction];
+        half.flow.first_ns = if half.flow.first_ns == 0 {
+            opening.first_ns
+        } else {
+            half.flow.first_ns
+        };
+        half.flow.last_ns = half.flow.last_ns.max(time_ns);
+        if is_reset {
+            half.flow.counters.packets += 1;
+            return;
+        }
+        halves[1 - direction].repeats_in_silence = 0;
+        if tcp.flags.has(TcpFlags::ACK) {
+            acknowledge(&mut halves[1 - direction], time_ns, tcp, direction == 0);
+        }
+        if tcp.payload_bytes > 0 {
+            self.take_data(direction, time_ns, network, tcp, syn);
+        } else {
+            let half = &mut halves[direction];
+            if tcp.flags.has(TcpFlags::FIN) {
+                half.on_bare_fin(&data_packet(time_ns, network, tcp));
+            } else if !syn {
+                half.on_bare_acknowledgment(tcp.sequence);
+            }
+            half.flow.counters.packets += 1;
+            half.flow.counters.ip_bytes += u64::from(network.ip_bytes);
+        }
+    }
+
+    fn take_syn(&mut self, direction: usize, time_ns: i64, tcp: &TcpSegment) {
+        let opening = &mut self.opening[direction];
+        if opening.syns == 0 {
+            opening.first_syn_ns = time_ns;
+        }
+        opening.syns = opening.syns.saturating_add(1);
+        opening.last_syn_ns = time_ns;
+        opening.flags = tcp.flags;
+        opening.syn = Some(tcp.sequence);
+        opening.mss = tcp.options.mss;
+        opening.window_scale = tcp.options.window_scale;
+        opening.sack_permitted = tcp.options.sack_permitted;
+        opening.timestamps = tcp.options.timestamps.is_some();
+        // a repeated SYN makes the time of the first useless: keep the last one before the answer
+        if tcp.flags.has(TcpFlags::ACK) {
+            self.handshake.syn_ack_ns = Some(time_ns);
+            if self.halves.is_some() {
+                self.agree_on_ecn(); // data came with the SYN (RFC 7413)
+            }
+        } else if self.handshake.syn_ack_ns.is_none() {
+            self.handshake.syn_ns = Some(time_ns);
+        }
+    }
+
+    fn take_data(
+        &mut self,
+        direction: usize,
+        time_ns: i64,
+        network: &Network,
+        tcp: &TcpSegment,
+        syn: bool,
+    ) {
+        let Some(halves) = &mut self.halves else {
+            return;
+        };
+        let sequence = tcp.sequence.wrapping_add(u32::from(syn));
+        let half = &halves[direction];
+        let is_new = half
+            .unwrapper
+            .is_none_or(|u| u.relative(sequence) + i64::from(tcp.payload_bytes) > half.next);
+        // both sides may talk at once; a transfer ends when the other side speaks after having got all of it
+        let other_is_quiet = halves[1 - direction].in_flight_bytes() == 0;
+        if is_new && self.talking != Some(direction) && (other_is_quiet || self.talking.is_none()) {
+            halves[direction].begin_transfer(time_ns);
+            self.talking = Some(direction);
+        } else if is_new && halves[direction].flow.transfers.is_empty() {
+            halves[direction].begin_transfer(time_ns);
+        }
+        halves[direction].on_data(&DataPacket {
+            sequence,
+            ..data_packet(time_ns, network, tcp)
+        });
+    }
+
+    /// The first data: from here on both directions are followed in full.
+    fn begin_data(&mut self, options: &TrackerOptions) {
+        let mut halves: Box<[Half; 2]> = Box::default();
+        let both_scale = self
+            .opening
+            .iter()
+            .all(|opening| opening.window_scale.is_some());
+        let both_syns = self.opening.iter().all(|opening| opening.syn.is_some());
+        let near = vantage::near_rtts(&self.handshake);
+        for (direction, half) in halves.iter_mut().enumerate() {
+            let (own, peer) = (&self.opening[direction], &self.opening[1 - direction]);
+            half.keep_acknowledgments = options.keep_acknowledgments;
+            half.flow.source = self.endpoints[direction];
+            half.flow.destination = self.endpoints[1 - direction];
+            half.flow.first_ns = own.first_ns;
+            half.flow.last_ns = own.last_ns;
+            half.flow.counters.packets = u64::from(own.packets);
+            half.flow.counters.ip_bytes = own.ip_bytes;
+            half.flow.sack_permitted = own.sack_permitted && peer.sack_permitted;
+            half.flow.timestamps = own.timestamps && peer.timestamps;
+            if let Some(syn) = own.syn {
+                half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
+                half.from_first_byte = true;
+            }
+            if both_syns {
+                // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
+                let shift = if both_scale {
+                    peer.window_scale.unwrap_or(0).min(14)
+                } else {
+                    0
+                };
+                half.window_shift = Some(shift);
+            }
+            // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
+            if let Some(announced) = peer.mss.map(|peers| own.mss.unwrap_or(peers).min(peers)) {
+                let options_bytes = if half.flow.timestamps { 12 } else { 0 };
+                let bytes = u32::from(announced.max(SMALLEST_MSS)) - options_bytes;
+                half.segment_size = SegmentSize::announced(bytes);
+            }
+            if let Some((initiator, responder)) = near {
+                half.near_rtt_ns = if direction == 0 { initiator } else { responder };
+            }
+        }
+        self.halves = Some(halves);
+        self.agree_on_ecn();
+    }
+
+    fn agree_on_ecn(&mut self) {
+        let ecn = self.ecn();
+        for half in self.halves.iter_mut().flat_map(|halves| halves.iter_mut()) {
+            half.flow.ecn = ecn;
+            if ecn == Ecn::Accurate {
+                half.ace = AceCounter::from_handshake();
+            }
+        }
+    }
+
+    /// What the handshake agreed on.
+    fn ecn(&self) -> Ecn {
+        let [syn, syn_ack] = &self.opening;
+        let offered = syn.syn.map(|_| Ecn::offered(syn.flags));
+        match (offered, syn_ack.syn) {
+            (Some(Ecn::Off), _) => Ecn::Off,
+            (_, None) => Ecn::Unknown,
+            (offered, Some(_)) => Ecn::agreed(offered, syn_ack.flags),
+        }
+    }
+
+    fn note_reset(&mut self, by: usize, time_ns: i64, network: &Network, tcp: &TcpSegment) {
+        if self.reset.is_some() {
+            return;
+        }
+        let [initiator, responder] = &self.opening;
+        let own = &self.opening[by];
+        let is_first = self.packets() == 0;
+        self.reset = Some(Reset {
+            time_ns,
+            by,
+            answers_syn: by == 1 && initiator.syns > 0 && responder.packets == 0,
+            idle_ns: if is_first {
+                0
+            } else {
+                (time_ns - self.last_ns()).max(0)
+            },
+            ttl: network.ttl,
+            usual_ttls: own.ttls,
+            identification: network.identification,
+            previous_identification: own.identification,
+            window: tcp.window,
+        });
+    }
+
+    fn ending(&self, now_ns: i64) -> Ending {
+        let [initiator, responder] = &self.opening;
+        let began = initiator.syns > 0;
+        Ending {
+            setup: Setup {
+                syns: initiator.syns,
+                syn_acks: responder.syns,
+                first_syn_ns: began.then_some(initiator.first_syn_ns),
+                last_syn_ns: began.then_some(initiator.last_syn_ns),
+            },
+            reset: self.reset,
+            closed: [initiator.finished, responder.finished],
+            unanswered: [self.unanswered(0), self.unanswered(1)],
+            answers: responder.packets,
+            after_syn_ns: now_ns - initiator.last_syn_ns,
+        }
+    }
+
+    fn unanswered(&self, direction: usize) -> Unanswered {
+        let peer = &self.opening[1 - direction];
+        let Some(halves) = &self.halves else {
+            return Unanswered::default();
+        };
+        let half = &halves[direction];
+        Unanswered {
+            repeats: half.repeats_in_silence,
+            bytes: half.in_flight_bytes() as u64,
+            last_answer_ns: (peer.packets > 0).then_some(peer.last_ns),
+            last_sent_ns: half.last_sent_ns,
+        }
+    }
+
+    /// What is told of the connection as a whole, `now_ns` being the time of the capture's latest packet.
+    fn connection(&self, now_ns: i64) -> Connection {
+        let ending = self.ending(now_ns);
+        let initiator = &self.opening[0];
+        Connection {
+            handshake: self.handshake,
+            from_start: self.opening.iter().any(|opening| opening.syn.is_some()),
+            outcome: ending.outcome(),
+            setup: ending.setup,
+            reset: ending.reset,
+            closed: ending.closed,
+            unanswered: ending.unanswered,
+            ecn_offered: match initiator.syn {
+                Some(_) => Ecn::offered(initiator.flags),
+                None => Ecn::Unknown,
+            },
+            ..Connection::default()
+        }
+    }
+
+    /// A connection that carried no data because it failed.
+    pub fn failure(&self, now_ns: i64) -> Option<Connection> {
+        let mut connection = self.connection(now_ns);
+        if self.halves.is_some() || !connection.outcome.is_failure() {
+            return None;
+        }
+        for (direction, flow) in connection.flows.iter_mut().enumerate() {
+            let own = &self.opening[direction];
+            flow.source = self.endpoints[direction];
+            flow.destination = self.endpoints[1 - direction];
+            (flow.first_ns, flow.last_ns) = (own.first_ns, own.last_ns);
+            flow.counters.packets = u64::from(own.packets);
+            flow.counters.ip_bytes = own.ip_bytes;
+        }
+        Some(connection)
+    }
+
+    /// Until when a sender that waits for a window waits, as far as can be told.
+    fn waits_until_ns(&self, now_ns: i64) -> i64 {
+        let is_over = self.reset.is_some() || self.opening.iter().all(|opening| opening.finished);
+        match is_over {
+            true => self.last_ns(),
+            false => now_ns.clamp(self.last_ns(), self.last_ns() + PROBE_INTERVAL_NS),
+        }
+    }
+
+    /// What became of the connection, if it carried data; nothing is left of it here.
+    pub fn finish(&mut self, now_ns: i64) -> Option<Connection> {
+        let mut connection = self.connection(now_ns);
+        let waits_until_ns = self.waits_until_ns(now_ns);
+        let halves = self.halves.take()?;
+        let ttls = [self.opening[0].ttl, self.opening[1].ttl];
+        for (direction, mut half) in halves.into_iter().enumerate() {
+            half.end_closed_window(waits_until_ns);
+            let mut flow = half.finish();
+            flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
+            connection.flows[direction] = flow;
+        }
+        Some(connection)
+    }
+}
+
+fn data_packet(time_ns: i64, network: &Network, tcp: &TcpSegment) -> DataPacket {
+    let header_bytes = network.ip_bytes.saturating_sub(tcp.payload_bytes);
+    DataPacket {
+        time_ns,
+        sequence: tcp.sequence,
+        payload_bytes: tcp.payload_bytes,
+        header_bytes: header_bytes.min(u32::from(u16::MAX)) as u16,
+        timestamp: tcp.options.timestamps.map(|(value, _)| value),
+        identification: network.identification,
+        ecn: network.ecn,
+        window_reduced: tcp.flags.has(TcpFlags::CWR),
+    }
+}
+
+fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bool) {
+    // an acknowledgment that is nowhere near what was sent is damaged or forged
+    if half
+        .unwrapper
+        .is_some_and(|u| (u.relative(tcp.acknowledgment) - half.next).abs() > PLAUSIBLE_BYTES)
+    {
+        return;
+    }
+    if tcp.options.sack_blocks > 0 {
+        half.flow.sack_permitted = true;
+    }
+    let plain = tcp.flags.0 & (TcpFlags::SYN | TcpFlags::FIN) == 0;
+    let pure = tcp.payload_bytes == 0 && plain;
+    half.on_acknowledgment(&AckPacket {
+        time_ns,
+        acknowledgment: tcp.acknowledgment,
+        window: tcp.window,
+        syn: tcp.flags.has(TcpFlags::SYN),
+        sack_blocks: tcp.options.sack_blocks(),
+        echo: tcp.options.timestamps.map(|(_, echo)| echo),
+        ecn: EcnReport {
+            flags: tcp.flags,
+            ce_bytes: tcp.options.ce_bytes,
+            ends_handshake: by_initiator && pure && half.is_before_first_byte(tcp.acknowledgment),
+        },
+        pure,
+    });
+}
