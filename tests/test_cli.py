@@ -43,7 +43,7 @@ def test_json_is_the_document_and_nothing_else(run: Run):
     done = run("explain", POLICED, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert list(document) == ["whydrop", "schema", "captures", "flows", "transfers", "verdicts", "pair", "hops"]
 
 

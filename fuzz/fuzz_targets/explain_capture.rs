@@ -46,6 +46,11 @@ const NULLABLE: &[&str] = &[
     "low",
     "high",
     "byte_basis",
+    "at",
+    "detail",
+    "family",
+    "base_rtt_s",
+    "window_share",
     "throughput_lost",
 ];
 
@@ -56,7 +61,7 @@ fn check_document(document: &Document) {
         for share in [verdict.confidence, verdict.explained, verdict.limited_share] {
             assert!((0.0..=1.0).contains(&share), "{verdict:?}");
         }
-        assert!(!verdict.sentence.is_empty());
+        assert!(!verdict.facts.is_empty());
         for (name, parameter) in &verdict.parameters {
             let (low, high) = (
                 parameter.low.unwrap_or(parameter.value),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
-    from whydrop.api import Explanation, explain, explain_pair
+    from whydrop.api import Explanation, explain, explain_pair, explain_recording
     from whydrop.document import Against, Capture, Flow, Model, Parameter, ThroughputLost, Transfer, Verdict
     from whydrop.matching import Matching, match
     from whydrop.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
@@ -47,6 +47,7 @@ _HOMES = {
     "__version__": "whydrop._core",
     "explain": "whydrop.api",
     "explain_pair": "whydrop.api",
+    "explain_recording": "whydrop.api",
     "match": "whydrop.matching",
 }
 
@@ -72,6 +73,7 @@ __all__ = [
     "__version__",
     "explain",
     "explain_pair",
+    "explain_recording",
     "match",
 ]
 

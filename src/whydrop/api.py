@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from os import PathLike, fspath
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop import _core
 from whydrop.document import Capture, Flow, Transfer, Verdict
+from whydrop.explain import completing
 from whydrop.pair import Pair
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class ArrowTable(Protocol):
 
 
 class Analysis(Protocol):
-    """What an analysis hands over: the document as JSON text, and tables."""
+    """What an analysis hands over: what it found in codes and numbers, as JSON text, and tables."""
 
     def json(self, *, pretty: bool = False) -> str:
-        """Return the document of the JSON contract."""
+        """Return the document of the JSON contract before it is put into words."""
 
     def table(self, name: str) -> ArrowTable:
         """Return one of the tables ``segments``, ``acks``, ``sacks``, ``model``, ``crossings``."""
@@ -120,8 +120,25 @@ def explain_pair(
     return Explanation(_core.explain_pair(paths, progress=progress))
 
 
+def explain_recording(path: str | PathLike[str]) -> Explanation:
+    """Explain from the recording of a test why packets of the path were dropped or had to wait.
+
+    Args:
+        path: a folder ``NAME.recording``, or a file of Flent, netperf-wrapper or ``iperf3 --json``.
+
+    Returns:
+        The explanation; it has :attr:`Explanation.recordings` in the place of captures, flows and tables.
+
+    Raises:
+        whydrop.record.errors.RecordingError: it cannot be read, or holds neither probes nor flows.
+    """
+    from whydrop.explain.recordings import document
+
+    return Explanation(document.explain(path))
+
+
 class Explanation:
-    """What whydrop found in a capture."""
+    """What whydrop found in a capture, in several of one path, or in a recording."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
@@ -129,13 +146,12 @@ class Explanation:
 
     def json(self, *, pretty: bool = False) -> str:
         """The document of the JSON contract as text: what ``whydrop explain --json`` prints."""
-        return self._analysis.json(pretty=pretty)
+        return completing.text(self.document, pretty=pretty)
 
     @cached_property
     def document(self) -> dict[str, Any]:
         """The document of the JSON contract as plain Python values."""
-        document: dict[str, Any] = json.loads(self.json())
-        return document
+        return completing.document(self._analysis.json())
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -146,6 +162,11 @@ class Explanation:
     def captures(self) -> tuple[Capture, ...]:
         """The capture files, as they were read."""
         return tuple(Capture.from_json(entry) for entry in self.document["captures"])
+
+    @property
+    def recordings(self) -> tuple[dict[str, Any], ...]:
+        """Of a recording: its path, test, status, times of load, flows and probes, as in the document."""
+        return tuple(self.document.get("recordings", ()))
 
     @cached_property
     def flows(self) -> tuple[Flow, ...]:

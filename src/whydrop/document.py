@@ -124,6 +124,18 @@ class Flow(Entry):
     zero_windows: int
     window_limited_share: float | None
     window_scale: int | None
+    ecn: str = "unknown"
+    accecn: bool = False
+    ect0: int = 0
+    ect1: int = 0
+    ce_reported: int = 0
+    ce_reported_bytes: int = 0
+    windows_reduced: int = 0
+    window_closed_s: float = 0.0
+    window_closures: int = 0
+    window_probes: int = 0
+    outstanding_at_loss_mean_bytes: float | None = None
+    outstanding_at_loss_deviation_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +164,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A cause that competed and lost, and why."""
+    """A cause that competed and lost, and why: in words, and as the fact that they are made of."""
 
     cause: str
     why: str
+    fact: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +187,7 @@ class Model(Entry):
     ``role`` is ``winner`` or ``rival``. It dropped ``dropped`` packets, of which ``hits`` were really lost, and let
     ``passed_right`` of the ``passed`` pass. ``longest_wait_s`` is the longest that it holds a packet,
     ``seen_longest_wait_s`` the longest that one was held, ``wait_error_s`` the median distance between the two over
-    all packets. ``why`` says why it is ruled out.
+    all packets. ``why`` says why it is ruled out, ``fact`` in codes and numbers.
     """
 
     role: str
@@ -192,6 +205,9 @@ class Model(Entry):
     seen_longest_wait_s: float | None
     wait_error_s: float | None
     why: str | None
+    peak_rate_bps: float | None = None
+    peak_burst_bytes: float | None = None
+    fact: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +218,8 @@ class Verdict:
     active time that it limits. ``parameters`` follow the names of the design: a policer has ``rate_bps`` and
     ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``. ``place`` says between which
     captures it is, where there are two; ``family`` which kind of queue management; ``models`` holds the model that won
-    and those that were ruled out, replayed over the packets between two captures.
+    and those that were ruled out, replayed over the packets between two captures. ``facts`` are what ``sentence`` and
+    ``evidence`` say, in codes and numbers.
     """
 
     cause: str
@@ -221,6 +238,8 @@ class Verdict:
     place: str | None = None
     family: str | None = None
     models: tuple[Model, ...] = ()
+    detail: str | None = None
+    facts: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
@@ -243,4 +262,6 @@ class Verdict:
             place=entry.get("place"),
             family=entry.get("family"),
             models=tuple(Model.from_json(model) for model in entry.get("models", ())),
+            detail=entry.get("detail"),
+            facts=tuple(entry.get("facts", ())),
         )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from whydrop.document import Parameter
+from whydrop.explain.numbers import rate as rate
 
-_RATES = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -27,20 +27,11 @@ def significant(value: float, digits: int = 3) -> str:
 
 def _scaled(value: float, scales: tuple[tuple[float, str], ...]) -> str:
     for scale, unit in scales:
-        # 0.9995 so that 999 960 bit/s reads 1.00 Mbit/s and not 1000 kbit/s.
+        # 0.9995 so that 999 960 bytes read 1.00 MB and not 1000 kB.
         if abs(value) >= scale * 0.9995:
             return f"{significant(value / scale)} {unit}"
     smallest, unit = scales[-1]
     return f"{significant(value / smallest)} {unit}"
-
-
-def rate(bps: float) -> str:
-    """A rate in bit/s for people.
-
-    >>> rate(9_981_000), rate(0)
-    ('9.98 Mbit/s', '0 bit/s')
-    """
-    return _scaled(bps, _RATES)
 
 
 def size(count: float) -> str:
@@ -122,6 +113,10 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "loss_probability": ("loss probability", lambda value: f"{significant(value * 100)} %"),
     "window_bytes": ("window", size),
     "rtt_s": ("round-trip time", duration),
+    "base_rtt_s": ("round-trip time without load", duration),
+    "induced_delay_s": ("delay added by load", duration),
+    "limited_share": ("share of time", percent),
+    "fairness_index": ("Jain's index", significant),
 }
 
 _SUFFIXES: tuple[tuple[str, Callable[[float], str]], ...] = (

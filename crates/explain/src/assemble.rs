@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
-use whydrop_tcp::{Flow, Kind, SegmentFlags, Tracked, Transfer};
+use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 
-use crate::cause::Cause;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
-use crate::evidence::{Evidence, measure};
+use crate::evidence::{Evidence, Totals, measure};
+use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parallel::on_all_cores;
@@ -15,8 +15,8 @@ use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
 use crate::transfers::{ExpectedLosses, judge_transfer, lost};
-use crate::verdict::verdict;
-use crate::words::plural;
+use crate::verdict::{Found, verdict};
+use whydrop_verdict::Cause;
 
 /// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
 /// counts of losses are off by as much.
@@ -26,7 +26,20 @@ const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 pub(crate) struct Ranked {
     pub verdict: Verdict,
     pub payload_bytes: u64,
+    /// Time that the cause limits, summed over the flows.
+    pub limited_s: f64,
     pub model: Option<ModelTable>,
+}
+
+impl Ranked {
+    pub fn new(verdict: Verdict, totals: &Totals) -> Self {
+        Self {
+            limited_s: verdict.limited_share * (totals.busy_s + totals.idle_s),
+            payload_bytes: totals.payload_bytes,
+            verdict,
+            model: None,
+        }
+    }
 }
 
 /// What one group of flows came to.
@@ -54,6 +67,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         causes.extend(judged.transfers);
     }
     sort_verdicts(&mut verdicts);
+    failures::rank_among(&mut verdicts, failures::verdicts(tracked));
     let mut tables = Tables::default();
     if keep_tables {
         tabulate::flows(&flows, &mut tables);
@@ -103,12 +117,11 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .max()
         .unwrap_or(1460);
     let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let payload_bytes = evidence.totals.payload_bytes;
-    let first = verdict(&judgement, &evidence, names.clone(), f64::from(mss));
+    let found = |cause, names| Found::new(cause, &evidence, names, f64::from(mss));
+    let first = verdict(&judgement, &evidence, found(judgement.cause, names.clone()));
     let mut verdicts = vec![Ranked {
-        verdict: first,
-        payload_bytes,
         model,
+        ..Ranked::new(first, &evidence.totals)
     }];
     if missed_by_capture(&evidence) {
         let missed = Judgement {
@@ -116,14 +129,10 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
             confidence: 0.99,
             against: Vec::new(),
         };
-        let mut second = verdict(&missed, &evidence, names, f64::from(mss));
+        let mut second = verdict(&missed, &evidence, found(missed.cause, names));
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);
-        verdicts.push(Ranked {
-            verdict: second,
-            payload_bytes,
-            model: None,
-        });
+        verdicts.push(Ranked::new(second, &evidence.totals));
     }
     Judged {
         verdicts,
@@ -163,17 +172,6 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
         ("not-ip", kinds.not_ip),
         ("undecodable", kinds.undecodable),
     ];
-    let mut notes = summary.notes.clone();
-    if tracked.without_data > 0 {
-        notes.push(format!(
-            "without data, and so not listed: {}",
-            plural(tracked.without_data, "TCP connection")
-        ));
-    }
-    let small_connections = small_connections::info(&tracked.small);
-    if small_connections.is_some() {
-        notes.push(small_connections::note(&tracked.small));
-    }
     CaptureInfo {
         path: summary.paths.join(", "),
         format: summary.format.clone(),
@@ -189,8 +187,9 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
             .collect(),
         duplicates: summary.duplicates,
         out_of_order: summary.out_of_order,
-        notes,
-        small_connections,
+        notes: summary.notes.clone(),
+        connections_without_data: tracked.without_data,
+        small_connections: small_connections::info(&tracked.small),
     }
 }
 
@@ -245,6 +244,18 @@ pub(crate) fn flow_info(flow: &Flow) -> FlowInfo {
         window_limited_share: known_window
             .then(|| flow.limited.window_ns as f64 / flow.limited.busy_ns as f64),
         window_scale: flow.window_scale,
+        ecn: flow.ecn.name().to_owned(),
+        accecn: flow.ecn == Ecn::Accurate,
+        ect0: counters.ect0,
+        ect1: counters.ect1,
+        ce_reported: counters.ce_reported,
+        ce_reported_bytes: counters.ce_reported_bytes,
+        windows_reduced: counters.windows_reduced,
+        window_closed_s: flow.limited.closed_ns as f64 * 1e-9,
+        window_closures: counters.window_closures,
+        window_probes: counters.window_probes,
+        outstanding_at_loss_mean_bytes: flow.outstanding_at_loss.map(|at| at.mean_bytes),
+        outstanding_at_loss_deviation_bytes: flow.outstanding_at_loss.map(|at| at.deviation_bytes),
     }
 }
 

@@ -1,13 +1,15 @@
-//! The result of an analysis, in the shape of the JSON contract (`schema` 1).
+//! The result of an analysis in codes and numbers: the JSON contract (`schema` 2) before it is put into words, which adds
+//! to verdicts, models and captures what is written for readers.
 //!
 //! Times are seconds (float, since the Unix epoch) here; the tables keep int64 nanoseconds.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use whydrop_verdict::{Fact, Place, Quantity};
 
 /// Version of the JSON contract.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Document {
@@ -42,6 +44,8 @@ pub struct CaptureInfo {
     /// Packets whose timestamp is before that of the packet before them.
     pub out_of_order: u64,
     pub notes: Vec<String>,
+    /// TCP connections that carried no data, and so are not listed.
+    pub connections_without_data: u64,
     /// TCP connections with data that are not among the flows, because they are small and too many; absent where every
     /// one is listed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +55,8 @@ pub struct CaptureInfo {
 /// Small connections summed up: together with the flows that are listed they are all connections with data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SmallConnectionsInfo {
+    /// Each had fewer packets than this.
+    pub packets_below: u64,
     pub connections: u64,
     /// Directions of them that carried data; what follows is that of both directions.
     pub flows: u64,
@@ -112,6 +118,26 @@ pub struct FlowInfo {
     /// Share of the flow's busy time with bytes in flight within one segment of the receive window.
     pub window_limited_share: Option<f64>,
     pub window_scale: Option<u8>,
+    /// What the handshake agreed on about ECN: `off`, `classic`, `accurate`, or `unknown`.
+    pub ecn: String,
+    /// The same as `ecn` being `accurate` (RFC 9768).
+    pub accecn: bool,
+    /// Data packets capable of ECN and not marked, by their code point.
+    pub ect0: u64,
+    pub ect1: u64,
+    /// Packets, and payload bytes, that the receiver reported as marked by accurate ECN.
+    pub ce_reported: u64,
+    pub ce_reported_bytes: u64,
+    /// Packets by which the sender told that it had reduced its window (CWR).
+    pub windows_reduced: u64,
+    /// Time for which the receiver's window was closed, or too small to use, while data waited.
+    pub window_closed_s: f64,
+    /// How often that was, and how many packets asked whether it still is.
+    pub window_closures: u64,
+    pub window_probes: u64,
+    /// Payload bytes outstanding when packets left that were lost: mean and standard deviation; `null` without losses.
+    pub outstanding_at_loss_mean_bytes: Option<f64>,
+    pub outstanding_at_loss_deviation_bytes: Option<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -140,21 +166,22 @@ pub struct Verdict {
     pub explained: f64,
     /// Share of the flows' active time that the cause limits, 0 to 1.
     pub limited_share: f64,
-    pub parameters: BTreeMap<String, Parameter>,
+    pub parameters: BTreeMap<String, Quantity>,
     /// `ip`, `ethernet` or `wire`, where the fit can tell.
     pub byte_basis: Option<String>,
     /// With several captures: between which of them, before or beyond.
-    pub place: Option<String>,
+    #[serde(rename = "at")]
+    pub place: Option<Place>,
+    /// Which kind of the cause.
+    pub detail: Option<String>,
     /// Of active queue management: `codel`, `flow-queueing` or `random-early-drop`, where two captures tell.
     pub family: Option<String>,
     /// With several captures: mechanisms replayed over the packets, the winner first.
     pub models: Vec<ModelInfo>,
-    pub sentence: String,
-    pub evidence: Vec<String>,
+    /// What was found: the headline first, then the evidence, and the path's own numbers.
+    pub facts: Vec<Fact>,
     pub against: Vec<Against>,
-    /// What to do, each a sentence; commands to paste stand on lines of their own that begin with `$ `.
-    pub advice: Vec<String>,
-    /// Throughput lost to the cause, and how it was estimated.
+    /// Throughput lost to the cause.
     pub throughput_lost: Option<ThroughputLost>,
 }
 
@@ -165,10 +192,12 @@ pub struct ModelInfo {
     pub role: String,
     /// `policer`, `fifo`, `shaper` or `codel`.
     pub element: String,
-    pub title: String,
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,
+    /// Of a policer with two buckets in company: the second.
+    pub peak_rate_bps: Option<f64>,
+    pub peak_burst_bytes: Option<f64>,
     /// Packets that the replay drops; of those, packets that were lost.
     pub dropped: usize,
     pub hits: usize,
@@ -182,28 +211,20 @@ pub struct ModelInfo {
     /// Median distance between waits of the replay and waits seen, seconds.
     pub wait_error_s: Option<f64>,
     /// Why it is ruled out; `null` for the winner.
-    pub why: Option<String>,
+    pub fact: Option<Fact>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Parameter {
-    pub value: f64,
-    /// Bounds of a 95 % interval; `null` where the evidence leaves that end open.
-    pub low: Option<f64>,
-    pub high: Option<f64>,
-}
-
+/// A cause that competed, and what rules it out.
 #[derive(Debug, Clone, Serialize)]
 pub struct Against {
     pub cause: String,
-    pub why: String,
+    pub fact: Fact,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct ThroughputLost {
     pub bps: f64,
     pub share: f64,
-    pub method: String,
 }
 
 /// What two captures of one path show together.

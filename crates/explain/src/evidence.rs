@@ -6,7 +6,7 @@ use whydrop_path::fit::{
     delay_by_occupancy, fit_drain_rate, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
+use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
 
@@ -35,9 +35,15 @@ pub struct Totals {
     pub reordered: u64,
     pub missed_by_capture_packets: u64,
     pub ecn_echoes: u64,
+    /// Marked as congestion experienced: seen here, or reported by receivers (accurate ECN), whichever is more.
     pub ce_marked: u64,
     pub zero_windows: u64,
+    /// Time with a closed receive window while data waited, summed over the flows that matter.
+    pub window_closed_s: f64,
+    pub window_probes: u64,
     pub timeouts: u64,
+    /// Congestion was signalled, or could have been, by marks: ECN was negotiated, or packets carried it.
+    pub ecn_in_use: bool,
     pub busy_s: f64,
     pub window_s: f64,
     /// The windows' scale is known for at least one of the flows that matter; else `window_s` says nothing.
@@ -45,6 +51,21 @@ pub struct Totals {
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
+}
+
+impl Totals {
+    /// Time for which the receive window left no room for a segment, or was closed while data waited: at least that of
+    /// the two which is longer, since the one may hold the other.
+    pub fn held_by_window_s(&self) -> f64 {
+        self.window_s.max(self.window_closed_s)
+    }
+
+    /// The share of the time with data in flight, or waiting, for which the window held it.
+    pub fn window_share(&self) -> f64 {
+        // what waits for a closed window is not in flight
+        let waited_s = self.busy_s.max(self.window_closed_s);
+        self.held_by_window_s() / waited_s.max(1e-9)
+    }
 }
 
 /// All measurements of one group.
@@ -349,6 +370,8 @@ pub fn base_rtt_s(group: &Group) -> Option<f64> {
         .flat_map(|flow| flow.flow.segments.iter())
         .filter(|segment| segment.flags.has(SegmentFlags::RTT_EXACT))
         .map(|segment| segment.rtt_ns)
+        // shorter than a tick of the capture's clock it is not known
+        .filter(|rtt_ns| *rtt_ns > 0)
         .min()?;
     Some(smallest as f64 * 1e-9)
 }
@@ -376,14 +399,18 @@ pub fn totals(group: &Group) -> Totals {
         totals.reordered += counters.reordered;
         totals.missed_by_capture_packets += counters.missed_by_capture_packets;
         totals.ecn_echoes += counters.ecn_echoes;
-        totals.ce_marked += counters.ce_marked;
+        totals.ce_marked += counters.ce_marked.max(counters.ce_reported);
         totals.zero_windows += counters.zero_windows;
+        totals.window_probes += counters.window_probes;
         totals.timeouts += counters.retransmitted_by_kind[Kind::Timeout as usize];
+        totals.ecn_in_use |= matches!(flow.ecn, Ecn::Classic | Ecn::Accurate)
+            || counters.ect0 + counters.ect1 + counters.ce_marked > 0;
         if (counters.payload_bytes as f64) < MINOR_SHARE * payload as f64 {
             continue;
         }
         totals.busy_s += flow.limited.busy_ns as f64 * 1e-9;
         totals.window_known |= flow.window_scale.is_some();
+        totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
     }

@@ -4,9 +4,9 @@
 
 use whydrop_path::fit::{BucketFit, DelayAtLoss, DrainFit};
 
-use crate::cause::Cause;
+use whydrop_verdict::{Cause, Fact, fact};
+
 use crate::evidence::{Evidence, Totals};
-use crate::words::duration;
 
 /// A cause and how sure it is, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Judgement {
     pub cause: Cause,
     pub confidence: f64,
     /// Causes that lost, each with the reason.
-    pub against: Vec<(Cause, String)>,
+    pub against: Vec<(Cause, Fact)>,
 }
 
 /// A bucket model must make the losses this many times more likely than chance to be considered: e^20 is 5e8,
@@ -346,24 +346,31 @@ pub fn queue_depth(evidence: &Evidence) -> Cause {
 /// Judges what held a group up that lost nothing.
 pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let totals = &evidence.totals;
-    let busy = totals.busy_s.max(1e-9);
-    let window_share = totals.window_s / busy;
-    let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
+    let window_share = totals.window_share();
+    let time_s = totals.busy_s + totals.idle_s;
+    let idle_share = totals.idle_s / time_s.max(1e-9);
     let base = evidence.base_rtt_s.unwrap_or(0.0);
     let against = Vec::new();
-    let (cause, confidence) = if totals.data_packets < FEWEST_PACKETS {
+    let shaper = evidence
+        .drain
+        .as_ref()
+        .filter(|drain| is_shaper(drain, base, totals));
+    let closed_share = totals.window_closed_s / time_s.max(totals.window_closed_s).max(1e-9);
+    let (cause, confidence) = if closed_share > 0.5 {
+        // a fact, however few packets there were
+        (Cause::ReceiverWindow, 0.5 + closed_share / 2.0)
+    } else if totals.data_packets < FEWEST_PACKETS {
         (Cause::None, 0.9)
     } else if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
         (Cause::Aqm, 0.9)
+    } else if let Some(drain) = shaper.filter(|drain| utilisation(drain, totals) > FULLY_USED) {
+        // a full window over a queue that stands caps the queue, not the rate
+        (Cause::Shaper, drain.explained)
     } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
         (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
     } else if totals.reordered as f64 > MUCH_REORDERED_SHARE * totals.data_packets as f64 {
         (Cause::Reordering, 0.9)
-    } else if let Some(drain) = evidence
-        .drain
-        .as_ref()
-        .filter(|drain| is_shaper(drain, base, totals))
-    {
+    } else if let Some(drain) = shaper {
         (Cause::Shaper, drain.explained)
     } else if totals.reordered >= FEWEST_LOSSES
         && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
@@ -371,7 +378,10 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         (Cause::Reordering, 0.9)
     } else if idle_share > 0.2 {
         (Cause::Sender, 0.5 + idle_share / 2.0)
-    } else if totals.busy_s > SETTLED_ROUND_TRIPS * base {
+    } else if evidence
+        .base_rtt_s
+        .is_some_and(|base| totals.busy_s > SETTLED_ROUND_TRIPS * base)
+    {
         // no loss, no queue, room in the window, and long past slow start: only the sender is left
         (Cause::Sender, 0.6)
     } else {
@@ -395,51 +405,55 @@ const MUCH_REORDERED_SHARE: f64 = 1e-2;
 /// A link that is the limit is in use most of the time that data is under way.
 const LIMITING_UTILISATION: f64 = 0.6;
 
+/// A link that is idle for less than a tenth of the time, slow start included, carries what it can.
+const FULLY_USED: f64 = 0.9;
+
 fn is_shaper(drain: &DrainFit, base_rtt_s: f64, totals: &Totals) -> bool {
-    let utilisation =
-        totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps;
     drain.explained > DELAY_EXPLAINED
         && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
-        && utilisation > LIMITING_UTILISATION
+        && utilisation(drain, totals) > LIMITING_UTILISATION
 }
 
-fn no_queue_reason(evidence: &Evidence) -> String {
-    let Some(occupancy) = &evidence.occupancy else {
-        return String::new();
-    };
-    format!(
-        "a queue of this size would have held packets for {} just before it dropped; they took {} longer than on an idle path",
-        duration(occupancy.expected_s),
-        duration((occupancy.brink_s - occupancy.empty_s).max(0.0)),
+/// Share of what the queue could let out that was let out while data was under way.
+fn utilisation(drain: &DrainFit, totals: &Totals) -> f64 {
+    totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps
+}
+
+fn no_queue_reason(evidence: &Evidence) -> Fact {
+    if let Some(occupancy) = &evidence.occupancy {
+        let more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0);
+        return fact!("no-queue", queue_s = occupancy.expected_s, more_s = more_s);
+    }
+    let bucket = evidence.bucket.as_ref();
+    fact!(
+        "no-queue-at-losses",
+        queue_s = bucket.map(|fit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value),
+        waited_s = evidence.at_loss.as_ref().map(|at_loss| at_loss.median_s)
     )
 }
 
-fn queue_reason(evidence: &Evidence) -> String {
-    let waited = evidence
+fn queue_reason(evidence: &Evidence) -> Fact {
+    let waited_s = evidence
         .at_loss
         .as_ref()
         .map_or(0.0, |at_loss| at_loss.median_s);
-    format!(
-        "a policer delays nothing; packets just before a loss had waited {}",
-        duration(waited)
+    fact!("packets-waited", waited_s = waited_s)
+}
+
+fn early_drop_reason(evidence: &Evidence) -> Fact {
+    let at_loss = evidence.at_loss.as_ref();
+    fact!(
+        "losses-at-many-delays",
+        low_s = at_loss.map(|at_loss| at_loss.low_s),
+        high_s = at_loss.map(|at_loss| at_loss.high_s),
+        largest_s = at_loss.map(|at_loss| at_loss.largest_s)
     )
 }
 
-fn early_drop_reason(evidence: &Evidence) -> String {
-    let Some(at_loss) = &evidence.at_loss else {
-        return String::new();
-    };
-    format!(
-        "a full queue drops at one delay; losses came at {} to {}, and other packets waited up to {}",
-        duration(at_loss.low_s),
-        duration(at_loss.high_s),
-        duration(at_loss.largest_s),
-    )
-}
-
-fn poor_bucket_reason(fit: &BucketFit, lost: u64) -> String {
-    format!(
-        "no rate and burst tell the lost packets from the others: the best accounts for {:.0} % of the uncertainty over {lost} losses",
-        fit.certainty() * 100.0
+fn poor_bucket_reason(fit: &BucketFit, lost: u64) -> Fact {
+    fact!(
+        "bucket-tells-little",
+        certainty_share = fit.certainty(),
+        lost = lost
     )
 }

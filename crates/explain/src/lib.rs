@@ -5,7 +5,7 @@
 //!
 //! let explanation = explain_paths(&["server.pcap.xz".into()], Options::default())?;
 //! for verdict in &explanation.document.verdicts {
-//!     println!("{}", verdict.sentence);
+//!     println!("{} ({})", verdict.cause, verdict.confidence);
 //! }
 //! # Ok::<(), whydrop_explain::ExplainError>(())
 //! ```
@@ -16,15 +16,15 @@
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
 //! | [`judge`] | which cause accounts for it |
 //! | [`hop`] | the same for the stretch between two captures |
-//! | `parameters`, `verdict`, `advice` | a judgement in numbers and words |
+//! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
-mod advice;
 mod assemble;
-pub mod cause;
 pub mod document;
 pub mod evidence;
+mod facts;
+mod failures;
 pub mod group;
 pub mod hop;
 pub mod judge;
@@ -36,7 +36,6 @@ pub mod tables;
 mod tabulate;
 mod transfers;
 mod verdict;
-mod words;
 
 #[cfg(test)]
 mod group_tests;

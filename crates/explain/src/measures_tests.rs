@@ -4,12 +4,12 @@ use whydrop_path::fit::Interval;
 use whydrop_path::{Arrival, PathElement, Policer};
 use whydrop_tcp::{Flow, Segment, SegmentFlags, Transfer};
 
-use crate::cause::Cause;
 use crate::evidence::{Evidence, measure};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
 use crate::transfers::{ExpectedLosses, judge_transfer};
+use whydrop_verdict::Cause;
 
 /// Bursts of ten packets, 100 us apart, one each 20 ms: 6 Mbit/s through 4 Mbit/s with room for 12 packets. Now and
 /// then a pause in which the bucket fills up.

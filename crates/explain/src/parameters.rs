@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use whydrop_path::fit::Interval;
 
-use crate::cause::Cause;
-use crate::document::Parameter;
 use crate::evidence::Evidence;
+use whydrop_verdict::{Cause, Quantity};
 
 /// What a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
 /// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
@@ -15,9 +14,9 @@ pub const WIRE_OVERHEAD_BYTES: f64 = 38.0;
 const Z_95: f64 = 1.96;
 
 /// The parameters of `cause` by the names of the contract.
-pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Parameter> {
+pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantity> {
     let mut parameters = BTreeMap::new();
-    let mut put = |name: &str, parameter: Option<Parameter>| {
+    let mut put = |name: &str, parameter: Option<Quantity>| {
         if let Some(parameter) = parameter {
             parameters.insert(name.to_owned(), parameter);
         }
@@ -47,22 +46,22 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Paramet
 }
 
 /// The interval in IP bytes, its upper end raised by what the device may count on top.
-fn any_byte_basis(interval: Interval, packet_bytes: f64) -> Parameter {
+fn any_byte_basis(interval: Interval, packet_bytes: f64) -> Quantity {
     let raise = (packet_bytes + WIRE_OVERHEAD_BYTES) / packet_bytes;
-    Parameter {
+    Quantity {
         value: interval.value,
         low: interval.low,
         high: interval.high.map(|high| high * raise),
     }
 }
 
-fn policer_rate(evidence: &Evidence) -> Option<Parameter> {
+fn policer_rate(evidence: &Evidence) -> Option<Quantity> {
     let fit = evidence.bucket.as_ref()?;
     Some(any_byte_basis(fit.rate_bps, fit.packet_bytes))
 }
 
 /// The losses fix the bucket to within a packet: one more or less passes before the first drop.
-fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
+fn policer_burst(evidence: &Evidence) -> Option<Quantity> {
     let fit = evidence.bucket.as_ref()?;
     let mut burst = fit.limit_bytes;
     burst.low = burst
@@ -74,7 +73,7 @@ fn policer_burst(evidence: &Evidence) -> Option<Parameter> {
     Some(any_byte_basis(burst, fit.packet_bytes))
 }
 
-fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
+fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
     Some(any_byte_basis(
         evidence.queue_rate_bps(),
         evidence.group_trace.trace.typical_bytes,
@@ -85,32 +84,32 @@ fn drain_rate(evidence: &Evidence) -> Option<Parameter> {
 /// what the last packet found whose delay was measured. Up to four more fit: it, one that was let in after it but
 /// acknowledged together with another, most of the one that did not fit, and what has left of the one in service,
 /// which some queues count until all of it has.
-fn queue_limit_bytes(evidence: &Evidence) -> Option<Parameter> {
+fn queue_limit_bytes(evidence: &Evidence) -> Option<Quantity> {
     let at_loss = evidence.at_loss.as_ref()?;
     let bytes_per_s = evidence.queue_rate_bps().value / 8.0;
     let packet_bytes = evidence.group_trace.trace.typical_bytes;
     let held = |delay_s: f64| delay_s * bytes_per_s;
-    Some(Parameter {
+    Some(Quantity {
         value: held(at_loss.median_s),
         low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
         high: Some(held(at_loss.high_s) + 4.0 * packet_bytes),
     })
 }
 
-fn in_packets(limit: Parameter, evidence: &Evidence) -> Parameter {
+fn in_packets(limit: Quantity, evidence: &Evidence) -> Quantity {
     let packet_bytes = evidence.group_trace.trace.typical_bytes;
-    Parameter {
+    Quantity {
         value: (limit.value / packet_bytes).round(),
         low: limit.low.map(|low| (low / packet_bytes).floor()),
         high: limit.high.map(|high| (high / packet_bytes).ceil()),
     }
 }
 
-fn shaper_burst(evidence: &Evidence) -> Option<Parameter> {
+fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {
     let drain = evidence.drain.as_ref()?;
     let packet_bytes = evidence.group_trace.trace.typical_bytes;
     let error = drain.residual_s * drain.rate_bps / 8.0 + packet_bytes;
-    Some(Parameter {
+    Some(Quantity {
         value: drain.burst_bytes,
         low: Some((drain.burst_bytes - error).max(0.0)),
         // the fit counts what a packet finds; a shaper takes tokens for the packet as well
@@ -119,7 +118,7 @@ fn shaper_burst(evidence: &Evidence) -> Option<Parameter> {
 }
 
 /// Share of the data packets that were lost, with Wilson's score interval (1927).
-fn loss_probability(evidence: &Evidence) -> Option<Parameter> {
+fn loss_probability(evidence: &Evidence) -> Option<Quantity> {
     let total = evidence.totals.data_packets as f64;
     if total == 0.0 {
         return None;
@@ -129,7 +128,7 @@ fn loss_probability(evidence: &Evidence) -> Option<Parameter> {
     let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
     let half = Z_95 / (1.0 + z2 / total)
         * (share * (1.0 - share) / total + z2 / (4.0 * total * total)).sqrt();
-    Some(Parameter {
+    Some(Quantity {
         value: share,
         low: Some((center - half).max(0.0)),
         high: Some((center + half).min(1.0)),

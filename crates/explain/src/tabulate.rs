@@ -2,11 +2,11 @@
 
 use whydrop_path::fit::{Seen, virtual_queue};
 
-use crate::cause::Cause;
 use crate::evidence::Evidence;
 use crate::group::{FlowRef, Group};
 use crate::tables::{AckTable, ModelTable, SackTable, SegmentTable, Tables};
 use whydrop_tcp::{Flow, SegmentFlags};
+use whydrop_verdict::Cause;
 
 /// Segments, acknowledgments and SACK blocks of all flows.
 pub fn flows(flows: &[FlowRef], tables: &mut Tables) {

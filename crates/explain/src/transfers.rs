@@ -3,10 +3,10 @@
 use whydrop_path::fit::{Seen, virtual_queue};
 use whydrop_tcp::{Flow, SegmentFlags, Transfer};
 
-use crate::cause::Cause;
 use crate::evidence::Evidence;
 use crate::group::Group;
 use crate::judge::Judgement;
+use whydrop_verdict::Cause;
 
 /// Losses that the fitted bucket expects, by flow of the group and segment.
 pub struct ExpectedLosses {
@@ -79,7 +79,8 @@ pub fn judge_transfer(
         .iter()
         .filter(|segment| segment.flags.has(SegmentFlags::WINDOW_LIMITED))
         .count();
-    if limited * 2 > segments.len() {
+    // over a queue that stands a full window caps the queue
+    if limited * 2 > segments.len() && judgement.cause != Cause::Shaper {
         return (
             Cause::ReceiverWindow,
             limited as f64 / segments.len() as f64,

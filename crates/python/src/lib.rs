@@ -5,6 +5,7 @@
 mod analysis;
 mod columns;
 mod progress;
+mod reduce;
 mod table;
 mod traffic;
 mod traffic_columns;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::explain_pair, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;
     module.add(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def capture_of(arguments: Sequence[str]) -> str | None:
-    """The capture, where the arguments are ``explain``, one path and ``--json``; else ``None``."""
+    """The capture (or recording), where the arguments are ``explain``, one path and ``--json``; else ``None``."""
     if len(arguments) != 3 or arguments[0] != "explain" or arguments.count("--json") != 1:
         return None
     path = arguments[2] if arguments[1] == "--json" else arguments[1]
@@ -23,13 +23,21 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 
 
 def explain(path: str) -> int:
-    """Print the JSON document of a capture; return the exit status."""
+    """Print the JSON document of a capture, or of a recording; return the exit status."""
+    from whydrop.sources.kinds import is_recording
+
+    if is_recording(path):
+        from whydrop.cli.explain_recording import print_document
+
+        return print_document(path)
     from whydrop import _core
     from whydrop.cli import ending
     from whydrop.cli.interruptible import analyse
+    from whydrop.explain import completing
 
     try:
-        ending.write_document(analyse([path], tables=False).json(pretty=sys.stdout.isatty()))
+        found = completing.document(analyse([path], tables=False).json())
+        ending.write_document(completing.text(found, pretty=sys.stdout.isatty()))
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
         return ending.not_analysed(reason, [path])
     return 0

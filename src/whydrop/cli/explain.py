@@ -1,4 +1,4 @@
-"""``whydrop explain``: why the packets of one capture, or of several of one path, were dropped or had to wait."""
+"""``whydrop explain``: why the packets of captures of a path, or of a test of it, were dropped or had to wait."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ Examples:
   whydrop explain sender.pcap receiver.pcap --report report.html
   whydrop explain --sequence trace.pcap0 trace.pcap1 trace.pcap2 --json
   whydrop explain --store paths.store captures/ @more-captures.txt
+  whydrop explain rrul.recording
+  whydrop explain rrul.flent.gz --report report.html
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
 
@@ -86,6 +88,9 @@ def command(
     Two or more are taken as captures of the same packets at several points of one path, in any order: their packets
     are matched and their clocks aligned, and it is said where packets were lost.
 
+    A recording of a test (a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 --json) is explained
+    from its probes, its flows and what the senders' kernels said of them.
+
     With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
 
     Prints the verdict, its evidence, the causes that it was weighed against, and advice. Exits with 0 when the
@@ -98,6 +103,11 @@ def command(
         if value not in (None, False):
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
     _check_usage(captures, sequence, report, folder, picture)
+    from whydrop.sources.kinds import is_recording
+
+    if any(map(is_recording, captures)):
+        only_captures = {"--sequence": sequence or None, "--charts": folder, "--flow": flow_filter}
+        sys.exit(_of_recording(captures, as_json, report, only_captures))
     from whydrop._core import CaptureError
     from whydrop.api import Explanation
 
@@ -140,6 +150,20 @@ def _into_store(
         )
     except (StoreError, BackendError, OSError, KeyboardInterrupt) as reason:
         return ending.status(reason)
+
+
+def _of_recording(
+    recordings: tuple[Path, ...], as_json: bool, report: Path | None, only_captures: dict[str, Any]
+) -> int:
+    if len(recordings) > 1:
+        raise click.UsageError("A recording is explained by itself: give one, without captures.")
+    for option, value in only_captures.items():
+        if value is not None:
+            plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
+            raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
+    from whydrop.cli.explain_recording import explain
+
+    return explain(recordings[0], as_json=as_json, report=report)
 
 
 def _check_usage(

@@ -85,13 +85,17 @@ def _text(value: str) -> str:
 
 
 def _header(found: Explanation) -> str:
-    names = ", ".join(_text(capture.path) for capture in found.captures)
+    recorded = found.recordings
+    names = ", ".join([*(_text(capture.path) for capture in found.captures), *(_text(one["path"]) for one in recorded)])
     spans = [
         f"{units.count(capture.packets)} packets from {units.instant(capture.first)}"
         for capture in found.captures
         if capture.first is not None
     ]
-    notes = "".join(f'<p class="note">{_text(note)}</p>' for capture in found.captures for note in capture.notes)
+    spans += [f"test {one['test']} from {units.instant(one['first'])}" for one in recorded]
+    told = [note for capture in found.captures for note in capture.notes]
+    told += [note for one in recorded for note in one["notes"]]
+    notes = "".join(f'<p class="note">{_text(note)}</p>' for note in told)
     return (
         f'<header><p class="brand">whydrop</p><p class="source"><strong>{names}</strong> '
         f"{_text('; '.join(spans))}</p>{notes}</header>"
@@ -277,7 +281,7 @@ def _others(found: Explanation) -> str:
     left = len(found.verdicts) - 1 - _LONGEST_TABLE
     if left > 0:
         parts.append(f'<p class="small">and {units.count(left)} more, which explain less</p>')
-    where = "this capture" if found.pair is None else "these captures"
+    where = "this recording" if found.recordings else "this capture" if found.pair is None else "these captures"
     return f"<section><h2>Also in {where}</h2>{''.join(parts)}</section>" if parts else ""
 
 

@@ -37,6 +37,9 @@ def print_matching(found: Matching, console: Console | None = None) -> None:
 
 def _print(found: Explanation, console: Console) -> None:
     _print_captures_notes(found.captures, console)
+    for recording in found.recordings:
+        for note in recording["notes"]:
+            console.print(safe(f"{recording['path']}: {note}", style="yellow"))
     if not found.verdicts:
         console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
     for verdict in found.verdicts[:1]:

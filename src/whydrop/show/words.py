@@ -19,6 +19,8 @@ _CAUSES = {
     "receiver-window": ("Receive window", "the receiver allowed no more bytes in flight"),
     "sender": ("Sender", "the sending host or its application had no more to send"),
     "capture-loss": ("Capture loss", "the capture missed packets that did arrive"),
+    "outage": ("Outage", "for a while nothing passed, then it went on"),
+    "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
     "none": ("Nothing", "nothing dropped packets or held them up"),
     "unknown": ("Unknown", "the evidence names no single cause"),
 }

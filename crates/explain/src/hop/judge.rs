@@ -6,12 +6,11 @@
 
 use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, Seen};
+use whydrop_verdict::{Cause, Fact, fact};
 
 use super::measure::Hop;
 use super::models::{Element, replay_over};
-use crate::cause::Cause;
 use crate::judge::{Judgement, judge_losses, queue_depth};
-use crate::words::{bytes, count, duration, rate};
 
 /// Kinds of active queue management that can be told apart from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,15 +115,15 @@ fn neither_queue_nor_bucket(hop: &Hop) -> bool {
         && hop.passages.lost < hop.passages.passed
 }
 
-fn refuted_reason(hop: &Hop) -> String {
+fn refuted_reason(hop: &Hop) -> Fact {
     let Some(fit) = &hop.bucket else {
-        return "no rate and burst make these losses more likely than chance does".to_owned();
+        return fact!("no-bucket-better-than-chance");
     };
-    let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
-    format!(
-        "the best bucket, at {}, has {} of room on average for packets that were lost",
-        rate(fit.rate_bps.value),
-        bytes(wrong_by)
+    let room_bytes = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
+    fact!(
+        "bucket-had-room",
+        rate_bps = fit.rate_bps.value,
+        room_bytes = room_bytes
     )
 }
 
@@ -192,17 +191,17 @@ fn full_queue_confidence(hop: &Hop) -> f64 {
     (1.0 - misfits / (misfits + held.losses as f64)).clamp(0.6, 0.99)
 }
 
-fn queued_reason(hop: &Hop) -> String {
-    let waited = hop
+fn queued_reason(hop: &Hop) -> Fact {
+    let waited_s = hop
         .evidence
         .at_loss
         .as_ref()
         .map_or(0.0, |at_loss| at_loss.median_s);
     let inside = hop.held.as_ref().map_or(0.0, |held| held.packets.value);
-    format!(
-        "a policer delays nothing; the packets before a loss waited {}, and each lost one found {} packets inside",
-        duration(waited),
-        count(inside as u64)
+    fact!(
+        "packets-waited-inside",
+        waited_s = waited_s,
+        inside = inside as u64
     )
 }
 
@@ -259,10 +258,10 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
             confidence: fit.certainty().clamp(0.5, 0.95),
             against: vec![(
                 Cause::ShallowQueue,
-                format!(
-                    "the queue here drains at {}; what drops fills at {}",
-                    rate(departures.rate_bps.value),
-                    rate(fit.rate_bps.value)
+                fact!(
+                    "drains-unlike-drops",
+                    drain_rate_bps = departures.rate_bps.value,
+                    rate_bps = fit.rate_bps.value
                 ),
             )],
         },
@@ -346,13 +345,13 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
 /// has with several mechanisms to look for.
 const RELATED_DEVIATIONS: f64 = 5.0;
 
-fn early_reason(hop: &Hop) -> String {
+fn early_reason(hop: &Hop) -> Fact {
     let held = hop.held.as_ref().expect("there were losses");
-    format!(
-        "a full queue drops what finds it full; lost packets found {} to {} inside, and others got in with {} there",
-        count(held.packets.low.unwrap_or(0.0) as u64),
-        count(held.packets.high.unwrap_or(0.0) as u64),
-        count(held.most_passed_packets as u64)
+    fact!(
+        "queue-not-full",
+        low = held.packets.low.unwrap_or(0.0) as u64,
+        high = held.packets.high.unwrap_or(0.0) as u64,
+        most = held.most_passed_packets as u64
     )
 }
 

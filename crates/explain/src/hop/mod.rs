@@ -9,7 +9,7 @@
 //! | `buckets` | the token bucket, or two in company, that account for the losses |
 //! | `behind_queue` | a bucket that sees packets as a queue lets them out |
 //! | `parameters` | rates and limits as counted between the points |
-//! | `words` | the verdict in words |
+//! | `verdict` | the verdict, with the replays that rule others out |
 
 mod behind_queue;
 mod buckets;
@@ -18,8 +18,8 @@ mod line;
 mod measure;
 pub mod models;
 mod parameters;
-mod words;
+mod verdict;
 
 pub use judge::{Family, HopJudgement, judge_hop};
 pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
-pub use words::{Replayed, hop_verdict};
+pub use verdict::{Replayed, hop_verdict};

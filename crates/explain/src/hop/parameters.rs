@@ -6,15 +6,14 @@ use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::judge::HopJudgement;
 use super::measure::{ByteBasis, Hop};
-use crate::cause::Cause;
-use crate::document::Parameter;
 use crate::parameters::{WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
+use whydrop_verdict::{Cause, Quantity};
 
 /// Parameters by the names of the contract, and what bytes they count where that is known.
 pub fn hop_parameters(
     judged: &HopJudgement,
     hop: &Hop,
-) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     match judged.judgement.cause {
         Cause::Policer => policer(hop),
         Cause::ShallowQueue | Cause::DeepQueue => queue(hop),
@@ -35,7 +34,7 @@ pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
     hop.behind_queue.map(|behind| behind.fit).or(hop.bucket)
 }
 
-fn policer(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let mut parameters = BTreeMap::new();
     let Some(fit) = dropping_bucket(hop) else {
         return (parameters, None);
@@ -110,17 +109,17 @@ impl Scale {
     }
 
     /// A rate, with the error that the clock of the capture itself may have.
-    fn apply_to_rate(&self, interval: Interval) -> Parameter {
+    fn apply_to_rate(&self, interval: Interval) -> Quantity {
         let sharp = self.apply(interval);
-        Parameter {
+        Quantity {
             low: sharp.low.map(|low| low * (1.0 - CLOCK_ERROR)),
             high: sharp.high.map(|high| high * (1.0 + CLOCK_ERROR)),
             ..sharp
         }
     }
 
-    fn apply(&self, interval: Interval) -> Parameter {
-        Parameter {
+    fn apply(&self, interval: Interval) -> Quantity {
+        Quantity {
             value: interval.value * self.value,
             low: interval.low.map(|low| low * self.value),
             high: interval.high.map(|high| high * self.high),
@@ -128,12 +127,12 @@ impl Scale {
     }
 }
 
-fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Parameter> {
+fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
     let departures = hop.departures.as_ref()?;
     Some(Scale::new(basis, hop.packet_bytes()).apply_to_rate(departures.rate_bps))
 }
 
-fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let Some(rate) = drain_rate(hop, basis) else {
         return (
@@ -155,7 +154,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
             if in_packets || !in_bytes {
                 parameters.insert(
                     "limit_packets".to_owned(),
-                    Parameter {
+                    Quantity {
                         value: packets,
                         low: Some((held.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
                         high: Some(held.packets.high.unwrap_or(packets) + 1.0),
@@ -174,7 +173,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
                 let limit = held.limit_bytes;
                 parameters.insert(
                     "limit_bytes".to_owned(),
-                    Parameter {
+                    Quantity {
                         value: counted(limit.value, overhead),
                         low: limit
                             .low
@@ -191,19 +190,19 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
 
 /// Where others' packets share the queue, it holds more than was seen to go in: what it holds when it drops then is
 /// the wait just before, at the rate at which it drains.
-fn limits_by_wait(hop: &Hop, rate: Parameter) -> Vec<(String, Parameter)> {
+fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
     let Some(at_loss) = &hop.evidence.at_loss else {
         return Vec::new();
     };
     let packet_bytes = hop.packet_bytes();
     let held =
         |wait_s: f64| (wait_s - hop.idle_wait_s()).max(0.0) * rate.value / 8.0 + packet_bytes;
-    let bytes = Parameter {
+    let bytes = Quantity {
         value: held(at_loss.median_s),
         low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
         high: Some(held(at_loss.high_s) + packet_bytes),
     };
-    let packets = Parameter {
+    let packets = Quantity {
         value: (bytes.value / packet_bytes).round(),
         low: bytes.low.map(|low| (low / packet_bytes).floor()),
         high: bytes.high.map(|high| (high / packet_bytes).ceil()),
@@ -214,7 +213,7 @@ fn limits_by_wait(hop: &Hop, rate: Parameter) -> Vec<(String, Parameter)> {
     ]
 }
 
-fn shaper(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
+fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
     let Some(rate) = drain_rate(hop, basis) else {
@@ -228,7 +227,7 @@ fn shaper(hop: &Hop) -> (BTreeMap<String, Parameter>, Option<ByteBasis>) {
     let value = burst_bytes_at(trace, departures.rate_bps.value);
     let at = |rate: Option<f64>| rate.map_or(value, |rate| burst_bytes_at(trace, rate));
     let ends = [at(departures.rate_bps.low), at(departures.rate_bps.high)];
-    let burst = Parameter {
+    let burst = Quantity {
         value,
         low: Some((ends[0].min(ends[1]).min(value) - hop.packet_bytes()).max(0.0)),
         high: Some(ends[0].max(ends[1]).max(value) + 2.0 * hop.packet_bytes()),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use whydrop_pair::{Direction, Pair};
 
+use super::groups::between;
 use super::timeline::Timeline;
 use super::{explain_two, read};
 use crate::document::{FlowInfo, Verdict};
@@ -107,7 +108,7 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
         [pair.from, pair.to] = [0, last];
     }
     // the stretches in place of all of them together; what was lost outside, or nowhere, stays
-    let between_all = format!("between capture 1 and capture {}", last + 1);
+    let between_all = between([0, last]);
     let outside = std::mem::take(&mut whole.document.verdicts).into_iter();
     let mut verdicts: Vec<(Verdict, Option<(usize, u32)>)> = outside
         .filter(|verdict| verdict.place.as_ref() != Some(&between_all))
@@ -122,7 +123,7 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
             mut document,
             tables,
         } = hop;
-        let between = format!("between capture {} and capture {}", place + 1, place + 2);
+        let between = between([place, place + 1]);
         verdicts.extend(
             document
                 .verdicts

@@ -7,6 +7,7 @@ use whydrop_pair::{Crossing, Direction, Pair, PairFlow};
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Passage, Passages};
 use whydrop_tcp::Flow;
+use whydrop_verdict::{Place, PlaceKind};
 
 use super::timeline::Timeline;
 use crate::evidence::Evidence;
@@ -125,22 +126,26 @@ impl PairGroup<'_> {
             .sum()
     }
 
-    pub fn place(&self) -> String {
-        let [first, second] = self.places.map(|place| place + 1);
-        format!("between capture {first} and capture {second}")
+    pub fn place(&self) -> Place {
+        between(self.places)
     }
 
-    /// Names of the parts of the path before and beyond the points, as the packets of this group pass them.
-    pub fn outer_places(&self) -> [String; 2] {
+    /// The parts of the path before and beyond the points, as the packets of this group pass them.
+    pub fn outer_places(&self) -> [Place; 2] {
         let [mut near, mut far] = self.places.map(|place| place + 1);
         if self.direction == Direction::SecondToFirst {
             (near, far) = (far, near);
         }
         [
-            format!("before capture {near}"),
-            format!("beyond capture {far}"),
+            Place::of(PlaceKind::Before, &[near]),
+            Place::of(PlaceKind::Beyond, &[far]),
         ]
     }
+}
+
+/// The stretch between two captures, numbered from 0.
+pub fn between(places: [usize; 2]) -> Place {
+    Place::of(PlaceKind::Between, &places.map(|place| place + 1))
 }
 
 /// The packets of each group between the points, in the order of sending.

@@ -6,11 +6,11 @@ use whydrop_pair::Pair;
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
 use whydrop_tcp::{Fate, SegmentFlags};
+use whydrop_verdict::{Cause, Place, fact};
 
 use super::groups::{PairGroup, passages_of_groups};
 use super::timeline::Timeline;
 use crate::assemble::Ranked;
-use crate::cause::Cause;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{Hop, HopInput, HopJudgement, Replayed, hop_verdict, judge_hop, measure_hop};
@@ -18,8 +18,7 @@ use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parallel::on_all_cores;
 use crate::tables::ModelTable;
 use crate::transfers::{ExpectedLosses, judge_transfer, lost};
-use crate::verdict::verdict;
-use crate::words::{count, percent, plural};
+use crate::verdict::{Found, verdict};
 
 /// Cause and confidence of each transfer, by flow number.
 pub type TransferCauses = HashMap<usize, Vec<(Cause, f64)>>;
@@ -80,7 +79,7 @@ fn judge(
         let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
             continue;
         };
-        ranked.push(outer_verdict(pair, group, &place, &evidence, passages));
+        ranked.push(outer_verdict(pair, group, place, &evidence, passages));
     }
     let headline = match judgement {
         Some(judgement) => judgement,
@@ -153,14 +152,14 @@ fn between_points(
     let (verdict, replays) = hop_verdict(
         &judged,
         &hop,
-        &group.place(),
+        group.place(),
         group.names(pair),
         mss_bytes(&group.at_upstream),
+        Vec::new(),
     );
     let ranked = Ranked {
-        verdict,
-        payload_bytes: hop.evidence.totals.payload_bytes,
         model: keep_tables.then(|| model_table(group, &hop, &replays)),
+        ..Ranked::new(verdict, &hop.evidence.totals)
     };
     (judged.judgement, ranked)
 }
@@ -217,31 +216,23 @@ fn evidence_of_part(
 fn outer_verdict(
     pair: &Pair,
     group: &PairGroup,
-    place: &str,
+    place: Place,
     evidence: &Evidence,
     passages: &Passages,
 ) -> Ranked {
     let judgement = judge_losses(evidence);
-    let mut verdict = verdict(
-        &judgement,
-        evidence,
-        group.names(pair),
-        mss_bytes(&group.at_upstream),
+    let vanished = fact!(
+        "vanished-outside",
+        lost = evidence.totals.lost,
+        lost_between = passages.lost
     );
-    verdict.place = Some(place.to_owned());
-    let between = match passages.lost {
-        0 => "between the captures nothing was lost".to_owned(),
-        lost => format!("{} more vanished between the captures", count(lost as u64)),
+    let found = Found {
+        place: Some(place),
+        facts: vec![vanished],
+        ..found(pair, group, judgement.cause, evidence)
     };
-    let lost = plural(evidence.totals.lost, "packet");
-    verdict
-        .evidence
-        .insert(0, format!("{lost} vanished {place}; {between}"));
-    Ranked {
-        payload_bytes: evidence.totals.payload_bytes,
-        verdict,
-        model: None,
-    }
+    let verdict = verdict(&judgement, evidence, found);
+    Ranked::new(verdict, &evidence.totals)
 }
 
 /// The verdict on a group that lost nothing anywhere.
@@ -256,29 +247,27 @@ fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, 
             family: None,
             beside_queue: false,
         };
-        let (mut verdict, replays) = hop_verdict(
-            &judged,
-            &hop,
-            &group.place(),
-            group.names(pair),
-            mss_bytes(&group.at_upstream),
-        );
+        let mut facts = Vec::new();
         if reordered {
-            verdict.evidence.push(format!(
-                "{} came out between the captures after one that had gone in later",
-                plural(group.overtaken(pair), "packet")
+            facts.push(fact!(
+                "overtaken-between",
+                overtaken = group.overtaken(pair)
             ));
         }
         if marked {
-            verdict.evidence.push(format!(
-                "{} got the congestion mark between the captures",
-                plural(hop.marked as u64, "packet")
-            ));
+            facts.push(fact!("marked-between", marked = hop.marked));
         }
+        let (verdict, replays) = hop_verdict(
+            &judged,
+            &hop,
+            group.place(),
+            group.names(pair),
+            mss_bytes(&group.at_upstream),
+            facts,
+        );
         let ranked = Ranked {
-            verdict,
-            payload_bytes: hop.evidence.totals.payload_bytes,
             model: Some(model_table(group, &hop, &replays)),
+            ..Ranked::new(verdict, &hop.evidence.totals)
         };
         return (between, ranked);
     }
@@ -287,23 +276,15 @@ fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, 
     let mut verdict = verdict(
         &judgement,
         &evidence,
-        group.names(pair),
-        mss_bytes(&group.at_upstream),
+        found(pair, group, judgement.cause, &evidence),
     );
     if matches!(
         judgement.cause,
         Cause::Shaper | Cause::Reordering | Cause::Aqm
     ) {
-        verdict.evidence.push(
-            "not between the captures, where packets passed in order, unmarked and without a queue"
-                .to_owned(),
-        );
+        verdict.facts.push(fact!("not-between"));
     }
-    let ranked = Ranked {
-        verdict,
-        payload_bytes: evidence.totals.payload_bytes,
-        model: None,
-    };
+    let ranked = Ranked::new(verdict, &evidence.totals);
     (judgement, ranked)
 }
 
@@ -337,40 +318,34 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     let mut verdict = verdict(
         &judgement,
         &evidence,
-        group.names(pair),
-        mss_bytes(&group.at_upstream),
+        found(pair, group, judgement.cause, &evidence),
     );
     let of = |side: usize| {
-        format!(
-            "capture {} did not record {} that passed its point: {} of them",
-            side + 1,
-            plural(missed[side], "packet"),
-            percent(missed[side] as f64 / packets.max(1) as f64)
+        fact!(
+            "capture-missed",
+            capture = side + 1,
+            missed = missed[side],
+            missed_share = missed[side] as f64 / packets.max(1) as f64
         )
     };
-    verdict.sentence = match missed {
-        [_, 0] => format!(
-            "Capture 1 missed {}: capture loss, no loss of the path.",
-            plural(missed[0], "packet")
-        ),
-        [0, _] => format!(
-            "Capture 2 missed {}: capture loss, no loss of the path.",
-            plural(missed[1], "packet")
-        ),
-        _ => format!(
-            "The captures missed {} and {}: capture loss, no loss of the path.",
-            plural(missed[0], "packet"),
-            plural(missed[1], "packet")
-        ),
-    };
-    verdict.evidence = (0..2).filter(|side| missed[*side] > 0).map(of).collect();
+    let headline = fact!(
+        "missed-by-captures",
+        missed_1 = missed[0],
+        missed_2 = missed[1]
+    );
+    let of_each = (0..2).filter(|side| missed[*side] > 0).map(of);
+    verdict.facts = [headline].into_iter().chain(of_each).collect();
     verdict.against.clear();
     (verdict.lost, verdict.explained) = (0, 0.0);
-    Some(Ranked {
-        payload_bytes: evidence.totals.payload_bytes,
-        verdict,
-        model: None,
-    })
+    Some(Ranked::new(verdict, &evidence.totals))
+}
+
+fn found(pair: &Pair, group: &PairGroup, cause: Cause, evidence: &Evidence) -> Found {
+    let mss_bytes = mss_bytes(&group.at_upstream);
+    Found {
+        source: "pair",
+        ..Found::new(cause, evidence, group.names(pair), mss_bytes)
+    }
 }
 
 /// Evidence with counters only.

@@ -56,8 +56,8 @@ fn the_same_bucket_as_a_queue_is_a_queue_because_packets_waited() {
             .iter()
             .find(|against| against.cause == "policer")
             .unwrap()
-            .why;
-        assert!(why.contains("had waited"), "{why}");
+            .fact;
+        assert!(why.number("waited_s") > Some(0.0), "{why:?}");
     }
 }
 
@@ -246,7 +246,7 @@ fn a_short_exchange_without_loss_has_no_cause() {
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
     assert_eq!(verdict.cause, "none", "{}", said(&document));
-    assert!(verdict.advice.is_empty() && verdict.parameters.is_empty());
+    assert!(verdict.parameters.is_empty());
 }
 
 #[test]

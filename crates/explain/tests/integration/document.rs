@@ -94,6 +94,7 @@ const CAPTURE: &[(&str, Is)] = &[
     ("duplicates", Is::Whole),
     ("out_of_order", Is::Whole),
     ("notes", Is::Texts),
+    ("connections_without_data", Is::Whole),
 ];
 const FLOW: &[(&str, Is)] = &[
     ("flow", Is::Text),
@@ -116,6 +117,18 @@ const FLOW: &[(&str, Is)] = &[
     ("zero_windows", Is::Whole),
     ("window_limited_share", Is::ShareOrNull),
     ("window_scale", Is::WholeOrNull),
+    ("ecn", Is::Text),
+    ("accecn", Is::Flag),
+    ("ect0", Is::Whole),
+    ("ect1", Is::Whole),
+    ("ce_reported", Is::Whole),
+    ("ce_reported_bytes", Is::Whole),
+    ("windows_reduced", Is::Whole),
+    ("window_closed_s", Is::Number),
+    ("window_closures", Is::Whole),
+    ("window_probes", Is::Whole),
+    ("outstanding_at_loss_mean_bytes", Is::NumberOrNull),
+    ("outstanding_at_loss_deviation_bytes", Is::NumberOrNull),
 ];
 const TRANSFER: &[(&str, Is)] = &[
     ("flow", Is::Text),
@@ -137,13 +150,12 @@ const VERDICT: &[(&str, Is)] = &[
     ("limited_share", Is::Share),
     ("parameters", Is::Object),
     ("byte_basis", Is::TextOrNull),
-    ("place", Is::TextOrNull),
+    ("at", Is::ObjectOrNull),
+    ("detail", Is::TextOrNull),
     ("family", Is::TextOrNull),
     ("models", Is::List),
-    ("sentence", Is::Text),
-    ("evidence", Is::Texts),
+    ("facts", Is::List),
     ("against", Is::List),
-    ("advice", Is::Texts),
     ("throughput_lost", Is::ObjectOrNull),
 ];
 
@@ -162,7 +174,7 @@ fn assert_fields(value: &Value, fields: &[(&str, Is)]) {
 
 fn assert_contract(json: &Value) {
     assert_fields(json, DOCUMENT);
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     let each = |name: &str| json[name].as_array().unwrap().clone();
     each("captures")
         .iter()
@@ -184,20 +196,28 @@ fn assert_contract(json: &Value) {
             );
         }
         for reason in verdict["against"].as_array().unwrap() {
-            assert!(
-                reason["cause"].is_string()
-                    && reason["why"].as_str().is_some_and(|why| !why.is_empty())
-            );
+            assert!(reason["cause"].is_string());
+            assert_fact(&reason["fact"]);
             assert_ne!(reason["cause"], verdict["cause"]);
         }
-        for text in [
-            &verdict["sentence"],
-            &verdict["evidence"],
-            &verdict["advice"],
-        ] {
-            let text = text.to_string();
-            assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
-        }
+        verdict["facts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .for_each(assert_fact);
+    }
+}
+
+/// A code in the form of codes, and values of which each is known, but for those that a capture may not tell.
+fn assert_fact(fact: &Value) {
+    let code = fact["code"].as_str().expect("a code");
+    assert!(
+        code.chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+    );
+    for (name, value) in fact["values"].as_object().expect("values") {
+        let may_be_unknown = ["base_rtt_s", "window_share"].contains(&name.as_str());
+        assert!(may_be_unknown || !value.is_null(), "{fact}");
     }
 }
 

@@ -69,7 +69,7 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
 
 /// JSON writes null for what is no number: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
-    const MAY_BE_UNKNOWN: [&str; 16] = [
+    const MAY_BE_UNKNOWN: [&str; 22] = [
         "pair",
         "first",
         "last",
@@ -79,12 +79,18 @@ fn check_numbers(name: &str, value: &Value) {
         "mss",
         "window_limited_share",
         "window_scale",
+        "outstanding_at_loss_mean_bytes",
+        "outstanding_at_loss_deviation_bytes",
         "goodput_bps",
         "low",
         "high",
         "byte_basis",
-        "place",
+        "at",
+        "detail",
         "family",
+        "base_rtt_s",
+        "window_share",
+        "round_trips",
         "throughput_lost",
     ];
     match value {

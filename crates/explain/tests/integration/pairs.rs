@@ -7,6 +7,7 @@ use whydrop_explain::document::{Document, Verdict};
 use whydrop_explain::{ExplainError, Options, explain_pair, match_pair};
 use whydrop_simulate::pair::published::{PublishedConfig, pair};
 use whydrop_simulate::pair::write;
+use whydrop_verdict::{Fact, Place, PlaceKind};
 
 /// A capture file as records, to be rewritten.
 #[derive(Clone)]
@@ -105,13 +106,12 @@ fn parameter(verdict: &Verdict, name: &str) -> f64 {
 
 fn assert_policed(document: &Document) {
     let headline = &document.verdicts[0];
-    assert_eq!(headline.cause, "policer", "{}", headline.sentence);
+    assert_eq!(headline.cause, "policer", "{:?}", headline.facts);
     let rate = parameter(headline, "rate_bps");
     assert!((rate / 20e6 - 1.0).abs() < 0.02, "{rate}");
     let burst = parameter(headline, "burst_bytes");
     assert!((burst - 51_200.0).abs() < 2_560.0, "{burst}");
-    let line = replayed(headline);
-    assert!(line.contains("without looking at the losses"), "{line}");
+    assert_eq!(replayed(headline).number("variants"), Some(1.0));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
             .expect("they match")
             .document;
         let headline = &document.verdicts[0];
-        assert_eq!(headline.cause, "policer", "{}", headline.sentence);
+        assert_eq!(headline.cause, "policer", "{:?}", headline.facts);
         let (rate, burst) = (
             parameter(headline, "rate_bps"),
             parameter(headline, "burst_bytes"),
@@ -148,35 +148,31 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
                 .against
                 .iter()
                 .find(|against| against.cause == ruled_out);
-            let why = &why.expect("it competed").why;
+            let why = &why.expect("it competed").fact;
             assert!(
-                why.contains("would have held") && why.contains("longer than the fastest"),
-                "{why}"
+                why.code.ends_with("-would-hold")
+                    && why.number("longest_wait_s") > why.number("seen_longest_wait_s"),
+                "{why:?}"
             );
         }
     }
 }
 
-/// What the evidence says of the winner's replay.
-fn replayed(verdict: &Verdict) -> &str {
-    let line = verdict
-        .evidence
-        .iter()
-        .find(|line| line.starts_with("replayed"));
-    line.expect("the winner was replayed")
+/// The winner's replay.
+fn replayed(verdict: &Verdict) -> &Fact {
+    let mut facts = verdict.facts.iter();
+    let replayed = facts.find(|fact| fact.code == "model-replayed");
+    replayed.expect("the winner was replayed")
 }
 
 #[test]
-fn a_queue_that_the_losses_chose_among_variants_is_not_said_to_be_replayed_without_looking_at_them()
-{
+fn a_queue_tells_among_how_many_variants_the_losses_chose_it() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let names = ["shallow-queue.pcap.zst", "shallow-queue-far.pcap.zst"];
     let explained = explain_pair(&names.map(|name| examples.join(name)), Options::default());
     let document = explained.expect("they match").document;
-    let line = replayed(&document.verdicts[0]);
-    assert!(!line.contains("without looking"), "{line}");
-    let chosen = "; of 20 variants that were replayed this one agrees best with the losses";
-    assert!(line.ends_with(chosen), "{line}");
+    let variants = replayed(&document.verdicts[0]).number("variants");
+    assert_eq!(variants, Some(20.0));
 }
 
 #[test]
@@ -308,8 +304,8 @@ fn three_captures_are_put_in_order_and_the_loss_between_two_of_them() {
     assert_eq!(names, ["2.pcap", "3.pcap", "1.pcap"]);
     assert_policed(&document);
     assert_eq!(
-        document.verdicts[0].place.as_deref(),
-        Some("between capture 1 and capture 2")
+        document.verdicts[0].place,
+        Some(Place::of(PlaceKind::Between, &[1, 2]))
     );
     let lost: Vec<u64> = document.hops.iter().map(|hop| hop.lost_1_to_2).collect();
     assert_eq!(lost, [96, 0]);

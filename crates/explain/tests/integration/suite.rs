@@ -41,7 +41,7 @@ fn no_policer_is_named_on_sixty_paths_without_one() {
     let mut accused = Vec::new();
     let played = each(&kinds, 4, |name, _, document| {
         for verdict in document.verdicts.iter().filter(|v| v.cause == "policer") {
-            accused.push(format!("{name}: {}", verdict.sentence));
+            accused.push(format!("{name}: {} {:?}", verdict.cause, verdict.facts));
         }
         for transfer in document.transfers.iter().filter(|t| t.cause == "policer") {
             accused.push(format!("{name}: transfer {transfer:?}"));
@@ -64,7 +64,7 @@ fn most_policers_are_named_and_their_rates_lie_in_the_intervals() {
         before_the_hop += 1;
         let verdict = crate::common::headline(document);
         if verdict.cause != "policer" {
-            missed.push(format!("{name}: {}", verdict.sentence));
+            missed.push(format!("{name}: {} {:?}", verdict.cause, verdict.facts));
             return;
         }
         named += 1;

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import resource
 import signal
@@ -84,6 +83,7 @@ def _within(memory_bytes: int | None) -> Iterator[None]:
 
 def _one(pipe: Connection, task: Task, memory_bytes: int | None) -> None:
     from whydrop._core import CaptureError, explain
+    from whydrop.explain import completing
     from whydrop.studies.captures import rows
 
     try:
@@ -106,8 +106,8 @@ def _one(pipe: Connection, task: Task, memory_bytes: int | None) -> None:
     file = rows.File.at(task.path, status, digest)
     try:
         with _within(memory_bytes):
-            document = explain([task.path], tables=False).json()
-        frames = rows.of_document(file, json.loads(document))
+            document = completing.document(explain([task.path], tables=False).json())
+        frames = rows.of_document(file, document)
     except (CaptureError, OSError) as reason:
         frames = rows.of_failure(file, _one_line(reason))
     except BaseException as reason:  # a panic of the core is no Exception; nor may it end the run

@@ -145,6 +145,6 @@ pub fn said(document: &Document) -> String {
     let verdict = headline(document);
     format!(
         "{} {:?}\n{:#?}\n{:#?}",
-        verdict.sentence, verdict.parameters, verdict.evidence, verdict.against
+        verdict.cause, verdict.parameters, verdict.facts, verdict.against
     )
 }

@@ -1,32 +1,35 @@
-//! The verdict on a stretch of path in words, with what was replayed to rule others out.
+//! The verdict on a stretch of path, with what was replayed to rule others out.
 
 use whydrop_path::InService;
+use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::judge::{Family, HopJudgement};
 use super::measure::Hop;
 use super::models::{Element, Replay, replay_over};
 use super::parameters::{dropping_bucket, hop_parameters};
-use crate::cause::Cause;
-use crate::document::{Against, ModelInfo, Verdict};
-use crate::verdict::{explained, verdict_with};
-use crate::words::{bytes, count, duration, percent, plural, rate};
+use crate::document::{ModelInfo, Verdict};
+use crate::judge::Judgement;
+use crate::verdict::{Found, explained, verdict};
 
 /// A mechanism that was replayed, and what speaks against it (nothing, for the winner).
 pub struct Replayed {
     pub replay: Replay,
     /// Variants that were replayed, of which this one agrees best with the losses; 1 where there was no choice.
     pub variants: usize,
-    pub why: Option<String>,
+    pub why: Option<Fact>,
 }
 
-/// The verdict on a stretch, and the replays behind it: the winner first where there is one, then its rivals.
+/// The verdict on a stretch, and the replays behind it: the winner first where there is one, then its rivals. `facts` are
+/// further ones.
 pub fn hop_verdict(
     judged: &HopJudgement,
     hop: &Hop,
-    place: &str,
+    place: Place,
     flows: Vec<String>,
     mss_bytes: f64,
+    facts: Vec<Fact>,
 ) -> (Verdict, Vec<Replayed>) {
+    let cause = judged.judgement.cause;
     let (parameters, basis) = hop_parameters(judged, hop);
     let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
     let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
@@ -34,27 +37,29 @@ pub fn hop_verdict(
         .map(|element| best_variant(hop, element, overhead, &value))
         .into_iter()
         .collect();
-    replays.extend(rivals(judged.judgement.cause, hop));
-    let share = explained_between(judged.judgement.cause, hop);
-    let mut verdict = verdict_with(
-        &judged.judgement,
-        &hop.evidence,
-        parameters,
-        share,
+    replays.extend(rivals(cause, hop));
+    let mut told = vec![where_lost(hop)];
+    told.extend(goodness(replays.first()));
+    told.extend(describe(judged, hop));
+    let judgement = Judgement {
+        confidence: judged.judgement.confidence.max(borne_out(replays.first())),
+        ..judged.judgement.clone()
+    };
+    let found = Found {
+        source: "pair",
         flows,
+        place: Some(place),
+        detail: judged.family.map(|family| family.name().to_owned()),
+        parameters,
+        explained: explained_between(cause, hop),
+        facts: told,
+        rivals: replays.iter().filter_map(ruled_out).collect(),
         mss_bytes,
-    );
-    verdict.confidence = verdict.confidence.max(borne_out(replays.first()));
+    };
+    let mut verdict = verdict(&judgement, &hop.evidence, found);
     verdict.byte_basis = basis.map(|basis| basis.name().to_owned());
-    verdict.place = Some(place.to_owned());
-    verdict.family = judged.family.map(|family| family.name().to_owned());
-    let mut lines = vec![where_lost(hop, place)];
-    lines.extend(goodness(replays.first()));
-    lines.extend(describe(judged, hop));
-    lines.append(&mut verdict.evidence);
-    verdict.evidence = lines;
-    add_rivals(&mut verdict, &replays);
     verdict.models = replays.iter().map(model_info).collect();
+    verdict.facts.extend(facts);
     (verdict, replays)
 }
 
@@ -78,12 +83,12 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
     }
 }
 
-fn where_lost(hop: &Hop, place: &str) -> String {
+fn where_lost(hop: &Hop) -> Fact {
     let passages = &hop.passages;
-    format!(
-        "{} of {} that entered never came out: lost {place}",
-        count(passages.lost as u64),
-        plural((passages.lost + passages.passed) as u64, "packet"),
+    fact!(
+        "never-came-out",
+        lost = passages.lost,
+        entered = passages.lost + passages.passed
     )
 }
 
@@ -100,106 +105,80 @@ fn borne_out(winner: Option<&Replayed>) -> f64 {
 }
 
 /// How many of the drops and passes the model gets right, and whether the losses had a say in which model it is.
-fn goodness(winner: Option<&Replayed>) -> Option<String> {
+fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
     let winner = winner.filter(|winner| winner.why.is_none())?;
     let replay = &winner.replay;
-    let (blind, chosen) = match winner.variants {
-        1 => (", without looking at the losses", String::new()),
-        variants => (
-            "",
-            format!(
-                "; of {} that were replayed this one agrees best with the losses",
-                plural(variants as u64, "variant")
-            ),
-        ),
-    };
-    Some(format!(
-        "replayed over the packets that entered{blind}, it drops {}: {} of the {} lost ones, and {} of the others by mistake{chosen}",
-        plural(replay.dropped as u64, "packet"),
-        count(replay.hits as u64),
-        count(replay.lost as u64),
-        count((replay.passed - replay.passed_right) as u64),
+    Some(fact!(
+        "model-replayed",
+        dropped = replay.dropped,
+        hits = replay.hits,
+        lost = replay.lost,
+        mistaken = replay.passed - replay.passed_right,
+        variants = winner.variants
     ))
 }
 
-fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<String> {
-    let mut lines = Vec::new();
+fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
+    let mut facts = Vec::new();
     let cause = judged.judgement.cause;
     if let (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) = (cause, &hop.held) {
         let (low, high) = (
             held.packets.low.unwrap_or(0.0),
             held.packets.high.unwrap_or(0.0),
         );
-        lines.push(if high - low < 0.5 {
-            format!(
-                "each lost packet found {} inside; no other found more than {}",
-                plural(held.packets.value as u64, "packet"),
-                count(held.most_passed_packets as u64)
-            )
+        let (median, most) = (held.packets.value as u64, held.most_passed_packets as u64);
+        facts.push(if high - low < 0.5 {
+            fact!("found-as-much-inside", inside = median, most = most)
         } else {
-            format!(
-                "lost packets found {} to {} packets inside (median {}); others found up to {}",
-                count(low as u64),
-                count(high as u64),
-                count(held.packets.value as u64),
-                count(held.most_passed_packets as u64)
+            fact!(
+                "found-inside",
+                low = low as u64,
+                high = high as u64,
+                median = median,
+                most = most
             )
         });
     }
     if let (false, Some(departures)) = (cause == Cause::RandomLoss, &hop.departures) {
-        let unseen = if departures.unseen_share > 0.0 {
-            format!(
-                "; {} of its service went to packets that are in neither capture",
-                percent(departures.unseen_share)
-            )
-        } else {
-            String::new()
-        };
-        lines.push(format!(
-            "while packets waited they came out at {} (IP bytes), by {}{unseen}",
-            rate(departures.rate_bps.value),
-            plural(departures.served as u64, "departure"),
+        facts.push(fact!(
+            "came-out-at",
+            rate_bps = departures.rate_bps.value,
+            departures = departures.served,
+            unseen_share = departures.unseen_share
         ));
     }
     match judged.family {
-        Some(Family::FlowQueueing) => lines.push(format!(
-            "{} overtook packets of other flows, and {} of their own: each flow has a queue of its own",
-            plural(hop.overtaking.between_flows as u64, "packet"),
-            match hop.overtaking.within_flows {
-                0 => "none".to_owned(),
-                some => count(some as u64),
-            }
+        Some(Family::FlowQueueing) => facts.push(fact!(
+            "overtook-other-flows",
+            between_flows = hop.overtaking.between_flows,
+            within_flows = hop.overtaking.within_flows
         )),
-        Some(Family::CoDel) => lines.push(
-            "CoDel with the parameters of RFC 8289, replayed over the packets that entered, drops most of the very packets that were lost"
-                .to_owned(),
-        ),
+        Some(Family::CoDel) => facts.push(fact!("codel-replayed")),
         _ => {}
     }
     if judged.beside_queue
         && let Some(departures) = &hop.departures
     {
-        let place = if hop.behind_queue.is_some() {
-            "behind"
-        } else {
-            "before"
+        let code = match hop.behind_queue {
+            Some(_) => "policer-behind-queue",
+            None => "policer-before-queue",
         };
-        lines.push(format!(
-            "the policer stands {place} a queue that drains at {}, and delays packets by up to {}",
-            rate(departures.rate_bps.value),
-            duration(departures.long_wait_s)
+        facts.push(fact!(
+            code,
+            drain_rate_bps = departures.rate_bps.value,
+            long_wait_s = departures.long_wait_s
         ));
     }
     if let (Cause::Policer, Some(two)) = (cause, &hop.two_buckets) {
-        lines.push(format!(
-            "two buckets in company: {} that found no room in the one of {} did find it in the one of {}, and {} the other way round",
-            plural(two.committed.alone as u64, "lost packet"),
-            rate(two.committed.rate_bps.value),
-            rate(two.peak.rate_bps.value),
-            count(two.peak.alone as u64)
+        facts.push(fact!(
+            "two-buckets",
+            committed_alone = two.committed.alone as u64,
+            rate_bps = two.committed.rate_bps.value,
+            peak_rate_bps = two.peak.rate_bps.value,
+            peak_alone = two.peak.alone as u64
         ));
     }
-    lines
+    facts
 }
 
 /// The model of the cause with its parameters, where it can be replayed.
@@ -309,7 +288,7 @@ const MOST_VARIED: usize = 300_000;
 /// The mechanisms that competed, each with the parameters that suit it best, the strongest first.
 fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
     let mut rivals = Vec::new();
-    let mut compete = |element: Element, why: &dyn Fn(&Replay) -> String| {
+    let mut compete = |element: Element, why: &dyn Fn(&Replay) -> Fact| {
         let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
         let why = Some(why(&replay));
         rivals.push(Replayed {
@@ -347,7 +326,7 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
             if queue {
                 waits_why(replay)
             } else {
-                misses_why(replay, "policer")
+                misses_why(replay, "policer-misses")
             }
         });
     }
@@ -361,91 +340,67 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
             limit_bytes: None,
             in_service: InService::Counted,
         };
-        compete(fifo, &|replay| misses_why(replay, "full queue"));
+        compete(fifo, &|replay| misses_why(replay, "full-queue-misses"));
     }
     rivals
 }
 
-fn seen_longest(replay: &Replay) -> String {
-    match replay.seen_longer {
-        0 => format!(
-            "none took more than {} longer than the fastest",
-            duration(replay.seen_longest_wait_s)
-        ),
-        some => format!(
-            "all but {} took less than {} longer than the fastest",
-            count(some as u64),
-            duration(replay.seen_longest_wait_s)
-        ),
-    }
-}
-
-fn fifo_why(replay: &Replay) -> String {
-    format!(
-        "a FIFO draining at {} would have held some packets for {}, and {} of them for longer than any was seen to wait; {}",
-        rate(replay.element.rate_bps()),
-        duration(replay.longest_wait_s),
-        count(replay.held_too_long as u64),
-        seen_longest(replay)
+fn fifo_why(replay: &Replay) -> Fact {
+    fact!(
+        "fifo-would-hold",
+        rate_bps = replay.element.rate_bps(),
+        longest_wait_s = replay.longest_wait_s,
+        held_too_long = replay.held_too_long,
+        seen_longest_wait_s = replay.seen_longest_wait_s,
+        seen_longer = replay.seen_longer
     )
 }
 
-fn shaper_why(replay: &Replay) -> String {
-    format!(
-        "a shaper at {} drops nothing until its queue is full: it would have held packets for up to {} instead of losing {}; {}",
-        rate(replay.element.rate_bps()),
-        duration(replay.longest_wait_s),
-        count(replay.lost as u64),
-        seen_longest(replay)
+fn shaper_why(replay: &Replay) -> Fact {
+    fact!(
+        "shaper-would-hold",
+        rate_bps = replay.element.rate_bps(),
+        longest_wait_s = replay.longest_wait_s,
+        lost = replay.lost,
+        seen_longest_wait_s = replay.seen_longest_wait_s,
+        seen_longer = replay.seen_longer
     )
 }
 
-fn waits_why(replay: &Replay) -> String {
-    format!(
-        "a policer at {} delays nothing; packets were seen to wait for up to {}",
-        rate(replay.element.rate_bps()),
-        duration(replay.seen_longest_wait_s)
+fn waits_why(replay: &Replay) -> Fact {
+    fact!(
+        "packets-seen-to-wait",
+        rate_bps = replay.element.rate_bps(),
+        seen_longest_wait_s = replay.seen_longest_wait_s
     )
 }
 
-fn misses_why(replay: &Replay, noun: &str) -> String {
-    format!(
-        "the best {noun}, at {}, would have dropped {}, only {} of them among the {} that were lost",
-        rate(replay.element.rate_bps()),
-        plural(replay.dropped as u64, "packet"),
-        count(replay.hits as u64),
-        count(replay.lost as u64)
+fn misses_why(replay: &Replay, code: &'static str) -> Fact {
+    fact!(
+        code,
+        rate_bps = replay.element.rate_bps(),
+        dropped = replay.dropped,
+        hits = replay.hits,
+        lost = replay.lost
     )
 }
 
 /// Replayed rivals tell more than what one capture has against the same causes.
-fn add_rivals(verdict: &mut Verdict, replays: &[Replayed]) {
-    let mut reasons: Vec<Against> = Vec::new();
-    for replayed in replays {
-        let Some(why) = &replayed.why else { continue };
-        let cause = match replayed.replay.element {
-            Element::Policer { .. } => Cause::Policer,
-            Element::Shaper { .. } => Cause::Shaper,
-            _ => Cause::ShallowQueue,
-        };
-        if !reasons.iter().any(|reason| reason.cause == cause.name()) {
-            reasons.push(Against {
-                cause: cause.name().to_owned(),
-                why: why.clone(),
-            });
-        }
-    }
-    for reason in verdict.against.drain(..) {
-        if !reasons.iter().any(|known| known.cause == reason.cause) && reason.cause != verdict.cause
-        {
-            reasons.push(reason);
-        }
-    }
-    verdict.against = reasons;
+fn ruled_out(replayed: &Replayed) -> Option<(Cause, Fact)> {
+    let cause = match replayed.replay.element {
+        Element::Policer { .. } => Cause::Policer,
+        Element::Shaper { .. } => Cause::Shaper,
+        _ => Cause::ShallowQueue,
+    };
+    Some((cause, replayed.why.clone()?))
 }
 
 fn model_info(replayed: &Replayed) -> ModelInfo {
     let replay = &replayed.replay;
+    let peak = match replay.element {
+        Element::Policer { peak, .. } => peak,
+        _ => None,
+    };
     let (limit_bytes, limit_packets) = match replay.element {
         Element::Policer { burst_bytes, .. } | Element::Shaper { burst_bytes, .. } => {
             (Some(burst_bytes), None)
@@ -465,10 +420,11 @@ fn model_info(replayed: &Replayed) -> ModelInfo {
         }
         .to_owned(),
         element: replay.element.name().to_owned(),
-        title: title(&replay.element),
         rate_bps: replay.element.rate_bps(),
         limit_bytes,
         limit_packets,
+        peak_rate_bps: peak.map(|(rate_bps, _)| rate_bps),
+        peak_burst_bytes: peak.map(|(_, burst_bytes)| burst_bytes),
         dropped: replay.dropped,
         hits: replay.hits,
         passed_right: replay.passed_right,
@@ -477,63 +433,6 @@ fn model_info(replayed: &Replayed) -> ModelInfo {
         longest_wait_s: replay.longest_wait_s,
         seen_longest_wait_s: replay.seen_longest_wait_s,
         wait_error_s: replay.wait_error_s,
-        why: replayed.why.clone(),
-    }
-}
-
-fn title(element: &Element) -> String {
-    match element {
-        Element::Policer {
-            rate_bps,
-            burst_bytes,
-            peak: None,
-        } => format!(
-            "Policer at {} with a {} bucket",
-            rate(*rate_bps),
-            bytes(*burst_bytes)
-        ),
-        Element::Policer {
-            rate_bps,
-            burst_bytes,
-            peak: Some((peak_bps, peak_bytes)),
-        } => format!(
-            "Policer at {} with a {} bucket and {} with {}",
-            rate(*rate_bps),
-            bytes(*burst_bytes),
-            rate(*peak_bps),
-            bytes(*peak_bytes)
-        ),
-        Element::Fifo {
-            rate_bps,
-            limit_packets: Some(packets),
-            ..
-        } => format!(
-            "FIFO draining at {} with room for {}",
-            rate(*rate_bps),
-            plural(*packets as u64, "packet")
-        ),
-        Element::Fifo {
-            rate_bps,
-            limit_bytes: Some(limit),
-            ..
-        } => format!(
-            "FIFO draining at {} with room for {}",
-            rate(*rate_bps),
-            bytes(*limit)
-        ),
-        Element::Fifo { rate_bps, .. } => {
-            format!("FIFO draining at {} without limit", rate(*rate_bps))
-        }
-        Element::Shaper {
-            rate_bps,
-            burst_bytes,
-        } => {
-            format!(
-                "Shaper at {} with a burst of {}",
-                rate(*rate_bps),
-                bytes(*burst_bytes)
-            )
-        }
-        Element::CoDel { rate_bps } => format!("CoDel draining at {}", rate(*rate_bps)),
+        fact: replayed.why.clone(),
     }
 }

@@ -1,0 +1,243 @@
+//! What is measured, as facts: codes with numbers, of which prose is made elsewhere.
+
+use whydrop_verdict::{Cause, Fact, fact};
+
+use crate::evidence::Evidence;
+
+/// What the cause did, in the numbers that its parameters do not hold.
+pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
+    let totals = &evidence.totals;
+    let flows = totals.lossy_flows;
+    match cause {
+        Cause::DeepQueue => fact!(
+            "dropped-by-deep-queue",
+            flows = flows,
+            longest_wait_s = evidence
+                .at_loss
+                .as_ref()
+                .map_or(0.0, |at_loss| at_loss.largest_s)
+        ),
+        Cause::Shaper => fact!(
+            "held-by-shaper",
+            longest_wait_s = evidence.drain.as_ref().map_or(0.0, |drain| drain.largest_s)
+        ),
+        Cause::Aqm if totals.lost == 0 => fact!(
+            "marked-by-aqm",
+            marked = totals.ce_marked,
+            echoes = totals.ecn_echoes
+        ),
+        Cause::Reordering => fact!(
+            "reordered",
+            reordered = totals.reordered,
+            spurious = totals.spurious
+        ),
+        Cause::ReceiverWindow => fact!("held-by-window", window_share = totals.window_share()),
+        Cause::Sender => fact!("held-by-sender", window_known = totals.window_known),
+        Cause::CaptureLoss => fact!(
+            "missed-by-capture",
+            missed = totals.missed_by_capture_packets
+        ),
+        Cause::None => fact!("nothing-lost"),
+        Cause::Policer => fact!("dropped-by-policer", flows = flows),
+        Cause::ShallowQueue => fact!("dropped-by-shallow-queue", flows = flows),
+        Cause::Aqm => fact!("dropped-by-aqm", flows = flows),
+        Cause::RandomLoss => fact!("dropped-at-random", flows = flows),
+        _ => fact!("unexplained"),
+    }
+}
+
+/// What speaks for the cause.
+pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
+    let totals = &evidence.totals;
+    let mut facts: Vec<Option<Fact>> = match cause {
+        Cause::Policer => policer(evidence),
+        Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => queue(evidence),
+        Cause::RandomLoss => random_loss(evidence),
+        Cause::Shaper => vec![drain(evidence)],
+        Cause::ReceiverWindow => vec![
+            Some(fact!(
+                "window-full",
+                window_share = totals.window_share(),
+                busy_s = totals.busy_s
+            )),
+            (totals.zero_windows > 0 || totals.window_closed_s > 0.0).then(|| {
+                fact!(
+                    "window-closed",
+                    times = totals.zero_windows,
+                    closed_s = totals.window_closed_s,
+                    probes = totals.window_probes
+                )
+            }),
+        ],
+        Cause::Reordering => vec![Some(fact!(
+            "acknowledged-late",
+            reordered = totals.reordered,
+            data_packets = totals.data_packets
+        ))],
+        Cause::Sender => sender(evidence),
+        _ => Vec::new(),
+    };
+    facts.push(
+        evidence
+            .line_rate_bps
+            .map(|line| fact!("line-rate", line_rate_bps = line)),
+    );
+    facts.into_iter().flatten().collect()
+}
+
+fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
+    let totals = &evidence.totals;
+    let round_trips = evidence
+        .base_rtt_s
+        .map(|base_s| (totals.busy_s / base_s) as u64);
+    let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
+    let window_share = totals.window_known.then(|| totals.window_share());
+    vec![
+        Some(fact!(
+            "nothing-lost-in-flight",
+            busy_s = totals.busy_s,
+            round_trips = round_trips,
+            window_share = window_share
+        )),
+        (idle_share > 0.01).then(|| fact!("idle", idle_share = idle_share)),
+    ]
+}
+
+fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
+    let (Some(fit), totals) = (&evidence.bucket, &evidence.totals) else {
+        return Vec::new();
+    };
+    let at_bucket = evidence.occupancy.as_ref().map(|occupancy| {
+        fact!(
+            "delay-at-spent-bucket",
+            more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0),
+            queue_s = occupancy.expected_s
+        )
+    });
+    let before_loss = || {
+        evidence
+            .at_loss
+            .as_ref()
+            .map(|at_loss| fact!("waited-before-losses", median_s = at_loss.median_s))
+    };
+    vec![
+        Some(fact!(
+            "bucket-followed",
+            data_packets = totals.data_packets,
+            expected = u64::from(fit.agreement.expected_losses()),
+            lost = totals.lost,
+            certainty_share = fit.certainty()
+        )),
+        evidence.replay.as_ref().map(|replay| {
+            fact!(
+                "bucket-replayed",
+                dropped = replay.dropped,
+                hits = replay.hits
+            )
+        }),
+        at_bucket.or_else(before_loss),
+    ]
+}
+
+fn queue(evidence: &Evidence) -> Vec<Option<Fact>> {
+    let overflow = evidence.bucket.as_ref().filter(|fit| fit.certainty() > 0.3);
+    vec![
+        evidence.at_loss.as_ref().map(|at_loss| {
+            fact!(
+                "delay-before-losses",
+                median_s = at_loss.median_s,
+                low_s = at_loss.low_s,
+                high_s = at_loss.high_s,
+                longer_than_share = at_loss.mean_rank
+            )
+        }),
+        drain(evidence),
+        overflow.map(|fit| {
+            fact!(
+                "queue-overflows",
+                rate_bps = fit.rate_bps.value,
+                limit_bytes = fit.limit_bytes.value,
+                certainty_share = fit.certainty()
+            )
+        }),
+    ]
+}
+
+fn drain(evidence: &Evidence) -> Option<Fact> {
+    let drain = evidence
+        .drain
+        .as_ref()
+        .filter(|drain| drain.explained > 0.3)?;
+    Some(fact!(
+        "queue-drains",
+        rate_bps = drain.rate_bps,
+        explained_share = drain.explained,
+        residual_s = drain.residual_s
+    ))
+}
+
+fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
+    let at_loss = evidence.at_loss.as_ref();
+    let bucket = evidence.bucket.as_ref();
+    vec![
+        at_loss.map(|at_loss| {
+            fact!(
+                "losses-follow-no-queue",
+                longer_than_share = at_loss.mean_rank
+            )
+        }),
+        bucket.map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
+    ]
+}
+
+/// The plain facts that speak against other causes.
+pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
+    let totals = &evidence.totals;
+    if totals.lost == 0 {
+        return Vec::new();
+    }
+    let at_loss = evidence.at_loss.as_ref();
+    let mut reasons = Vec::new();
+    if let (Cause::Policer | Cause::ShallowQueue | Cause::DeepQueue, Some(fit)) =
+        (cause, &evidence.bucket)
+    {
+        reasons.push((
+            Cause::RandomLoss,
+            fact!("chance-less-likely", gain_nats = fit.gain()),
+        ));
+    }
+    if let (Cause::Policer, Some(at_loss)) = (cause, at_loss) {
+        reasons.push((
+            Cause::Aqm,
+            fact!("delay-unmanaged", median_s = at_loss.median_s),
+        ));
+    }
+    if cause == Cause::RandomLoss {
+        reasons.push((Cause::Policer, fact!("no-bucket-better-than-chance")));
+        reasons.extend(at_loss.map(|at_loss| {
+            (
+                Cause::DeepQueue,
+                fact!(
+                    "losses-not-at-longest-waits",
+                    longer_than_share = at_loss.mean_rank
+                ),
+            )
+        }));
+    }
+    reasons.push((
+        Cause::Reordering,
+        fact!(
+            "sent-again",
+            retransmitted = totals.retransmitted,
+            spurious = totals.spurious
+        ),
+    ));
+    let window_share = totals.window_share();
+    if totals.window_known && window_share < 0.5 {
+        reasons.push((
+            Cause::ReceiverWindow,
+            fact!("window-open", window_share = window_share),
+        ));
+    }
+    reasons
+}

@@ -1,0 +1,16 @@
+//! Findings of producers that are written in Python.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use whydrop_verdict::Finding;
+
+/// Lets the causes that the findings name compete: a JSON list of findings in, a JSON list of verdicts out.
+///
+/// Raises `ValueError` for findings that are not of their form, or hold numbers that cannot be.
+#[pyfunction]
+pub fn reduce(findings: &str) -> PyResult<String> {
+    let refused = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+    let findings: Vec<Finding> = serde_json::from_str(findings).map_err(|error| refused(&error))?;
+    let verdicts = whydrop_verdict::reduce(findings).map_err(|error| refused(&error))?;
+    serde_json::to_string(&verdicts).map_err(|error| refused(&error))
+}

@@ -1,0 +1,242 @@
+"""What to do about a cause: specific, with the arithmetic, and commands to paste (lines that begin with ``$ ``)."""
+
+from __future__ import annotations
+
+from whydrop.explain.filling import fill
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Values = Mapping[str, Any]
+
+# Pace this far below a limit: the rate is known to a few per cent, and its byte basis may not be.
+_PACE_SHARE = 0.95
+
+_BBR = "$ sysctl -w net.ipv4.tcp_congestion_control=bbr"
+
+
+def advice(verdict: Mapping[str, Any]) -> list[str]:
+    """Sentences, and commands; none for a cause that this version has no advice on."""
+    write = _BY_CAUSE.get(verdict["cause"])
+    if write is None:
+        return []
+    path: Values = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "path"), {})
+    parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
+    values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
+    values |= {name: value for name, value in path.items() if value is not None}
+    return write({**values, **parameters})
+
+
+def _kbit(rate_bps: float) -> str:
+    return f"{rate_bps * _PACE_SHARE / 1e3:.0f}kbit"
+
+
+def _pace(rate_bps: float) -> str:
+    return f"$ tc qdisc replace dev DEV root fq maxrate {_kbit(rate_bps)}"
+
+
+def _policer(v: Values) -> list[str]:
+    if "rate_bps" not in v or "burst_bytes" not in v:
+        return []
+    policed, burst, rtt_s = v["rate_bps"], v["burst_bytes"], v["base_rtt_s"]
+    lines = [
+        fill(
+            "Pace the sender below the policer, at {paced_bps}, and it has nothing to drop (DEV is the sender's "
+            "interface; fq paces each flow, so divide by the number of flows that share the policer):",
+            {"paced_bps": policed * _PACE_SHARE},
+        ),
+        _pace(policed),
+        "Or shape all of them together, with a queue instead of drops:",
+        f"$ tc qdisc replace dev DEV root tbf rate {_kbit(policed)} burst {min(max(burst, 3e3), 32e3):.0f} "
+        "latency 50ms",
+    ]
+    if rtt_s > 0:
+        needed = sawtooth_burst_bytes(policed, rtt_s, v["mss_bytes"])
+        lines.append(
+            fill(
+                "Ask whoever runs the policer for a shaper, or for a larger bucket: one TCP (Reno) flow with a round "
+                "trip of {base_rtt_s} needs {needed_bytes} to fill {rate_bps}; {burst_bytes} is {enough}.",
+                {**v, "needed_bytes": needed, "enough": "too small" if burst < needed else "large enough"},
+            )
+        )
+    return lines
+
+
+def sawtooth_burst_bytes(rate_bps: float, rtt_s: float, mss_bytes: float) -> float:
+    """Tokens that the sawtooth of one Reno flow (RFC 5681) spends above its mean rate.
+
+    The window swings between 2/3 and 4/3 of the bandwidth-delay product P, growing by one segment a round trip; its
+    upper half lasts P/(3 MSS) round trips and exceeds the mean by P/6 in each, together P^2 / (18 MSS). At least P
+    itself, for slow start.
+
+    >>> round(sawtooth_burst_bytes(20e6, 0.040, 1448)), sawtooth_burst_bytes(1e6, 0.010, 1448)
+    (383671, 1250.0)
+    """
+    product = rate_bps / 8.0 * rtt_s
+    return max(product * product / (18.0 * max(mss_bytes, 1.0)), product)
+
+
+def _shallow_queue(v: Values) -> list[str]:
+    if "drain_rate_bps" not in v or "limit_bytes" not in v:
+        return []
+    drain, limit = v["drain_rate_bps"], v["limit_bytes"]
+    product = drain / 8.0 * v["base_rtt_s"]
+    lines = []
+    if product > limit:
+        lines.append(
+            fill(
+                "The queue holds {limit_bytes}; one flow needs a bandwidth-delay product of {product_bytes} "
+                "({drain_rate_bps} x {base_rtt_s}) to keep the link busy, n flows that product over the square root "
+                "of n (Appenzeller et al. 2004): {missing_bytes} are missing.",
+                {**v, "product_bytes": product, "missing_bytes": product - limit},
+            )
+        )
+    smoothly = "Bursts overflow it, so send smoothly: pace at {paced_bps} or below (DEV is the sender's interface):"
+    return [*lines, fill(smoothly, {"paced_bps": drain * _PACE_SHARE}), _pace(drain)]
+
+
+def _deep_queue(v: Values) -> list[str]:
+    if "drain_rate_bps" not in v:
+        return []
+    below = _kbit(v["drain_rate_bps"])
+    return [
+        "Manage the queue where it stands: just below the link's rate, on the router's interface DEV before it, so "
+        "that the queue forms under your control:",
+        f"$ tc qdisc replace dev DEV root cake bandwidth {below}",
+        "Or, where cake is missing, fq_codel behind a rate limit:",
+        "$ tc qdisc replace dev DEV root handle 1: htb default 1 && tc class add dev DEV parent 1: classid 1:1 htb "
+        f"rate {below} && tc qdisc add dev DEV parent 1:1 fq_codel",
+        "If only the sender is yours: a congestion control that does not fill queues, or pacing below the drain rate:",
+        _BBR,
+    ]
+
+
+def _shaper(v: Values) -> list[str]:
+    if "rate_bps" not in v:
+        return []
+    shaped = (
+        "The path is shaped to {rate_bps}: more needs another contract or another path. To avoid the wait in the "
+        "shaper's queue, pace below it:"
+    )
+    return [fill(shaped, v), _pace(v["rate_bps"])]
+
+
+def _aqm(v: Values) -> list[str]:
+    if v.get("ecn_in_use"):
+        return ["The queue signals congestion early to keep delay short: it works as intended."]
+    return [
+        "The queue drops early to keep delay short: it works as intended. With ECN it can mark instead of dropping:",
+        "$ sysctl -w net.ipv4.tcp_ecn=1",
+    ]
+
+
+def _random_loss(v: Values) -> list[str]:
+    lines = [
+        "Losses do not depend on load, so look for a broken link, not a full one: errors on each hop's interfaces, "
+        "optical power, duplex, radio:",
+        "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
+        "$ ip -s -s link show DEV",
+    ]
+    share, rtt_s = v.get("loss_probability", 0.0), v["base_rtt_s"]
+    if share > 0 and rtt_s > 0:
+        bound = v["mss_bytes"] * 8.0 / rtt_s * (1.5 / share) ** 0.5
+        exceed = (
+            "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control cannot exceed about "
+            "{bound_bps} (Mathis et al. 1997); BBR depends on loss far less:"
+        )
+        lines += [fill(exceed, {**v, "bound_bps": bound}), _BBR]
+    return lines
+
+
+def _reordering(_: Values) -> list[str]:
+    return [
+        "Nothing was lost: packets overtake each other. Look for load balancing per packet instead of per flow (link "
+        "aggregation, ECMP), or for links of unequal delay used as one.",
+        "Until then let the sender tolerate it:",
+        "$ sysctl -w net.ipv4.tcp_reordering=30",
+    ]
+
+
+def _receiver_window(v: Values) -> list[str]:
+    rtt_s = v["base_rtt_s"]
+    lines = []
+    if rtt_s > 0:
+        lets_out = (
+            "The receiver's window lets about {window_bytes} out per round trip of {base_rtt_s}. For twice the rate "
+            "it needs twice that; for 1 Gbit/s on this path, {gigabit_bytes}."
+        )
+        window = v["goodput_bps"] / 8.0 * rtt_s
+        lines.append(fill(lets_out, {**v, "window_bytes": window, "gigabit_bytes": 1e9 / 8.0 * rtt_s}))
+    return [
+        *lines,
+        "On the receiver, allow a larger buffer, and see that the application neither sets SO_RCVBUF nor reads slowly:",
+        f"$ sysctl -w net.ipv4.tcp_rmem='4096 131072 {max(2.0 * 1e9 / 8.0 * rtt_s, 6_291_456.0):.0f}'",
+    ]
+
+
+def _sender(_: Values) -> list[str]:
+    return [
+        "Neither the path nor the receiver holds this flow back: its sender does. See whether the application has "
+        "data ready, whether its send buffer is large enough, and what limits the socket:",
+        "$ ss -tinm | grep -A1 -E 'sndbuf_limited|rwnd_limited|app_limited'",
+    ]
+
+
+def _capture_loss(_: Values) -> list[str]:
+    return [
+        "The capture missed packets that the receiver acknowledged: give it a larger buffer and a shorter snapshot, "
+        "or filter:",
+        "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap",
+    ]
+
+
+def _no_answer(_: Values) -> list[str]:
+    return [
+        "See whether the host is up and reachable, and whether a filter drops the packets: probe the same port, which "
+        "tells how far they get:",
+        "$ tcptraceroute HOST PORT",
+        "A capture on the host itself tells whether they arrive there.",
+    ]
+
+
+def _refused(_: Values) -> list[str]:
+    return [
+        "See whether the service runs and listens on that address and port, on the host itself:",
+        "$ ss -ltnp",
+    ]
+
+
+def _reset(_: Values) -> list[str]:
+    return [
+        "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "
+        "gave up, or a filter ended the connection. On the host:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnTimeout TcpExtTCPAbortOnClose",
+    ]
+
+
+def _unknown(_: Values) -> list[str]:
+    return [
+        "No cause stands out. A longer capture, one taken at the sender, or a second one behind the suspected hop "
+        "would tell more."
+    ]
+
+
+_BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
+    "policer": _policer,
+    "shallow-queue": _shallow_queue,
+    "deep-queue": _deep_queue,
+    "shaper": _shaper,
+    "aqm": _aqm,
+    "random-loss": _random_loss,
+    "reordering": _reordering,
+    "receiver-window": _receiver_window,
+    "sender": _sender,
+    "capture-loss": _capture_loss,
+    "no-answer": _no_answer,
+    "refused": _refused,
+    "reset": _reset,
+    "unknown": _unknown,
+}

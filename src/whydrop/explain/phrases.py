@@ -1,0 +1,247 @@
+"""A phrase for each code of a fact: what is measured, and what rules a cause out.
+
+A fact whose code is in none of the tables is for machines only.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whydrop.explain.filling import fill
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from whydrop.explain.filling import Phrase
+
+    Values = Mapping[str, Any]
+
+
+def phrase(fact: Mapping[str, Any], place: str | None = None) -> str | None:
+    """The fact in words, ``None`` where there are none; ``place`` is where the verdict's cause is."""
+    known = _PHRASES.get(fact["code"])
+    return None if known is None else fill(known, {"place": place or "on the path", **fact["values"]})
+
+
+def _nothing_lost(v: Values) -> str:
+    share = v["window_share"]
+    window = "the receive window was full for {window_share} of the time"
+    if share is None:
+        window = "the scale of the receive window is unknown"
+    elif share == 0:
+        window = "the receive window was never full"
+    # A round trip below the resolution of the capture's clock cannot be counted.
+    trips = "" if v["round_trips"] is None else "{round_trips} round trips, "
+    return "in {busy_s} of data in flight, " + trips + "nothing was lost; " + window
+
+
+def _sent_again(v: Values) -> str:
+    needless = "and only {spurious} needlessly" if v["spurious"] else "none of them needlessly"
+    return "{retransmitted|packet} had to be sent again" + (" " if v["spurious"] else ", ") + needless
+
+
+def _window_open(v: Values) -> str:
+    if v["window_share"] == 0:
+        return "the receiver's window was never full"
+    return "the receiver's window was full for only {window_share} of the time"
+
+
+def _model_replayed(v: Values) -> str:
+    alone = v["variants"] == 1
+    chosen = "" if alone else "; of {variants|variant} that were replayed this one agrees best with the losses"
+    return (
+        f"replayed over the packets that entered{', without looking at the losses' if alone else ''}, it drops "
+        "{dropped|packet}: {hits} of the {lost} lost ones, and {mistaken} of the others by mistake" + chosen
+    )
+
+
+def _came_out_at(v: Values) -> str:
+    unseen = "; {unseen_share} of its service went to packets that are in neither capture" if v["unseen_share"] else ""
+    return "while packets waited they came out at {rate_bps} (IP bytes), by {departures|departure}" + unseen
+
+
+def _overtook(v: Values) -> str:
+    own = "{within_flows}" if v["within_flows"] else "none"
+    each = "each flow has a queue of its own"
+    return f"{{between_flows|packet}} overtook packets of other flows, and {own} of their own: {each}"
+
+
+def _vanished(v: Values) -> str:
+    more = "{lost_between} more vanished between the captures"
+    return "{lost|packet} vanished {place}; " + (more if v["lost_between"] else "between the captures nothing was lost")
+
+
+def _seen_longest(v: Values) -> str:
+    if v["seen_longer"]:
+        return "all but {seen_longer} took less than {seen_longest_wait_s} longer than the fastest"
+    return "none took more than {seen_longest_wait_s} longer than the fastest"
+
+
+def _window_closed(v: Values) -> str:
+    closed = "the receiver closed its window altogether {times|time}"
+    if not v.get("closed_s"):
+        return closed
+    probes = ", and the sender probed it {probes|time}" if v.get("probes") else ""
+    return closed + ": data waited for it for {closed_s} in all" + probes
+
+
+def _reset_under_way(v: Values) -> str:
+    by = "the responder" if v["by_responder"] == v["connections"] else "the initiator"
+    if 0 < v["by_responder"] < v["connections"]:
+        by = "either end"
+    elsewhere = (
+        "; {from_elsewhere} of the resets came from another distance than the packets of that host: from something on "
+        "the path"
+    )
+    reset = f"reset by {by} with {{outstanding_bytes}} not acknowledged"
+    return reset + (elsewhere if v["from_elsewhere"] else "")
+
+
+_PHRASES: Mapping[str, Phrase] = {
+    # a token bucket
+    "bucket-followed": (
+        "a token bucket followed over all {data_packets|data packet} expects {expected} of the {lost} losses to "
+        "within one packet, and removes {certainty_share} of the uncertainty about which packets are lost"
+    ),
+    "bucket-replayed": (
+        "replayed by itself, without looking at the losses, the same bucket drops {dropped|packet}, {hits} of them "
+        "packets that were lost"
+    ),
+    "delay-at-spent-bucket": (
+        "packets that found the bucket nearly spent were delayed by {more_s} more than others; a queue of that size "
+        "would have added {queue_s}"
+    ),
+    "waited-before-losses": "just before a loss, packets had waited {median_s} longer than the fastest",
+    "best-bucket-poor": (
+        "the best token bucket removes only {certainty_share} of the uncertainty about which packets are lost"
+    ),
+    "bucket-tells-little": lambda v: (
+        "no rate and burst tell the lost packets from the others: the best accounts for "
+        f"{v['certainty_share'] * 100:.0f} % of the uncertainty over {v['lost']} losses"
+    ),
+    "bucket-had-room": "the best bucket, at {rate_bps}, has {room_bytes} of room on average for packets that were lost",
+    "no-bucket-better-than-chance": "no rate and burst make these losses more likely than chance does",
+    "chance-less-likely": lambda v: (
+        "losses that ignore the load would make this pattern "
+        f"10^{max(v['gain_nats'] / math.log(10), 0):.0f} times less likely"
+    ),
+    "two-buckets": (
+        "two buckets in company: {committed_alone|lost packet} that found no room in the one of {rate_bps} did find "
+        "it in the one of {peak_rate_bps}, and {peak_alone} the other way round"
+    ),
+    "drains-unlike-drops": "the queue here drains at {drain_rate_bps}; what drops fills at {rate_bps}",
+    "policer-before-queue": (
+        "the policer stands before a queue that drains at {drain_rate_bps}, and delays packets by up to {long_wait_s}"
+    ),
+    "policer-behind-queue": (
+        "the policer stands behind a queue that drains at {drain_rate_bps}, and delays packets by up to {long_wait_s}"
+    ),
+    # a queue
+    "no-queue": (
+        "a queue of this size would have held packets for {queue_s} just before it dropped; they took {more_s} longer "
+        "than on an idle path"
+    ),
+    "no-queue-at-losses": (
+        "a full queue of this size would have held packets for {queue_s}; just before a loss they had waited {waited_s}"
+    ),
+    "packets-waited": "a policer delays nothing; packets just before a loss had waited {waited_s}",
+    "packets-waited-inside": (
+        "a policer delays nothing; the packets before a loss waited {waited_s}, and each lost one found {inside} "
+        "packets inside"
+    ),
+    "packets-seen-to-wait": (
+        "a policer at {rate_bps} delays nothing; packets were seen to wait for up to {seen_longest_wait_s}"
+    ),
+    "delay-before-losses": (
+        "just before a loss, packets waited {median_s} ({low_s} to {high_s}) longer than the fastest: longer than "
+        "{longer_than_share} of all packets"
+    ),
+    "queue-drains": (
+        "a queue that drains at {rate_bps} accounts for {explained_share} of the spread of all delays, to within "
+        "{residual_s} (median)"
+    ),
+    "queue-overflows": (
+        "a queue that drains at {rate_bps} and overflows at {limit_bytes} removes {certainty_share} of the "
+        "uncertainty about which packets are lost"
+    ),
+    "came-out-at": _came_out_at,
+    "found-as-much-inside": "each lost packet found {inside|packet} inside; no other found more than {most}",
+    "found-inside": "lost packets found {low} to {high} packets inside (median {median}); others found up to {most}",
+    "queue-not-full": (
+        "a full queue drops what finds it full; lost packets found {low} to {high} inside, and others got in with "
+        "{most} there"
+    ),
+    # queue management
+    "delay-unmanaged": "queue management acts on delay; just before a loss there was {median_s}",
+    "losses-at-many-delays": (
+        "a full queue drops at one delay; losses came at {low_s} to {high_s}, and other packets waited up to "
+        "{largest_s}"
+    ),
+    "overtook-other-flows": _overtook,
+    "codel-replayed": (
+        "CoDel with the parameters of RFC 8289, replayed over the packets that entered, drops most of the very "
+        "packets that were lost"
+    ),
+    "marked-between": "{marked|packet} got the congestion mark between the captures",
+    # chance
+    "losses-follow-no-queue": (
+        "the delay just before a loss was longer than {longer_than_share} of all delays: losses do not follow the queue"
+    ),
+    "losses-not-at-longest-waits": (
+        "a full queue drops when packets wait longest; before these losses they waited longer than only "
+        "{longer_than_share} of all"
+    ),
+    # the ends
+    "window-full": (
+        "for {window_share} of the {busy_s} that data was in flight, less than one segment of the receive window was "
+        "left"
+    ),
+    "window-closed": _window_closed,
+    "window-open": _window_open,
+    # connections that failed
+    "syns-unanswered": "{syns|SYN} in {lasted_s} of trying, none answered",
+    "syns-refused": "{syns|SYN}, each answered by a reset",
+    "data-unanswered": (
+        "{outstanding_bytes} were sent again {repeats|time}, and no packet came back from then on to the end"
+    ),
+    "reset-under-way": _reset_under_way,
+    "nothing-lost-in-flight": _nothing_lost,
+    "idle": "nothing was in flight for {idle_share} of the time between first and last data",
+    "line-rate": (
+        "packets were taken to leave the capture point one after the other, as a line of {line_rate_bps} sends them"
+    ),
+    # order and repetition
+    "acknowledged-late": (
+        "{reordered} of {data_packets|data packet} were acknowledged after later ones without having been sent again"
+    ),
+    "overtaken-between": "{overtaken|packet} came out between the captures after one that had gone in later",
+    "sent-again": _sent_again,
+    # where
+    "never-came-out": "{lost} of {entered|packet} that entered never came out: lost {place}",
+    "vanished-outside": _vanished,
+    "not-between": "not between the captures, where packets passed in order, unmarked and without a queue",
+    "capture-missed": "capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them",
+    # models replayed
+    "model-replayed": _model_replayed,
+    "fifo-would-hold": lambda v: (
+        "a FIFO draining at {rate_bps} would have held some packets for {longest_wait_s}, and {held_too_long} of them "
+        "for longer than any was seen to wait; " + _seen_longest(v)
+    ),
+    "shaper-would-hold": lambda v: (
+        "a shaper at {rate_bps} drops nothing until its queue is full: it would have held packets for up to "
+        "{longest_wait_s} instead of losing {lost}; " + _seen_longest(v)
+    ),
+    "policer-misses": (
+        "the best policer, at {rate_bps}, would have dropped {dropped|packet}, only {hits} of them among the {lost} "
+        "that were lost"
+    ),
+    "full-queue-misses": (
+        "the best full queue, at {rate_bps}, would have dropped {dropped|packet}, only {hits} of them among the "
+        "{lost} that were lost"
+    ),
+}
+
+CODES = frozenset(_PHRASES)

@@ -1,0 +1,1 @@
+"""What a recording's tables say, in numbers with intervals; no causes."""

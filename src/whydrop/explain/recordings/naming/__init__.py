@@ -1,0 +1,1 @@
+"""From numbers to causes: each module makes the findings of one subject."""

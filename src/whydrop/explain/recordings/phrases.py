@@ -1,0 +1,356 @@
+"""Findings from recordings in words: a phrase for each code of a fact, a sentence and advice for each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from whydrop.units import count, duration, percent, rate, significant
+
+Values = Mapping[str, Any]
+
+# Most names in a sentence.
+_MOST_NAMES = 4
+
+
+def _ways(direction: str | None) -> str:
+    return {"up": "on the way up", "down": "on the way down"}.get(direction or "", "on the path")
+
+
+def _flows(direction: str | None) -> str:
+    return {"up": "uploads", "down": "downloads"}.get(direction or "", "flows")
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def _number(many: float, one: str) -> str:
+    return f"{count(many)} {one}{'' if many == 1 else 's'}"
+
+
+def _delay_under_load(v: Values) -> str:
+    what = f"one-way delay {_ways(v['direction'])}" if v["one_way"] else "round-trip time of probes"
+    induced, low, high = (_signed(v[name]) for name in ("induced_s", "low_s", "high_s"))
+    # Clocks that are apart make one-way delays of any size; their difference is right all the same.
+    change = "" if v["one_way"] else f" {duration(v['idle_s'])} idle, {duration(v['loaded_s'])} under load:"
+    return (
+        f"the median {what}:{change} {induced} (95 % interval {low} to {high}; "
+        f"{count(v['idle_samples'])} probes idle, {count(v['samples'])} under load)"
+    ).replace("::", ":")
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '−'}{duration(abs(seconds))}"
+
+
+def _own_delay(v: Values) -> str:
+    return (
+        f"the flows' own smoothed round-trip time stood {duration(max(0.0, v['induced_s']))} above the least of "
+        f"{duration(v['idle_s'])}, and grew with their windows"
+    )
+
+
+def _rate(v: Values) -> str:
+    varied = "" if v["variation"] is None else f", varying by {percent(v['variation'])} from second to second"
+    return f"{_number(v['flows'], _flows(v['direction'])[:-1])} carried {rate(v['rate_bps'])} of IP packets{varied}"
+
+
+def _retransmissions(v: Values) -> str:
+    if not v["count"]:
+        return f"the {_flows(v['direction'])} sent nothing again"
+    return (
+        f"the {_flows(v['direction'])} sent {_number(v['count'], 'segment')} again ({significant(100 * v['share'])} %)"
+    )
+
+
+def _probes_lost(v: Values) -> str:
+    way = f" {_ways(v['direction'])}" if v["direction"] != "both" else ""
+    parts = [f"{count(v['lost'])} of {count(v['sent'])} probes were lost{way} under load"] if v["sent"] else []
+    if v["idle_sent"]:
+        probes = "" if parts else f" probes were lost{way}"
+        parts.append(f"{count(v['idle_lost'])} of {count(v['idle_sent'])}{probes} without load")
+    return ", ".join(parts) or "no probe was sent"
+
+
+def _kernel_limited(v: Values) -> str:
+    what = {
+        "receive-window": "the receive window stopped",
+        "send-buffer": "the send buffer was too small for",
+        "application": "the application had nothing to send on",
+    }[v["limit"]]
+    return f"by the sender's kernel {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
+
+
+def _unequal(v: Values) -> str:
+    pairs = sorted(zip(v["rates_bps"], v["flows"], strict=True), reverse=True)
+    shown = [pairs[0], pairs[-1]] if len(pairs) > _MOST_NAMES else pairs
+    told = ", ".join(f"{name} {rate(bps)}" for bps, name in shown)
+    most = "most and least: " if len(pairs) > _MOST_NAMES else ""
+    return f"Jain's index of {len(pairs)} flows is {significant(v['index'])} (1 is fair); {most}{told}"
+
+
+PHRASES: dict[str, Callable[[Values], str]] = {
+    "delay-under-load": _delay_under_load,
+    "own-delay-under-load": _own_delay,
+    "rate-under-load": _rate,
+    "retransmissions": _retransmissions,
+    "probes-lost": _probes_lost,
+    "kernel-limited": _kernel_limited,
+    "unequal-shares": _unequal,
+    "queue-never-empties": lambda v: (
+        f"the queue never empties: 95 % of the probes under load waited more than {duration(v['low_s'])}"
+    ),
+    "queue-empties": lambda v: f"the queue is empty for {percent(v['share'])} of the time under load",
+    "direction-unknown": lambda _: "both ways had load, and no one-way delay tells on which of them packets wait",
+    "congestion-marks": lambda v: (
+        f"{_number(v['count'], 'packet')} of {_number(v['flows'], 'flow')} arrived with a congestion mark "
+        "(CE, RFC 3168), which only managed queues set"
+    ),
+    "flows-wait-apart": lambda v: (
+        f"the flows waited {duration(v['flows_s'])} for themselves, "
+        f"probes of the same class {duration(v['probes_s'])}: they have queues of their own"
+    ),
+    "flows-lose-apart": lambda v: (
+        f"the flows fill the link (their sum varies by {percent(v['variation'])}) and had to send "
+        f"{significant(100 * v['share'])} % again, while none of {count(v['sent'])} probes was lost or waited"
+    ),
+    "drops-below-proven-depth": lambda v: (
+        f"segments were lost {count(v['episodes'])} times while no more than {duration(v['standing_s'])} were waited, "
+        f"although the queue has held {duration(v['peak_s'])}"
+    ),
+    "delay-stays-low": lambda v: (
+        f"under load packets wait at most {duration(v['high_s'])} longer (median, upper end of its 95 % interval)"
+    ),
+    "losses-not-told": lambda _: "neither flows nor probes of this recording tell what was lost",
+    "no-load": lambda _: "the test made no load: what a queue would do is not known",
+    "no-delay-known": lambda _: "too few samples with and without load tell how long packets took",
+    "losses-with-and-without-load": lambda v: (
+        f"losses do not follow load: {_share(v['idle_share'])} without it, {_share(v['share'])} under it"
+    ),
+    "losses-without-delay": lambda v: (
+        f"packets were lost under load, and none waited more than {duration(v['limit_s'])}: no queue was full"
+    ),
+    "shares-follow-distance": lambda v: (
+        f"the farther a flow's host, the less it got (round trips of {duration(v['near_s'])} "
+        f"to {duration(v['far_s'])}; by chance in {percent(v['chance'])} of all orders)"
+    ),
+    "shares-follow-congestion-control": lambda v: f"every flow of {v['most']} got more than any flow of {v['least']}",
+    "nothing-passed": lambda v: (
+        f"from {duration(v['start_s'])} after the first sample on, "
+        f"nothing came through for {duration(v['duration_s'])}: "
+        f"{_number(v['probes'], 'probe')} of {_number(v['streams'], 'stream')} were not answered"
+        + (f", {_number(v['silent_flows'], 'flow')} carried nothing" if v["silent_flows"] else "")
+    ),
+    # Vetoes.
+    "queue-stands-anyway": lambda v: (
+        f"the bottleneck's queue stands at {duration(v['induced_s'])} and never empties: a larger window would make it "
+        "longer and nothing faster"
+    ),
+    "too-few-drops": lambda v: f"losses came at {_number(v['count'], 'moment')} only: no queue overflows so",
+    "managed-queue-possible": lambda v: (
+        f"the delay stands near its highest ({duration(v['median_s'])} of {duration(v['highest_s'])}) and losses come "
+        "there: a short queue does so, and so may a managed one; a capture tells them apart"
+    ),
+    "no-ceiling": lambda v: (
+        f"a queue of fixed length stands near its limit; here the median is {duration(v['median_s'])}, "
+        f"the highest {duration(v['highest_s'])}"
+    ),
+    "drops-at-any-delay": lambda v: (
+        f"only {percent(v['share'])} of the losses came while more than half of {duration(v['highest_s'])} was waited: "
+        "a short queue drops when it is full"
+    ),
+    "rate-not-fixed": lambda v: (
+        "the rate is not fixed"
+        if v["variation"] is None
+        else f"the rate varies by {percent(v['variation'])} from second to second"
+    ),
+    "flows-may-wait": lambda v: (
+        "the flows' own round trips are not known, which may wait where probes do not"
+        if v["queue_s"] is None
+        else f"the flows themselves waited {duration(v['queue_s'])}"
+    ),
+    "short-queue-possible": lambda v: (
+        f"a queue of {_number(round(v['packets']), 'packet')} would delay by no more than {duration(v['limit_s'])}, "
+        "which these probes do not tell from nothing"
+    ),
+}
+
+
+def _share(value: float | None) -> str:
+    return "not known" if value is None else f"{significant(100 * value)} %"
+
+
+def phrase(fact: Mapping[str, Any]) -> str:
+    """A fact in words; one of an unknown code as its code and numbers.
+
+    >>> phrase({"code": "no-load", "values": {}})
+    'the test made no load: what a queue would do is not known'
+    """
+    known = PHRASES.get(fact["code"])
+    if known is not None:
+        return known(fact["values"])
+    numbers = ", ".join(f"{name} {value}" for name, value in fact["values"].items())
+    return f"{fact['code'].replace('-', ' ')}{': ' if numbers else ''}{numbers}"
+
+
+def place(where: Mapping[str, Any] | None) -> str | None:
+    """A place in words.
+
+    >>> place({"kind": "path", "direction": "up"})
+    'on the way up (from the client to the server)'
+    """
+    if where is None:
+        return None
+    direction = where.get("direction")
+    if where["kind"] in ("sender", "receiver"):
+        return f"at the {where['kind']} of the {_flows(direction)}"
+    ends = {"up": " (from the client to the server)", "down": " (from the server to the client)"}
+    return _ways(direction) + ends.get(direction or "", ", one way or both")
+
+
+def _value(verdict: Mapping[str, Any], name: str) -> float | None:
+    quantity = verdict["parameters"].get(name)
+    return None if quantity is None else quantity["value"]
+
+
+def _way(verdict: Mapping[str, Any]) -> str | None:
+    return (verdict["place"] or {}).get("direction")
+
+
+def _queue_sentence(verdict: Mapping[str, Any]) -> str:
+    induced, base, drain = (_value(verdict, name) for name in ("induced_delay_s", "base_rtt_s", "drain_rate_bps"))
+    what = {"deep-queue": "A long queue", "shaper": "A shaper or a long queue", "shallow-queue": "A short queue"}
+    text = (
+        f"{what[verdict['cause']]} {_ways(_way(verdict))} makes packets wait for {duration(induced or 0.0)} under load"
+    )
+    if verdict["detail"] == "bufferbloat":
+        text += " (bufferbloat)"
+    if base is not None:
+        text += f", on a path of {duration(base)}"
+    if drain is not None:
+        text += f"; it drains at {rate(drain)}"
+    if verdict["cause"] == "shaper":
+        return f"{text}; it drops nothing."
+    lost = verdict["lost"]
+    return f"{text}; {count(lost)} {'loss' if lost == 1 else 'losses'} under it." if lost else f"{text}."
+
+
+def _aqm_sentence(verdict: Mapping[str, Any]) -> str:
+    what = {
+        "flow-queueing": "keeps a queue for each flow: others need not wait behind the load",
+        "marking": "marks packets before it is full",
+        "held-delay": "drops early, and holds the delay low",
+    }
+    return f"A managed queue (AQM) {_ways(_way(verdict))} {what.get(verdict['detail'], 'is at work')}."
+
+
+def _unfair_sentence(verdict: Mapping[str, Any]) -> str:
+    reason = {
+        "distance": ": the farther, the less",
+        "congestion-control": ": another congestion control takes more",
+    }.get(verdict["detail"], "")
+    index = _value(verdict, "fairness_index")
+    flows = len(verdict["flows"])
+    got = f"{_number(flows, _flows(_way(verdict))[:-1])} get{'s' if flows == 1 else ''} less than a fair share"
+    return f"{got}{reason} (Jain's index {significant(index or 0.0)})."
+
+
+SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "deep-queue": _queue_sentence,
+    "shaper": _queue_sentence,
+    "shallow-queue": _queue_sentence,
+    "aqm": _aqm_sentence,
+    "unfairness": _unfair_sentence,
+    "policer": lambda v: (
+        f"A policer {_ways(_way(v))} drops what exceeds about {rate(_value(v, 'rate_bps') or 0.0)}, and delays nothing."
+    ),
+    "random-loss": lambda v: (
+        f"{significant(100 * (_value(v, 'loss_rate') or 0.0))} % of the packets are lost at random {_ways(_way(v))}, "
+        "with load and without."
+    ),
+    "receiver-window": lambda v: (
+        f"The receive window, not the path, limits {_listed(v['flows'])}: "
+        f"for {percent(v['limited_share'])} of the time."
+    ),
+    "sender": lambda v: (
+        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else 'application'}, not the path, limits "
+        f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
+    ),
+    "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
+    "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
+    "unknown": lambda v: f"What is known of packets {_ways(_way(v))} names no single cause.",
+}
+
+
+def sentence(verdict: Mapping[str, Any]) -> str:
+    """A verdict in one sentence."""
+    known = SENTENCES.get(verdict["cause"])
+    return known(verdict) if known is not None else f"{verdict['cause'].replace('-', ' ').capitalize()}."
+
+
+# A shaper ahead of the queue must be a little slower than what is behind it; by how much is what sqm-scripts advise.
+_SHAPED_SHARE = 0.95
+
+
+def _queue_advice(verdict: Mapping[str, Any]) -> list[str]:
+    drain = _value(verdict, "drain_rate_bps")
+    found = [
+        "let the bottleneck's queue be managed (fq_codel or cake, RFC 8290); where it is not yours, shape a little "
+        "below its rate ahead of it, so that packets queue where you manage them"
+    ]
+    if drain is not None:
+        kbit = max(1, round(drain * _SHAPED_SHARE / 1000))
+        found.append(f"$ tc qdisc replace dev IFACE root cake bandwidth {kbit}kbit")
+    return found
+
+
+ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "deep-queue": _queue_advice,
+    "shaper": _queue_advice,
+    "shallow-queue": lambda _: [
+        "a few packets of room are too little for this rate: give the queue room for a round trip, managed by fq_codel"
+    ],
+    "policer": lambda v: [
+        "send below its rate, so that packets wait at your end instead of being dropped there",
+        f"$ tc qdisc replace dev IFACE root tbf rate {max(1, round(0.95 * (_value(v, 'rate_bps') or 0) / 1000))}kbit "
+        "burst 16kb latency 50ms",
+    ],
+    "random-loss": lambda _: [
+        "look for a bad link: error counters of interfaces along the path, radio quality, cables"
+    ],
+    "receiver-window": lambda _: [
+        "let the receiver's window grow to the rate times the round trip",
+        "$ sysctl net.ipv4.tcp_rmem net.core.rmem_max",
+    ],
+    "sender": lambda v: (
+        ["let the send buffer grow to the rate times the round trip", "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max"]
+        if v["detail"] == "send-buffer"
+        else ["look at the sending application: the network would carry more"]
+    ),
+    "unfairness": lambda v: (
+        ["a queue for each flow at the bottleneck (fq_codel, cake) shares its rate whatever the distance"]
+        if v["detail"] == "distance"
+        else [
+            "a queue for each flow at the bottleneck (fq_codel, cake) shares its rate whatever the congestion control"
+        ]
+        if v["detail"] == "congestion-control"
+        else ["compare the flows' congestion control, round trips and losses"]
+    ),
+    "outage": lambda _: ["look for what changed then: a route, a radio link, a failover, a restart"],
+}
+
+
+def advice(verdict: Mapping[str, Any]) -> list[str]:
+    """What to do; commands to paste begin with ``$ ``."""
+    known = ADVICE.get(verdict["cause"])
+    return known(verdict) if known is not None else []
+
+
+def against(runner_up: Mapping[str, Any]) -> str:
+    """Why a cause lost."""
+    if runner_up["veto"] is not None:
+        return phrase(runner_up["veto"])
+    behind = runner_up["behind_nats"]
+    return f"the evidence speaks less for it (by {significant(max(0.0, behind), 2)} nats)"

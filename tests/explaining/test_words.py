@@ -1,0 +1,255 @@
+"""What the analysis finds in codes and numbers, in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whydrop import _core
+from whydrop.explain import completing, phrases, sentences
+from whydrop.explain.filling import fill
+
+ROOT = Path(__file__).parents[2]
+CRATES = ("verdict", "explain", "pair", "path")
+# For machines: what advice is worked out from.
+WITHOUT_WORDS = {"path"}
+
+
+def found(cause: str, facts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A verdict as the analysis hands it over."""
+    nothing = {"lost": 96, "explained": 1.0, "parameters": {}, "models": [], "against": [], "throughput_lost": None}
+    return {"cause": cause, "facts": facts, "at": None, **nothing, **more}
+
+
+def fact(code: str, **values: Any) -> dict[str, Any]:
+    return {"code": code, "values": values}
+
+
+def parameters(**values: float) -> dict[str, Any]:
+    return {name: {"value": value, "low": None, "high": None} for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        (
+            found(
+                "policer", [fact("dropped-by-policer", flows=1)], parameters=parameters(rate_bps=2e7, burst_bytes=51200)
+            ),
+            "A policer at 20.0 Mbit/s with a 51.2 kB bucket dropped all 96 lost packets.",
+        ),
+        (
+            found(
+                "shallow-queue",
+                [fact("dropped-by-shallow-queue", flows=3)],
+                parameters=parameters(drain_rate_bps=6e7, limit_packets=12.0),
+                explained=0.5,
+                lost=2001,
+            ),
+            "A shallow queue of about 12 packets, draining at 60.0 Mbit/s, overflowed and dropped 1\u00a0001 of "
+            "2\u00a0001 lost packets of 3 flows.",
+        ),
+        (
+            found(
+                "random-loss",
+                [fact("dropped-at-random", flows=1)],
+                parameters=parameters(loss_probability=0.001),
+                lost=1,
+            ),
+            "Random loss of 0.10 % took the one lost packet, whatever the load.",
+        ),
+        (
+            found("aqm", [fact("marked-by-aqm", marked=0, echoes=2)], lost=0),
+            "Active queue management marked packets instead of dropping them: 2 echoes of congestion came back.",
+        ),
+        (
+            found("reordering", [fact("reordered", reordered=5, spurious=1)], lost=0),
+            "Nothing was lost: the path reorders, 5 packets arrived late and 1 needless retransmission.",
+        ),
+        (
+            found("capture-loss", [fact("missed-by-captures", missed_1=0, missed_2=7)]),
+            "Capture 2 missed 7 packets: capture loss, no loss of the path.",
+        ),
+        (
+            found("sender", [fact("held-by-sender", window_known=False)], lost=0),
+            "The sender held the flow back, not the path: nothing was lost, no queue grew.",
+        ),
+        (found("outage", []), "96 packets lost, and no cause accounts for them markedly better than the others."),
+    ],
+)
+def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
+    assert completing.verdict(verdict)["sentence"] == sentence
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (fact("window-open", window_share=0.0), "the receiver's window was never full"),
+        (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
+        (fact("sent-again", retransmitted=1, spurious=0), "1 packet had to be sent again, none of them needlessly"),
+        (fact("sent-again", retransmitted=9, spurious=2), "9 packets had to be sent again and only 2 needlessly"),
+        (
+            fact("chance-less-likely", gain_nats=230.26),
+            "losses that ignore the load would make this pattern 10^100 times less likely",
+        ),
+        (
+            fact("model-replayed", dropped=5, hits=5, lost=6, mistaken=0, variants=20),
+            "replayed over the packets that entered, it drops 5 packets: 5 of the 6 lost ones, and 0 of the others by "
+            "mistake; of 20 variants that were replayed this one agrees best with the losses",
+        ),
+        (
+            fact("never-came-out", lost=3, entered=1200),
+            "3 of 1\u00a0200 packets that entered never came out: lost between capture 1 and capture 2",
+        ),
+        (
+            fact("vanished-outside", lost=1, lost_between=0),
+            "1 packet vanished between capture 1 and capture 2; between the captures nothing was lost",
+        ),
+    ],
+)
+def test_a_fact_is_one_phrase(one: dict[str, Any], words: str):
+    assert phrases.phrase(one, "between capture 1 and capture 2") == words
+
+
+def test_what_lost_packets_is_not_replayed_blindly_where_the_losses_chose_the_variant():
+    values = {"dropped": 5, "hits": 5, "lost": 6, "mistaken": 0}
+    assert "without looking" in str(phrases.phrase(fact("model-replayed", variants=1, **values)))
+    assert "without looking" not in str(phrases.phrase(fact("model-replayed", variants=20, **values)))
+
+
+def test_a_number_that_is_not_known_is_said_to_be():
+    assert fill("a rate of {rate_bps}, {lost|packet}", {"rate_bps": None}) == "a rate of unknown, unknown"
+
+
+def test_words_that_are_there_stay_as_they_are():
+    example = (ROOT / "tests" / "golden" / "policed-download-pair.json").read_text(encoding="utf-8")
+    once = completing.document(example)
+    assert once == json.loads(example)
+    assert completing.document(completing.text(once, pretty=True)) == once
+
+
+def test_a_person_is_told_of_a_flood_in_one_line():
+    ends = {
+        "initiators": {"hosts": 4_983_211, "is_estimate": True, "busiest": None, "busiest_connections": None},
+        "responders": {"hosts": 1, "is_estimate": False, "busiest": "192.0.2.10", "busiest_connections": 3616},
+    }
+    small = {"connections": 3616, "packets_below": 32, "packets": 7232, "payload_bytes": 3616, "lost": 0}
+    small |= {"attempts": 3616, "answered": 0, **ends}
+    capture = {"notes": ["cut off"], "connections_without_data": 1, "small_connections": small}
+    found = completing.document(json.dumps({"captures": [capture], "verdicts": []}))
+    assert found["captures"][0]["notes"] == [
+        "cut off",
+        "without data, and so not listed: 1 TCP connection",
+        "summed up, and so not listed: 3\u00a0616 TCP connections of fewer than 32 packets each, from about "
+        "4\u00a0980\u00a0000 hosts to 1 host (192.0.2.10): 7\u00a0232 packets with 3.62 kB of data, 0 lost; 3\u00a0616 "
+        "began with a SYN, 0 had packets both ways",
+    ]
+
+
+def test_a_place_is_named_by_its_captures_or_its_name():
+    assert sentences.place({"kind": "beyond", "points": [3]}) == "beyond capture 3"
+    assert sentences.place({"kind": "receiver"}) == "at the receiver"
+    assert sentences.place(None) is None
+
+
+def test_the_name_of_the_package_explains_a_capture_too():
+    from importlib import import_module
+
+    import whydrop
+
+    example = ROOT / "examples" / "policed-download.pcap.zst"
+    for explain in (import_module("whydrop.explain"), whydrop.explain):
+        assert explain(example).verdicts[0].cause == "policer"
+
+
+# What producers in Python make of the reducer.
+
+
+def finding(cause: str, nats: float, source: str = "recording", **more: Any) -> dict[str, Any]:
+    return {"subject": {"flows": ["a > b"]}, "cause": cause, "nats": nats, "source": source, **more}
+
+
+def test_findings_of_two_sources_add_up_to_one_verdict_in_words():
+    facts = [fact("window-closed", times=2)]
+    findings = [
+        finding("receiver-window", 1.0, facts=facts),
+        finding("receiver-window", 2.0, "capture", facts=[fact("held-by-window", window_share=0.7)]),
+        finding("policer", 0.0, veto=fact("packets-waited", waited_s=0.02)),
+    ]
+    (verdict,) = json.loads(_core.reduce(json.dumps(findings)))
+    assert verdict["confidence"] == pytest.approx(0.9525741268)
+    assert verdict["sources"] == ["capture", "recording"]
+    assert verdict["against"][0]["veto"]["code"] == "packets-waited"
+    words = completing.verdict({**verdict, "parameters": verdict["quantities"], "at": verdict["place"], "against": []})
+    assert words["sentence"].startswith("The receiver's window held the sender back for 70 % of the time")
+    assert words["evidence"] == ["the receiver closed its window altogether 2 times"]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "not json",
+        "[{}]",
+        json.dumps([finding("policer", float("nan"))]),
+        json.dumps([finding("policer", 1e300)]),
+        json.dumps([finding("solar-flare", 1.0)]),
+    ],
+)
+def test_findings_that_cannot_be_are_refused(hostile: str):
+    with pytest.raises(ValueError, match=r"\w"):
+        _core.reduce(hostile)
+
+
+# Codes, and no prose, in the crates.
+
+
+def rust_strings(path: Path) -> Iterator[tuple[str, str]]:
+    """Each string literal outside tests and comments, with the code before it."""
+    code = path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
+    for literal in re.finditer(r"//[^\n]*|'(?:\\.|[^\\'\n])'|(\"(?:[^\"\\]|\\.)*\")", code):
+        if literal[1]:
+            yield literal[1], code[: literal.start()]
+
+
+def sources() -> list[Path]:
+    paths = [path for crate in CRATES for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
+    return [path for path in paths if not re.search(r"test", "/".join(path.relative_to(ROOT).parts))]
+
+
+# Errors are no verdicts: their messages, the file that words why captures have nothing in common, what a panic says.
+ERRORS = re.compile(r"(?:expect|assert\w*!|panic!|unreachable!|Error::\w+)\(\s*(?:format!\(\s*)?$")
+SEVERAL_WORDS = re.compile(r"[A-Za-z']{2,},? [A-Za-z']{2,},? [A-Za-z']{2,}")
+
+
+def is_an_error(path: Path, before: str) -> bool:
+    implementing = re.findall(r"^impl[^\n]*", before, re.MULTILINE)[-1:]
+    within_error = any(re.search(r"for \w*Error\b", line) for line in implementing)
+    return within_error or path.name in ("error.rs", "nothing.rs") or ERRORS.search(before) is not None
+
+
+def test_no_sentence_for_readers_stands_in_the_crates_that_judge():
+    prose = [
+        f"{path.relative_to(ROOT)}: {literal}"
+        for path in sources()
+        for literal, before in rust_strings(path)
+        if SEVERAL_WORDS.search(literal) and not is_an_error(path, before)
+    ]
+    assert prose == []
+
+
+def test_every_code_of_a_fact_has_its_words_and_every_word_its_code():
+    literals = {literal.strip('"') for path in sources() for literal, _ in rust_strings(path)}
+    made = {
+        literal.strip('"')
+        for path in sources()
+        for literal, before in rust_strings(path)
+        if re.search(r"fact!\(\s*$", before)
+    }
+    worded = phrases.CODES | sentences.CODES
+    assert made - WITHOUT_WORDS - worded == set()
+    assert worded - literals == set()
