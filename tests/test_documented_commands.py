@@ -40,7 +40,8 @@ def command_lines(text: str, indentation: int = 4) -> Iterator[list[str]]:
 
 def taken(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
     """Parse words as the command does, but for what depends on files that an example only imagines."""
-    context = click.Context(command, info_name=command.name, parent=parent)
+    # With its settings: Click keeps the help option that it makes at first, and other tests print it.
+    context = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
     if isinstance(command, click.Group):
         _, inner, rest = command.resolve_command(context, words)
         assert inner is not None
@@ -70,7 +71,7 @@ def test_every_command_of_a_document_is_taken(path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_example_of_the_help_is_taken(name: str) -> None:
-    command = whydrop.get_command(click.Context(whydrop), name)
+    command = whydrop.get_command(click.Context(whydrop, **whydrop.context_settings), name)
     assert command is not None
     lines = list(command_lines(command.epilog or "", indentation=2))
     assert lines, "help without an example"
