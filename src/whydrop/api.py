@@ -120,21 +120,23 @@ def explain_pair(
     return Explanation(_core.explain_pair(paths, progress=progress))
 
 
-def explain_recording(path: str | PathLike[str]) -> Explanation:
+def explain_recording(path: str | PathLike[str], captured: Analysis | None = None) -> Explanation:
     """Explain from the recording of a test why packets of the path were dropped or had to wait.
 
     Args:
         path: a folder ``NAME.recording``, or a file of Flent, netperf-wrapper or ``iperf3 --json``.
+        captured: the analysis of captures of the same test (``whydrop._core.explain`` or ``explain_pair``): what both
+            tell of a direction makes one verdict.
 
     Returns:
-        The explanation; it has :attr:`Explanation.recordings` in the place of captures, flows and tables.
+        The explanation; it has :attr:`Explanation.recordings`, and without captures neither flows nor tables.
 
     Raises:
         whydrop.record.errors.RecordingError: it cannot be read, or holds neither probes nor flows.
     """
     from whydrop.explain.recordings import document
 
-    return Explanation(document.explain(path))
+    return Explanation(document.explain(path, captured))
 
 
 class Explanation:

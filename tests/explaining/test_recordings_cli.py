@@ -62,10 +62,28 @@ def test_a_report_is_one_page_with_the_verdict(run_here: Run, rrul: Path, tmp_pa
 
 
 def test_what_is_for_captures_alone_says_so(run_here: Run, rrul: Path, tmp_path: Path) -> None:
-    for words in (["--sequence"], ["--charts", tmp_path], ["--flow", ":443"], [POLICED]):
+    for words in (["--sequence"], ["--charts", tmp_path], ["--flow", ":443"], [rrul / "recording.json"]):
         done = run_here("explain", rrul, *words)
         assert done.returncode == 2
         assert "recording" in done.stderr
+
+
+def test_a_capture_of_another_time_is_explained_beside_the_test(run_here: Run, rrul: Path) -> None:
+    document = json.loads(run_here("explain", rrul, POLICED, "--json").stdout)
+    assert {(one["cause"], *one.get("sources", ())) for one in document["verdicts"]} >= {
+        ("deep-queue", "recording"),
+        ("policer",),
+    }
+    assert document["captures"][0]["notes"] == ["not of the time of the test: explained by itself"]
+    assert len(document["recordings"]) == 1
+    assert document["transfers"]
+
+
+def test_a_capture_in_the_folder_of_a_recording_is_read_with_it(run_here: Run, tmp_path: Path) -> None:
+    recordings.rrul(tmp_path / "rrul.recording")
+    (tmp_path / "rrul.recording/client.pcap.zst").write_bytes(POLICED.read_bytes())
+    document = json.loads(run_here("explain", tmp_path / "rrul.recording", "--json").stdout)
+    assert [Path(one["path"]).name for one in document["captures"]] == ["client.pcap.zst"]
 
 
 def test_damaged_and_empty_recordings_end_with_one_line(run_here: Run, tmp_path: Path) -> None:

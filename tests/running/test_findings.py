@@ -10,6 +10,7 @@ The recordings stay in ``build/lab``; ``make images`` draws those of them that t
 from __future__ import annotations
 
 import json
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ SHORT_LOAD_S = 12
 
 
 def measured(path: NetworkPath, folder: Path, test: str, title: str, load_s: int) -> dict[str, Any]:
-    """Run a test towards all servers of a path; what ``--json`` says."""
+    """Run a test towards all servers of a path, beside a capture of what it sends; what ``--json`` says."""
     with ExitStack() as running:
+        running.enter_context(path.client.interfaces["near"].captured(folder / f"{title}.pcap", expression="tcp"))
         for server in path.servers:
             process = server.popen([*WHYDROP, "responder", "--open", "--no-metadata"])
             running.callback(process.kill)
@@ -100,10 +102,34 @@ def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_code
         document = measured(path, lab.folder, "rrul", title, load_s)
     assert document["status"] == "complete", document
     assert least_ms < induced_latency_ms(document) < most_ms
-    # Slow start takes a full queue's delay to fill the line, and what the queue holds at the end does not arrive in time.
+    # Slow start takes a full queue's delay to fill the line, and what the queue holds at the end comes too late.
     least_bps = 0.75 * RATE_BPS * (1 - 2 * FIFO_S / load_s)
     assert sum(goodputs_bps(document, "up", load_s)) > least_bps
     assert sum(goodputs_bps(document, "down", load_s)) > least_bps
+
+
+@pytest.mark.parametrize(
+    ("queue", "load_s", "least_ms", "most_ms", "cause", "detail"),
+    [
+        (FIFO, SHORT_LOAD_S, 500, 1500, "deep-queue", "bufferbloat"),
+        pytest.param(FIFO, LOAD_S, 500, 1500, "deep-queue", "bufferbloat", marks=pytest.mark.exhaustive),
+        pytest.param(FLOW_QUEUES, LOAD_S, 0, 30, "aqm", "flow-queueing", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_the_queue_is_named_from_the_recording_alone_and_with_a_capture(
+    left_by: Any, queue: str, load_s: int, least_ms: int, most_ms: int, cause: str, detail: str
+) -> None:
+    name = "test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel"
+    folder = left_by(f"tests/running/test_findings.py::{name}[{queue}-{load_s}-{least_ms}-{most_ms}]")
+    (recording,), (capture,) = folder.glob("*.recording"), folder.glob("*.pcap")
+    for files in ([recording], [recording, capture]):
+        words = [*WHYDROP, "explain", *map(str, files), "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)["verdicts"]
+        ways = {one["at"]["direction"]: one for one in found if one["at"] and "direction" in one["at"]}
+        for way in ("up", "down"):
+            assert (ways[way]["cause"], ways[way]["detail"]) == (cause, detail), ways[way]["sentence"]
+            assert ways[way]["confidence"] > 0.8
 
 
 @pytest.mark.exhaustive
@@ -118,3 +144,19 @@ def test_flows_over_10_to_500_ms_share_a_fifo_less_fairly_than_fq_codel(lab: Lab
     (lab.folder / "fairness.json").write_text(json.dumps(index))
     assert index[SHORT_FIFO] < index[FLOW_QUEUES] - 0.02, index
     assert index[FLOW_QUEUES] > 0.85, index
+
+
+@pytest.mark.exhaustive
+def test_the_unfairness_of_a_short_fifo_is_named_from_the_recording_alone(left_by: Any) -> None:
+    folder = left_by(
+        f"tests/running/test_findings.py::{test_flows_over_10_to_500_ms_share_a_fifo_less_fairly_than_fq_codel.__name__}"
+    )
+    named = {}
+    for queue in (SHORT_FIFO, FLOW_QUEUES):
+        (recording,) = folder.glob(f"*.{queue.split()[0]}.recording")
+        done = subprocess.run(
+            [*WHYDROP, "explain", str(recording), "--json"], capture_output=True, text=True, check=True
+        )
+        verdicts = json.loads(done.stdout)["verdicts"]
+        named[queue] = [one["detail"] for one in verdicts if one["cause"] == "unfairness"]
+    assert named == {SHORT_FIFO: ["distance"], FLOW_QUEUES: []}

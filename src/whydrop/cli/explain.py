@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, usage
-from whydrop.cli.interruptible import analyse, analyse_pair
+from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import DURATION, SIZE
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def command(
     are matched and their clocks aligned, and it is said where packets were lost.
 
     A recording of a test (a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 --json) is explained
-    from its probes, its flows and what the senders' kernels said of them.
+    from its probes, its flows and what the senders' kernels said of them; with captures of the same test, given beside
+    it or kept in its folder, from both.
 
     With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
 
@@ -106,14 +107,13 @@ def command(
     from whydrop.sources.kinds import is_recording
 
     if any(map(is_recording, captures)):
-        only_captures = {"--sequence": sequence or None, "--charts": folder, "--flow": flow_filter}
-        sys.exit(_of_recording(captures, as_json, report, only_captures))
+        only_captures = {"--charts": folder, "--flow": flow_filter}
+        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures))
     from whydrop._core import CaptureError
     from whydrop.api import Explanation
 
     try:
-        explain = analyse if sequence or len(captures) == 1 else analyse_pair
-        found = Explanation(explain(captures, tables=report is not None or folder is not None))
+        found = Explanation(analysed(captures, sequence=sequence, tables=report is not None or folder is not None))
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
@@ -153,17 +153,24 @@ def _into_store(
 
 
 def _of_recording(
-    recordings: tuple[Path, ...], as_json: bool, report: Path | None, only_captures: dict[str, Any]
+    paths: tuple[Path, ...], sequence: bool, as_json: bool, report: Path | None, only_captures: dict[str, Any]
 ) -> int:
-    if len(recordings) > 1:
-        raise click.UsageError("A recording is explained by itself: give one, without captures.")
+    from whydrop.cli.explain_recording import explain
+    from whydrop.sources.kinds import is_recording
+
+    recording, *others = (path for path in paths if is_recording(path))
+    captures = [path for path in paths if not is_recording(path)]
+    if others:
+        raise click.UsageError(
+            f"Two recordings ({recording}, {others[0]}): give one, and captures of the same test if there are any."
+        )
+    if sequence and not captures:
+        raise click.UsageError("--sequence is for captures in several files, not for a recording.")
     for option, value in only_captures.items():
         if value is not None:
             plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
             raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
-    from whydrop.cli.explain_recording import explain
-
-    return explain(recordings[0], as_json=as_json, report=report)
+    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report)
 
 
 def _check_usage(

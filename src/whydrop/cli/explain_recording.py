@@ -1,8 +1,9 @@
-"""``whydrop explain RECORDING``: why packets of a test waited, or were dropped."""
+"""``whydrop explain RECORDING [CAPTURE...]``: why packets of a test waited, or were dropped."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from whydrop.cli import ending
@@ -13,13 +14,35 @@ def print_document(path: str | Path) -> int:
     return explain(path, as_json=True)
 
 
-def explain(path: str | Path, *, as_json: bool, report: Path | None = None) -> int:
-    """Print the verdicts of a recording, and write the report where one is wanted; return the exit status."""
+def explain(
+    path: str | Path,
+    captures: Sequence[Path] = (),
+    *,
+    sequence: bool = False,
+    as_json: bool,
+    report: Path | None = None,
+) -> int:
+    """Print the verdicts of a recording, and write the report where one is wanted; return the exit status.
+
+    Args:
+        path: of the recording.
+        captures: of the same test; without any, those that lie in the recording's folder.
+        sequence: they are one capture in several files.
+        as_json: print the document, and no words beside it.
+        report: the page to write.
+    """
+    from whydrop._core import CaptureError
     from whydrop.api import explain_recording
+    from whydrop.cli.interruptible import analysed
     from whydrop.record.errors import RecordingError
 
+    files = list(captures) or _kept_in(Path(path))
     try:
-        found = explain_recording(path)
+        captured = analysed(files, sequence=sequence, tables=report is not None) if files else None
+    except (CaptureError, OSError, KeyboardInterrupt) as reason:
+        return ending.not_analysed(reason, files)
+    try:
+        found = explain_recording(path, captured)
         if as_json:
             ending.write_document(found.json(pretty=sys.stdout.isatty()))
         else:
@@ -32,3 +55,14 @@ def explain(path: str | Path, *, as_json: bool, report: Path | None = None) -> i
     except (RecordingError, OSError, KeyboardInterrupt) as reason:
         return ending.status(reason)
     return 0
+
+
+def _kept_in(recording: Path) -> list[Path]:
+    """The captures that lie in a recording's folder; none where it is a file."""
+    from whydrop.studies.captures.finding import is_capture
+
+    return (
+        [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)]
+        if recording.is_dir()
+        else []
+    )

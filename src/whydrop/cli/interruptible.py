@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from whydrop import _core
 
 
+def analysed(paths: Sequence[str | PathLike[str]], *, sequence: bool, tables: bool) -> _core.Analysis:
+    """Analyse one capture (in several files with ``sequence``), or several of one path."""
+    return (analyse if sequence or len(paths) == 1 else analyse_pair)(paths, tables=tables)
+
+
 def analyse(paths: Sequence[str | PathLike[str]], *, tables: bool) -> _core.Analysis:
     """Analyse a capture; on a terminal with progress, where it takes long.
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from importlib import metadata
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from whydrop.explain.recordings import phrases
+from whydrop.explain.recordings import together
 from whydrop.explain.recordings.measures import scene as scenes
 from whydrop.explain.recordings.producing import of_scene
 from whydrop.explain.recordings.reducing import reduce
+from whydrop.explain.recordings.words import in_words
 from whydrop.record.errors import RecordingError
 
 if TYPE_CHECKING:
+    from whydrop.api import Analysis, ArrowTable
     from whydrop.explain.recordings.measures.scene import Scene
     from whydrop.record.recording import Recording
 
@@ -21,32 +23,35 @@ SCHEMA = 2
 
 
 class RecordingAnalysis:
-    """What was found in a recording, as :class:`whydrop.api.Explanation` takes it."""
+    """What was found in a recording, and in captures of the same test, as :class:`whydrop.api.Explanation` takes it."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: dict[str, Any], captured: Analysis | None = None) -> None:
         self._document = document
+        self._captured = captured
 
     def json(self, *, pretty: bool = False) -> str:
         """The document of the JSON contract."""
         return json.dumps(self._document, ensure_ascii=False, indent=2 if pretty else None, allow_nan=False)
 
-    def table(self, name: str) -> NoReturn:
-        """There is none: a recording's tables are its own."""
-        raise KeyError(f"no table {name!r}: a recording has tables of its own (whydrop.record.recording.Recording)")
+    def table(self, name: str) -> ArrowTable:
+        """One of the captures' tables; without captures there is none, as a recording's are its own."""
+        if self._captured is None:
+            raise KeyError(f"no table {name!r}: a recording has tables of its own (whydrop.record.recording.Recording)")
+        return self._captured.table(name)
 
 
-def explain(path: str | PathLike[str]) -> RecordingAnalysis:
-    """Explain a recording, or a file of another tool that can be imported.
+def explain(path: str | PathLike[str], captured: Analysis | None = None) -> RecordingAnalysis:
+    """Explain a recording, or a file of another tool that can be imported; with the analysis of captures of its test.
 
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
     from whydrop.record.recording import Recording
 
-    return of_recording(Recording.open(path))
+    return of_recording(Recording.open(path), captured)
 
 
-def of_recording(recording: Recording) -> RecordingAnalysis:
+def of_recording(recording: Recording, captured: Analysis | None = None) -> RecordingAnalysis:
     """Explain a recording that is open.
 
     Raises:
@@ -55,6 +60,12 @@ def of_recording(recording: Recording) -> RecordingAnalysis:
     scene = scenes.measure(recording)
     if scene is None:
         raise RecordingError(f"{recording.path}: a recording without probes and without flows: nothing to explain")
+    if captured is not None:
+        seen = json.loads(captured.json())
+        # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
+        far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, scene) else ()
+        found = {"recordings": [_about(recording, scene)], "verdicts": together.verdicts(scene, far, seen)}
+        return RecordingAnalysis({**seen, **found}, captured)
     return RecordingAnalysis(
         {
             "whydrop": metadata.version("whydrop"),
@@ -63,11 +74,20 @@ def of_recording(recording: Recording) -> RecordingAnalysis:
             "recordings": [_about(recording, scene)],
             "flows": [],
             "transfers": [],
-            "verdicts": [_in_words(verdict) for verdict in reduce(of_scene(scene))],
+            "verdicts": [in_words(verdict) for verdict in reduce(of_scene(scene))],
             "pair": None,
             "hops": [],
         }
     )
+
+
+def _overlap(captured: dict[str, Any], scene: Scene) -> bool:
+    """Whether the captures were taken while the test ran; notes with each where not."""
+    first, last = scene.spans.first_ns / 1e9, scene.spans.last_ns / 1e9
+    apart = [one for one in captured["captures"] if one["first"] is None or one["first"] > last or one["last"] < first]
+    for one in apart:
+        one["notes"].append("not of the time of the test: explained by itself")
+    return not apart
 
 
 def _about(recording: Recording, scene: Scene) -> dict[str, Any]:
@@ -90,21 +110,4 @@ def _about(recording: Recording, scene: Scene) -> dict[str, Any]:
             for stream in scene.streams
         ],
         "notes": list(recording.notes),
-    }
-
-
-def _in_words(verdict: dict[str, Any]) -> dict[str, Any]:
-    """With sentence, evidence, reasons and advice."""
-    return {
-        **verdict,
-        "place": phrases.place(verdict["place"]),
-        "at": verdict["place"],
-        "byte_basis": "ip" if "limit_bytes" in verdict["parameters"] else None,
-        "family": None,
-        "models": [],
-        "sentence": phrases.sentence(verdict),
-        "evidence": [phrases.phrase(fact) for fact in verdict["facts"]],
-        "against": [{"cause": one["cause"], "why": phrases.against(one)} for one in verdict["against"]],
-        "advice": phrases.advice(verdict),
-        "throughput_lost": None,
     }

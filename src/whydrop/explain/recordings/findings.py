@@ -16,14 +16,15 @@ Value = float | int | str | bool | None | list[str] | list[float]
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of evidence, as data: what it says by its code, and the numbers."""
+    """One line of evidence, as data: what it says by its code, the numbers, and of captures the packets."""
 
     code: str
     values: Mapping[str, Value] = field(default_factory=dict)
+    packets: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As the reducer takes it; recordings know no packet numbers."""
-        return {"code": self.code, "values": dict(self.values), "packets": []}
+        """As the reducer takes it."""
+        return {"code": self.code, "values": dict(self.values), "packets": list(self.packets)}
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Finding:
     limited_share: float = 0.0
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
+    source: str = "recording"
 
     def as_json(self) -> dict[str, Any]:
         """As the reducer takes it."""
@@ -94,5 +96,5 @@ class Finding:
             "limited_share": self.limited_share,
             "quantities": {name: quantity.as_json() for name, quantity in self.quantities.items()},
             "facts": [fact.as_json() for fact in self.facts],
-            "source": "recording",
+            "source": self.source,
         }

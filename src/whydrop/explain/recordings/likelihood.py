@@ -45,10 +45,9 @@ def of_higher(before: Values, during: Values, beyond: float = 0.0) -> float:
     """For the second series to lie higher than the first by more than ``beyond``, against one distribution of both.
 
     By ranks, as delays have tails that no Gaussian has: A, the chance that one of the second is above one of the first
-    (H. B. Mann, D. R. Whitney, 1947). A is the mean of the *placements*, the share of the first series that each value
-    of the second is above; so their dependence is what is paid for (E. R. DeLong et al., 1988), and that of the first
-    series' own. Where all are above all, it is as likely as one order of the two kinds among all. One fitted
-    parameter. Never surer than that nothing else changed at that moment.
+    (H. B. Mann, D. R. Whitney, 1947). Where all are above all, it is as likely as one order of the two kinds among all.
+    One distribution has one dependence: that of the first series, in which no queue comes and goes, is paid for in
+    both. One fitted parameter. Never surer than that nothing else changed at that moment.
 
     >>> quiet = np.array([1.0, 1.2, 0.9, 1.1] * 5)
     >>> of_higher(quiet, quiet), of_higher(quiet, quiet + 3) > 6, of_higher(quiet, quiet + 3, 4.0)
@@ -57,9 +56,9 @@ def of_higher(before: Values, during: Values, beyond: float = 0.0) -> float:
     before, during = before[np.isfinite(before)] + beyond, during[np.isfinite(during)]
     if len(before) < 2 or len(during) < 2:
         return 0.0
-    placements = _placements(before, during)
-    above = float(placements.mean())
-    n, m = independent(before), len(during) / dependence(placements)
+    above = float(_placements(before, during).mean())
+    n = independent(before)
+    m = len(during) * n / len(before)
     spread = math.sqrt((n + m + 1) / (12 * n * m))
     nats = 0.5 * (max(0.0, above - 0.5) / spread) ** 2
     if above == 1.0:

@@ -20,7 +20,12 @@ def reduce(findings: Iterable[Finding]) -> list[Json]:
 
     said = [finding.as_json() for finding in findings]
     verdicts = json.loads(_core.reduce(json.dumps(said)))
-    return sorted((_document(one) for one in verdicts if one["facts"] or one["cause"] != "unknown"), key=_order)
+    return in_order(_document(one) for one in verdicts if one["facts"] or one["cause"] != "unknown")
+
+
+def in_order(verdicts: Iterable[Json]) -> list[Json]:
+    """What names a cause first, then by losses explained, then by time limited."""
+    return sorted(verdicts, key=_order)
 
 
 def _document(verdict: Json) -> Json:

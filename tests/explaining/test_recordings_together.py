@@ -1,0 +1,86 @@
+"""A recording and a capture of the same test give one verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recordings
+from whydrop.explain.recordings import together
+from whydrop.explain.recordings.measures import scene as scenes
+from whydrop.explain.recordings.measures.scene import Scene
+
+# Where the flows of the recording go to.
+FAR = "192.0.2.7"
+UP, DOWN = f"198.51.100.1:40001 > {FAR}:5201", f"{FAR}:5201 > 198.51.100.1:40002"
+
+
+@pytest.fixture(scope="module")
+def rrul(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    scene = scenes.measure(recordings.rrul(tmp_path_factory.mktemp("rrul") / "rrul.recording"))
+    assert scene is not None
+    return scene
+
+
+def seen(cause: str, flow: str, confidence: float = 0.9, **changes: Any) -> dict[str, Any]:
+    """What a capture tells of a flow, before it is put into words."""
+    fact = {"code": "sent-again", "values": {"retransmitted": 96, "spurious": 0}}
+    verdict = {"cause": cause, "confidence": confidence, "flows": [flow], "lost": 96, "explained": 1.0}
+    verdict |= {"limited_share": 1.0, "parameters": {}, "byte_basis": None, "at": None, "detail": None, "family": None}
+    return verdict | {"models": [], "facts": [fact], "against": [], "throughput_lost": None} | changes
+
+
+def judged(scene: Scene, *found: dict[str, Any], far: str = FAR) -> list[dict[str, Any]]:
+    return together.verdicts(scene, [far], {"verdicts": list(found), "pair": None})
+
+
+def on_the_way_up(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(one for one in found if (one["place"] or "").startswith("on the way up"))
+
+
+def test_what_both_tell_makes_one_verdict_that_is_surer_with_the_evidence_of_both(rrul: Scene) -> None:
+    alone, both = on_the_way_up(judged(rrul)), on_the_way_up(judged(rrul, seen("deep-queue", UP)))
+    assert alone["cause"] == both["cause"] == "deep-queue"
+    assert both["confidence"] > alone["confidence"]
+    assert sorted(both["sources"]) == ["capture", "recording"]
+    assert UP in both["flows"]
+    assert set(alone["flows"]) < set(both["flows"])
+    assert set(alone["evidence"]) < set(both["evidence"])
+    assert any("96 packets had to be sent again" in line for line in both["evidence"])
+
+
+def test_what_a_capture_rules_out_is_not_said(rrul: Scene) -> None:
+    reason = {"code": "no-queue", "values": {"more_s": 0.0, "queue_s": 0.018}}
+    policer = seen("policer", UP, against=[{"cause": "deep-queue", "fact": reason}])
+    found = on_the_way_up(judged(rrul, policer))
+    assert found["cause"] == "policer"
+    assert found["sentence"].startswith("A policer")
+    assert "deep-queue" in {one["cause"] for one in found["against"]}
+
+
+def test_what_is_less_sure_than_the_probes_gives_way_to_them(rrul: Scene) -> None:
+    found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.6)))
+    assert found["cause"] == "deep-queue"
+    assert "random-loss" in {one["cause"] for one in found["against"]}
+
+
+def test_other_hosts_and_mixed_directions_stand_by_themselves(rrul: Scene) -> None:
+    alone = on_the_way_up(judged(rrul))
+    for flows, far in (([UP], "203.0.113.9"), ([UP, DOWN], FAR)):
+        found = judged(rrul, seen("policer", UP, flows=flows), far=far)
+        assert on_the_way_up(found) == alone
+        assert any(one["cause"] == "policer" and one["flows"] == flows for one in found)
+
+
+def test_the_second_verdict_on_a_direction_stands_beside_the_first(rrul: Scene) -> None:
+    found = judged(rrul, seen("deep-queue", UP), seen("random-loss", UP))
+    assert on_the_way_up(found)["cause"] == "deep-queue"
+    assert [one["cause"] for one in found if "sources" not in one] == ["random-loss"]
+
+
+def test_a_recording_without_its_hosts_addresses_joins_nothing(rrul: Scene, tmp_path: Path) -> None:
+    found = together.verdicts(rrul, [], {"verdicts": [seen("policer", UP)], "pair": None})
+    assert "policer" not in on_the_way_up(found)["sources"]
+    assert any(one["cause"] == "policer" for one in found)
