@@ -28,10 +28,9 @@ Examples:
   whydrop batch run queues.toml --override hosts=server.example
   whydrop batch convert old.batch --output queues.toml
 """
-_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group("batch", epilog=EXAMPLES, context_settings=_SETTINGS)
+@click.group("batch", epilog=EXAMPLES)
 def command() -> None:
     """Run many tests from one file: all combinations of arguments, repeated, in random order (docs/batches.md)."""
 
@@ -57,7 +56,7 @@ def _choosing(function: Any) -> Any:
     return function
 
 
-@command.command("plan", short_help="Show what would be run, and for how long.", context_settings=_SETTINGS)
+@command.command("plan", short_help="Show what would be run, and for how long.")
 @_choosing
 @click.option("--commands", "with_commands", is_flag=True, help="Show the commands of each run too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else.")
@@ -77,7 +76,7 @@ def _plan(options: dict[str, Any], *, with_commands: bool, as_json: bool) -> Non
     _print_plan(runs, times, state, with_commands=with_commands)
 
 
-@command.command("run", context_settings=_SETTINGS)
+@command.command("run")
 @_choosing
 @click.option("--resume", is_flag=True, help="Go on where an interrupted call has stopped.")
 @click.option("--anew", is_flag=True, help="Start over, although runs of an earlier call are left to do.")
@@ -108,7 +107,7 @@ def run(resume: bool, anew: bool, stop_on_failure: bool, dry_run: bool, **option
         sys.exit(ending.status(reason))
 
 
-@command.command("convert", context_settings=_SETTINGS)
+@command.command("convert")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write here.  [default: standard output]")  # fmt: skip

@@ -42,7 +42,6 @@ A file to begin with:
 @click.command(
     "collect",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--check", is_flag=True, help="Say what is wrong in CONFIG and which ports it finds; keep nothing.")

@@ -24,9 +24,7 @@ Examples:
 """
 
 
-@click.command(
-    "compare", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.command("compare", epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--group-by", "keys", multiple=True, metavar="KEY", help="A key of the metadata, title, name, or batch.")
 @click.option("--format", "kind", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)

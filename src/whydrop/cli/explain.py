@@ -34,7 +34,6 @@ Examples:
 @click.command(
     "explain",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document on standard output, and nothing else.")

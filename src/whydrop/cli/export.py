@@ -30,7 +30,6 @@ Examples:
 @click.command(
     "export",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("recording", type=ARGUMENT)
 @click.option("--to", type=click.Choice(FORMATS), required=True, help="The format.")

@@ -23,7 +23,6 @@ Examples:
 @click.command(
     "import",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=ARGUMENT)
 @click.option(

@@ -41,7 +41,6 @@ _WORDS: dict[Status, str] = {
 @click.command(
     "ingest",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--store", "place", required=True, metavar="DIR", help="Folder or object store; made if it is not there.")

@@ -22,7 +22,6 @@ Examples:
 @click.command(
     "match",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("first", metavar="CAPTURE", type=click.Path(path_type=Path))
 @click.argument("second", metavar="CAPTURE", type=click.Path(path_type=Path))

@@ -26,7 +26,6 @@ Examples:
 @click.command(
     "metadata",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("recording", type=ARGUMENT)
 @click.argument("key", required=False)

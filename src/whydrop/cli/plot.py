@@ -64,9 +64,7 @@ class _Zoom(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
         return low, high
 
 
-@click.command(
-    "plot", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.command("plot", epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Which plot; that of the test by default.")
 @click.option("--list", "as_list", is_flag=True, help="List the plots that these recordings have, and draw nothing.")

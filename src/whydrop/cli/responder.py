@@ -26,7 +26,6 @@ Examples:
 @click.command(
     "responder",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Serve those who know the secret in FILE.")  # fmt: skip

@@ -32,7 +32,6 @@ Examples:
 @click.command(
     "run",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("test")
 @click.option("--to", "hosts", multiple=True, metavar="HOST[:PORT]",

@@ -25,7 +25,6 @@ Examples:
 @click.command(
     "show",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=ARGUMENT)
 @click.option("--all", "every", is_flag=True, help="Also TCP's own statistics, one-way delays, counters: every series.")

@@ -30,9 +30,7 @@ SHOWN = ("count", "mean", "median", "p5", "p95", "p99", "minimum", "maximum", "s
 HEADS = {"count": "samples", "minimum": "min", "maximum": "max", "std": "std. dev."}
 
 
-@click.command(
-    "stats", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.command("stats", epilog=EXAMPLES)
 @click.argument("recordings", metavar="RECORDING...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--series", "patterns", multiple=True, metavar="PATTERN",

@@ -28,7 +28,6 @@ _MOST_SITES = 12
 @click.command(
     "store",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("place", metavar="DIR")
 @click.option("--compact", is_flag=True, help="Make one file of the many files of each day that is over.")

@@ -14,7 +14,6 @@ from whydrop.cli.quantities import DURATION
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
 
-_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _STUDIES = {"discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were touched."}
 
 EXAMPLES = """
@@ -39,7 +38,6 @@ _CLASSES = ("zero", "non-zero", "unknown")
 @click.group(
     "study",
     invoke_without_command=True,
-    context_settings=_SETTINGS,
     epilog="Example: whydrop study discards fleet.store --output report",
 )
 @click.pass_context
@@ -90,7 +88,7 @@ def _decorated(function: Any) -> Any:
     return function
 
 
-@command.command("discards", epilog=EXAMPLES, context_settings=_SETTINGS, short_help=_STUDIES["discards"])
+@command.command("discards", epilog=EXAMPLES, short_help=_STUDIES["discards"])
 @_decorated
 def discards(**options: Any) -> None:
     """Do the discards of switches keep downloads slow?

@@ -29,7 +29,6 @@ Examples:
 @click.command(
     "tests",
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("name", required=False, metavar="[TEST]")
 @click.option(
