@@ -126,6 +126,16 @@ def test_a_number_that_is_not_known_is_said_to_be():
     assert fill("a rate of {rate_bps}, {lost|packet}", {"rate_bps": None}) == "a rate of unknown, unknown"
 
 
+@pytest.mark.parametrize(
+    ("snaplen", "kept", "shorter"), [(262144, 128, True), (None, 128, True), (128, 128, False), (96, 96, False)]
+)
+def test_a_shorter_snapshot_is_advised_only_where_it_is_one(snaplen: int | None, kept: int, shorter: bool):
+    words = completing.verdict(found("capture-loss", [fact("missed-by-captures", missed_1=0, missed_2=7)]), snaplen)
+    sentence, command = words["advice"]
+    assert ("shorter snapshot" in sentence) is shorter
+    assert f" -s {kept} " in command
+
+
 def test_words_that_are_there_stay_as_they_are():
     example = (ROOT / "tests" / "golden" / "policed-download-pair.json").read_text(encoding="utf-8")
     once = completing.document(example)

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
 # Pace this far below a limit: the rate is known to a few per cent, and its byte basis may not be.
 _PACE_SHARE = 0.95
 
+# What holds all headers of Ethernet, VLAN tags, IPv6 and TCP with options.
+_HEADERS_BYTES = 128
+
 _BBR = "$ sysctl -w net.ipv4.tcp_congestion_control=bbr"
 
 
-def advice(verdict: Mapping[str, Any]) -> list[str]:
-    """Sentences, and commands; none for a cause that this version has no advice on."""
+def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list[str]:
+    """Sentences, and commands; none for a cause that this version has no advice on.
+
+    ``snaplen_bytes`` is the most that was kept of a packet, where that is known.
+    """
     write = _BY_CAUSE.get(verdict["cause"])
     if write is None:
         return []
@@ -27,7 +33,7 @@ def advice(verdict: Mapping[str, Any]) -> list[str]:
     parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
     values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
     values |= {name: value for name, value in path.items() if value is not None}
-    return write({**values, **parameters})
+    return write({**values, "snaplen_bytes": snaplen_bytes or 1 << 18, **parameters})
 
 
 def _kbit(rate_bps: float) -> str:
@@ -185,11 +191,12 @@ def _sender(_: Values) -> list[str]:
     ]
 
 
-def _capture_loss(_: Values) -> list[str]:
+def _capture_loss(v: Values) -> list[str]:
+    kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
+    shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
     return [
-        "The capture missed packets that the receiver acknowledged: give it a larger buffer and a shorter snapshot, "
-        "or filter:",
-        "$ tcpdump -i DEV -s 128 -B 65536 -w FILE.pcap",
+        f"The capture missed packets that the receiver acknowledged: give it {shorter}a larger buffer or a filter:",
+        f"$ tcpdump -i DEV -s {kept} -B 65536 -w FILE.pcap",
     ]
 
 

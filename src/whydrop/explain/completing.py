@@ -27,7 +27,9 @@ def document(text: str) -> dict[str, Any]:
     """The document of an analysis, complete. What is in words already stays as it is."""
     found: dict[str, Any] = json.loads(text)
     found["captures"] = [_capture(entry) for entry in found["captures"]]
-    found["verdicts"] = [verdict(entry) for entry in found["verdicts"]]
+    known = (entry.get("snaplen") for entry in found["captures"])
+    kept = min((snaplen for snaplen in known if snaplen), default=None)
+    found["verdicts"] = [verdict(entry, kept) for entry in found["verdicts"]]
     return found
 
 
@@ -38,8 +40,8 @@ def text(found: Mapping[str, Any], *, pretty: bool = False) -> str:
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
-def verdict(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A verdict with its words: of an analysis, or of any producer's findings."""
+def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None) -> dict[str, Any]:
+    """A verdict with its words: of an analysis, or of any producer's findings; see :func:`advice` for the snapshot."""
     if "sentence" in found:
         return dict(found)
     where = place(found.get("at"))
@@ -55,7 +57,7 @@ def verdict(found: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": sentence(found),
         "evidence": [line for line in phrases if line is not None],
         "against": [_against(one, where) for one in found["against"]],
-        "advice": advice(found),
+        "advice": advice(found, snaplen_bytes),
         "throughput_lost": None if lost is None else {**lost, "method": _METHOD},
         "facts": found["facts"],
     }
