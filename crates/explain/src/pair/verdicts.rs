@@ -123,7 +123,7 @@ fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
         .iter()
         .filter(|member| pair.flows[**member as usize].lost() > 0)
         .count() as u64;
-    if group.at_upstream.flows.is_empty() {
+    if group.is_mostly_datagrams(passages) {
         counted.packets = passages.len() as u64;
         counted.payload_bytes = passages.bytes.iter().map(|bytes| *bytes as u64).sum();
         counted.union_busy_s = passages.duration_s();

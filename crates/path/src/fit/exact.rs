@@ -26,7 +26,7 @@ const OPEN_END: f64 = 3.0;
 /// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
 pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
-    let rows = Rows::single(trace);
+    let rows = Rows::single(trace).with_exact_margins(blur_bytes);
     let score = |agreement: &Agreement| agreement.score(blur_bytes);
     let many = |candidates: &[RateAndLimit], below: f64| -> Scores {
         follow_many(&rows, candidates, Start::Empty, -below * blur_bytes)
