@@ -14,6 +14,7 @@
 //! and say nothing of what lies below.
 
 use super::anchor::Floor;
+use super::level::median;
 use super::steps::Step;
 use super::track::{Tracks, sign};
 
@@ -97,6 +98,36 @@ fn open_end(values: &[f64]) -> f64 {
     CLIMBS * (high - low)
 }
 
+/// Spacings of the lowest values, from which the tail below a floor is told.
+const SPACINGS: usize = 32;
+/// Fewer values, for each of the spacings, tell no tail.
+const VALUES_PER_SPACING: usize = 8;
+/// Stamps are no later than this, nanoseconds: what holds interrupts and readers back.
+const LATEST_NS: f64 = 2e6;
+
+/// How far below the floor the lowest value may be because of stamps at the upstream point that were late, nanoseconds: the
+/// packets then seem to have taken less time than they did.
+///
+/// Where values end in an exponential tail, `k` times the spacing between the `k`-th lowest and the next is its scale
+/// (A. Rényi, 1953), whatever `k` is; at a sharp end these products are next to nothing. Their median does not mind that
+/// beyond a few values a queue begins. The lowest of `n` lies the logarithm of `n` scales down.
+pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
+    let count = values.len();
+    let spacings = SPACINGS.min(count / VALUES_PER_SPACING);
+    if spacings == 0 {
+        return 0.0;
+    }
+    let (lowest, _, _) = values.select_nth_unstable_by(spacings, f64::total_cmp);
+    lowest.sort_unstable_by(f64::total_cmp);
+    let mut scales: Vec<f64> = lowest
+        .windows(2)
+        .zip(1..)
+        .map(|(pair, rank)| f64::from(rank) * (pair[1] - pair[0]))
+        .collect();
+    let scale = median(&mut scales) / std::f64::consts::LN_2;
+    (scale * (count as f64).ln()).min(LATEST_NS)
+}
+
 /// Whether the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own
 /// may lie below the sharp end of all others.
 fn ends_sharply(at_ranks: &[f64]) -> bool {
@@ -171,6 +202,20 @@ mod tests {
         // the same values, packet after packet at almost the same depth
         moments.sort_by(f64::total_cmp);
         assert_eq!(open_end(&moments), 0.0);
+    }
+
+    #[test]
+    fn late_stamps_make_a_tail_below_the_floor_as_long_as_its_lowest_packet() {
+        // 5 µs late on average, and a queue above
+        let late = quantiles(|p| 5e3 * p.ln());
+        let lowest = late.iter().copied().fold(f64::INFINITY, f64::min);
+        let found = late_stamps(late);
+        assert!(
+            found > 0.5 * -lowest && found < 2.0 * -lowest,
+            "{found} {lowest}"
+        );
+        // a sharp floor under a queue of milliseconds
+        assert!(late_stamps(quantiles(|p| 1e6 * p)) < 1e4);
     }
 
     #[test]
