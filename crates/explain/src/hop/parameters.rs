@@ -39,7 +39,7 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let Some(fit) = dropping_bucket(hop) else {
         return (parameters, None);
     };
-    let basis = hop.bucket_basis;
+    let basis = hop.bucket_basis.map(|(basis, _)| basis);
     let scale = Scale::new(basis, fit.packet_bytes, hop);
     let mut put = |name: &str, interval: Interval| {
         let parameter = if name.ends_with("rate_bps") {
@@ -60,6 +60,16 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
             put("rate_bps", fit.rate_bps);
             put("burst_bytes", within_a_packet(fit, hop));
         }
+    }
+    if let (None, None, Some((_, counted))) =
+        (&hop.two_buckets, &hop.behind_queue, hop.bucket_basis)
+    {
+        let known = Scale::KNOWN;
+        parameters.insert("rate_bps".to_owned(), known.apply_to_rate(counted.rate_bps));
+        parameters.insert(
+            "burst_bytes".to_owned(),
+            known.apply(within_a_packet(counted, hop)),
+        );
     }
     (parameters, basis)
 }
@@ -87,6 +97,12 @@ struct Scale {
 }
 
 impl Scale {
+    /// Of what is in the bytes that count.
+    const KNOWN: Self = Self {
+        value: 1.0,
+        high: 1.0,
+    };
+
     fn new(basis: Option<ByteBasis>, packet_bytes: f64, hop: &Hop) -> Self {
         let raise = |overhead: f64| (packet_bytes + overhead) / packet_bytes;
         // among full packets are small ones, with as much on top of each
