@@ -187,20 +187,25 @@ fn bounds_at_start(
     });
     let bounds_at = |rate: f64| {
         let [forward, backward] = directions.map(|group| floor(group, rate));
-        Some((-backward?.lowest - late[1], forward?.lowest + late[0]))
+        Some((-backward?.lowest, forward?.lowest))
     };
     let known = bounds_at(rate)?;
+    let [late_forward, late_backward] = late;
     let possible = RATES
         .iter()
         .filter_map(|widths| bounds_at(rate + widths * drift.error))
-        .filter(|(low, high)| low <= high);
-    let (low, high) = possible.fold(known, |(low, high), (lower, higher)| {
-        (low.min(lower), high.max(higher))
-    });
-    let (low, high) = (low.min(high), low.max(high));
+        .filter(|(low, high)| low - late_backward <= high + late_forward);
+    // directions that contradict each other show how wrong the stamps are: the offset is between what they say
+    let (low, high) = possible.chain([known]).fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(low, high), (one, other)| (low.min(one).min(other), high.max(one).max(other)),
+    );
     // each of the stamps is a step too late or too early at most
     let step = tracks.resolution_ns;
-    Some((low - anchor - step, high - anchor + step))
+    Some((
+        low - late_backward - anchor - step,
+        high + late_forward - anchor + step,
+    ))
 }
 
 /// How far the offset could be from the lines: backward packets bound it below, forward ones above.
