@@ -183,7 +183,7 @@ class Explanation:
 
     @property
     def datagrams(self) -> dict[str, Any] | None:
-        """UDP of one capture, as in the document: its flows, RTP and spin bits found in them, and what share can be judged.
+        """UDP of one capture, as in the document: flows, RTP and spin bits in them, and what share can be judged.
 
         ``None`` where there is none, and of two captures, which judge UDP as anything else (:attr:`pair`).
         """
