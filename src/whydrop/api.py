@@ -183,6 +183,15 @@ class Explanation:
         """
         return tuple(Flow.from_json(entry) for entry in self.document["flows"])
 
+    @property
+    def datagrams(self) -> dict[str, Any] | None:
+        """UDP of one capture, as in the document: flows, RTP and spin bits in them, and what share can be judged.
+
+        ``None`` where there is none, and of two captures, which judge UDP as anything else (:attr:`pair`).
+        """
+        found: dict[str, Any] | None = self.document.get("datagrams")
+        return found
+
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """One entry for each transfer, with the cause that limited it."""

@@ -86,6 +86,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         pair: None,
         hops: Vec::new(),
+        datagrams: None,
     };
     (document, tables)
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use whydrop_datagrams::DatagramsInfo;
 use whydrop_verdict::{Fact, Place, Quantity};
 
 /// Version of the JSON contract.
@@ -23,6 +24,9 @@ pub struct Document {
     pub pair: Option<PairInfo>,
     /// With more than two captures: each stretch between two neighbours along the path.
     pub hops: Vec<PairInfo>,
+    /// UDP of one capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramsInfo>,
 }
 
 #[derive(Debug, Clone, Serialize)]

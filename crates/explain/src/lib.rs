@@ -48,6 +48,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use whydrop_capture::{Capture, CaptureError, OpenOptions};
+use whydrop_datagrams::DatagramTracker;
 use whydrop_tcp::{Tracker, TrackerOptions};
 
 use document::Document;
@@ -117,6 +118,7 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
         keep_acknowledgments,
         ..TrackerOptions::default()
     });
+    let mut datagrams = DatagramTracker::default();
     let mut until_report = 0;
     loop {
         if until_report == 0 {
@@ -135,8 +137,11 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
             break;
         };
         tracker.push(&packet);
+        datagrams.push(&packet);
     }
     let tracked = tracker.finish();
-    let (document, tables) = assemble::assemble(&capture.summary(), &tracked, options.keep_tables);
+    let (mut document, tables) =
+        assemble::assemble(&capture.summary(), &tracked, options.keep_tables);
+    document.datagrams = datagrams.finish().info();
     Ok(Explanation { document, tables })
 }

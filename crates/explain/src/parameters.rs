@@ -10,6 +10,9 @@ use whydrop_verdict::{Cause, Quantity};
 /// What a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
 /// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
 pub const WIRE_OVERHEAD_BYTES: f64 = 38.0;
+/// No rate is known better than the clock that it was measured by: oscillators of computers are off by up to some
+/// hundred parts per million (RFC 5905 allows 500).
+pub const CLOCK_ERROR: f64 = 5e-4;
 /// An acceptable loss-rate interval: z for 95 %.
 const Z_95: f64 = 1.96;
 
@@ -55,9 +58,19 @@ fn any_byte_basis(interval: Interval, packet_bytes: f64) -> Quantity {
     }
 }
 
+/// A rate likewise, with the error that the capture's clock may have.
+fn any_rate(interval: Interval, packet_bytes: f64) -> Quantity {
+    let sharp = any_byte_basis(interval, packet_bytes);
+    Quantity {
+        low: sharp.low.map(|low| low * (1.0 - CLOCK_ERROR)),
+        high: sharp.high.map(|high| high * (1.0 + CLOCK_ERROR)),
+        ..sharp
+    }
+}
+
 fn policer_rate(evidence: &Evidence) -> Option<Quantity> {
     let fit = evidence.bucket.as_ref()?;
-    Some(any_byte_basis(fit.rate_bps, fit.packet_bytes))
+    Some(any_rate(fit.rate_bps, fit.packet_bytes))
 }
 
 /// The losses fix the bucket to within a packet: one more or less passes before the first drop.
@@ -74,7 +87,7 @@ fn policer_burst(evidence: &Evidence) -> Option<Quantity> {
 }
 
 fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
-    Some(any_byte_basis(
+    Some(any_rate(
         evidence.queue_rate_bps(),
         evidence.group_trace.trace.typical_bytes,
     ))

@@ -155,6 +155,8 @@ pub struct PairCounts {
     pub forgotten: [u64; 2],
     /// Frames that are not IP, or cut off before anything tells them apart.
     pub unmatchable: [u64; 2],
+    /// Broadcast and multicast packets: never matched.
+    pub to_many: [u64; 2],
     /// Counted nowhere else.
     pub left_out: LeftOut,
 }

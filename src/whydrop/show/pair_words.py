@@ -21,6 +21,7 @@ _UNMATCHED = {
     "undecided": "alike, so that it cannot be told which is which",
     "forgotten": "let go to keep to the memory allowed",
     "not-ip-or-cut-off": "without a whole IP header",
+    "broadcast-or-multicast": "to many hosts at once, which are matched with none",
 }
 
 

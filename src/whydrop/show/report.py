@@ -72,7 +72,8 @@ def page(found: Explanation, *, flow: str | None = None) -> str:
 
 def _sheets(found: Explanation) -> list[tables.Sheet]:
     between = [] if found.pair is None else [pair_words.flows(found.pair)]
-    return [tables.transfers(found), tables.flows(found), *between, tables.captures(found)]
+    udp = [tables.datagrams(found)] if found.datagrams is not None else []
+    return [tables.transfers(found), tables.flows(found), *udp, *between, tables.captures(found)]
 
 
 def _asset(name: str) -> str:

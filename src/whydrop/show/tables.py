@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from whydrop import units
 from whydrop.api import Explanation
@@ -140,6 +141,72 @@ def _summed(found: Explanation) -> str:
     return (
         f"and {units.count(flows)} of small connections, listed nowhere: in all {units.count(packets)} packets with "
         f"{units.size(size)} of payload, {units.count(lost)} lost"
+    )
+
+
+def datagrams(found: Explanation) -> Sheet:
+    """UDP flows of one capture: the streams and spin bits found in them, and the size of the others."""
+    columns = (
+        Column("UDP flow", False, 0),
+        Column("Packets", True, 2),
+        Column("Size", True, 4),
+        Column("Is", False, 1),
+        Column("Lost", True, 3),
+        Column("Duplicates", True, 9),
+        Column("Reordered", True, 8),
+        Column("Jitter", True, 5),
+        Column("Score", True, 6),
+        Column("RTT median", True, 7),
+        Column("Marked", True, 10),
+    )
+    known = found.datagrams
+    if known is None:
+        return Sheet("UDP flows", columns, (), (), "")
+    rows: list[tuple[str, ...]] = []
+    weights: list[tuple[float, float]] = []
+    for flow in known["flows"]:
+        for stream in flow["rtp"] or [None]:
+            rows.append(_datagram_row(flow, stream))
+            told = stream is not None or flow["spin"] is not None
+            weights.append((float(told), flow["ip_bytes"]))
+    order = "those of which something can be told, and the largest come first"
+    return Sheet("UDP flows", columns, tuple(rows), tuple(weights), order, _unjudged(known))
+
+
+def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> tuple[str, ...]:
+    spin = flow["spin"]
+    kind = "QUIC that spins" if spin else "–"
+    rtp = ("–",) * 5
+    if stream is not None:
+        codec = f", {stream['codec']}" if stream["codec"] else ""
+        kind = f"RTP type {stream['payload_type']}{codec}"
+        rtp = (
+            f"{units.count(stream['lost'])} of {units.count(stream['expected'])}",
+            units.count(stream["duplicates"]),
+            units.count(stream["reordered"]),
+            units.duration(stream["jitter_mean_s"]),
+            "–" if stream["mos"] is None else f"{stream['mos']:.1f}",
+        )
+    return (
+        flow["flow"],
+        units.count(flow["packets"]),
+        units.size(flow["ip_bytes"]),
+        kind,
+        *rtp,
+        units.duration(spin["rtt_median_s"]) if spin else "–",
+        units.count(flow["ce_marked"]),
+    )
+
+
+def _unjudged(known: Mapping[str, Any]) -> str:
+    """The share of UDP whose loss and delay one capture cannot tell."""
+    packets, size = known["packets"] - known["judged_packets"], known["ip_bytes"] - known["judged_ip_bytes"]
+    if not packets:
+        return ""
+    return (
+        f"of {units.percent(packets / known['packets'])} of the UDP packets "
+        f"({units.percent(size / known['ip_bytes'])} of their bytes) one capture cannot tell loss or delay: "
+        "nothing numbers or acknowledges them in the clear. A second capture would"
     )
 
 

@@ -53,7 +53,7 @@ def _print(found: Explanation, console: Console) -> None:
     left = len(found.verdicts) - 1 - _MOST_MINOR
     if left > 0:
         console.print(safe(f"  and {units.count(left)} more, which explain less (--json lists all)", style="dim"))
-    for sheet in (tables.transfers(found), tables.flows(found), tables.captures(found)):
+    for sheet in (tables.transfers(found), tables.flows(found), tables.datagrams(found), tables.captures(found)):
         _print_table(console, sheet)
 
 

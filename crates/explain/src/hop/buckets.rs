@@ -22,8 +22,8 @@ pub struct Buckets {
     pub single: Option<BucketFit>,
     /// Only where they account for clearly more.
     pub two: Option<TwoBuckets>,
-    /// What the single one counts, where small packets tell.
-    pub basis: Option<ByteBasis>,
+    /// What the single one counts, where small packets tell, and it in those bytes.
+    pub basis: Option<(ByteBasis, BucketFit)>,
 }
 
 /// Captures of more packets than these are not looked at packet by packet: a search would take minutes.
@@ -155,7 +155,7 @@ const ENOUGH_SMALL: f64 = 0.02;
 const BASIS_GAIN: f64 = 5.0;
 
 /// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
-fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis> {
+fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis, BucketFit)> {
     let small = passages
         .bytes
         .iter()
@@ -165,7 +165,7 @@ fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis>
         return None;
     }
     let (_, blur) = refine(&passages.trace(0), fit, blur_s);
-    let mut scores: Vec<(f64, ByteBasis)> = ByteBasis::ALL
+    let mut scores: Vec<(f64, (ByteBasis, BucketFit))> = ByteBasis::ALL
         .into_iter()
         .map(|basis| {
             let trace = passages.trace(basis.overhead_bytes());
@@ -173,10 +173,8 @@ fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<ByteBasis>
             let mut start = *fit;
             start.rate_bps.value *= raise;
             start.limit_bytes.value *= raise;
-            (
-                refine_exact(&trace, &start, blur).agreement.score(blur),
-                basis,
-            )
+            let counted = refine_exact(&trace, &start, blur);
+            (counted.agreement.score(blur), (basis, counted))
         })
         .collect();
     scores.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -68,8 +68,8 @@ pub struct Hop {
     pub two_buckets: Option<TwoBuckets>,
     /// A bucket that sees the packets as they leave the queue of this stretch.
     pub behind_queue: Option<BehindQueue>,
-    /// What the bucket counts, where small packets tell.
-    pub bucket_basis: Option<ByteBasis>,
+    /// What the bucket counts, where small packets tell, and it in those bytes.
+    pub bucket_basis: Option<(ByteBasis, BucketFit)>,
     /// Packets that were marked (Congestion Experienced) on the way.
     pub marked: usize,
     /// By how much timestamps and idle lines vary, seconds.

@@ -6,7 +6,7 @@ use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::judge::HopJudgement;
 use super::measure::{ByteBasis, Hop};
-use crate::parameters::{WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
+use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
 use whydrop_verdict::{Cause, Quantity};
 
 /// Parameters by the names of the contract, and what bytes they count where that is known.
@@ -39,8 +39,8 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let Some(fit) = dropping_bucket(hop) else {
         return (parameters, None);
     };
-    let basis = hop.bucket_basis;
-    let scale = Scale::new(basis, fit.packet_bytes);
+    let basis = hop.bucket_basis.map(|(basis, _)| basis);
+    let scale = Scale::new(basis, fit.packet_bytes, hop);
     let mut put = |name: &str, interval: Interval| {
         let parameter = if name.ends_with("rate_bps") {
             scale.apply_to_rate(interval)
@@ -61,6 +61,16 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
             put("burst_bytes", within_a_packet(fit, hop));
         }
     }
+    if let (None, None, Some((_, counted))) =
+        (&hop.two_buckets, &hop.behind_queue, hop.bucket_basis)
+    {
+        let known = Scale::KNOWN;
+        parameters.insert("rate_bps".to_owned(), known.apply_to_rate(counted.rate_bps));
+        parameters.insert(
+            "burst_bytes".to_owned(),
+            known.apply(within_a_packet(counted, hop)),
+        );
+    }
     (parameters, basis)
 }
 
@@ -80,10 +90,6 @@ fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
     }
 }
 
-/// No rate is known better than the clock that it was measured by: oscillators of computers are off by up to some
-/// hundred parts per million.
-const CLOCK_ERROR: f64 = 5e-4;
-
 /// Turns IP bytes into those of a known basis; where none is known, the upper end makes room for all of them.
 struct Scale {
     value: f64,
@@ -91,8 +97,16 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(basis: Option<ByteBasis>, packet_bytes: f64) -> Self {
+    /// Of what is in the bytes that count.
+    const KNOWN: Self = Self {
+        value: 1.0,
+        high: 1.0,
+    };
+
+    fn new(basis: Option<ByteBasis>, packet_bytes: f64, hop: &Hop) -> Self {
         let raise = |overhead: f64| (packet_bytes + overhead) / packet_bytes;
+        // among full packets are small ones, with as much on top of each
+        let mean_bytes = hop.passages.mean_bytes().min(packet_bytes);
         match basis {
             Some(basis) => {
                 let known = raise(f64::from(basis.overhead_bytes()));
@@ -103,7 +117,7 @@ impl Scale {
             }
             None => Self {
                 value: 1.0,
-                high: raise(WIRE_OVERHEAD_BYTES),
+                high: (mean_bytes + WIRE_OVERHEAD_BYTES) / mean_bytes,
             },
         }
     }
@@ -129,7 +143,7 @@ impl Scale {
 
 fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
     let departures = hop.departures.as_ref()?;
-    Some(Scale::new(basis, hop.packet_bytes()).apply_to_rate(departures.rate_bps))
+    Some(Scale::new(basis, hop.packet_bytes(), hop).apply_to_rate(departures.rate_bps))
 }
 
 fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {

@@ -86,19 +86,49 @@ impl PairGroup<'_> {
         !self.at_upstream.flows.is_empty() || passages.lost > 0
     }
 
+    /// The flows with TCP data, and before them those without that lost packets; these alone, if nothing else lost any.
     pub fn names(&self, pair: &Pair) -> Vec<String> {
-        if self.at_upstream.flows.is_empty() {
-            let members = self
-                .members
-                .iter()
-                .map(|member| &pair.flows[*member as usize]);
-            return members.map(PairFlow::name).collect();
+        let members = || {
+            let flows = self.members.iter().map(|flow| &pair.flows[*flow as usize]);
+            flows.zip(&self.numbers)
+        };
+        let lossy = |with_data: bool| {
+            members()
+                .filter(move |(flow, number)| {
+                    flow.lost() > 0 && (**number != u32::MAX) == with_data
+                })
+                .map(|(flow, _)| flow.name())
+        };
+        let with_data = || {
+            let flows = self.at_upstream.flows.iter();
+            flows.map(|flow| flow.flow.name())
+        };
+        let others: Vec<String> = lossy(false).collect();
+        if self.at_upstream.flows.is_empty() && others.is_empty() {
+            return members().map(|(flow, _)| flow.name()).collect();
         }
-        self.at_upstream
+        let outside = self
+            .at_upstream
             .flows
             .iter()
-            .map(|flow| flow.flow.name())
-            .collect()
+            .any(|flow| flow.flow.counters.lost > 0);
+        if !others.is_empty() && !outside && lossy(true).next().is_none() {
+            return others;
+        }
+        others.into_iter().chain(with_data()).collect()
+    }
+
+    /// TCP data is less than this group's own traffic: what it did says little of what crossed.
+    pub fn is_mostly_datagrams(&self, passages: &Passages) -> bool {
+        let bytes = passages.flow.iter().zip(&passages.bytes);
+        let (mut all, mut of_others) = (0.0, 0.0);
+        for (member, bytes) in bytes {
+            all += f64::from(*bytes);
+            if self.numbers[*member as usize] == u32::MAX {
+                of_others += f64::from(*bytes);
+            }
+        }
+        of_others > all / 2.0
     }
 
     pub fn missed(&self, pair: &Pair) -> [u64; 2] {

@@ -99,6 +99,7 @@ fn unmatched(pair: &Pair) -> BTreeMap<String, u64> {
         (Crossing::Undecided.name(), both(counts.undecided)),
         (Crossing::Forgotten.name(), both(counts.forgotten)),
         ("not-ip-or-cut-off", both(counts.unmatchable)),
+        ("broadcast-or-multicast", both(counts.to_many)),
     ]
     .into_iter()
     .filter(|(_, count)| *count > 0)

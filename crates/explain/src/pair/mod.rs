@@ -152,5 +152,6 @@ fn matched_document(pair: &Pair, timeline: &Timeline) -> Document {
         verdicts: Vec::new(),
         pair: Some(info::pair_info(pair, timeline)),
         hops: Vec::new(),
+        datagrams: None,
     }
 }

@@ -67,14 +67,13 @@ fn judge(
 ) -> (Vec<Ranked>, TransferCauses) {
     let mut ranked = Vec::new();
     let outer = outer_losses(group);
-    let judgement = if passages.lost > 0 {
-        let between = between_points(pair, group, passages, keep_tables);
-        let judgement = between.0;
-        ranked.push(between.1);
-        Some(judgement)
-    } else {
-        None
-    };
+    let mut placed = None;
+    let judgement = (passages.lost > 0).then(|| {
+        let (judgement, verdict, own) = between_points(pair, group, passages, keep_tables);
+        ranked.push(verdict);
+        placed = own;
+        judgement
+    });
     for (place, evidence) in group.outer_places().into_iter().zip(outer) {
         let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
             continue;
@@ -95,7 +94,7 @@ fn judge(
         },
     };
     ranked.extend(capture_loss(pair, group));
-    (ranked, transfer_causes(group, &headline))
+    (ranked, transfer_causes(group, &headline, placed.as_deref()))
 }
 
 fn cause_of(ranked: &Ranked) -> Cause {
@@ -123,7 +122,7 @@ fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
         .iter()
         .filter(|member| pair.flows[**member as usize].lost() > 0)
         .count() as u64;
-    if group.at_upstream.flows.is_empty() {
+    if group.is_mostly_datagrams(passages) {
         counted.packets = passages.len() as u64;
         counted.payload_bytes = passages.bytes.iter().map(|bytes| *bytes as u64).sum();
         counted.union_busy_s = passages.duration_s();
@@ -146,7 +145,7 @@ fn between_points(
     group: &PairGroup,
     passages: &Passages,
     keep_tables: bool,
-) -> (Judgement, Ranked) {
+) -> (Judgement, Ranked, Option<Vec<OwnLosses>>) {
     let hop = hop_of(group, pair, passages);
     let judged = judge_hop(&hop);
     let (verdict, replays) = hop_verdict(
@@ -161,7 +160,42 @@ fn between_points(
         model: keep_tables.then(|| model_table(group, &hop, &replays)),
         ..Ranked::new(verdict, &hop.evidence.totals)
     };
-    (judged.judgement, ranked)
+    let winner = replays.iter().find(|replayed| replayed.why.is_none());
+    let own = winner.and_then(|winner| own_losses(group, &hop, winner));
+    (judged.judgement, ranked, own)
+}
+
+/// What a member of a group lost between the points, and how much of it the winning model drops.
+#[derive(Debug, Clone, Copy, Default)]
+struct OwnLosses {
+    lost: u32,
+    predicted: u32,
+}
+
+/// A model places single losses if it drops this share of all of them in their places ...
+const PLACES: f64 = 0.6;
+/// ... or in that of a neighbour: when two come at once, which of them finds no room is a matter of nanoseconds.
+const NEIGHBOURS: usize = 1;
+
+/// By member; `None` where the model does not tell which packets are lost.
+fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<OwnLosses>> {
+    let (packets, passages) = (&winner.replay.packets, &hop.passages);
+    let mut own = vec![OwnLosses::default(); group.members.len()];
+    for (index, _) in passages
+        .outcome
+        .iter()
+        .enumerate()
+        .filter(|(_, outcome)| **outcome == Seen::Lost)
+    {
+        let near = index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(packets.len());
+        let member = &mut own[passages.flow[index] as usize];
+        member.lost += 1;
+        member.predicted += u32::from(packets[near].iter().any(|packet| packet.dropped));
+    }
+    let (lost, predicted) = own.iter().fold((0, 0), |sum, member| {
+        (sum.0 + member.lost, sum.1 + member.predicted)
+    });
+    (f64::from(predicted) > PLACES * f64::from(lost)).then_some(own)
 }
 
 /// What was lost before the first point, and beyond the second, if anything was.
@@ -358,21 +392,34 @@ fn measure_nothing(group: &PairGroup) -> Evidence {
     )
 }
 
-/// Losses anywhere on a transfer's way are the headline's; without any, what held it up.
-fn transfer_causes(group: &PairGroup, headline: &Judgement) -> TransferCauses {
+/// Losses anywhere on a transfer's way are the headline's, unless the model that accounts for the group's drops less than half of
+/// those of this flow; without any, what held it up.
+fn transfer_causes(
+    group: &PairGroup,
+    headline: &Judgement,
+    own: Option<&[OwnLosses]>,
+) -> TransferCauses {
     let nothing_expected = ExpectedLosses::none(&group.at_upstream);
+    // those with data come in the order of all members
+    let with_data = |member: &usize| group.numbers[*member] != u32::MAX;
+    let places: Vec<usize> = (0..group.members.len()).filter(with_data).collect();
     group
         .at_upstream
         .flows
         .iter()
         .enumerate()
         .map(|(member, flow)| {
+            let unlike = own.is_some_and(|own| {
+                let own = own[places[member]];
+                own.lost > 0 && 2 * own.predicted < own.lost
+            });
             let causes = flow
                 .flow
                 .transfers
                 .iter()
                 .map(|transfer| match lost(flow.flow, transfer) {
                     0 => judge_transfer(headline, &nothing_expected, (member, flow.flow), transfer),
+                    _ if unlike => (Cause::Unknown, 0.5),
                     _ => (headline.cause, headline.confidence),
                 })
                 .collect();

@@ -41,7 +41,8 @@ pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Dri
     }
     if is_one_clock(tracks, &floors, drift) {
         let line = stretch(tracks, steps, 0, -(tracks.base_ns as f64), 0.0);
-        let bounds = bounds(&floors, &[-(tracks.base_ns as f64)]);
+        let anchors = [-(tracks.base_ns as f64)];
+        let bounds = bounds_at_start(tracks, steps, groups, drift, anchors[0]);
         return whole(tracks, drift, vec![line], bounds);
     }
     // a luckiest packet that is no floor is taken down to where the floor may be
@@ -71,7 +72,13 @@ pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Dri
         .enumerate()
         .map(|(number, &anchor)| stretch(tracks, steps, number, anchor, drift.of_stretch(number)))
         .collect();
-    whole(tracks, drift, stretches, bounds(&floors, &anchors))
+    let at_start = bounds_at_start(tracks, steps, groups, drift, anchors[0]);
+    whole(
+        tracks,
+        drift,
+        stretches,
+        at_start.or_else(|| bounds(&floors, &anchors)),
+    )
 }
 
 fn whole(
@@ -144,6 +151,61 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
         [None, Some(backward)] => transit - backward.lowest,
         [None, None] => 0.0,
     }
+}
+
+/// Rates within the drift's interval for which the bounds are looked at, in half-widths.
+const RATES: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+
+/// How far the offset could be from the first stretch's line where that begins: backward packets bound it below, forward
+/// ones above, at any rate that the drift's interval leaves open and that does not make them contradict each other.
+///
+/// `None` where the first stretch has packets of one direction only.
+fn bounds_at_start(
+    tracks: &Tracks,
+    steps: &[Step],
+    groups: &[Group],
+    drift: &Drift,
+    anchor: f64,
+) -> Option<(f64, f64)> {
+    let of = |direction: usize| {
+        groups
+            .iter()
+            .find(|group| group.stretch == 0 && group.direction == direction)
+    };
+    let directions = [of(0)?, of(1)?];
+    let rate = drift.of_stretch(0);
+    let late = [0, 1].map(|direction| {
+        let track = &tracks.by_direction[direction];
+        let points = &track.points[track.stretch(steps, 0, direction)];
+        let slope = sign(direction) * rate;
+        tail::late_stamps(
+            points
+                .iter()
+                .map(|point| point.z - slope * point.x)
+                .collect(),
+        )
+    });
+    let bounds_at = |rate: f64| {
+        let [forward, backward] = directions.map(|group| floor(group, rate));
+        Some((-backward?.lowest, forward?.lowest))
+    };
+    let known = bounds_at(rate)?;
+    let [late_forward, late_backward] = late;
+    let possible = RATES
+        .iter()
+        .filter_map(|widths| bounds_at(rate + widths * drift.error))
+        .filter(|(low, high)| low - late_backward <= high + late_forward);
+    // directions that contradict each other show how wrong the stamps are: the offset is between what they say
+    let (low, high) = possible.chain([known]).fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(low, high), (one, other)| (low.min(one).min(other), high.max(one).max(other)),
+    );
+    // each of the stamps is a step too late or too early at most
+    let step = tracks.resolution_ns;
+    Some((
+        low - late_backward - anchor - step,
+        high + late_forward - anchor + step,
+    ))
 }
 
 /// How far the offset could be from the lines: backward packets bound it below, forward ones above.

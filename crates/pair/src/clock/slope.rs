@@ -85,13 +85,16 @@ struct Band {
     xz: f64,
     /// The floors' scatter about the line.
     scatter: f64,
+    /// Standard deviation of how much higher the floor may be at the end than at the start, because it is none: see
+    /// [`wandering`].
+    wandering: f64,
     sign: f64,
 }
 
 /// One drift for all `groups`; `resolution_ns` is the step of the timestamps.
 pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
     let all: Vec<&Group> = groups.iter().collect();
-    let mut drift = fit_one(&all, resolution_ns);
+    let (mut drift, apart) = fit_one(&all, resolution_ns);
     if drift.error >= UNMEASURED_PPM * 1e-6 {
         return Drift::unmeasured();
     }
@@ -107,6 +110,11 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
             }
         }
     }
+    // the least of several errors is too small by chance: what another line says is left open, unless that is the rate of a
+    // stretch of its own
+    if drift.own_rate.is_empty() {
+        drift.error = drift.error.max(apart);
+    }
     drift
 }
 
@@ -115,15 +123,18 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
 /// Every direction must say so by itself, for a queue that grows from the stretch's start to its end looks
 /// like drift.
 fn own_rate(groups: &[&Group], common: &Drift, resolution_ns: f64) -> Option<f64> {
-    let own = fit_one(groups, resolution_ns);
+    let (own, _) = fit_one(groups, resolution_ns);
     let differs =
         |one: &Drift| (one.rate - common.rate).abs() > OWN_RATE * (one.error + common.error);
     let agrees = |one: &Drift| (one.rate - own.rate).abs() <= one.error + own.error;
-    let each = groups.iter().map(|group| fit_one(&[group], resolution_ns));
+    let each = groups
+        .iter()
+        .map(|group| fit_one(&[group], resolution_ns).0);
     (differs(&own) && each.into_iter().all(|one| differs(&one) && agrees(&one))).then_some(own.rate)
 }
 
-fn fit_one(groups: &[&Group], resolution_ns: f64) -> Drift {
+/// The best line, and how far away another one is that promises nearly as much.
+fn fit_one(groups: &[&Group], resolution_ns: f64) -> (Drift, f64) {
     let mut starts: Vec<f64> = groups
         .iter()
         .filter_map(|group| group.hull_drift())
@@ -136,12 +147,23 @@ fn fit_one(groups: &[&Group], resolution_ns: f64) -> Drift {
     if starts.len() > 9 {
         starts = (0..9).map(|i| starts[i * (starts.len() - 1) / 8]).collect();
     }
-    starts
+    let lines: Vec<Drift> = starts
         .into_iter()
         .map(|start| improve(groups, start, resolution_ns))
-        .min_by(|a, b| a.error.total_cmp(&b.error))
-        .unwrap_or_else(Drift::unmeasured)
+        .collect();
+    let least = |a: &&Drift, b: &&Drift| a.error.total_cmp(&b.error);
+    let Some(best) = lines.iter().min_by(least) else {
+        return (Drift::unmeasured(), 0.0);
+    };
+    let rivals = lines.iter().filter(|line| line.error <= RIVAL * best.error);
+    let apart = rivals
+        .map(|line| (line.rate - best.rate).abs())
+        .fold(0.0, f64::max);
+    (best.clone(), apart)
 }
+
+/// A line whose error is at most this many times the best one's is as credible.
+const RIVAL: f64 = 2.0;
 
 /// The median slope of pairs of window floors (Theil and Sen): hardly moved by a few odd ones.
 fn median_slope(group: &Group) -> Option<f64> {
@@ -253,6 +275,7 @@ impl Band {
         });
         let (Narrowest { low, high, .. }, mut floors) =
             views.min_by(|(a, _), (b, _)| a.promised.total_cmp(&b.promised))?;
+        let wandering = wandering(&floors, low, high);
         floors.retain(|point| point.z >= low && point.z <= high);
         let count = floors.len() as f64;
         let mean = Point {
@@ -276,6 +299,7 @@ impl Band {
             xx,
             xz,
             scatter,
+            wandering,
             sign: sign(group.direction),
         })
     }
@@ -285,9 +309,15 @@ impl Band {
         self.sign * self.xz / self.xx
     }
 
-    /// The inverse of its slope's variance, as if its floors scattered independently.
+    /// The inverse of its slope's variance, as if its floors scattered independently, about a floor that may wander.
     fn weight(&self) -> f64 {
-        self.xx / self.scatter.powi(2)
+        let wandering = self.wandering / self.length();
+        (self.scatter.powi(2) / self.xx + wandering.powi(2)).recip()
+    }
+
+    /// As long as its floors would be if they were spread evenly.
+    fn length(&self) -> f64 {
+        (12.0 * self.xx / self.floors.len() as f64).sqrt()
     }
 
     /// The slope of a floor that is higher at one end by its scatter and half of a timestamp's step together.
@@ -296,8 +326,7 @@ impl Band {
     /// burst of packets and a few stragglers hours later are no more than two moments.
     fn tilt(&self, resolution_ns: f64) -> f64 {
         let count = self.floors.len() as f64;
-        let length = (12.0 * self.xx / count).sqrt();
-        (self.scatter + resolution_ns / (2.0 * count.sqrt())) / length
+        (self.scatter + resolution_ns / (2.0 * count.sqrt())) / self.length()
     }
 
     /// How much more the floors scatter from one tenth of the time to the next than within: a floor that
@@ -364,9 +393,72 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
     student(freedom) * (wander * disagreement / weight).sqrt() + directions * systematic
 }
 
-/// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on.
+/// The best of nine views of each envelope is taken (three kinds of windows, three widths): that each of them holds the truth
+/// with 95 % needs 2.77 standard deviations instead of 1.96 (C. E. Bonferroni, 1936).
+const BEST_OF_VIEWS: f64 = 2.77 / 1.96;
+
+/// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on, made wider for the choice
+/// among views.
 fn student(freedom: f64) -> f64 {
-    1.96 + 2.4 / freedom + 8.3 / freedom.powi(3)
+    BEST_OF_VIEWS * (1.96 + 2.4 / freedom + 8.3 / freedom.powi(3))
+}
+
+/// A floor is as many times denser than what lies above it; clusters by chance are not.
+const DENSER: f64 = 4.0;
+/// Within this many widths of the band above it.
+const ABOVE: f64 = 3.0;
+/// Tenths of the time whose means are compared, and the quotient of variances that chance exceeds once in forty times (Snedecor's
+/// F with 8 degrees of freedom over many).
+const TENTHS: usize = 10;
+const NO_CHANCE: f64 = 2.2;
+/// Of a random walk about its best line: standard deviation of the line's rise, over that of the walk about the line
+/// (1.095 and 0.258 times the walk's own).
+const RISE_OF_WALK: f64 = 4.24;
+
+/// How much higher the lowest packets may be at the end than at the start because the queue that they met never was empty:
+/// one standard deviation, nanoseconds.
+///
+/// Where the queue empties, the lowest of all floors lie in a band that is denser than what is above it, and where packets
+/// are struck each on its own, the means of tenths differ no more than chance lets them. If neither is so, the floor moves as
+/// the queue does. Of what moved evenly all the time nothing is left to see once a line is fitted; a random walk tells how much
+/// that is by what is left.
+fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
+    let within = |from: f64, to: f64| {
+        let inside = floors.iter().filter(|p| p.z >= from && p.z <= to);
+        inside.count() as f64
+    };
+    let above = within(high, high + ABOVE * (high - low)) / ABOVE;
+    let chunk = floors.len().div_ceil(TENTHS);
+    if within(low, high) >= DENSER * above || chunk < 2 {
+        return 0.0;
+    }
+    let mean = |points: &[Point]| {
+        let count = points.len() as f64;
+        Point {
+            x: points.iter().map(|p| p.x).sum::<f64>() / count,
+            z: points.iter().map(|p| p.z).sum::<f64>() / count,
+        }
+    };
+    let tenths: Vec<Point> = floors.chunks(chunk).map(mean).collect();
+    let middle = mean(&tenths);
+    let (xx, xz) = tenths.iter().fold((0.0, 0.0), |(xx, xz), p| {
+        let x = p.x - middle.x;
+        (xx + x * x, xz + x * (p.z - middle.z))
+    });
+    let slope = xz / xx.max(f64::MIN_POSITIVE);
+    let rest = |p: &Point, about: &Point| p.z - about.z - slope * (p.x - about.x);
+    let between: f64 = tenths.iter().map(|p| rest(p, &middle).powi(2)).sum();
+    let between = between / (tenths.len() as f64 - 2.0).max(1.0);
+    let inside: f64 = floors
+        .chunks(chunk)
+        .zip(&tenths)
+        .flat_map(|(points, about)| points.iter().map(move |p| rest(p, about).powi(2)))
+        .sum();
+    let by_chance = inside / floors.len() as f64 / chunk as f64;
+    if between < NO_CHANCE * by_chance {
+        return 0.0;
+    }
+    RISE_OF_WALK * between.sqrt()
 }
 
 /// The lowest floor of every so many neighbouring windows.

@@ -14,6 +14,7 @@
 //! and say nothing of what lies below.
 
 use super::anchor::Floor;
+use super::level::median;
 use super::steps::Step;
 use super::track::{Tracks, sign};
 
@@ -97,6 +98,49 @@ fn open_end(values: &[f64]) -> f64 {
     CLIMBS * (high - low)
 }
 
+/// Ranks of the lowest values that tell the tail below a floor, each this many times the last.
+const LATE_RANKS: [usize; 3] = [2, 8, 32];
+const LATE_RATIO: f64 = 4.0;
+/// Fewer values than so many times the last rank tell no tail.
+const VALUES_PER_RANK: usize = 8;
+/// Stamps are no later than this, nanoseconds: what holds interrupts and readers back.
+const LATEST_NS: f64 = 2e6;
+/// No stamp is closer to its packet than a kernel takes to get through what came together with it, nanoseconds: 64 packets
+/// (the budget of a poll of Linux) in a fraction of a microsecond each.
+const LEAST_LATE_NS: f64 = 1e4;
+
+/// How far below the floor the lowest value may be because of stamps at the upstream point that were late, nanoseconds: the
+/// packets then seem to have taken less time than they did.
+///
+/// Values that end in an exponential tail climb by its scale times the logarithm of the ratio between two ranks, and `k` times
+/// the spacing after the `k`-th is that scale (A. Rényi, 1953); at a sharp end both are next to nothing. Where one of two climbs
+/// is much longer, a queue begins there; the median of the spacings does not mind one. The larger counts: coarse stamps
+/// leave no spacings. The lowest of `n` lies the logarithm of `n` scales down.
+pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
+    let count = values.len();
+    let [first, middle, last] = LATE_RANKS;
+    if count < VALUES_PER_RANK * last {
+        return LEAST_LATE_NS;
+    }
+    let (lowest, at_last, _) = values.select_nth_unstable_by(last - 1, f64::total_cmp);
+    let at_last = *at_last;
+    lowest.sort_unstable_by(f64::total_cmp);
+    let climbs = [
+        lowest[middle - 1] - lowest[first - 1],
+        at_last - lowest[middle - 1],
+    ];
+    let shorter = climbs[0].min(climbs[1]);
+    let mean = (climbs[0] + climbs[1]) / 2.0;
+    let climb = mean.min(LATE_RATIO * shorter);
+    let mut spacings: Vec<f64> = lowest
+        .windows(2)
+        .zip(1..)
+        .map(|(pair, rank)| f64::from(rank) * (pair[1] - pair[0]))
+        .collect();
+    let scale = (climb / LATE_RATIO.ln()).max(median(&mut spacings) / std::f64::consts::LN_2);
+    (scale * (count as f64).ln()).clamp(LEAST_LATE_NS, LATEST_NS)
+}
+
 /// Whether the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own
 /// may lie below the sharp end of all others.
 fn ends_sharply(at_ranks: &[f64]) -> bool {
@@ -171,6 +215,20 @@ mod tests {
         // the same values, packet after packet at almost the same depth
         moments.sort_by(f64::total_cmp);
         assert_eq!(open_end(&moments), 0.0);
+    }
+
+    #[test]
+    fn late_stamps_make_a_tail_below_the_floor_as_long_as_its_lowest_packet() {
+        // 20 µs late on average
+        let late = quantiles(|p| 2e4 * p.ln());
+        let lowest = late.iter().copied().fold(f64::INFINITY, f64::min);
+        let found = late_stamps(late);
+        assert!(
+            found > 0.5 * -lowest && found < 2.0 * -lowest,
+            "{found} {lowest}"
+        );
+        // a sharp floor under a queue of milliseconds
+        assert!(late_stamps(quantiles(|p| 1e6 * p)) < 2.0 * LEAST_LATE_NS);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(super) enum Queue {
     Sawtooth(f64),
     /// A standing queue of so many nanoseconds after a tenth of a second without, with a ripple.
     Standing(f64),
+    /// Sawteeth of about so many nanoseconds that never come down to nothing, nor twice to the same.
+    NeverEmpty(f64),
     /// Normal, of this deviation, four deviations above the base at its middle.
     Jitter(f64),
 }
@@ -43,6 +45,8 @@ pub(super) struct Path {
     pub packets_per_second: f64,
     pub transit_ns: [f64; 2],
     pub queue: Queue,
+    /// The same on the way back.
+    pub queue_back: Queue,
     /// Scatter of every transit in both directions, nanoseconds.
     pub noise_ns: f64,
     pub offset_ns: f64,
@@ -70,6 +74,7 @@ impl Default for Path {
             packets_per_second: 2000.0,
             transit_ns: [4e3, 4e3],
             queue: Queue::Empty,
+            queue_back: Queue::Empty,
             noise_ns: 300.0,
             offset_ns: 0.0,
             drift_ppm: 0.0,
@@ -106,9 +111,9 @@ impl Path {
                 let noise = self.noise_ns * random.uniform();
                 let transit = if forward {
                     let route = stepped(&self.forward_routes, seconds);
-                    self.transit_ns[0] + noise + route + self.delay(seconds, &mut random)
+                    self.transit_ns[0] + noise + route + delay(self.queue, seconds, &mut random)
                 } else {
-                    -self.transit_ns[1] - noise
+                    -self.transit_ns[1] - noise - delay(self.queue_back, seconds, &mut random)
                 };
                 let at_1 = seconds * 1e9;
                 let at_2 = at_1 + transit;
@@ -125,18 +130,6 @@ impl Path {
             .collect()
     }
 
-    fn delay(&self, seconds: f64, random: &mut Random) -> f64 {
-        match self.queue {
-            Queue::Empty => 0.0,
-            Queue::Sawtooth(peak) => peak * ((seconds / 1.7).fract() * 1.1 - 0.1).max(0.0),
-            Queue::Standing(level) => {
-                let fill = ((seconds - 0.1) / 0.5).clamp(0.0, 1.0);
-                level * fill * (1.0 + 0.2 * (seconds * 3.0).sin() * random.uniform())
-            }
-            Queue::Jitter(deviation) => deviation * (4.0 + random.normal()).max(0.0),
-        }
-    }
-
     /// How far the fit's offset at this moment is from the truth, nanoseconds.
     pub fn offset_error(&self, fit: &ClockFit, seconds: f64) -> f64 {
         let sum = |steps: &[(f64, f64)]| {
@@ -150,5 +143,22 @@ impl Path {
         let truth = self.offset_ns + self.drift_ppm * 1e-6 * seconds * 1e9 + sum(&self.steps_2)
             - sum(&self.steps_1);
         fit.offset_at(first as i64 + START_NS as i64) - truth
+    }
+}
+
+fn delay(queue: Queue, seconds: f64, random: &mut Random) -> f64 {
+    match queue {
+        Queue::Empty => 0.0,
+        Queue::Sawtooth(peak) => peak * ((seconds / 1.7).fract() * 1.1 - 0.1).max(0.0),
+        Queue::Standing(level) => {
+            let fill = ((seconds - 0.1) / 0.5).clamp(0.0, 1.0);
+            level * fill * (1.0 + 0.2 * (seconds * 3.0).sin() * random.uniform())
+        }
+        // a sawtooth above a floor that rises and falls over tens of seconds
+        Queue::NeverEmpty(level) => {
+            let base = level * (0.5 + 0.4 * (seconds * 0.37).sin());
+            base + 0.3 * level * (seconds / 0.9).fract()
+        }
+        Queue::Jitter(deviation) => deviation * (4.0 + random.normal()).max(0.0),
     }
 }

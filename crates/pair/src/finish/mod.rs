@@ -27,7 +27,8 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     if matcher.matches == 0 {
         return Err(nothing::in_common(&summaries, &matcher));
     }
-    let (unmatchable, left_out) = (matcher.unmatchable, matcher.left_out());
+    let (unmatchable, to_many) = (matcher.unmatchable, matcher.to_many);
+    let left_out = matcher.left_out();
     let constant_offset_ns = matcher.delta_ns.unwrap_or(0);
     let (mut flows, numbers) = flow_map::resolve(&matcher.flows, &tracked);
     let mut packets = matcher.rows;
@@ -44,6 +45,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     fates::decide(&mut packets, &mut flows, &tracked, &aligned);
     let counts = PairCounts {
         unmatchable,
+        to_many,
         left_out,
         ..counts::count(&mut flows, &packets)
     };

@@ -10,6 +10,8 @@ mod recut;
 pub(crate) mod sighting;
 mod tiles;
 
+use std::net::IpAddr;
+
 use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
 use crate::flow::LeftOut;
@@ -24,6 +26,21 @@ use sighting::{FRAGMENT, PAYLOAD_KEY_BYTES, Parts, Precision, Sighting};
 const SETTLED_AFTER_NS: i64 = 10_000_000_000;
 /// Super-segments of one flow that wait for their segment size at most.
 const MOST_WHOLE: usize = 1024;
+
+/// Broadcast or multicast: copies of such a packet reach both points side by side, so that one at each is no journey from
+/// the one to the other, and its times bound no clock. The broadcast address of most networks ends in 255 (RFC 922); a
+/// host may have such a one in a wider network, but then TCP goes there too, and that is never to many.
+fn is_to_many(network: &Network, transport: &Transport) -> bool {
+    if network.destination.is_multicast() {
+        return true;
+    }
+    match network.destination {
+        IpAddr::V4(address) => {
+            !matches!(transport, Transport::Tcp(_)) && address.octets()[3] == 255
+        }
+        IpAddr::V6(_) => false,
+    }
+}
 
 pub(crate) struct Matcher {
     words: Words,
@@ -48,6 +65,8 @@ pub(crate) struct Matcher {
     left_out_rows: usize,
     /// Frames without an IP packet that could be matched.
     pub(crate) unmatchable: [u64; 2],
+    /// Packets to many hosts at once.
+    pub(crate) to_many: [u64; 2],
 }
 
 impl Matcher {
@@ -69,6 +88,7 @@ impl Matcher {
             left_out: LeftOut::default(),
             left_out_rows: 0,
             unmatchable: [0; 2],
+            to_many: [0; 2],
         }
     }
 
@@ -83,6 +103,10 @@ impl Matcher {
             self.unmatchable[side] += 1;
             return;
         };
+        if is_to_many(network, &packet.transport) {
+            self.to_many[side] += 1;
+            return;
+        }
         match &packet.transport {
             Transport::Tcp(tcp) => self.take_tcp(side, packet, network, tcp),
             Transport::NotIp(_) | Transport::Undecodable => self.unmatchable[side] += 1,

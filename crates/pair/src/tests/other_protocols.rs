@@ -220,3 +220,86 @@ fn fragments_match_by_their_number() {
     let pair = Scene::new(journeys).check();
     assert!(pair.counts.lost[0] > 30);
 }
+
+/// A router between the points announces itself on both links by the same datagram, at times that have nothing to do with
+/// the path's.
+fn announcements(destination: IpAddr) -> Vec<Journey> {
+    (0..50)
+        .map(|number: u16| {
+            let passing = |time_ns: i64| Passing {
+                time_ns,
+                order_ns: time_ns,
+                wire: Wire {
+                    source: (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 1900),
+                    destination: (destination, 1900),
+                    ttl: 1,
+                    tos: 0,
+                    identification: number + 1,
+                    body: Body::Udp(payload(1_000_000 + u64::from(number))),
+                },
+            };
+            let time_ns = START + i64::from(number) * 4_000 * US;
+            Journey {
+                // 40 ms before it could have come from there
+                seen: [Some(passing(time_ns + 40_000 * US)), Some(passing(time_ns))],
+                crossing: Crossing::Matched,
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn broadcast_and_multicast_are_never_matched_and_bound_no_clock() {
+    let both_ways = || {
+        let forward = stream(2000, 0.05, |number| {
+            (Body::Udp(payload(number)), number as u16 + 1)
+        });
+        forward.into_iter().chain(answers(500))
+    };
+    let alone = Scene::new(both_ways().collect())
+        .read()
+        .expect("they share packets");
+    for to_many in [[224, 0, 0, 251], [255, 255, 255, 255], [10, 0, 0, 255]] {
+        let announced = announcements(IpAddr::V4(Ipv4Addr::from(to_many)));
+        let pair = Scene::new(both_ways().chain(announced).collect())
+            .read()
+            .expect("they share packets");
+        assert_eq!(pair.counts.to_many, [50, 50]);
+        assert_eq!(pair.counts.matched, alone.counts.matched);
+        assert_eq!(pair.clock, alone.clock);
+        assert_eq!(pair.flows.len(), alone.flows.len());
+    }
+    // the same from one host to another is a flow like any
+    let unicast = announcements(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)));
+    let pair = Scene::new(both_ways().chain(unicast).collect())
+        .read()
+        .expect("they share packets");
+    assert_eq!(pair.counts.to_many, [0, 0]);
+    assert_eq!(pair.counts.matched, alone.counts.matched + 50);
+}
+
+/// Packets from the server, one each 400 µs, that take 2 ms.
+fn answers(count: u64) -> impl Iterator<Item = Journey> {
+    (0..count).map(|number| {
+        let time_ns = START + number as i64 * 400 * US;
+        let passing = |time_ns: i64, ttl: u8| Passing {
+            time_ns,
+            order_ns: time_ns,
+            wire: Wire {
+                source: (server(), 6000),
+                destination: (client(), 5000),
+                ttl,
+                tos: 0,
+                identification: number as u16 + 1,
+                body: Body::Udp(payload(500_000 + number)),
+            },
+        };
+        Journey {
+            seen: [
+                Some(passing(time_ns + 2000 * US, 62)),
+                Some(passing(time_ns, 63)),
+            ],
+            crossing: Crossing::Matched,
+        }
+    })
+}

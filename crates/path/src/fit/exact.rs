@@ -26,7 +26,7 @@ const OPEN_END: f64 = 3.0;
 /// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
 pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
-    let rows = Rows::single(trace);
+    let rows = Rows::single(trace).with_exact_margins(blur_bytes);
     let score = |agreement: &Agreement| agreement.score(blur_bytes);
     let many = |candidates: &[RateAndLimit], below: f64| -> Scores {
         follow_many(&rows, candidates, Start::Empty, -below * blur_bytes)
@@ -224,5 +224,43 @@ mod tests {
                 fit.limit_bytes
             );
         }
+    }
+
+    #[test]
+    fn packets_that_come_evenly_give_rate_and_burst_although_each_is_at_the_brink() {
+        let arrivals: Vec<Arrival> = (0..4000i64)
+            .map(|number| Arrival {
+                // 28 Mbit/s, a microsecond more or less
+                time_ns: number * 408_000 + number * 7919 % 1_000,
+                bytes: 1428,
+            })
+            .collect();
+        let outcomes = replay(&mut Policer::new(20_000_000, 24_576), &arrivals);
+        let observed = arrivals
+            .iter()
+            .zip(outcomes)
+            .map(|(arrival, outcome)| Observation {
+                time_ns: arrival.time_ns,
+                bytes: arrival.bytes,
+                outcome: if outcome.is_dropped() {
+                    Seen::Lost
+                } else {
+                    Seen::Passed
+                },
+                delay_s: Some(0.0),
+            });
+        let trace = Trace::new(observed.collect());
+        let fit = refine_exact(&trace, &fit_bucket(&trace).expect("there are losses"), 30.0);
+        assert!(
+            (fit.rate_bps.value / 20e6 - 1.0).abs() < 1e-4,
+            "{:?}",
+            fit.rate_bps
+        );
+        assert!(
+            (fit.limit_bytes.value - 24_576.0).abs() < 300.0,
+            "{:?}",
+            fit.limit_bytes
+        );
+        assert!(fit.certainty() > 0.95, "{}", fit.certainty());
     }
 }

@@ -5,7 +5,7 @@
 
 use super::rows::{Row, Rows};
 use super::trace::Seen;
-use super::virtual_queue::{Agreement, CLASSES, MARGINS, Start, log_likelihood};
+use super::virtual_queue::{Agreement, CLASSES, Start, log_likelihood};
 
 /// Candidates that are followed together.
 pub const LANES: usize = 8;
@@ -142,9 +142,8 @@ fn follow_lanes<const L: usize>(
     start: Start,
     most_corrected_bytes: f64,
 ) -> Queues<L> {
-    let margins: [[f64; L]; CLASSES - 1] = std::array::from_fn(|margin| {
-        limit.map(|limit| limit + MARGINS[margin] * rows.packet_bytes)
-    });
+    let margins: [[f64; L]; CLASSES - 1] =
+        std::array::from_fn(|margin| limit.map(|limit| limit + rows.margins_bytes[margin]));
     let mut queues = Queues {
         lost_above: [[0.0; L]; CLASSES - 1],
         passed_above: [[0.0; L]; CLASSES - 1],

@@ -4,6 +4,7 @@
 //! time, as long as the packets come evenly; near a loss every packet counts.
 
 use super::trace::{Seen, Trace};
+use super::virtual_queue::MARGINS;
 
 /// Packets that came evenly, all with one outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,12 +31,16 @@ pub struct Rows {
     pub duration_s: f64,
     pub largest_bytes: f64,
     pub packet_bytes: f64,
+    /// Margins over the limit, bytes, between which predictions are counted apart.
+    pub(super) margins_bytes: [f64; MARGINS.len()],
 }
 
 /// Packets that pass just before and just after a loss stay single.
 const SINGLE_NEAR_LOSS: usize = 3;
 /// A gap this many times the mean of the gaps before it ends a row: the packets no longer come evenly.
 const UNEVEN: f64 = 4.0;
+/// A packet that just finds room, after sums of floating point numbers.
+const ROUNDING_BYTES: f64 = 1e-6;
 /// Weight of the newest gap in that mean.
 const NEWEST_GAP: f64 = 1.0 / 16.0;
 
@@ -45,6 +50,7 @@ impl Rows {
         let mut rows = Self {
             largest_bytes: f64::from(trace.largest_bytes),
             packet_bytes: trace.typical_bytes.max(1.0),
+            margins_bytes: MARGINS.map(|margin| margin * trace.typical_bytes.max(1.0)),
             ..Self::default()
         };
         if from >= to {
@@ -75,6 +81,7 @@ impl Rows {
             duration_s: trace.duration_s(),
             largest_bytes: f64::from(trace.largest_bytes),
             packet_bytes: trace.typical_bytes.max(1.0),
+            margins_bytes: MARGINS.map(|margin| margin * trace.typical_bytes.max(1.0)),
             ..Self::default()
         };
         let mut last_s = 0.0;
@@ -83,6 +90,14 @@ impl Rows {
             last_s = time_s;
         }
         rows
+    }
+
+    /// With margins for fates that are exact: an error of the timestamps moves the queue by no more than `blur_bytes`, and
+    /// beyond that a bucket is either full or not. With packets that come evenly every one is at the brink.
+    pub fn with_exact_margins(mut self, blur_bytes: f64) -> Self {
+        let near = blur_bytes.min(0.25 * self.packet_bytes);
+        self.margins_bytes = [-self.packet_bytes, -near, ROUNDING_BYTES, near];
+        self
     }
 
     fn take(&mut self, trace: &Trace, index: usize, gap_s: f64, most: u16) {

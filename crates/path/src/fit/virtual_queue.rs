@@ -79,7 +79,7 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
     } else {
         0.0
     };
-    let margins = MARGINS.map(|margin| limit + margin * trace.packet_bytes);
+    let margins = trace.margins_bytes.map(|margin| limit + margin);
     for row in &trace.rows {
         let bytes = row.bytes;
         let span_s = row.span_s;

@@ -126,6 +126,12 @@ impl Passages {
         through
     }
 
+    /// Mean size of the packets, IP bytes.
+    pub fn mean_bytes(&self) -> f64 {
+        let bytes: f64 = self.bytes.iter().copied().map(f64::from).sum();
+        (bytes / self.len().max(1) as f64).max(1.0)
+    }
+
     /// What fits of losses and delays look at, every packet with `overhead_bytes` on top of its IP bytes.
     pub fn trace(&self, overhead_bytes: u32) -> Trace {
         let observation = |index: usize| Observation {

@@ -183,7 +183,13 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
                 more_us - more_us.clamp(asymmetry_us.min(0.0), asymmetry_us.max(0.0))
             }),
             bar: OFFSET_US * slack,
-            covered: None,
+            covered: found.map(|_| {
+                let bound = |name: &str, open: f64| {
+                    pair[name].as_f64().map_or(open, |bound_s| bound_s * 1e6)
+                };
+                let low_us = bound("clock_offset_low_s", f64::NEG_INFINITY);
+                (low_us..=bound("clock_offset_high_s", f64::INFINITY)).contains(&offset_us)
+            }),
             tellable: true,
         });
     }
@@ -194,7 +200,10 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
             name: "clock_drift_ppm",
             error: found.map(|found| found - drift_ppm),
             bar: DRIFT_PPM * slack,
-            covered: None,
+            covered: found.and_then(|found| {
+                let error_ppm = pair["clock_drift_error_ppm"].as_f64()?;
+                Some((found - drift_ppm).abs() <= error_ppm)
+            }),
             tellable: true,
         });
     }

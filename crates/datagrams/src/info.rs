@@ -1,0 +1,143 @@
+//! The UDP flows of a capture in the shape of the JSON document.
+
+use serde::Serialize;
+
+use crate::flow::{Datagrams, Flow};
+use crate::rtp::RtpStream;
+use crate::spin::Spin;
+
+/// Flows of which nothing but the size is known that are listed at most, the largest ones.
+const MOST_LISTED: usize = 64;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct DatagramsInfo {
+    pub packets: u64,
+    pub ip_bytes: u64,
+    /// Of flows whose loss or delay one capture can tell.
+    pub judged_packets: u64,
+    pub judged_ip_bytes: u64,
+    pub flows: Vec<DatagramFlowInfo>,
+    /// Flows that are not listed: too small, or too many.
+    pub unlisted: UnlistedInfo,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct UnlistedInfo {
+    pub flows: u64,
+    pub packets: u64,
+    pub ip_bytes: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct DatagramFlowInfo {
+    pub flow: String,
+    pub packets: u64,
+    pub ip_bytes: u64,
+    pub start: f64,
+    pub end: f64,
+    pub ce_marked: u64,
+    pub ect0: u64,
+    pub ect1: u64,
+    pub rtp: Vec<RtpInfo>,
+    pub spin: Option<SpinInfo>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct RtpInfo {
+    pub ssrc: String,
+    pub payload_type: u8,
+    pub clock_hz: f64,
+    pub packets: u64,
+    pub expected: u64,
+    pub lost: u64,
+    pub loss_runs: u64,
+    pub duplicates: u64,
+    pub reordered: u64,
+    pub jitter_s: f64,
+    pub jitter_mean_s: f64,
+    pub jitter_max_s: f64,
+    pub codec: Option<&'static str>,
+    pub mos: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SpinInfo {
+    pub round_trips: u64,
+    pub rtt_min_s: f64,
+    pub rtt_median_s: f64,
+}
+
+impl Datagrams {
+    /// `None` without any UDP.
+    pub fn info(&self) -> Option<DatagramsInfo> {
+        let (packets, ip_bytes) = self.totals();
+        let (judged_packets, judged_ip_bytes) = self.judged();
+        let mut listed: Vec<usize> = (0..self.flows.len()).collect();
+        let tells = |at: usize| !self.rtp[at].is_empty() || self.spin[at].is_some();
+        listed.sort_by_key(|at| (!tells(*at), std::cmp::Reverse(self.flows[*at].ip_bytes)));
+        let told = listed.iter().filter(|at| tells(**at)).count();
+        let rest = listed.split_off((told + MOST_LISTED).min(listed.len()));
+        listed.sort_unstable();
+        let mut unlisted = UnlistedInfo {
+            flows: self.let_go.flows,
+            packets: self.let_go.packets,
+            ip_bytes: self.let_go.ip_bytes,
+        };
+        for flow in rest.into_iter().map(|at| &self.flows[at]) {
+            unlisted.flows += 1;
+            unlisted.packets += flow.packets;
+            unlisted.ip_bytes += flow.ip_bytes;
+        }
+        let flows = listed
+            .into_iter()
+            .map(|at| flow_info(&self.flows[at], &self.rtp[at], self.spin[at]))
+            .collect();
+        (packets > 0).then_some(DatagramsInfo {
+            packets,
+            ip_bytes,
+            judged_packets,
+            judged_ip_bytes,
+            flows,
+            unlisted,
+        })
+    }
+}
+
+fn flow_info(flow: &Flow, rtp: &[RtpStream], spin: Option<Spin>) -> DatagramFlowInfo {
+    let seconds = |time_ns: i64| time_ns as f64 * 1e-9;
+    DatagramFlowInfo {
+        flow: flow.name(),
+        packets: flow.packets,
+        ip_bytes: flow.ip_bytes,
+        start: seconds(flow.first_ns),
+        end: seconds(flow.last_ns),
+        ce_marked: flow.ce_marked,
+        ect0: flow.ect0,
+        ect1: flow.ect1,
+        rtp: rtp.iter().map(rtp_info).collect(),
+        spin: spin.map(|spin| SpinInfo {
+            round_trips: spin.round_trips,
+            rtt_min_s: spin.rtt_min_s,
+            rtt_median_s: spin.rtt_median_s,
+        }),
+    }
+}
+
+fn rtp_info(stream: &RtpStream) -> RtpInfo {
+    RtpInfo {
+        ssrc: format!("{:#010x}", stream.source),
+        payload_type: stream.payload_type,
+        clock_hz: stream.clock_hz,
+        packets: stream.received,
+        expected: stream.expected,
+        lost: stream.lost,
+        loss_runs: stream.loss_runs,
+        duplicates: stream.duplicates,
+        reordered: stream.reordered,
+        jitter_s: stream.jitter_s,
+        jitter_mean_s: stream.jitter_mean_s,
+        jitter_max_s: stream.jitter_max_s,
+        codec: stream.codec,
+        mos: stream.opinion_score,
+    }
+}
