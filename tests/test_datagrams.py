@@ -10,9 +10,15 @@ import whydrop
 from whydrop.show import tables
 
 
-def _frame(ports: tuple[int, int], payload: bytes) -> bytes:
-    udp = struct.pack(">HHHH", *ports, 8 + len(payload), 0) + payload
-    head = struct.pack(">BBHHHBBH", 0x45, 0xB8, 20 + len(udp), 0, 0, 64, 17, 0)
+def _segment(number: int) -> bytes:
+    """A TCP header behind its ports, and ten bytes of data."""
+    return struct.pack(">IIBBHHH", 1000 + 10 * number, 1, 0x50, 0x18, 1000, 0, 0) + bytes(10)
+
+
+def _frame(ports: tuple[int, int], payload: bytes, protocol: int = 17) -> bytes:
+    rest = struct.pack(">HH", 8 + len(payload), 0) if protocol == 17 else b""
+    udp = struct.pack(">HH", *ports) + rest + payload
+    head = struct.pack(">BBHHHBBH", 0x45, 0xB8, 20 + len(udp), 0, 0, 64, protocol, 0)
     ends = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])
     source, destination = ends if ports[0] > ports[1] else ends[::-1]
     return bytes(12) + b"\x08\x00" + head + source + destination + udp
@@ -61,12 +67,16 @@ def test_anything_else_of_udp_is_no_call(tmp_path: Path) -> None:
 
 
 def _stream_past_two_points(folder: Path, *, is_policed: bool) -> tuple[Path, Path]:
-    """Evenly sent datagrams of 28 Mbit/s, of which a policer of 20 Mbit/s and 24 kB, or chance, drops 28 %."""
+    """Datagrams of 28 Mbit/s, of which a policer of 20 Mbit/s and 24 kB, or chance, drops 28 %.
+
+    The sender's timer lets out two or three at once, as that of iperf does, and its control connection goes beside.
+    """
     random.seed(2)
     before, behind = [], []
     tokens, last = 24_576.0, 0.0
     for number in range(4000):
-        time = number * 408e-6 + random.uniform(0, 1e-6)
+        tick = number * 408e-6 // 890e-6
+        time = tick * 890e-6 + (number - -(-tick * 890e-6 // 408e-6)) * 110e-6 + random.uniform(0, 1e-6)
         frame = _frame((41_001, 5201), struct.pack(">Q", number) + random.randbytes(24) + bytes(1368))
         size = len(frame) - 14
         tokens, last = min(24_576.0, tokens + 2.5e6 * (time - last)), time
@@ -80,6 +90,9 @@ def _stream_past_two_points(folder: Path, *, is_policed: bool) -> tuple[Path, Pa
         answer = _frame((5201, 41_001), struct.pack(">Q", number) + random.randbytes(24))
         behind.append((0.07 * number, answer))
         before.append((0.07 * number + 5e-6, answer))
+        control = _frame((53_100, 5201), _segment(number), protocol=6)
+        before.append((0.07 * number + 2e-4, control))
+        behind.append((0.07 * number + 2e-4 + 5e-6, control))
     return _capture(folder / "before.pcap", before), _capture(folder / "behind.pcap", behind)
 
 

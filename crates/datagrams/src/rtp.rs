@@ -218,7 +218,7 @@ impl Source {
     fn take(&mut self, time_ns: i64, header: &Header) {
         let ahead = i64::from(header.number.wrapping_sub(self.highest as u16) as i16);
         self.steps += 1;
-        let number = if ahead > MOST_DROPOUT || ahead < -MOST_MISORDER {
+        let number = if !(-MOST_MISORDER..=MOST_DROPOUT).contains(&ahead) {
             self.jump(ahead);
             self.highest
         } else if ahead > 0 {

@@ -187,10 +187,7 @@ fn quic(client: impl Fn(bool, u64) -> bool, server: impl Fn(bool, u64) -> bool) 
     let mut got = [false; 2];
     for time_ms in 0..4000i64 {
         for end in 0..2 {
-            let come = under_way[end]
-                .iter()
-                .filter(|(at, _)| *at <= time_ms)
-                .next_back();
+            let come = under_way[end].iter().rfind(|(at, _)| *at <= time_ms);
             got[end] = come.map_or(got[end], |(_, value)| *value);
             under_way[end].retain(|(at, _)| *at > time_ms);
         }

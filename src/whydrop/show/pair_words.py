@@ -187,7 +187,7 @@ def _unknowable(hop: Pair) -> str:
         )
     room = max(high - found, found - low)
     return (
-        f"how the round trip divides into its two ways: the offset lies for certain from {units.clock(low)} to "
+        f"how the round trip divides into its two ways: the offset lies from {units.clock(low)} to "
         f"{units.clock(high)}, so one way may take up to {units.duration(room)} longer and the other as much less"
     )
 

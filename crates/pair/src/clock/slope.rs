@@ -54,6 +54,8 @@ pub(super) struct Drift {
     pub rate: f64,
     /// Half the width of its 95 % interval.
     pub error: f64,
+    /// How much wider that is because a floor may be none.
+    doubt: f64,
     /// Stretches that run at a rate of their own.
     pub own_rate: Vec<(usize, f64)>,
 }
@@ -63,6 +65,7 @@ impl Drift {
         Drift {
             rate: 0.0,
             error: UNMEASURED_PPM * 1e-6,
+            doubt: 0.0,
             own_rate: Vec::new(),
         }
     }
@@ -88,6 +91,8 @@ struct Band {
     /// Standard deviation of how much higher the floor may be at the end than at the start, because it is none: see
     /// [`wandering`].
     wandering: f64,
+    /// How far the lowest floors of tenths of the time lie apart.
+    unsettled: f64,
     sign: f64,
 }
 
@@ -115,6 +120,8 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
     if drift.own_rate.is_empty() {
         drift.error = drift.error.max(apart);
     }
+    // what is not known to better than any clock's is no drift to state, and yet the best there is to align by
+    drift.error = (drift.error + drift.doubt).min(UNMEASURED_PPM * 1e-6);
     drift
 }
 
@@ -218,6 +225,7 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
         drift = Drift {
             rate,
             error: error(&bands, change, weight, resolution_ns, alone),
+            doubt: doubt(&bands, weight, alone),
             own_rate: Vec::new(),
         };
         if change.abs() < 1e-10 {
@@ -276,6 +284,7 @@ impl Band {
         let (Narrowest { low, high, .. }, mut floors) =
             views.min_by(|(a, _), (b, _)| a.promised.total_cmp(&b.promised))?;
         let wandering = wandering(&floors, low, high);
+        let unsettled = unsettled(&floors);
         floors.retain(|point| point.z >= low && point.z <= high);
         let count = floors.len() as f64;
         let mean = Point {
@@ -300,6 +309,7 @@ impl Band {
             xz,
             scatter,
             wandering,
+            unsettled,
             sign: sign(group.direction),
         })
     }
@@ -309,10 +319,9 @@ impl Band {
         self.sign * self.xz / self.xx
     }
 
-    /// The inverse of its slope's variance, as if its floors scattered independently, about a floor that may wander.
+    /// The inverse of its slope's variance, as if its floors scattered independently.
     fn weight(&self) -> f64 {
-        let wandering = self.wandering / self.length();
-        (self.scatter.powi(2) / self.xx + wandering.powi(2)).recip()
+        self.xx / self.scatter.powi(2)
     }
 
     /// As long as its floors would be if they were spread evenly.
@@ -397,6 +406,20 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
 /// with 95 % needs 2.77 standard deviations instead of 1.96 (C. E. Bonferroni, 1936).
 const BEST_OF_VIEWS: f64 = 2.77 / 1.96;
 
+/// Half the width by which the slope may be off because the queue never was empty.
+fn doubt(bands: &[Band], weight: f64, alone: bool) -> f64 {
+    let of = |band: &Band| {
+        let wandering = 1.96 * band.wandering;
+        let rise = if alone {
+            wandering.max(band.unsettled)
+        } else {
+            wandering
+        };
+        band.weight() * rise / band.length()
+    };
+    bands.iter().map(of).sum::<f64>() / weight
+}
+
 /// The 97.5 % quantile of Student's t, within 4 % for every number of degrees of freedom from one on, made wider for the choice
 /// among views.
 fn student(freedom: f64) -> f64 {
@@ -405,6 +428,8 @@ fn student(freedom: f64) -> f64 {
 
 /// A floor is as many times denser than what lies above it; clusters by chance are not.
 const DENSER: f64 = 4.0;
+/// This share of all floors in one band is no cluster either.
+const MAJOR_SHARE: f64 = 0.3;
 /// Within this many widths of the band above it.
 const ABOVE: f64 = 3.0;
 /// Tenths of the time whose means are compared, and the quotient of variances that chance exceeds once in forty times (Snedecor's
@@ -428,8 +453,10 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
         inside.count() as f64
     };
     let above = within(high, high + ABOVE * (high - low)) / ABOVE;
+    let inside = within(low, high);
+    let is_floor = inside >= DENSER * above || inside > MAJOR_SHARE * floors.len() as f64;
     let chunk = floors.len().div_ceil(TENTHS);
-    if within(low, high) >= DENSER * above || chunk < 2 {
+    if is_floor || chunk < 2 {
         return 0.0;
     }
     let mean = |points: &[Point]| {
@@ -459,6 +486,16 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
         return 0.0;
     }
     RISE_OF_WALK * between.sqrt()
+}
+
+/// How far the lowest floors of tenths of the time lie apart, nanoseconds: with one direction only, a queue that empties in
+/// each of them is all that tells a slope of the clocks from one of the queue.
+fn unsettled(floors: &[Point]) -> f64 {
+    let lowest = merge(floors, floors.len().div_ceil(TENTHS).max(1));
+    let (low, high) = lowest.iter().fold((f64::MAX, f64::MIN), |(low, high), p| {
+        (low.min(p.z), high.max(p.z))
+    });
+    (high - low).max(0.0)
 }
 
 /// The lowest floor of every so many neighbouring windows.
