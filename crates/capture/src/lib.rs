@@ -31,6 +31,7 @@ mod error;
 mod format;
 #[cfg(test)]
 mod hostile_tests;
+mod icmp;
 mod input;
 mod link_type;
 pub mod packet;
@@ -42,6 +43,7 @@ mod testing;
 pub use capture::{Capture, OpenOptions};
 pub use decode::decode_frame;
 pub use error::CaptureError;
+pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
 pub use summary::{PacketKinds, Summary};

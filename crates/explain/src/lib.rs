@@ -17,10 +17,12 @@
 //! | [`judge`] | which cause accounts for it |
 //! | [`hop`] | the same for the stretch between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
+//! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod assemble;
+mod conditions;
 pub mod document;
 pub mod evidence;
 mod facts;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ecn::Ecn;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
+use crate::signs::{EcnSyns, Notice, Offer, Pauses, Silence};
 
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -246,6 +247,12 @@ pub struct FlowCounters {
     pub offloaded_super_segments: u64,
     /// Packets that the receiver reported to have got twice without a retransmission of them.
     pub duplicated_on_path: u64,
+    /// Blocks of selective acknowledgments, and those of them that report what was never sent.
+    pub sack_blocks: u64,
+    pub sack_blocks_outside: u64,
+    /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
+    /// was to be reported (RFC 2018, section 4).
+    pub holes_without_sack: u64,
 }
 
 /// How a flow spent the time between its first data and its last acknowledgment.
@@ -297,6 +304,15 @@ pub struct Flow {
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
+    /// Times when its data was repeated into silence, and then answered.
+    pub silences: Vec<Silence>,
+    /// Errors that routers sent about its packets.
+    pub notices: Vec<Notice>,
+    /// The first and the largest window that its receiver advertised, SYNs aside, as sent.
+    pub first_window: Option<u16>,
+    pub largest_window: u16,
+    /// What its sender, and what its receiver offered; `None` without the SYN.
+    pub offers: [Option<Offer>; 2],
 }
 
 impl Flow {
@@ -327,4 +343,6 @@ pub struct Connection {
     pub unanswered: [Unanswered; 2],
     /// What the SYN offered.
     pub ecn_offered: Ecn,
+    pub ecn_syns: EcnSyns,
+    pub pauses: Pauses,
 }

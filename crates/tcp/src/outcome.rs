@@ -67,15 +67,32 @@ pub struct Reset {
     /// Of that side's packet before it.
     pub previous_identification: Option<u16>,
     pub window: u16,
+    /// Of the latest packet of that side before it.
+    pub previous_window: Option<u16>,
+    /// Its number in the capture, from 1.
+    pub packet: u64,
+    /// It answers a segment of a connection that its sender does not know: without ACK, its sequence number the
+    /// acknowledgment number of that segment (RFC 9293, section 3.10.7.1).
+    pub knows_no_connection: bool,
+    /// Packets of the same side, none of them a reset, that came later than any that was under way before: whoever resets
+    /// a connection has nothing more to say on it.
+    pub packets_after: u32,
+    /// Number of the first of them.
+    pub first_after: Option<u64>,
 }
 
 /// Initial hop limits of the systems in use.
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 
 impl Reset {
-    /// It came from another distance than all packets of that side before it: from something on the path. Some systems
-    /// begin resets with another hop limit, so that alone is no difference.
+    /// It came from something on the path: from another distance than all packets of that side before it, or that side
+    /// went on as if there had been none.
     pub fn is_from_elsewhere(&self) -> bool {
+        self.has_other_distance() || self.packets_after > 0
+    }
+
+    /// Some systems begin resets with another hop limit, so that alone is no difference.
+    pub fn has_other_distance(&self) -> bool {
         let hops = |ttl: u8| {
             let initial = INITIAL_TTLS.into_iter().find(|initial| *initial >= ttl);
             initial.unwrap_or(u8::MAX) - ttl
@@ -98,6 +115,8 @@ pub struct Unanswered {
     /// When the other side's last packet came; `None` where it never sent one.
     pub last_answer_ns: Option<i64>,
     pub last_sent_ns: i64,
+    /// Number of the latest retransmission of those in the capture, from 1.
+    pub packet: Option<u64>,
 }
 
 /// After so many retransmissions something is wrong with the path (R1 of RFC 9293, section 3.8.3).
@@ -158,6 +177,11 @@ mod tests {
             identification: None,
             previous_identification: None,
             window: 0,
+            previous_window: None,
+            packet: 0,
+            knows_no_connection: false,
+            packets_after: 0,
+            first_after: None,
         }
     }
 
@@ -167,6 +191,10 @@ mod tests {
         assert!(!reset(53, (53, 54)).is_from_elsewhere());
         // the same host begins with 255 instead of 64
         assert!(!reset(244, (53, 54)).is_from_elsewhere());
+        // the host goes on
+        let mut forged = reset(53, (53, 54));
+        forged.packets_after = 1;
+        assert!(forged.is_from_elsewhere() && !forged.has_other_distance());
     }
 
     #[test]

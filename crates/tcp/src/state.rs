@@ -1,15 +1,16 @@
 //! One connection while it is followed: its handshake, its two halves once it carries data, and its end.
 
-use whydrop_capture::{Network, TcpFlags, TcpSegment};
+use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
 
 use crate::acknowledgments::AckPacket;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
-use crate::flow::{Connection, Endpoint, Handshake};
+use crate::flow::{Connection, Endpoint, Flow, Handshake};
 use crate::hash::ConnectionKey;
 use crate::outcome::{Ending, Reset, Setup, Unanswered};
 use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
+use crate::signs::{EcnSyns, Notice, Offer, PAUSE_NS, Pause, Pauses, add_notice};
 use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
 use crate::transmissions::DataPacket;
 use crate::vantage;
@@ -23,15 +24,16 @@ const LASTING_NS: i64 = 1_000_000_000;
 /// A sender that waits for a window goes on probing, at least this often (Linux's `TCP_RTO_MAX`): for so long after its
 /// last packet it is taken to wait still.
 const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
+/// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
+/// a tenth of this.
+const UNDER_WAY_NS: i64 = 1_000_000_000;
 
 /// The SYN of one endpoint and the little that is known of it before data flows.
 #[derive(Debug, Clone, Copy, Default)]
 struct Opening {
     /// Sequence number of the SYN.
     syn: Option<u32>,
-    mss: Option<u16>,
-    window_scale: Option<u8>,
-    sack_permitted: bool,
+    offer: Option<Offer>,
     timestamps: bool,
     /// Of the latest SYN.
     flags: TcpFlags,
@@ -43,6 +45,9 @@ struct Opening {
     ttls: Option<(u8, u8)>,
     /// Of the latest packet that is no reset.
     identification: Option<u16>,
+    window: Option<u16>,
+    /// Of the latest packet with ACK.
+    acknowledgment: Option<u32>,
     packets: u32,
     ip_bytes: u64,
     first_ns: i64,
@@ -59,6 +64,9 @@ pub(crate) struct State {
     opening: [Opening; 2],
     handshake: Handshake,
     reset: Option<Reset>,
+    notices: Vec<Notice>,
+    pauses: Pauses,
+    ecn_syns: EcnSyns,
     /// Only connections that carry data have halves.
     halves: Option<Box<[Half; 2]>>,
     /// Direction of the latest new data.
@@ -98,6 +106,9 @@ impl State {
             opening: [Opening::default(); 2],
             handshake: Handshake::default(),
             reset: None,
+            notices: Vec::new(),
+            pauses: Pauses::default(),
+            ecn_syns: EcnSyns::default(),
             halves: None,
             talking: None,
             lingering: false,
@@ -171,19 +182,27 @@ impl State {
         &mut self,
         direction: usize,
         time_ns: i64,
+        packet: u64,
         network: &Network,
         tcp: &TcpSegment,
         options: &TrackerOptions,
     ) {
         let is_reset = tcp.flags.has(TcpFlags::RST);
         if is_reset {
-            self.note_reset(direction, time_ns, network, tcp);
+            self.note_reset(direction, time_ns, packet, network, tcp);
+        } else {
+            self.look_for_pause(direction, time_ns, packet, tcp);
+            self.look_behind_reset(direction, time_ns, packet);
         }
         let opening = &mut self.opening[direction];
         if !is_reset {
             let (least, largest) = opening.ttls.unwrap_or((network.ttl, network.ttl));
             opening.ttls = Some((least.min(network.ttl), largest.max(network.ttl)));
             opening.identification = network.identification;
+            opening.window = Some(tcp.window);
+        }
+        if tcp.flags.has(TcpFlags::ACK) {
+            opening.acknowledgment = Some(tcp.acknowledgment);
         }
         if opening.packets == 0 {
             opening.first_ns = time_ns;
@@ -193,7 +212,7 @@ impl State {
         opening.finished |= tcp.flags.has(TcpFlags::FIN);
         let syn = tcp.flags.has(TcpFlags::SYN);
         if syn {
-            self.take_syn(direction, time_ns, tcp);
+            self.take_syn(direction, time_ns, packet, tcp);
         } else if self.handshake.ack_ns.is_none()
             && direction == 0
             && tcp.flags.has(TcpFlags::ACK)
@@ -223,16 +242,16 @@ impl State {
             half.flow.counters.packets += 1;
             return;
         }
-        halves[1 - direction].repeats_in_silence = 0;
+        halves[1 - direction].end_silence(time_ns);
         if tcp.flags.has(TcpFlags::ACK) {
             acknowledge(&mut halves[1 - direction], time_ns, tcp, direction == 0);
         }
         if tcp.payload_bytes > 0 {
-            self.take_data(direction, time_ns, network, tcp, syn);
+            self.take_data(direction, time_ns, packet, network, tcp);
         } else {
             let half = &mut halves[direction];
             if tcp.flags.has(TcpFlags::FIN) {
-                half.on_bare_fin(&data_packet(time_ns, network, tcp));
+                half.on_bare_fin(&data_packet(time_ns, packet, network, tcp));
             } else if !syn {
                 half.on_bare_acknowledgment(tcp.sequence);
             }
@@ -241,7 +260,7 @@ impl State {
         }
     }
 
-    fn take_syn(&mut self, direction: usize, time_ns: i64, tcp: &TcpSegment) {
+    fn take_syn(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
         let opening = &mut self.opening[direction];
         if opening.syns == 0 {
             opening.first_syn_ns = time_ns;
@@ -250,9 +269,7 @@ impl State {
         opening.last_syn_ns = time_ns;
         opening.flags = tcp.flags;
         opening.syn = Some(tcp.sequence);
-        opening.mss = tcp.options.mss;
-        opening.window_scale = tcp.options.window_scale;
-        opening.sack_permitted = tcp.options.sack_permitted;
+        opening.offer = Some(Offer::of(tcp, packet));
         opening.timestamps = tcp.options.timestamps.is_some();
         // a repeated SYN makes the time of the first useless: keep the last one before the answer
         if tcp.flags.has(TcpFlags::ACK) {
@@ -262,6 +279,7 @@ impl State {
             }
         } else if self.handshake.syn_ack_ns.is_none() {
             self.handshake.syn_ns = Some(time_ns);
+            self.ecn_syns.add(tcp.flags, time_ns, packet);
         }
     }
 
@@ -269,13 +287,14 @@ impl State {
         &mut self,
         direction: usize,
         time_ns: i64,
+        packet: u64,
         network: &Network,
         tcp: &TcpSegment,
-        syn: bool,
     ) {
         let Some(halves) = &mut self.halves else {
             return;
         };
+        let syn = tcp.flags.has(TcpFlags::SYN);
         let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let half = &halves[direction];
         let is_new = half
@@ -291,17 +310,16 @@ impl State {
         }
         halves[direction].on_data(&DataPacket {
             sequence,
-            ..data_packet(time_ns, network, tcp)
+            ..data_packet(time_ns, packet, network, tcp)
         });
     }
 
     /// The first data: from here on both directions are followed in full.
     fn begin_data(&mut self, options: &TrackerOptions) {
         let mut halves: Box<[Half; 2]> = Box::default();
-        let both_scale = self
-            .opening
-            .iter()
-            .all(|opening| opening.window_scale.is_some());
+        let offers = self.offers();
+        let scale = |offer: Option<Offer>| offer.and_then(|offer| offer.window_scale);
+        let both_scale = offers.iter().all(|offer| scale(*offer).is_some());
         let both_syns = self.opening.iter().all(|opening| opening.syn.is_some());
         let near = vantage::near_rtts(&self.handshake);
         for (direction, half) in halves.iter_mut().enumerate() {
@@ -313,7 +331,9 @@ impl State {
             half.flow.last_ns = own.last_ns;
             half.flow.counters.packets = u64::from(own.packets);
             half.flow.counters.ip_bytes = own.ip_bytes;
-            half.flow.sack_permitted = own.sack_permitted && peer.sack_permitted;
+            half.flow.sack_permitted = offers
+                .iter()
+                .all(|offer| offer.is_some_and(|offer| offer.sack_permitted));
             half.flow.timestamps = own.timestamps && peer.timestamps;
             if let Some(syn) = own.syn {
                 half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
@@ -322,14 +342,16 @@ impl State {
             if both_syns {
                 // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
                 let shift = if both_scale {
-                    peer.window_scale.unwrap_or(0).min(14)
+                    scale(offers[1 - direction]).unwrap_or(0).min(14)
                 } else {
                     0
                 };
                 half.window_shift = Some(shift);
             }
             // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
-            if let Some(announced) = peer.mss.map(|peers| own.mss.unwrap_or(peers).min(peers)) {
+            let mss = |offer: Option<Offer>| offer.and_then(|offer| offer.mss);
+            let (own_mss, peers_mss) = (mss(offers[direction]), mss(offers[1 - direction]));
+            if let Some(announced) = peers_mss.map(|peers| own_mss.unwrap_or(peers).min(peers)) {
                 let options_bytes = if half.flow.timestamps { 12 } else { 0 };
                 let bytes = u32::from(announced.max(SMALLEST_MSS)) - options_bytes;
                 half.segment_size = SegmentSize::announced(bytes);
@@ -340,6 +362,10 @@ impl State {
         }
         self.halves = Some(halves);
         self.agree_on_ecn();
+    }
+
+    fn offers(&self) -> [Option<Offer>; 2] {
+        [self.opening[0].offer, self.opening[1].offer]
     }
 
     fn agree_on_ecn(&mut self) {
@@ -363,7 +389,62 @@ impl State {
         }
     }
 
-    fn note_reset(&mut self, by: usize, time_ns: i64, network: &Network, tcp: &TcpSegment) {
+    /// A side that sends after a pause wants an answer: to data, or whether the other is still there.
+    fn look_for_pause(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
+        self.pauses.on_packet(direction);
+        let idle_ns = time_ns - self.last_ns();
+        let Some(halves) = self.halves.as_ref().filter(|_| idle_ns >= PAUSE_NS) else {
+            return;
+        };
+        let half = &halves[direction];
+        let sent_before = |unwrapper: Unwrapper| unwrapper.relative(tcp.sequence) + 1 == half.next;
+        let asks = tcp.payload_bytes > 0 || half.unwrapper.is_some_and(sent_before);
+        if asks && halves.iter().all(|half| half.in_flight_bytes() == 0) {
+            self.pauses.end(Pause {
+                idle_ns,
+                ended_ns: time_ns,
+                by: direction,
+                packet,
+            });
+        }
+    }
+
+    /// Whether the side that a reset claims to be of goes on after it.
+    fn look_behind_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
+        let Some(reset) = &mut self.reset else { return };
+        let Handshake { syn_ns, ack_ns, .. } = self.handshake;
+        let rtt_ns = syn_ns.zip(ack_ns).map(|(syn, ack)| (ack - syn).max(0));
+        let under_way_ns = rtt_ns.map_or(UNDER_WAY_NS, |rtt| 2 * rtt + UNDER_WAY_NS / 10);
+        if reset.by == direction && time_ns - reset.time_ns > under_way_ns {
+            reset.packets_after = reset.packets_after.saturating_add(1);
+            reset.first_after.get_or_insert(packet);
+        }
+    }
+
+    /// An ICMP error about a packet of this connection.
+    pub fn take_notice(&mut self, error: &IcmpError, notice: Notice) {
+        // a forged one is unlikely to know what was sent (RFC 5927, section 4.1)
+        let is_near = |half: &Half, sequence: u32| {
+            let unwrapper = half.unwrapper?;
+            Some((unwrapper.relative(sequence) - half.next).abs() <= PLAUSIBLE_BYTES)
+        };
+        let halves = self.halves.as_ref();
+        let near = halves.zip(error.sequence).and_then(|(halves, sequence)| {
+            is_near(&halves[notice.direction], sequence)
+        });
+        if near.unwrap_or(true) {
+            add_notice(&mut self.notices, notice);
+        }
+    }
+
+    fn note_reset(
+        &mut self,
+        by: usize,
+        time_ns: i64,
+        packet: u64,
+        network: &Network,
+        tcp: &TcpSegment,
+    ) {
         if self.reset.is_some() {
             return;
         }
@@ -384,6 +465,12 @@ impl State {
             identification: network.identification,
             previous_identification: own.identification,
             window: tcp.window,
+            previous_window: own.window,
+            packet,
+            knows_no_connection: !tcp.flags.has(TcpFlags::ACK)
+                && self.opening[1 - by].acknowledgment == Some(tcp.sequence),
+            packets_after: 0,
+            first_after: None,
         });
     }
 
@@ -412,10 +499,11 @@ impl State {
         };
         let half = &halves[direction];
         Unanswered {
-            repeats: half.repeats_in_silence,
+            repeats: half.silence.repeats,
             bytes: half.in_flight_bytes() as u64,
             last_answer_ns: (peer.packets > 0).then_some(peer.last_ns),
             last_sent_ns: half.last_sent_ns,
+            packet: half.silence.packets.last().copied(),
         }
     }
 
@@ -435,8 +523,18 @@ impl State {
                 Some(_) => Ecn::offered(initiator.flags),
                 None => Ecn::Unknown,
             },
+            ecn_syns: self.ecn_syns,
+            pauses: self.pauses,
             ..Connection::default()
         }
+    }
+
+    /// What is told of a direction whether it carried data or not.
+    fn tell_signs(&self, direction: usize, flow: &mut Flow) {
+        let offers = self.offers();
+        flow.offers = [offers[direction], offers[1 - direction]];
+        let of_direction = |notice: &&Notice| notice.direction == direction;
+        flow.notices = self.notices.iter().filter(of_direction).copied().collect();
     }
 
     /// A connection that carried no data because it failed.
@@ -452,6 +550,7 @@ impl State {
             (flow.first_ns, flow.last_ns) = (own.first_ns, own.last_ns);
             flow.counters.packets = u64::from(own.packets);
             flow.counters.ip_bytes = own.ip_bytes;
+            self.tell_signs(direction, flow);
         }
         Some(connection)
     }
@@ -475,16 +574,18 @@ impl State {
             half.end_closed_window(waits_until_ns);
             let mut flow = half.finish();
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
+            self.tell_signs(direction, &mut flow);
             connection.flows[direction] = flow;
         }
         Some(connection)
     }
 }
 
-fn data_packet(time_ns: i64, network: &Network, tcp: &TcpSegment) -> DataPacket {
+fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {
     let header_bytes = network.ip_bytes.saturating_sub(tcp.payload_bytes);
     DataPacket {
         time_ns,
+        number: packet,
         sequence: tcp.sequence,
         payload_bytes: tcp.payload_bytes,
         header_bytes: header_bytes.min(u32::from(u16::MAX)) as u16,

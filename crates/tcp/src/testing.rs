@@ -21,6 +21,8 @@ pub(crate) struct Talk {
     pub(crate) client_next: u32,
     /// Hop limit of what the client sends.
     pub(crate) client_ttl: u8,
+    /// Packets so far: the index of the latest, from 1.
+    pub(crate) pushed: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -50,6 +52,7 @@ impl Talk {
             shift: 4,
             client_next: 500,
             client_ttl: 53,
+            pushed: 0,
         }
     }
 
@@ -68,8 +71,9 @@ impl Talk {
         };
         let (source_port, destination_port) = if from_server { (80, port) } else { (port, 80) };
         let ip_bytes = 40 + tcp.payload_bytes;
+        self.pushed += 1;
         self.tracker.push(&Packet {
-            index: 0,
+            index: self.pushed,
             time_ns,
             interface: 0,
             wire_bytes: ip_bytes + 14,

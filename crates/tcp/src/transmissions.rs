@@ -4,12 +4,15 @@ use crate::ecn::Ecn;
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::scoreboard::{Half, MAX_REPEATS, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
+use crate::signs::{MOST_NUMBERS, Silence};
 use crate::tracker::PLAUSIBLE_BYTES;
 
 /// What of a data packet matters here; a super-segment is still one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataPacket {
     pub time_ns: i64,
+    /// In the capture, from 1.
+    pub number: u64,
     /// Raw sequence number of the first payload byte.
     pub sequence: u32,
     pub payload_bytes: u32,
@@ -45,6 +48,10 @@ const INFERRED_PER_PACKET: usize = 2;
 const LARGEST_SUPER_SEGMENT_BYTES: u32 = 8 * 65_535;
 /// Sooner after a segment of one byte than this, the byte again is a retransmission and not a keep-alive.
 const KEEP_ALIVE_NOT_BEFORE_NS: i64 = 1_000_000_000;
+/// One repeat into silence is any lost packet's; after two, timers have backed off (RFC 6298, section 5.5).
+const REPEATS_OF_A_SILENCE: u32 = 2;
+/// Remembered of one direction at most.
+const MOST_SILENCES: usize = 256;
 /// Of the ECN bits (RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
 /// Linux's minimum retransmission timeout; others wait longer (RFC 6298 says 1 s).
@@ -422,12 +429,40 @@ impl Half {
         }
     }
 
+    /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
+    fn repeat_into_silence(&mut self, number: u64) {
+        if self.silence.repeats == 0 {
+            let first = self.outstanding.front().map(|range| range.segment);
+            let sent = first.map(|segment| self.flow.segments[segment as usize].time_ns);
+            self.silence.since_ns = sent.unwrap_or(self.last_sent_ns);
+        }
+        self.silence.repeats = self.silence.repeats.saturating_add(1);
+        if self.silence.packets.len() < MOST_NUMBERS {
+            self.silence.packets.push(number);
+        }
+    }
+
+    /// A packet of the other side comes.
+    pub fn end_silence(&mut self, now_ns: i64) {
+        if self.silence.repeats >= REPEATS_OF_A_SILENCE && self.flow.silences.len() < MOST_SILENCES
+        {
+            let silence = std::mem::take(&mut self.silence);
+            self.flow.silences.push(Silence {
+                sent_ns: self.last_sent_ns,
+                until_ns: now_ns,
+                ..silence
+            });
+        }
+        self.silence.repeats = 0;
+        self.silence.packets.clear();
+    }
+
     /// Data that was sent before is sent again.
     fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
         if start <= self.acknowledged && end > self.acknowledged {
-            self.repeats_in_silence = self.repeats_in_silence.saturating_add(1);
+            self.repeat_into_silence(packet.number);
         }
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {

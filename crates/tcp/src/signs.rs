@@ -1,0 +1,185 @@
+//! What a connection shows of trouble on its way, beside the fates of its packets: errors that routers sent, silences, what
+//! its SYNs offered, how it was answered after a pause.
+
+use std::net::IpAddr;
+
+use whydrop_capture::{IcmpErrorKind, TcpFlags, TcpSegment};
+
+/// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
+const MOST_NOTICES: usize = 8;
+pub(crate) const MOST_NUMBERS: usize = 8;
+
+/// A connection that has been silent for so long, with nothing outstanding, has paused.
+pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
+
+/// ICMP errors of one kind, from one router, about packets of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice {
+    pub kind: IcmpErrorKind,
+    pub from: IpAddr,
+    /// Of the packets quoted: 0 for the initiator's.
+    pub direction: usize,
+    /// The smallest MTU told, bytes of IP.
+    pub mtu_bytes: Option<u32>,
+    /// Largest packet quoted, bytes of IP.
+    pub ip_bytes: u32,
+    pub count: u32,
+    pub first_ns: i64,
+    /// Number of the first in the capture, from 1.
+    pub packet: u64,
+}
+
+/// Adds an error to those of its kind.
+pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
+    let alike = |known: &&mut Notice| {
+        (known.kind, known.from, known.direction) == (new.kind, new.from, new.direction)
+    };
+    if let Some(known) = notices.iter_mut().find(alike) {
+        known.count = known.count.saturating_add(1);
+        known.ip_bytes = known.ip_bytes.max(new.ip_bytes);
+        known.mtu_bytes = match (known.mtu_bytes, new.mtu_bytes) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    } else if notices.len() < MOST_NOTICES {
+        notices.push(new);
+    }
+}
+
+/// Data was sent again and again without any packet from the other side, until one came.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Silence {
+    /// First transmission of what was then repeated.
+    pub since_ns: i64,
+    /// Latest transmission before the answer: the first that was let through.
+    pub sent_ns: i64,
+    /// The answer.
+    pub until_ns: i64,
+    /// Repeats of the first outstanding segment.
+    pub repeats: u32,
+    /// Numbers of the first of these repeats in the capture.
+    pub packets: Vec<u64>,
+}
+
+/// What the SYN of one side offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offer {
+    pub window_scale: Option<u8>,
+    pub sack_permitted: bool,
+    pub mss: Option<u16>,
+    /// Never scaled.
+    pub window: u16,
+    /// Of the latest SYN.
+    pub packet: u64,
+    /// The capture holds only a part of the options.
+    pub truncated: bool,
+}
+
+impl Offer {
+    pub(crate) fn of(tcp: &TcpSegment, packet: u64) -> Self {
+        let options = &tcp.options;
+        Self {
+            window_scale: options.window_scale,
+            sack_permitted: options.sack_permitted,
+            mss: options.mss,
+            window: tcp.window,
+            packet,
+            truncated: options.truncated,
+        }
+    }
+}
+
+/// SYNs that offered ECN in vain, before one that did not was sent (RFC 3168, section 6.1.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EcnSyns {
+    pub offering: u32,
+    pub plain: u32,
+    /// Offering ones that nothing had answered when the first plain one was sent, and when that one was.
+    pub withdrawn_after: u32,
+    pub withdrawn_ns: Option<i64>,
+    pub packet: u64,
+}
+
+impl EcnSyns {
+    pub(crate) fn add(&mut self, flags: TcpFlags, time_ns: i64, packet: u64) {
+        if flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR) {
+            self.offering += 1;
+        } else {
+            if self.plain == 0 && self.offering > 0 {
+                self.withdrawn_after = self.offering;
+                (self.withdrawn_ns, self.packet) = (Some(time_ns), packet);
+            }
+            self.plain += 1;
+        }
+    }
+}
+
+/// The latest pause of a connection that the other side has not answered since, and the longest that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pauses {
+    pub unanswered: Option<Pause>,
+    pub longest_answered_ns: i64,
+}
+
+/// Nothing outstanding and nothing sent, until one side sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pause {
+    pub idle_ns: i64,
+    /// When it ended, and which direction ended it.
+    pub ended_ns: i64,
+    pub by: usize,
+    pub packet: u64,
+}
+
+impl Pauses {
+    /// A side sends data, or asks whether the other is there, with nothing outstanding.
+    pub(crate) fn end(&mut self, pause: Pause) {
+        self.unanswered.get_or_insert(pause);
+    }
+
+    /// A packet of `direction` that is no reset.
+    pub(crate) fn on_packet(&mut self, direction: usize) {
+        if let Some(pause) = self.unanswered.filter(|pause| pause.by != direction) {
+            self.longest_answered_ns = self.longest_answered_ns.max(pause.idle_ns);
+            self.unanswered = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_one_kind_from_one_router_are_counted_together() {
+        let notice = |mtu_bytes, packet| Notice {
+            kind: IcmpErrorKind::TooBig,
+            from: IpAddr::from([10, 0, 0, 1]),
+            direction: 0,
+            mtu_bytes,
+            ip_bytes: 1500,
+            count: 1,
+            first_ns: 0,
+            packet,
+        };
+        let mut notices = Vec::new();
+        add_notice(&mut notices, notice(Some(1400), 3));
+        add_notice(&mut notices, notice(Some(1300), 9));
+        let other = IcmpErrorKind::Prohibited;
+        add_notice(&mut notices, Notice { kind: other, ..notice(None, 11) });
+        assert_eq!(notices.len(), 2);
+        let first = notices[0];
+        assert_eq!((first.count, first.mtu_bytes, first.packet), (2, Some(1300), 3));
+    }
+
+    #[test]
+    fn a_pause_is_answered_by_the_other_side_alone() {
+        let pause = Pause { idle_ns: 7, ended_ns: 8, by: 0, packet: 1 };
+        let mut pauses = Pauses::default();
+        pauses.end(pause);
+        pauses.on_packet(0);
+        assert_eq!(pauses.unanswered, Some(pause));
+        pauses.on_packet(1);
+        assert_eq!((pauses.unanswered, pauses.longest_answered_ns), (None, 7));
+    }
+}
