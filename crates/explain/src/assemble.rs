@@ -108,8 +108,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .enumerate()
         .map(|(member, flow)| {
             let judge = |transfer: &Transfer| {
-                let judged =
-                    judge_transfer(&judgement, &expected, (member, flow.flow), transfer);
+                let judged = judge_transfer(&judgement, &expected, (member, flow.flow), transfer);
                 conditions.instead_of(judged.0).unwrap_or(judged)
             };
             (flow.index, flow.flow.transfers.iter().map(judge).collect())

@@ -82,7 +82,9 @@ impl Hosts {
     fn of(tracked: &Tracked) -> Self {
         let mut hosts = Self::default();
         for connection in tracked.connections.iter().chain(&tracked.failed.kept) {
-            for (flow, back) in [(0, 1), (1, 0)].map(|(a, b)| (&connection.flows[a], &connection.flows[b])) {
+            for (flow, back) in
+                [(0, 1), (1, 0)].map(|(a, b)| (&connection.flows[a], &connection.flows[b]))
+            {
                 if flow.counters.packets > 0 {
                     let heard = hosts.0.entry(flow.source.address).or_default();
                     heard.push((flow.last_ns, back.source));
@@ -95,7 +97,9 @@ impl Hosts {
     /// Whether a host sent something to another endpoint than this after a time.
     fn is_heard_after(&self, host: IpAddr, after_ns: i64, other_than: Endpoint) -> bool {
         let heard = self.0.get(&host).map_or(&[][..], Vec::as_slice);
-        heard.iter().any(|(at_ns, to)| *at_ns > after_ns && *to != other_than)
+        heard
+            .iter()
+            .any(|(at_ns, to)| *at_ns > after_ns && *to != other_than)
     }
 }
 
@@ -106,7 +110,10 @@ impl Hosts {
 fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
     let pauses = &connection.pauses;
     let longest_ns = pauses.longest_answered_ns.max(SOONEST_FORGOTTEN_NS);
-    let Some(pause) = pauses.unanswered.filter(|pause| pause.idle_ns >= longest_ns) else {
+    let Some(pause) = pauses
+        .unanswered
+        .filter(|pause| pause.idle_ns >= longest_ns)
+    else {
         return false;
     };
     let flow = &connection.flows[pause.by];
@@ -119,7 +126,10 @@ fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
 /// The ICMP error that ended an attempt to connect.
 fn rejection(connection: &Connection) -> Option<&Notice> {
     let rejects = |notice: &&Notice| {
-        matches!(notice.kind, IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited)
+        matches!(
+            notice.kind,
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited
+        )
     };
     connection.flows[0].notices.iter().find(rejects)
 }
@@ -226,7 +236,10 @@ impl Count {
     /// The headline, and what else shows it.
     fn facts(&self, failure: Failure, responder: Endpoint) -> Vec<Fact> {
         let mut facts = vec![self.headline(failure, responder)];
-        if matches!(failure, Failure::Forgotten | Failure::Interfered | Failure::Reset) {
+        if matches!(
+            failure,
+            Failure::Forgotten | Failure::Interfered | Failure::Reset
+        ) {
             facts.extend(self.likeness.clone());
         }
         facts.extend(self.notice.map(|(kind, from)| {
@@ -283,7 +296,10 @@ impl Count {
 fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
     let (least, largest) = reset.usual_ttls.unzip();
     Fact {
-        packets: [Some(reset.packet), reset.first_after].into_iter().flatten().collect(),
+        packets: [Some(reset.packet), reset.first_after]
+            .into_iter()
+            .flatten()
+            .collect(),
         ..fact!(
             "reset-fields",
             ttl = u64::from(reset.ttl),
@@ -304,7 +320,10 @@ fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
     let pause = connection.pauses.unanswered.map(|pause| pause.packet);
     let last = connection.unanswered.iter().find_map(|side| side.packet);
     let syn = connection.flows[0].offers[0].map(|offer| offer.packet);
-    let notice = connection.flows[0].notices.first().map(|notice| notice.packet);
+    let notice = connection.flows[0]
+        .notices
+        .first()
+        .map(|notice| notice.packet);
     let shown = match failure {
         Failure::Unanswered => [syn, notice],
         Failure::Rejected => [syn, notice],
@@ -380,14 +399,23 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
+/// What broke off is worth more than the news that nothing was lost before.
+fn is_failure(ranked: &Ranked) -> bool {
+    matches!(
+        ranked.verdict.cause.as_str(),
+        "no-answer" | "refused" | "reset" | "idle-timeout"
+    )
+}
+
 /// Puts failures among verdicts that are in order: behind what dropped packets, and before what held data up for a
 /// shorter time than they lasted.
 pub(crate) fn rank_among(verdicts: &mut Vec<Ranked>, mut failures: Vec<Ranked>) {
     failures.sort_by(|a, b| b.limited_s.total_cmp(&a.limited_s));
     for failure in failures {
-        let place = verdicts
-            .iter()
-            .position(|other| other.verdict.lost == 0 && other.limited_s < failure.limited_s);
+        let place = verdicts.iter().position(|other| {
+            let waited = other.verdict.lost == 0 && other.limited_s < failure.limited_s;
+            waited || (other.verdict.cause == "none" && is_failure(&failure))
+        });
         verdicts.insert(place.unwrap_or(verdicts.len()), failure);
     }
 }

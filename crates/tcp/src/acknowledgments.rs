@@ -148,7 +148,9 @@ impl Half {
         let mut first = true;
         let mut repaired = false;
         let front = self.outstanding.front();
-        let hole_end = front.filter(|range| range.transmissions > 1).map(|range| range.end);
+        let hole_end = front
+            .filter(|range| range.transmissions > 1)
+            .map(|range| range.end);
         while let Some(range) = self
             .outstanding
             .front()

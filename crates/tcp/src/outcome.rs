@@ -123,6 +123,8 @@ pub struct Unanswered {
 const REPEATS_OF_A_DEAD_PEER: u32 = 3;
 /// A SYN without an answer for so long has none: the longest initial timeout in use (RFC 6298, section 5.7).
 const SYN_TIMEOUT_NS: i64 = 3_000_000_000;
+/// The shortest timeout in use (Linux's minimum).
+const SHORTEST_TIMEOUT_NS: i64 = 200_000_000;
 
 /// What decides the outcome.
 #[derive(Debug, Clone, Copy, Default)]
@@ -155,9 +157,11 @@ impl Ending {
         }
     }
 
-    /// A repeated SYN is proof that the first one's timeout passed.
+    /// A repeated SYN is proof that the first one's timeout passed, unless it came sooner than any.
     fn is_without_answer(&self) -> bool {
-        let timed_out = self.setup.syns > 1 || self.after_syn_ns >= SYN_TIMEOUT_NS;
+        let tried_ns = self.setup.last_syn_ns.zip(self.setup.first_syn_ns);
+        let repeated = tried_ns.is_some_and(|(last, first)| last - first >= SHORTEST_TIMEOUT_NS);
+        let timed_out = repeated || self.after_syn_ns >= SYN_TIMEOUT_NS;
         self.setup.syns > 0 && self.answers == 0 && timed_out
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
 /// Data was sent again and again without any packet from the other side, until one came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Silence {
-    /// First transmission of what was then repeated.
+    /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.
     pub since_ns: i64,
     /// Latest transmission before the answer: the first that was let through.
     pub sent_ns: i64,
@@ -166,15 +166,29 @@ mod tests {
         add_notice(&mut notices, notice(Some(1400), 3));
         add_notice(&mut notices, notice(Some(1300), 9));
         let other = IcmpErrorKind::Prohibited;
-        add_notice(&mut notices, Notice { kind: other, ..notice(None, 11) });
+        add_notice(
+            &mut notices,
+            Notice {
+                kind: other,
+                ..notice(None, 11)
+            },
+        );
         assert_eq!(notices.len(), 2);
         let first = notices[0];
-        assert_eq!((first.count, first.mtu_bytes, first.packet), (2, Some(1300), 3));
+        assert_eq!(
+            (first.count, first.mtu_bytes, first.packet),
+            (2, Some(1300), 3)
+        );
     }
 
     #[test]
     fn a_pause_is_answered_by_the_other_side_alone() {
-        let pause = Pause { idle_ns: 7, ended_ns: 8, by: 0, packet: 1 };
+        let pause = Pause {
+            idle_ns: 7,
+            ended_ns: 8,
+            by: 0,
+            packet: 1,
+        };
         let mut pauses = Pauses::default();
         pauses.end(pause);
         pauses.on_packet(0);

@@ -429,9 +429,9 @@ impl State {
             Some((unwrapper.relative(sequence) - half.next).abs() <= PLAUSIBLE_BYTES)
         };
         let halves = self.halves.as_ref();
-        let near = halves.zip(error.sequence).and_then(|(halves, sequence)| {
-            is_near(&halves[notice.direction], sequence)
-        });
+        let near = halves
+            .zip(error.sequence)
+            .and_then(|(halves, sequence)| is_near(&halves[notice.direction], sequence));
         if near.unwrap_or(true) {
             add_notice(&mut self.notices, notice);
         }

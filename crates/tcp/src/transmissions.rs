@@ -430,15 +430,17 @@ impl Half {
     }
 
     /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
-    fn repeat_into_silence(&mut self, number: u64) {
-        if self.silence.repeats == 0 {
+    fn repeat_into_silence(&mut self, packet: &DataPacket) {
+        let silence = &mut self.silence;
+        if silence.repeats == 0 {
             let first = self.outstanding.front().map(|range| range.segment);
             let sent = first.map(|segment| self.flow.segments[segment as usize].time_ns);
-            self.silence.since_ns = sent.unwrap_or(self.last_sent_ns);
+            let since_answer = sent.filter(|sent_ns| *sent_ns >= self.last_answer_ns);
+            silence.since_ns = since_answer.unwrap_or(packet.time_ns);
         }
-        self.silence.repeats = self.silence.repeats.saturating_add(1);
-        if self.silence.packets.len() < MOST_NUMBERS {
-            self.silence.packets.push(number);
+        silence.repeats = silence.repeats.saturating_add(1);
+        if silence.packets.len() < MOST_NUMBERS {
+            silence.packets.push(packet.number);
         }
     }
 
@@ -455,6 +457,7 @@ impl Half {
         }
         self.silence.repeats = 0;
         self.silence.packets.clear();
+        self.last_answer_ns = now_ns;
     }
 
     /// Data that was sent before is sent again.
@@ -462,7 +465,7 @@ impl Half {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
         if start <= self.acknowledged && end > self.acknowledged {
-            self.repeat_into_silence(packet.number);
+            self.repeat_into_silence(packet);
         }
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {

@@ -266,8 +266,8 @@ _PHRASES: Mapping[str, Phrase] = {
     "forgotten-when-idle": _forgotten,
     # causes that show by themselves
     "repeated-into-silence": (
-        "in {silence_s} the first outstanding segment was sent again {repeats|time} before any packet came back; "
-        "losses as frequent as in the rest of the capture (at most {loss_share}) do not do that by chance"
+        "in {silence_s} {trials|transmission}, a round trip or more apart, had no answer; losses as frequent as in the "
+        "rest of the capture (at most {loss_share}) do not do that by chance"
     ),
     "too-big-messages": _too_big_messages,
     "sizes-tell": _sizes_tell,

@@ -26,10 +26,15 @@ pub(super) fn on_path(group: &Group) -> Option<Condition> {
     };
     let flows = group.flows.iter().map(|flow| flow.flow);
     let doubled: Vec<&Flow> = flows.filter(is_doubled).collect();
-    let copies: u64 = doubled.iter().map(|flow| flow.counters.duplicated_on_path).sum();
+    let copies: u64 = doubled
+        .iter()
+        .map(|flow| flow.counters.duplicated_on_path)
+        .sum();
     let data_packets: usize = doubled.iter().map(|flow| flow.segments.len()).sum();
-    let mut condition =
-        Condition::new(Cause::Duplicate, doubled.iter().map(|flow| flow.name()).collect());
+    let mut condition = Condition::new(
+        Cause::Duplicate,
+        doubled.iter().map(|flow| flow.name()).collect(),
+    );
     condition.detail = Some("path");
     condition.facts = vec![fact!(
         "doubled-on-path",

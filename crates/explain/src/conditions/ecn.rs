@@ -59,7 +59,10 @@ fn is_bleached(flow: &Flow) -> bool {
 
 /// Retransmissions of classic ECN are not capable of it (RFC 3168, section 6.1.5).
 fn new_packets(flow: &Flow) -> u64 {
-    let new = flow.segments.iter().filter(|segment| segment.kind == Kind::New);
+    let new = flow
+        .segments
+        .iter()
+        .filter(|segment| segment.kind == Kind::New);
     new.count() as u64
 }
 
@@ -100,7 +103,10 @@ pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
             None => setups.agreed += 1,
         }
     }
-    by_host.into_iter().filter_map(|(host, setups)| setups.condition(host)).collect()
+    by_host
+        .into_iter()
+        .filter_map(|(host, setups)| setups.condition(host))
+        .collect()
 }
 
 impl Setups {
@@ -119,7 +125,10 @@ impl Setups {
                 connections = self.withdrawn,
                 waited_s = seconds(self.waited_ns)
             );
-            condition.facts = vec![Fact { packets: self.packets, ..blocked.with("host", host) }];
+            condition.facts = vec![Fact {
+                packets: self.packets,
+                ..blocked.with("host", host)
+            }];
             return Some(condition);
         }
         condition.detail = Some("refused");

@@ -4,7 +4,8 @@
 //! is filtered, or nobody sends one, all packets above a size are lost for ever while smaller ones pass at the same time:
 //! a black hole (RFC 2923, section 2.1; RFC 4821).
 //!
-//! Silent without a message unless sizes tell the lost from the delivered without exception, by more than chance, and a
+//! Silent without a message where segments exceed what the other side announced (the capture shows them as an interface cut
+//! or joined them, not as they were sent), and unless sizes tell the lost from the delivered without exception, by more than chance, and a
 //! smaller packet arrived between large ones that did not: a dead peer answers none of them.
 
 use whydrop_capture::IcmpErrorKind;
@@ -33,7 +34,9 @@ pub(super) fn find(group: &Group) -> Option<Condition> {
     for flow in group.flows.iter().map(|flow| flow.flow) {
         let told = told(flow);
         let hole = told.is_none().then(|| black_hole(flow)).flatten();
-        let Some(one) = told.map(|notice| by_message(flow, notice)).or(hole.map(|s| by_sizes(flow, &s)))
+        let Some(one) = told
+            .map(|notice| by_message(flow, notice))
+            .or(hole.map(|s| by_sizes(flow, &s)))
         else {
             continue;
         };
@@ -61,8 +64,14 @@ fn told(flow: &Flow) -> Option<&Notice> {
 }
 
 fn by_message(flow: &Flow, notice: &Notice) -> Condition {
-    let mtu_bytes = notice.mtu_bytes.unwrap_or(notice.ip_bytes.saturating_sub(1));
-    let large = || flow.segments.iter().filter(|segment| segment.ip_bytes() > mtu_bytes);
+    let mtu_bytes = notice
+        .mtu_bytes
+        .unwrap_or(notice.ip_bytes.saturating_sub(1));
+    let large = || {
+        flow.segments
+            .iter()
+            .filter(|segment| segment.ip_bytes() > mtu_bytes)
+    };
     let lost = large().filter(|segment| segment.is_lost());
     let (first_ns, last_ns) = span(large());
     let mut condition = Condition::new(Cause::Mtu, vec![flow.name()]);
@@ -84,8 +93,8 @@ fn by_message(flow: &Flow, notice: &Notice) -> Condition {
             packets: vec![notice.packet],
             ..fact!(
                 "too-big-messages",
-                messages = notice.count,
-                packet_bytes = notice.ip_bytes,
+                messages = u64::from(notice.count),
+                packet_bytes = u64::from(notice.ip_bytes),
                 mtu_bytes = notice.mtu_bytes.map(u64::from)
             )
             .with("router", router)
@@ -121,14 +130,28 @@ fn by_sizes(flow: &Flow, sizes: &Sizes) -> Condition {
     condition
 }
 
+/// Retransmissions of one segment after which something is wrong with the path (R1 of RFC 9293, section 3.8.3).
+const REPEATS: usize = 3;
+
 /// Whether sizes alone tell the packets that vanished from those that arrived.
 fn black_hole(flow: &Flow) -> Option<Sizes> {
-    let is_whole = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
-    let segments = || flow.segments.iter().filter(is_whole);
+    let is_seen = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
+    let segments = || flow.segments.iter().filter(is_seen);
+    let announced = flow.offers[1].and_then(|offer| offer.mss).map(u32::from);
+    let is_as_sent = |segment: &Segment| announced.is_none_or(|mss| segment.payload_bytes <= mss);
+    if !segments().all(is_as_sent) {
+        return None;
+    }
     let arrived = |segment: &&Segment| segment.fate == Fate::Delivered;
     let largest_passed_bytes = segments().filter(arrived).map(Segment::ip_bytes).max()?;
     let large = || segments().filter(|segment| segment.ip_bytes() > largest_passed_bytes);
     let (first_ns, last_ns) = span(large());
+    let mut starts: Vec<i64> = large().map(|segment| segment.sequence).collect();
+    starts.sort_unstable();
+    let mut runs = starts.chunk_by(|one, other| one == other);
+    if !runs.any(|run| run.len() > REPEATS) {
+        return None;
+    }
     let between = segments()
         .filter(arrived)
         .any(|segment| (first_ns..last_ns).contains(&segment.time_ns));
@@ -149,7 +172,9 @@ fn black_hole(flow: &Flow) -> Option<Sizes> {
 fn chance_nats(failed: u64, passed: u64) -> f64 {
     let few = failed.min(passed);
     let all = failed + passed;
-    -(1..=few).map(|k| ((all - few + k) as f64 / k as f64).ln()).sum::<f64>()
+    -(1..=few)
+        .map(|k| ((all - few + k) as f64 / k as f64).ln())
+        .sum::<f64>()
 }
 
 fn span<'a>(segments: impl Iterator<Item = &'a Segment>) -> (i64, i64) {

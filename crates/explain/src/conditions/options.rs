@@ -22,7 +22,11 @@ const UNUSED_SEGMENTS: u32 = 2;
 /// *Misread*: the receiver scales nevertheless, which its windows show: those after the handshake are that of its SYN, cut by a
 /// power of two. Its option was lost on the way to the sender. *Missing*: the receiver offers all that 16 bits hold,
 /// and the sender waits for the window (`judged` by the load). Silent where the options were cut off by the snapshot length, or no SYN was captured.
-pub(super) fn window_scaling(group: &Group, evidence: &Evidence, judged: Cause) -> Option<Condition> {
+pub(super) fn window_scaling(
+    group: &Group,
+    evidence: &Evidence,
+    judged: Cause,
+) -> Option<Condition> {
     let flows = || group.flows.iter().map(|flow| flow.flow);
     let misread = flows().find_map(|flow| Some((flow, misread_shift(flow)?)));
     if let Some((flow, shift)) = misread {
@@ -51,12 +55,21 @@ pub(super) fn window_scaling(group: &Group, evidence: &Evidence, judged: Cause) 
     let mut found = scaling(group, is_capped);
     found.detail = Some("missing");
     found.limited_s = evidence.totals.held_by_window_s();
-    let side = if missing == 1 { flow.destination } else { flow.source };
+    let side = if missing == 1 {
+        flow.destination
+    } else {
+        flow.source
+    };
     let without = Value::Text(side.to_string().into());
     found.facts = vec![
         fact!("window-unscaled").with("side", without.clone()),
         Fact {
-            packets: flow.offers.iter().flatten().map(|offer| offer.packet).collect(),
+            packets: flow
+                .offers
+                .iter()
+                .flatten()
+                .map(|offer| offer.packet)
+                .collect(),
             ..fact!(
                 "window-capped",
                 window_bytes = u64::from(flow.largest_window),
@@ -74,7 +87,10 @@ fn scaling(group: &Group, concerns: impl Fn(&Flow) -> bool) -> Condition {
 
 fn names(group: &Group, concerns: impl Fn(&Flow) -> bool) -> Vec<String> {
     let flows = group.flows.iter().map(|flow| flow.flow);
-    flows.filter(|flow| concerns(flow)).map(Flow::name).collect()
+    flows
+        .filter(|flow| concerns(flow))
+        .map(Flow::name)
+        .collect()
 }
 
 /// Both offers, if they were captured whole.
@@ -86,9 +102,8 @@ fn offers(flow: &Flow) -> Option<[Offer; 2]> {
 }
 
 fn is_one_sided(flow: &Flow) -> bool {
-    offers(flow).is_some_and(|[one, other]| {
-        one.window_scale.is_some() != other.window_scale.is_some()
-    })
+    offers(flow)
+        .is_some_and(|[one, other]| one.window_scale.is_some() != other.window_scale.is_some())
 }
 
 /// The scale by which the receiver's windows are smaller than that of its SYN, where the sender knows of none.
@@ -148,13 +163,29 @@ pub(super) fn sack(group: &Group) -> Option<Condition> {
         blocks = count(|flow| flow.counters.sack_blocks, &is_mangled)
     );
     let holes = count(|flow| flow.counters.holes_without_sack, &is_stripped);
-    let packets = |flow: &Flow| flow.offers.iter().flatten().map(|offer| offer.packet).collect();
-    let refusing = group.flows.iter().map(|flow| flow.flow).find(|flow| is_refused(flow));
+    let packets = |flow: &Flow| {
+        flow.offers
+            .iter()
+            .flatten()
+            .map(|offer| offer.packet)
+            .collect()
+    };
+    let refusing = group
+        .flows
+        .iter()
+        .map(|flow| flow.flow)
+        .find(|flow| is_refused(flow));
     let refused = Fact {
         packets: refusing.map(packets).unwrap_or_default(),
         ..fact!("sack-refused")
     };
     found(&is_mangled, "mangled", vec![mangled])
-        .or_else(|| found(&is_stripped, "stripped", vec![fact!("sack-stripped", holes = holes)]))
+        .or_else(|| {
+            found(
+                &is_stripped,
+                "stripped",
+                vec![fact!("sack-stripped", holes = holes)],
+            )
+        })
         .or_else(|| found(&is_refused, "refused", vec![refused]))
 }
