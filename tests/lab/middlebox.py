@@ -40,6 +40,7 @@ class Frame:
     """An IPv4 packet that carries TCP, to be read and written."""
 
     data: bytearray
+    is_damaged: bool = False
 
     def __post_init__(self) -> None:
         ip = self.data[ETHERNET:]
@@ -84,6 +85,8 @@ class Frame:
             tcp = bytes(self.data[self.at :])
             pseudo = bytes(self.data[ETHERNET + 12 : ETHERNET + 20]) + struct.pack("!HH", 6, len(tcp))
             struct.pack_into("!H", self.data, self.at + 16, ones_complement(pseudo + tcp))
+        if self.is_damaged:
+            self.data[-1] ^= 1
         return bytes(self.data)
 
     def reset(self, *, back: bool, ttl: int) -> Frame:
@@ -189,6 +192,11 @@ class Box:
         """Drop SYNs that offer ECN."""
         offers = frame.flags & SYN and not frame.flags & ACK and frame.flags & (ECE | CWR)
         return [] if offers else self.nothing(frame, link, now_s)
+
+    def damage(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
+        """Change a bit in every so manieth packet with data, and leave the checksum as it is."""
+        frame.is_damaged = frame.payload > 0 and next(self.numbers) % self.settings["each"] == 0
+        return self.nothing(frame, link, now_s)
 
     def bleach(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
         """Clear the ECN bits."""

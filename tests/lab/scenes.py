@@ -19,7 +19,7 @@ MIDDLEBOX = Path(__file__).parent / "middlebox.py"
 
 # The server: each connection is served by what its first line says; what is written to it is not read else.
 SERVER = """
-import json, os, socket, struct, threading, time
+import os, socket, struct, threading, time
 def serve(c):
     try:
         asked = c.makefile("rb").readline().split()
@@ -36,6 +36,9 @@ def serve(c):
             os._exit(0)
         if asked[0] == b"talk":
             for line in iter(lambda: c.recv(100), b""):
+                if line.startswith(b"die"):
+                    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    break
                 c.sendall(line)
                 if line.startswith(b"bulk"):
                     c.sendall(bytes(8000))
@@ -105,6 +108,7 @@ class Scene:
         at: where the capture is taken: ``client``, ``server``, or ``router`` (on all its interfaces).
         mtu: of the link behind the router.
         sysctls: of the hosts.
+        snaplen: of the capture.
         ends_after_s: the talk is cut off after this; ``None`` lets it end.
     """
 
@@ -114,6 +118,7 @@ class Scene:
     mtu: int | None = None
     sysctls: dict[str, dict[str, str]] = field(default_factory=dict)
     ends_after_s: float | None = None
+    snaplen: int = 128
     patience_s: float = 60.0
 
     def play(self, folder: Path, name: str) -> Path:
@@ -146,7 +151,7 @@ class Scene:
     def _captured(self, network: Network, capture: Path) -> Any:
         host = network.hosts["box" if self.at == "router" else self.at]
         link = "any" if self.at == "router" else next(iter(host.interfaces.values())).name
-        words = ["tcpdump", "--immediate-mode", "-i", link, "-s", "128", "-U", "-Z", "root", "-w", str(capture)]
+        words = ["tcpdump", "--immediate-mode", "-i", link, "-s", str(self.snaplen), "-U", "-Z", "root", "-w", str(capture)]
         tcpdump = host.popen(words)
         tcpdump.wait_for("listening on")
         yield

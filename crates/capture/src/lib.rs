@@ -25,6 +25,7 @@
 
 mod bytes;
 mod capture;
+mod checksum;
 mod decode;
 mod duplicates;
 mod error;
@@ -41,6 +42,7 @@ mod summary;
 mod testing;
 
 pub use capture::{Capture, OpenOptions};
+pub use checksum::Checksum;
 pub use decode::decode_frame;
 pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};

@@ -67,9 +67,10 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
     }
-    sort_verdicts(&mut verdicts);
     let mut beside = failures::verdicts(tracked);
     beside.extend(conditions::of_capture(summary, tracked));
+    verdicts.extend(beside.extract_if(.., |failure| failure.verdict.lost > 0));
+    sort_verdicts(&mut verdicts);
     failures::rank_among(&mut verdicts, beside);
     let mut tables = Tables::default();
     if keep_tables {

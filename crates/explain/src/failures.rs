@@ -9,7 +9,7 @@ use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswer
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
 use crate::assemble::Ranked;
-use crate::conditions::is_too_large;
+use crate::conditions::{is_too_large, lost_unanswered};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 
@@ -143,6 +143,8 @@ struct Count {
     connections: u64,
     syns: u64,
     repeats: u64,
+    /// Losses of data that had no answer.
+    lost: u64,
     outstanding_bytes: u64,
     by_responder: u64,
     from_elsewhere: u64,
@@ -175,6 +177,7 @@ impl Count {
             .min();
         self.connections += 1;
         self.syns += u64::from(connection.setup.syns);
+        self.lost += connection.flows.iter().map(lost_unanswered).sum::<u64>();
         for side in &connection.unanswered {
             self.repeats += u64::from(side.repeats);
             self.outstanding_bytes += side.bytes;
@@ -216,6 +219,7 @@ impl Count {
         self.connections += other.connections;
         self.syns += other.syns;
         self.repeats += other.repeats;
+        self.lost += other.lost;
         self.outstanding_bytes += other.outstanding_bytes;
         self.by_responder += other.by_responder;
         self.from_elsewhere += other.from_elsewhere;
@@ -432,6 +436,7 @@ fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {
     let finding = Finding {
         detail: failure.detail().map(str::to_owned),
         nats: log_odds(SURE),
+        lost: count.lost,
         explained: 1.0,
         limited_share: f64::from(u8::from(!matches!(
             failure,

@@ -138,7 +138,9 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
         };
         tracker.push(&packet);
     }
-    let tracked = tracker.finish();
-    let (document, tables) = assemble::assemble(&capture.summary(), &tracked, options.keep_tables);
+    let mut tracked = tracker.finish();
+    let summary = capture.summary();
+    conditions::checksum::look(&summary, options.open, &mut tracked);
+    let (document, tables) = assemble::assemble(&summary, &tracked, options.keep_tables);
     Ok(Explanation { document, tables })
 }

@@ -253,6 +253,8 @@ pub struct FlowCounters {
     /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
     /// was to be reported (RFC 2018, section 4).
     pub holes_without_sack: u64,
+    /// Lost data packets whose checksum is wrong; known only where it was looked for.
+    pub damaged: u64,
 }
 
 /// How a flow spent the time between its first data and its last acknowledgment.
@@ -304,6 +306,8 @@ pub struct Flow {
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
+    /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
+    pub unanswered_since_ns: Option<i64>,
     /// Times when its data was repeated into silence, and then answered.
     pub silences: Vec<Silence>,
     /// Errors that routers sent about its packets.
@@ -313,6 +317,8 @@ pub struct Flow {
     pub largest_window: u16,
     /// What its sender, and what its receiver offered; `None` without the SYN.
     pub offers: [Option<Offer>; 2],
+    /// Numbers of packets that were damaged.
+    pub damaged_packets: Vec<u64>,
 }
 
 impl Flow {

@@ -119,6 +119,13 @@ pub struct Unanswered {
     pub packet: Option<u64>,
 }
 
+impl Unanswered {
+    /// So many repeats that nobody is there any more, or no path.
+    pub fn is_dead(&self) -> bool {
+        self.repeats >= REPEATS_OF_A_DEAD_PEER
+    }
+}
+
 /// After so many retransmissions something is wrong with the path (R1 of RFC 9293, section 3.8.3).
 const REPEATS_OF_A_DEAD_PEER: u32 = 3;
 /// A SYN without an answer for so long has none: the longest initial timeout in use (RFC 6298, section 5.7).
@@ -141,8 +148,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     pub fn outcome(&self) -> Outcome {
-        let is_dead =
-            |direction: usize| self.unanswered[direction].repeats >= REPEATS_OF_A_DEAD_PEER;
+        let is_dead = |direction: usize| self.unanswered[direction].is_dead();
         match self.reset {
             Some(reset) if reset.answers_syn => Outcome::Refused,
             // whoever sent without an answer gives up

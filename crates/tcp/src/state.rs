@@ -6,7 +6,7 @@ use crate::acknowledgments::AckPacket;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Flow, Handshake};
 use crate::hash::ConnectionKey;
-use crate::outcome::{Ending, Reset, Setup, Unanswered};
+use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
@@ -575,6 +575,9 @@ impl State {
             let mut flow = half.finish();
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
             self.tell_signs(direction, &mut flow);
+            let unanswered = connection.unanswered[direction];
+            let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
+            flow.unanswered_since_ns = dead.then(|| unanswered.last_answer_ns.unwrap_or(i64::MIN));
             connection.flows[direction] = flow;
         }
         Some(connection)

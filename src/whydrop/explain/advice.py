@@ -296,6 +296,15 @@ def _ecn(v: Values) -> list[str]:
     ]
 
 
+def _checksum(_: Values) -> list[str]:
+    return [
+        "Something changes bits behind the last check of a link: a faulty interface, memory of a router, a broken "
+        "offload or a middlebox that rewrites packets. Look at the counters of each hop, and on the receiver:",
+        "$ nstat -az TcpInCsumErrors IpExtInCsumErrors",
+        "$ ethtool -S DEV | grep -Ei 'csum|crc|err'",
+    ]
+
+
 def _duplicate(v: Values) -> list[str]:
     if v.get("detail") == "path":
         return [
@@ -338,5 +347,6 @@ _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "sack": _sack,
     "ecn": _ecn,
     "duplicate": _duplicate,
+    "checksum": _checksum,
     "unknown": _unknown,
 }

@@ -276,8 +276,8 @@ _PHRASES: Mapping[str, Phrase] = {
         f"window reads {v['read_bytes']}, with nothing sent to fill it"
     ),
     "window-capped": lambda v: (
-        f"the SYN of {{side}} has no window scale, that of the other has one: the window never exceeds 65535 bytes, and "
-        f"reached {v['window_bytes']}; it was full for {{window_share}} of the time"
+        "the SYN of {side} has no window scale, so that no window exceeds 65535 bytes; the largest was "
+        f"{v['window_bytes']}, and it was full for {{window_share}} of the time"
     ),
     "sack-mangled": (
         "{outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never sent: "
@@ -288,6 +288,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "none of these said what had arrived behind the hole"
     ),
     "sack-refused": "the SYN of one end permits selective acknowledgments, that of the other does not",
+    "damaged": "{damaged} of the lost packets came as far as here with a wrong checksum; all others have a right one",
     "marks-not-echoed": "{marked|data packet} passed here with the congestion mark, and no acknowledgment tells of one",
     "ecn-bleached": "of {data_packets|new data packet} none is capable of ECN here, although both ends agreed on it",
     "ecn-blocked": (

@@ -69,7 +69,7 @@ def _nothing_passed(v: Values) -> str:
     outage = "Nothing passed for {outage_s}, then packets passed again"
     if v["outages"] > 1:
         outage = "{outages} times nothing passed, for {total_s} in all and up to {longest_s}"
-    return outage + (": {losses} fell into it." if v["lost"] else "; what had been sent arrived, its answers did not.")
+    return outage + ": {losses} fell into it."
 
 
 def _too_large(v: Values) -> str:
@@ -106,6 +106,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     "sack-mangled": "Something on the path spoils selective acknowledgments: they report what was never sent.",
     "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
     "sack-refused": "The ends do without selective acknowledgments: only one of them permits them.",
+    "damaged": "Packets are damaged on the way: the receiver dropped {losses} for a wrong checksum.",
     "marks-not-echoed": "Congestion marks do not come back to the sender: it does not learn of {marked|mark}.",
     "ecn-bleached": "ECN was agreed on, and data comes without it: removed on the way, or never set.",
     "ecn-blocked": (

@@ -28,6 +28,7 @@ _CAUSES = {
     "window-scaling": ("Window scaling", "the option for windows above 64 KiB was lost or missing"),
     "sack": ("Selective acknowledgments", "they were removed, refused or spoilt"),
     "ecn": ("ECN", "congestion marks were refused, removed or not told of"),
+    "checksum": ("Damage", "packets were changed on the way, and dropped for it"),
     "duplicate": ("Duplicates", "packets exist twice, on the path or in the capture alone"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
     "none": ("Nothing", "nothing dropped packets or held them up"),

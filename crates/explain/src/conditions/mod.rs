@@ -3,6 +3,7 @@
 //!
 //! Each says in its module when it stays silent. What they account for is no riddle to the judges of load any more.
 
+pub(crate) mod checksum;
 mod duplicate;
 mod ecn;
 mod mtu;
@@ -12,7 +13,7 @@ mod outage;
 use std::collections::BTreeMap;
 
 use whydrop_capture::Summary;
-use whydrop_tcp::{Connection, Tracked};
+use whydrop_tcp::{Connection, Flow, Segment, Tracked};
 use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::assemble::Ranked;
@@ -99,15 +100,20 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
     let totals = &evidence.totals;
     let mtu = mtu::find(group);
     let outages = outage::find(group, mtu.as_ref());
-    let mut found: Vec<Condition> = mtu.into_iter().chain(outages).collect();
+    let damaged = checksum::find(group);
+    let mut found: Vec<Condition> = mtu.into_iter().chain(outages).chain(damaged).collect();
     found.sort_by_key(|condition| std::cmp::Reverse(condition.lost));
-    let accounted: u64 = found.iter().map(|condition| condition.lost).sum();
+    let unanswered: u64 = group
+        .flows
+        .iter()
+        .map(|flow| lost_unanswered(flow.flow))
+        .sum();
+    let accounted = unanswered + found.iter().map(|condition| condition.lost).sum::<u64>();
     let mut stands_in = None;
-    if let Some(most) = found.first()
-        && WITHOUT_A_CAUSE.contains(&judged)
-        && 2 * accounted >= totals.lost
-    {
-        stands_in = Some((WITHOUT_A_CAUSE, most.cause(), most.confidence));
+    if accounted > 0 && WITHOUT_A_CAUSE.contains(&judged) && 2 * accounted >= totals.lost {
+        let most = found.first().filter(|most| most.lost >= unanswered);
+        let (cause, sure) = most.map_or((Cause::NoAnswer, SURE), |m| (m.cause(), m.confidence));
+        stands_in = Some((WITHOUT_A_CAUSE, cause, sure));
     }
     if let Some(scaling) = options::window_scaling(group, evidence, judged) {
         if totals.lost == 0 {
@@ -157,6 +163,18 @@ pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
             condition.ranked(active_s, 0)
         })
         .collect()
+}
+
+/// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
+pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
+    let since_ns = flow
+        .unanswered_since_ns
+        .filter(|_| !mtu::is_black_hole(flow));
+    let lost = |since_ns: i64| {
+        let since = |segment: &&Segment| segment.is_lost() && segment.time_ns >= since_ns;
+        flow.segments.iter().filter(since).count() as u64
+    };
+    since_ns.map_or(0, lost)
 }
 
 /// Whether something else than silence accounts for what was never acknowledged.

@@ -1,6 +1,6 @@
 //! TCP options that one side offered and that the other never got, or that something on the path rewrote.
 
-use whydrop_tcp::{Flow, Offer};
+use whydrop_tcp::{Endpoint, Flow, Offer};
 use whydrop_verdict::{Cause, Fact, Value, fact};
 
 use super::Condition;
@@ -17,11 +17,12 @@ const LARGEST_SHIFT: u8 = 14;
 /// Receivers keep what fits no full segment to themselves: so many segments may be missing from the largest window.
 const UNUSED_SEGMENTS: u32 = 2;
 
-/// Windows without a scale (RFC 7323, section 2): both SYNs were captured, and just one of them has the option.
+/// Windows without a scale (RFC 7323, section 2): both SYNs were captured, and not both have the option.
 ///
-/// *Misread*: the receiver scales nevertheless, which its windows show: those after the handshake are that of its SYN, cut by a
-/// power of two. Its option was lost on the way to the sender. *Missing*: the receiver offers all that 16 bits hold,
-/// and the sender waits for the window (`judged` by the load). Silent where the options were cut off by the snapshot length, or no SYN was captured.
+/// *Misread*: the receiver scales nevertheless, which its windows show: those after the handshake are that of its SYN, cut
+/// by a power of two. Its option was lost on the way to the sender. *Missing*: the receiver offers all that 16 bits hold,
+/// and the sender waits for the window (`judged` by the load). Silent where the options were cut off by the snapshot
+/// length, or a SYN was not captured.
 pub(super) fn window_scaling(
     group: &Group,
     evidence: &Evidence,
@@ -51,16 +52,10 @@ pub(super) fn window_scaling(
     if judged != Cause::ReceiverWindow {
         return None;
     }
-    let missing = usize::from(flow.offers[0].is_some_and(|offer| offer.window_scale.is_some()));
     let mut found = scaling(group, is_capped);
     found.detail = Some("missing");
     found.limited_s = evidence.totals.held_by_window_s();
-    let side = if missing == 1 {
-        flow.destination
-    } else {
-        flow.source
-    };
-    let without = Value::Text(side.to_string().into());
+    let without = Value::Text(unscaled_side(flow).to_string().into());
     found.facts = vec![
         fact!("window-unscaled").with("side", without.clone()),
         Fact {
@@ -101,16 +96,22 @@ fn offers(flow: &Flow) -> Option<[Offer; 2]> {
     (!senders.truncated && !receivers.truncated).then_some([senders, receivers])
 }
 
-fn is_one_sided(flow: &Flow) -> bool {
-    offers(flow)
-        .is_some_and(|[one, other]| one.window_scale.is_some() != other.window_scale.is_some())
+/// The side whose SYN lacks the option; of two the one that sent the first SYN, which the other must follow.
+fn unscaled_side(flow: &Flow) -> Endpoint {
+    let [senders, receivers] = flow.offers.map(Option::unwrap_or_default);
+    let receiver_began = receivers.packet < senders.packet;
+    match (senders.window_scale, receivers.window_scale) {
+        (Some(_), _) => flow.destination,
+        (None, None) if receiver_began => flow.destination,
+        _ => flow.source,
+    }
 }
 
 /// The scale by which the receiver's windows are smaller than that of its SYN, where the sender knows of none.
 fn misread_shift(flow: &Flow) -> Option<u8> {
-    let [_, receivers] = offers(flow)?;
+    let [senders, receivers] = offers(flow)?;
+    let lost_it = senders.window_scale.is_some() && receivers.window_scale.is_none();
     let (offered, first) = (u32::from(receivers.window), u32::from(flow.first_window?));
-    let lost_it = is_one_sided(flow) && receivers.window_scale.is_none();
     // the window may have moved by a segment meanwhile, and scaling drops the last bits
     let tolerance = |shift: u8| (1 << shift) + flow.mss_bytes.unwrap_or(0);
     let agrees = |shift: &u8| (first << shift).abs_diff(offered) <= tolerance(*shift);
@@ -119,10 +120,14 @@ fn misread_shift(flow: &Flow) -> Option<u8> {
     (lost_it && still_small && first > 0).then_some(shift)
 }
 
-/// The receiver gives all that it can without a scale.
+/// The receiver gives all that it can without a scale; one that closes its window has less to give.
 fn is_capped(flow: &Flow) -> bool {
     let unused = UNUSED_SEGMENTS * flow.mss_bytes.unwrap_or(0);
-    is_one_sided(flow) && u32::from(flow.largest_window) + unused > u32::from(u16::MAX)
+    let is_scaled = |both: [Offer; 2]| both.iter().all(|offer| offer.window_scale.is_some());
+    let never_closed = flow.counters.zero_windows == 0 && flow.counters.window_closures == 0;
+    never_closed
+        && offers(flow).is_some_and(|both| !is_scaled(both))
+        && u32::from(flow.largest_window) + unused > u32::from(u16::MAX)
 }
 
 /// Selective acknowledgments (RFC 2018).

@@ -5,7 +5,7 @@
 //! from the one before: under losses that ignore one another, as frequent as those of the rest of the capture, so many
 //! failures in a row have a chance that can be computed.
 //!
-//! Silent where so many could be chance, where the first outstanding segment is too large for the path, in captures at
+//! Silent where so many could be chance, where data arrived all the while (its answers were lost, or late), where the first outstanding segment is too large for the path, in captures at
 //! the receiver, which show no repeats that were lost, and where nothing passes to the end (`no-answer`).
 
 use whydrop_tcp::{Fate, Flow, Segment, SegmentFlags, Silence};
@@ -13,6 +13,9 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use super::{CHANCE_NATS, Condition, mtu, seconds};
 use crate::group::Group;
+
+/// Two transmissions without an answer may be one long delay.
+const FEWEST_TRIALS: usize = 3;
 
 /// A time for which a group of flows had no answer.
 struct Outage<'a> {
@@ -26,7 +29,7 @@ struct Outage<'a> {
 struct Silent<'a> {
     flow: &'a Flow,
     silence: &'a Silence,
-    /// Its transmissions whose answers did not come in time, the lost ones right before the silence among them.
+    /// Its transmissions whose answers did not come in time, those right before the silence among them: none arrived.
     missing: &'a [Segment],
     /// When it sent what arrived right before those.
     passed_ns: Option<i64>,
@@ -51,11 +54,17 @@ impl<'a> Silent<'a> {
             .rev()
             .take_while(|s| s.fate != Fate::Delivered)
             .count();
-        let first = before.len() - lost_before;
-        (first < end).then(|| Self {
+        // what arrived in its time may have lost its answer alone
+        let arrived = segments[before.len() - lost_before..end]
+            .iter()
+            .take_while(|segment| segment.fate == Fate::Delivered);
+        let first = before.len() - lost_before + arrived.count();
+        let missing = &segments[first..end];
+        let nothing_passed = missing.iter().all(|s| s.fate != Fate::Delivered);
+        (nothing_passed && !missing.is_empty()).then(|| Self {
             flow,
             silence,
-            missing: &segments[first..end],
+            missing,
             passed_ns: first.checked_sub(1).map(|last| segments[last].time_ns),
             rtt_ns,
         })
@@ -69,7 +78,8 @@ impl<'a> Silent<'a> {
             last_ns = if apart { segment.time_ns } else { last_ns };
             apart
         };
-        self.missing.iter().filter(is_apart).count()
+        let lost = self.missing.iter().filter(|segment| segment.is_lost());
+        lost.filter(is_apart).count()
     }
 
     fn since_ns(&self) -> i64 {
@@ -111,7 +121,7 @@ pub(super) fn find(group: &Group, too_large: Option<&Condition>) -> Option<Condi
     let chance_of_loss = (lost as f64 + 1.0) / (sent as f64 + 2.0);
     outages.retain(|outage| {
         let nats = (sent.max(1) as f64).ln() + outage.trials as f64 * chance_of_loss.ln();
-        nats < CHANCE_NATS
+        nats < CHANCE_NATS && outage.trials >= FEWEST_TRIALS
     });
     let all = || outages.iter().flat_map(|outage| &outage.silent);
     let longest = all().max_by_key(|silent| silent.silence.sent_ns - silent.since_ns())?;
