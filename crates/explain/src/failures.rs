@@ -451,6 +451,8 @@ fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use whydrop_tcp::Pause;
+
     use super::*;
 
     fn connection(outcome: Outcome) -> Connection {
@@ -460,6 +462,8 @@ mod tests {
         };
         let [one, other] = &mut connection.flows;
         (one.destination.port, other.source.port) = (443, 443);
+        let client = IpAddr::from([192, 0, 2, 9]);
+        (one.source.address, other.destination.address) = (client, client);
         (one.first_ns, one.last_ns, one.counters.packets) = (0, 7_000_000_000, 4);
         connection.setup.syns = 4;
         connection
@@ -494,6 +498,107 @@ mod tests {
         let found = of(vec![under_way]);
         assert_eq!(found[0].verdict.cause, "reset");
         assert_eq!(found[0].limited_s, 0.0);
+    }
+
+    /// A pause of 60 s, then data that is not answered, or by a reset without ACK.
+    fn paused(reset: bool) -> Connection {
+        let mut connection = connection(if reset {
+            Outcome::Reset
+        } else {
+            Outcome::DataUnanswered
+        });
+        connection.pauses.unanswered = Some(Pause {
+            idle_ns: 60_000_000_000,
+            ended_ns: 6_000_000_000,
+            by: 0,
+            packet: 9,
+        });
+        connection.reset = reset.then(|| whydrop_tcp::Reset {
+            by: 1,
+            knows_no_connection: true,
+            ..Default::default()
+        });
+        connection.unanswered[0].repeats = 5;
+        connection
+    }
+
+    fn cause(connections: Vec<Connection>) -> String {
+        of(connections).remove(0).verdict.cause
+    }
+
+    #[test]
+    fn a_reset_of_an_unknown_connection_after_a_pause_tells_that_it_was_forgotten() {
+        assert_eq!(cause(vec![paused(true)]), "idle-timeout");
+        let mut aborted = paused(true);
+        aborted.unanswered[0].bytes = 1;
+        aborted.reset = aborted.reset.map(|reset| whydrop_tcp::Reset {
+            knows_no_connection: false,
+            ..reset
+        });
+        assert_eq!(cause(vec![aborted]), "reset");
+        let mut survived = paused(true);
+        survived.unanswered[0].bytes = 1;
+        survived.pauses.longest_answered_ns = 61_000_000_000;
+        assert_eq!(cause(vec![survived]), "reset");
+    }
+
+    #[test]
+    fn silence_after_a_pause_is_a_timeout_only_where_the_host_lives() {
+        assert_eq!(cause(vec![paused(false)]), "no-answer");
+        let mut other = connection(Outcome::Closed);
+        let [forth, back] = &mut other.flows;
+        (forth.source.port, back.destination.port) = (7, 7);
+        (back.counters.packets, back.last_ns) = (3, 8_000_000_000);
+        assert_eq!(cause(vec![paused(false), other.clone()]), "idle-timeout");
+        other.flows[1].last_ns = 5_000_000_000;
+        assert_eq!(cause(vec![paused(false), other]), "no-answer");
+    }
+
+    #[test]
+    fn an_icmp_error_tells_who_rejected_a_connection() {
+        let mut rejected = connection(Outcome::NoAnswer);
+        rejected.flows[0].notices.push(Notice {
+            kind: IcmpErrorKind::Prohibited,
+            from: IpAddr::from([10, 0, 0, 1]),
+            direction: 0,
+            mtu_bytes: None,
+            ip_bytes: 60,
+            count: 1,
+            first_ns: 1,
+            packet: 2,
+        });
+        let found = of(vec![rejected.clone()]);
+        let verdict = &found[0].verdict;
+        assert_eq!(
+            (verdict.cause.as_str(), verdict.detail.as_deref()),
+            ("refused", Some("icmp"))
+        );
+        assert_eq!(
+            verdict.facts[1].values["router"],
+            Value::Text("10.0.0.1".into())
+        );
+        rejected.flows[0].notices[0].kind = IcmpErrorKind::HostUnreachable;
+        let verdict = &of(vec![rejected])[0].verdict;
+        assert_eq!(
+            (verdict.cause.as_str(), verdict.facts.len()),
+            ("no-answer", 2)
+        );
+    }
+
+    #[test]
+    fn a_host_that_goes_on_after_its_reset_has_not_sent_it() {
+        let mut forged = connection(Outcome::Reset);
+        forged.reset = Some(whydrop_tcp::Reset {
+            by: 1,
+            ..Default::default()
+        });
+        assert!(of(vec![forged.clone()]).is_empty());
+        forged.reset = forged.reset.map(|reset| whydrop_tcp::Reset {
+            packets_after: 1,
+            ..reset
+        });
+        let found = of(vec![forged]);
+        assert_eq!(found[0].verdict.detail.as_deref(), Some("middlebox"));
     }
 
     #[test]

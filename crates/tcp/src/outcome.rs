@@ -51,7 +51,7 @@ pub struct Setup {
 }
 
 /// The first reset of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reset {
     pub time_ns: i64,
     /// The direction whose source it has: 0 for the initiator.
@@ -178,20 +178,10 @@ mod tests {
 
     fn reset(ttl: u8, usual: (u8, u8)) -> Reset {
         Reset {
-            time_ns: 0,
             by: 1,
-            answers_syn: false,
-            idle_ns: 0,
             ttl,
             usual_ttls: Some(usual),
-            identification: None,
-            previous_identification: None,
-            window: 0,
-            previous_window: None,
-            packet: 0,
-            knows_no_connection: false,
-            packets_after: 0,
-            first_after: None,
+            ..Reset::default()
         }
     }
 

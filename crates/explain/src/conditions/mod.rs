@@ -185,3 +185,6 @@ pub(crate) fn is_too_large(connection: &Connection) -> bool {
 fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds.max(0) as f64 * 1e-9
 }
+
+#[cfg(test)]
+mod tests;
