@@ -1,7 +1,7 @@
 """A box on the path that does to packets what boxes on real paths do: a program for a host of the lab with two links.
 
-It takes Ethernet frames from one link, rewrites them, and puts them on the other; the kernel's forwarding must be off. Both
-ends are real hosts with the kernel's own TCP. Usage: ``python middlebox.py '{"links": [...], "effect": "outage", ...}'``.
+It takes Ethernet frames from one link, rewrites them, and puts them on the other; the kernel's forwarding must be off.
+Both ends are real hosts with the kernel's own TCP. Usage: ``python middlebox.py '{"links": [...], "effect": ...}'``.
 """
 
 from __future__ import annotations

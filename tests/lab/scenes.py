@@ -151,7 +151,19 @@ class Scene:
     def _captured(self, network: Network, capture: Path) -> Any:
         host = network.hosts["box" if self.at == "router" else self.at]
         link = "any" if self.at == "router" else next(iter(host.interfaces.values())).name
-        words = ["tcpdump", "--immediate-mode", "-i", link, "-s", str(self.snaplen), "-U", "-Z", "root", "-w", str(capture)]
+        words = [
+            "tcpdump",
+            "--immediate-mode",
+            "-i",
+            link,
+            "-s",
+            str(self.snaplen),
+            "-U",
+            "-Z",
+            "root",
+            "-w",
+            str(capture),
+        ]
         tcpdump = host.popen(words)
         tcpdump.wait_for("listening on")
         yield

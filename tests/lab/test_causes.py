@@ -93,7 +93,7 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
             "middlebox",
             Scene([bulk], {"effect": "reset", "after_bytes": [20_000, 100_000, 400_000][setting], "ttl": ttl}),
         ),
-        "reset by the peer": ("reset", None, Scene([["abort", 100_000]], {"delay_s": delay_s}, at="client")),
+        "reset by the peer": ("reset", None, Scene([["abort", 1_000_000]], {"delay_s": delay_s})),
         "doubled": ("duplicate", "path", Scene([bulk], {"effect": "double", "each": [10, 25, 50][setting]})),
         "tapped twice": ("duplicate", "tap", Scene([TRICKLE], None, at="router")),
         "once": ("duplicate", None, Scene([bulk], {"delay_s": delay_s})),
@@ -124,7 +124,9 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
         "damaged": (
             "checksum",
             None,
-            Scene([bulk], {"effect": "damage", "each": [40, 100, 25][setting], "delay_s": delay_s}, at="client", snaplen=0),
+            Scene(
+                [bulk], {"effect": "damage", "each": [40, 100, 25][setting], "delay_s": delay_s}, at="client", snaplen=0
+            ),
         ),
         "not damaged": ("checksum", None, Scene([bulk], {"effect": "lose", **lossy}, at="client", snaplen=0)),
         "ecn refused": ("ecn", "refused", Scene([TRICKLE], {"delay_s": delay_s}, sysctls=REFUSING)),

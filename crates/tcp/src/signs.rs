@@ -51,7 +51,7 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
 pub struct Silence {
     /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.
     pub since_ns: i64,
-    /// Latest transmission before the answer: the first that was let through.
+    /// Latest transmission before the answer: which was let through.
     pub sent_ns: i64,
     /// The answer.
     pub until_ns: i64,

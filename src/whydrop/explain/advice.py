@@ -220,8 +220,8 @@ def _reset(_: Values) -> list[str]:
 
 def _outage(_: Values) -> list[str]:
     return [
-        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host that "
-        "was suspended. On each host and router:",
+        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
+        "that was suspended. On each host and router:",
         "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
         "$ ip -s link show DEV",
         "To catch the next one, ping beside the traffic, with times:",
@@ -236,7 +236,7 @@ def _mtu(v: Values) -> list[str]:
         f"$ ping -M do -c 3 -s {largest - 28:.0f} HOST",
     ]
     if v.get("detail") == "black-hole":
-        lines.append("Let ICMP \"fragmentation needed\" and ICMPv6 \"packet too big\" pass every filter (RFC 4890).")
+        lines.append('Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).')
     return [
         *lines,
         "On the router before the narrow link, have TCP send less from the start:",
@@ -259,8 +259,8 @@ def _idle_timeout(v: Values) -> list[str]:
 
 def _window_scaling(_: Values) -> list[str]:
     return [
-        "See whether both ends offer window scaling (1), and capture the SYN at both ends: a firewall or a load balancer "
-        "between them may remove the option:",
+        "See whether both ends offer window scaling (1), and capture the SYN at both ends: a firewall or a load "
+        "balancer between them may remove the option:",
         "$ sysctl net.ipv4.tcp_window_scaling",
         "$ tcpdump -nvi DEV 'tcp[tcpflags] & tcp-syn != 0'",
     ]
@@ -274,8 +274,8 @@ def _sack(v: Values) -> list[str]:
             "$ sysctl -w net.ipv4.tcp_sack=0",
         ]
     return [
-        "See whether both ends permit it (1), and capture the SYN at both ends: something between them may remove the "
-        "option:",
+        "See whether both ends permit it (1), and capture the SYN at both ends: something between them may remove "
+        "the option:",
         "$ sysctl net.ipv4.tcp_sack",
     ]
 
@@ -283,12 +283,15 @@ def _sack(v: Values) -> list[str]:
 def _ecn(v: Values) -> list[str]:
     if v.get("detail") == "blocked":
         return [
-            "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN on the way there:",
+            "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
             "$ ip route replace DESTINATION via GATEWAY features 0",
             "$ sysctl -w net.ipv4.tcp_ecn=2",
         ]
     if v.get("detail") == "refused":
-        return ["If that host is yours, let it take up ECN (2 is the default: when offered):", "$ sysctl net.ipv4.tcp_ecn"]
+        return [
+            "If that host is yours, let it take up ECN (2 is the default: when offered):",
+            "$ sysctl net.ipv4.tcp_ecn",
+        ]
     return [
         "Find the hop that rewrites the two bits of ECN, often with the whole byte of DSCP; tracebox and two captures "
         "tell where:",
@@ -308,8 +311,8 @@ def _checksum(_: Values) -> list[str]:
 def _duplicate(v: Values) -> list[str]:
     if v.get("detail") == "path":
         return [
-            "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop that "
-            "spanning tree does not see:",
+            "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop "
+            "that spanning tree does not see:",
             "$ ip -d link show type bond",
         ]
     return [

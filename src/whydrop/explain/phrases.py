@@ -141,7 +141,8 @@ def _forgotten(v: Values) -> str:
 
 def _too_big_messages(v: Values) -> str:
     told = "no MTU" if v["mtu_bytes"] is None else f"an MTU of {v['mtu_bytes']} bytes"
-    return f"{{router}} answered {{messages|time}} that packets of {v['packet_bytes']} bytes are too large, and told {told}"
+    large = f"packets of {v['packet_bytes']} bytes are too large"
+    return f"{{router}} answered {{messages|time}} that {large}, and told {told}"
 
 
 def _sizes_tell(v: Values) -> str:
@@ -298,7 +299,7 @@ _PHRASES: Mapping[str, Phrase] = {
     "doubled-on-path": (
         "the receiver reports {copies} of {data_packets|data packet} as received twice that were sent once"
     ),
-    "doubled-by-tap": "{copies} of {packets|packet} are copies, equal to a packet shortly before but for what hops change",
+    "doubled-by-tap": "{copies} of {packets|packet} are copies: equal to one shortly before, but for what hops change",
     "nothing-lost-in-flight": _nothing_lost,
     "idle": "nothing was in flight for {idle_share} of the time between first and last data",
     "line-rate": (

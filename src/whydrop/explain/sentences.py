@@ -83,26 +83,27 @@ def _forgotten(v: Values) -> str:
     return idle + "something on the path, or the other end, had forgotten them."
 
 
-def _unscaled(v: Values) -> str:
-    return "The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option."
-
-
 _SENTENCES: Mapping[str, Phrase] = {
     "nothing-passed": _nothing_passed,
     "too-large-told": _too_large,
     "too-large-untold": _too_large,
     "forgotten-when-idle": _forgotten,
     "syns-rejected": lambda v: (
-        _responders(v) + " cannot be connected to: an ICMP error rejected {connections|attempt}; nothing listens there, "
+        _responders(v)
+        + " cannot be connected to: an ICMP error rejected {connections|attempt}; nothing listens there, "
         "or a filter forbids it."
     ),
     "reset-by-middlebox": lambda v: (
-        "Something on the path reset {connections|connection} with " + _responders(v) + ", not the host it claims to be."
+        "Something on the path reset {connections|connection} with "
+        + _responders(v)
+        + ", not the host it claims to be."
     ),
     "window-misread": lambda v: (
         f"The sender reads the receive window {2 ** v['shift']} times too small: the window scale option was lost."
     ),
-    "window-unscaled": _unscaled,
+    "window-unscaled": (
+        "The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option."
+    ),
     "sack-mangled": "Something on the path spoils selective acknowledgments: they report what was never sent.",
     "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
     "sack-refused": "The ends do without selective acknowledgments: only one of them permits them.",

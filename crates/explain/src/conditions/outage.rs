@@ -8,7 +8,7 @@
 //! Silent where so many could be chance, where data arrived all the while (its answers were lost, or late), where the first outstanding segment is too large for the path, in captures at
 //! the receiver, which show no repeats that were lost, and where nothing passes to the end (`no-answer`).
 
-use whydrop_tcp::{Fate, Flow, Segment, SegmentFlags, Silence};
+use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, Silence};
 use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use super::{CHANCE_NATS, Condition, mtu, seconds};
@@ -52,7 +52,7 @@ impl<'a> Silent<'a> {
         let lost_before = before
             .iter()
             .rev()
-            .take_while(|s| s.fate != Fate::Delivered)
+            .take_while(|segment| segment.fate != Fate::Delivered)
             .count();
         // what arrived in its time may have lost its answer alone
         let arrived = segments[before.len() - lost_before..end]
@@ -60,7 +60,9 @@ impl<'a> Silent<'a> {
             .take_while(|segment| segment.fate == Fate::Delivered);
         let first = before.len() - lost_before + arrived.count();
         let missing = &segments[first..end];
-        let nothing_passed = missing.iter().all(|s| s.fate != Fate::Delivered);
+        // which of several copies arrived is not always known
+        let passed = |s: &Segment| s.fate == Fate::Delivered && s.kind == Kind::New;
+        let nothing_passed = !missing.iter().any(passed);
         (nothing_passed && !missing.is_empty()).then(|| Self {
             flow,
             silence,
