@@ -76,7 +76,7 @@ def command(
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One at a time: of two that make a machine's first namespaces `ip` lets one fail; what is open to all is one list."""
+    """One at a time: `ip` lets one fail of two that make the first namespaces, and what is open to all is one list."""
     with Path(tempfile.gettempdir(), f"{PREFIX}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
