@@ -19,7 +19,7 @@ MIDDLEBOX = Path(__file__).parent / "middlebox.py"
 
 # The server: each connection is served by what its first line says; what is written to it is not read else.
 SERVER = """
-import os, socket, struct, threading, time
+import socket, struct, threading, time
 def serve(c):
     try:
         asked = c.makefile("rb").readline().split()
@@ -29,11 +29,6 @@ def serve(c):
                 c.sendall(bytes(min(piece, sent)))
                 sent -= piece
                 time.sleep(pause)
-        if asked[0] == b"abort":
-            c.sendall(bytes(int(asked[1])))
-            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            c.close()
-            os._exit(0)
         if asked[0] == b"talk":
             for line in iter(lambda: c.recv(100), b""):
                 if line.startswith(b"die"):
@@ -70,11 +65,6 @@ for what, *rest in json.loads(sys.argv[2]):
             while s.recv(65536):
                 pass
             s.close()
-        elif what == "abort":
-            s = connect()
-            s.sendall(b"abort %d\\n" % rest[0])
-            while s.recv(65536):
-                pass
         elif what == "open":
             s = connect()
             s.sendall(b"talk\\n")
@@ -103,7 +93,8 @@ class Scene:
 
     Attributes:
         talk: what the client does, one entry each: ``["send", bytes, pause_s, piece_bytes]`` has the server send,
-            ``["open"]``, ``["say", words, bytes_of_the_answer]``, ``["wait", s]``, ``["close"]`` keep a connection.
+            ``["open"]``, ``["say", words, bytes_of_the_answer]``, ``["wait", s]``, ``["close"]`` keep a connection; at
+            ``bulk`` the server sends 8 kB, at ``die`` it aborts.
         box: what the box between them does, see ``middlebox.py``; ``None`` for a router of Linux.
         at: where the capture is taken: ``client``, ``server``, or ``router`` (on all its interfaces).
         mtu: of the link behind the router.

@@ -93,7 +93,11 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
             "middlebox",
             Scene([bulk], {"effect": "reset", "after_bytes": [20_000, 100_000, 400_000][setting], "ttl": ttl}),
         ),
-        "reset by the peer": ("reset", None, Scene([["abort", 1_000_000]], {"delay_s": delay_s})),
+        "reset by the peer": (
+            "reset",
+            None,
+            Scene([*SMALL_TALK, ["say", "die", 5]], {"delay_s": delay_s}, at="client"),
+        ),
         "doubled": ("duplicate", "path", Scene([bulk], {"effect": "double", "each": [10, 25, 50][setting]})),
         "tapped twice": ("duplicate", "tap", Scene([TRICKLE], None, at="router")),
         "once": ("duplicate", None, Scene([bulk], {"delay_s": delay_s})),

@@ -21,7 +21,7 @@ pub(crate) struct Talk {
     pub(crate) client_next: u32,
     /// Hop limit of what the client sends.
     pub(crate) client_ttl: u8,
-    /// Packets so far: the index of the latest, from 1.
+    /// TCP packets so far.
     pub(crate) pushed: u64,
 }
 
@@ -73,7 +73,7 @@ impl Talk {
         let ip_bytes = 40 + tcp.payload_bytes;
         self.pushed += 1;
         self.tracker.push(&Packet {
-            index: self.pushed,
+            index: self.pushed - 1,
             time_ns,
             interface: 0,
             wire_bytes: ip_bytes + 14,

@@ -5,7 +5,7 @@
 //! from the one before: under losses that ignore one another, as frequent as those of the rest of the capture, so many
 //! failures in a row have a chance that can be computed.
 //!
-//! Silent where so many could be chance, where data arrived all the while (its answers were lost, or late), where the first outstanding segment is too large for the path, in captures at
+//! Silent where so many could be chance, where data of any flow to that host arrived meanwhile (answers were lost or late; a policer starves one of several flows), where the first outstanding segment is too large for the path, in captures at
 //! the receiver, which show no repeats that were lost, and where nothing passes to the end (`no-answer`).
 
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, Silence};
@@ -36,6 +36,11 @@ struct Silent<'a> {
     rtt_ns: i64,
 }
 
+/// Which of several copies arrived is not always known.
+fn passed(segment: &Segment) -> bool {
+    segment.fate == Fate::Delivered && segment.kind == Kind::New
+}
+
 impl<'a> Silent<'a> {
     fn new(flow: &'a Flow, silence: &'a Silence) -> Option<Self> {
         let exact = flow
@@ -60,8 +65,6 @@ impl<'a> Silent<'a> {
             .take_while(|segment| segment.fate == Fate::Delivered);
         let first = before.len() - lost_before + arrived.count();
         let missing = &segments[first..end];
-        // which of several copies arrived is not always known
-        let passed = |s: &Segment| s.fate == Fate::Delivered && s.kind == Kind::New;
         let nothing_passed = !missing.iter().any(passed);
         (nothing_passed && !missing.is_empty()).then(|| Self {
             flow,
@@ -70,6 +73,17 @@ impl<'a> Silent<'a> {
             passed_ns: first.checked_sub(1).map(|last| segments[last].time_ns),
             rtt_ns,
         })
+    }
+
+    /// Whether data of a flow was sent meanwhile, and arrived.
+    fn is_passed_by(&self, other: &Flow) -> bool {
+        let (since_ns, segments) = (self.since_ns(), &other.segments);
+        let last_ns = self.missing[self.missing.len() - 1].time_ns;
+        let first = segments.partition_point(|segment| segment.time_ns < since_ns);
+        let meanwhile = segments[first..].iter();
+        meanwhile
+            .take_while(|segment| segment.time_ns <= last_ns)
+            .any(passed)
     }
 
     /// Those of them that are at least a round trip apart: what one overflow takes is no more than one trial.
@@ -111,13 +125,14 @@ impl<'a> Silent<'a> {
 
 /// The outages of a group, as one; `too_large` is what its packets were too large for.
 pub(super) fn find(group: &Group, too_large: Option<&Condition>) -> Option<Condition> {
-    let flows = group.flows.iter().map(|flow| flow.flow);
     let can_pass = |flow: &&Flow| too_large.is_none() || !mtu::is_black_hole(flow);
-    let silences = flows
+    let flows = || group.flows.iter().map(|flow| flow.flow);
+    let silences = flows()
         .filter(can_pass)
         .flat_map(|flow| flow.silences.iter().map(move |silence| (flow, silence)));
     let silent = silences.filter_map(|(flow, silence)| Silent::new(flow, silence));
-    let mut outages = together(silent.collect());
+    let nothing_passed = |silent: &Silent| !flows().any(|flow| silent.is_passed_by(flow));
+    let mut outages = together(silent.filter(nothing_passed).collect());
     let (sent, lost) = outside(group, &outages);
     // one more of each, by Laplace's rule: so much is always possible
     let chance_of_loss = (lost as f64 + 1.0) / (sent as f64 + 2.0);

@@ -99,6 +99,20 @@ fn what_arrived_all_the_while_was_only_answered_late() {
     assert_eq!(found(&flow), []);
 }
 
+#[test]
+fn what_other_flows_to_the_host_brought_through_was_no_outage() {
+    let silent = silent(&[2005, 2250, 2700, 3600]);
+    let other = |at_ms: i64| [silent.clone(), flow(1, vec![delivered(at_ms * MS, 20)])];
+    let found = |flows: &[Flow]| {
+        let group = group(flows);
+        of_group(&group, &measure(&group), Cause::Unknown)
+            .found
+            .len()
+    };
+    assert_eq!(found(&other(2300)), 0);
+    assert_eq!(found(&other(3000)), 1);
+}
+
 fn offer(packet: u64) -> Offer {
     Offer {
         window_scale: Some(7),
