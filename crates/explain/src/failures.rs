@@ -108,7 +108,7 @@ impl Hosts {
 /// Either its data is answered by a reset that says so (RFC 9293, section 3.10.7.1) or comes from something on the path; or nothing
 /// answers, though the same host answers others meanwhile. Silent on a host that answers nobody: it may be dead.
 fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
-    let pauses = &connection.pauses;
+    let pauses = connection.pauses();
     let longest_ns = pauses.longest_answered_ns.max(SOONEST_FORGOTTEN_NS);
     let Some(pause) = pauses
         .unanswered
@@ -131,7 +131,7 @@ fn rejection(connection: &Connection) -> Option<&Notice> {
             IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited
         )
     };
-    connection.flows[0].notices.iter().find(rejects)
+    connection.flows[0].notices().iter().find(rejects)
 }
 
 /// Packets named in a fact at most.
@@ -190,12 +190,12 @@ impl Count {
             self.resets += 1;
             self.likeness.get_or_insert_with(|| likeness(&reset));
         }
-        if let Some(pause) = connection.pauses.unanswered {
+        if let Some(pause) = connection.pauses().unanswered {
             self.idle_s = self.idle_s.max(pause.idle_ns as f64 * 1e-9);
         }
-        let survived_s = connection.pauses.longest_answered_ns as f64 * 1e-9;
+        let survived_s = connection.pauses().longest_answered_ns as f64 * 1e-9;
         self.survived_s = self.survived_s.max(survived_s);
-        let notices = connection.flows.iter().flat_map(|flow| &flow.notices);
+        let notices = connection.flows.iter().flat_map(|flow| flow.notices());
         let mut notices = notices.filter(|notice| notice.kind != IcmpErrorKind::TooBig);
         if let Some(notice) = notices.next() {
             self.notice.get_or_insert((notice.kind, notice.from));
@@ -206,7 +206,7 @@ impl Count {
         let since_ns = match failure {
             Failure::Unanswered | Failure::Refused | Failure::Rejected => first_ns,
             Failure::Silent => silent_side(connection).last_answer_ns.or(first_ns),
-            Failure::Forgotten => connection.pauses.unanswered.map(|pause| pause.ended_ns),
+            Failure::Forgotten => connection.pauses().unanswered.map(|pause| pause.ended_ns),
             Failure::Interfered | Failure::Reset => None,
         };
         self.lasted_s += (last_ns - since_ns.unwrap_or(last_ns)).max(0) as f64 * 1e-9;
@@ -321,11 +321,11 @@ fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
 /// The packets of a connection that show how it failed.
 fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
     let reset = connection.reset.map(|reset| reset.packet);
-    let pause = connection.pauses.unanswered.map(|pause| pause.packet);
+    let pause = connection.pauses().unanswered.map(|pause| pause.packet);
     let last = connection.unanswered.iter().find_map(|side| side.packet);
-    let syn = connection.flows[0].offers[0].map(|offer| offer.packet);
+    let syn = connection.flows[0].offers[0].map(|offer| u64::from(offer.packet));
     let notice = connection.flows[0]
-        .notices
+        .notices()
         .first()
         .map(|notice| notice.packet);
     let shown = match failure {
@@ -507,7 +507,7 @@ mod tests {
         } else {
             Outcome::DataUnanswered
         });
-        connection.pauses.unanswered = Some(Pause {
+        connection.signs.get_or_insert_default().pauses.unanswered = Some(Pause {
             idle_ns: 60_000_000_000,
             ended_ns: 6_000_000_000,
             by: 0,
@@ -538,7 +538,11 @@ mod tests {
         assert_eq!(cause(vec![aborted]), "reset");
         let mut survived = paused(true);
         survived.unanswered[0].bytes = 1;
-        survived.pauses.longest_answered_ns = 61_000_000_000;
+        survived
+            .signs
+            .get_or_insert_default()
+            .pauses
+            .longest_answered_ns = 61_000_000_000;
         assert_eq!(cause(vec![survived]), "reset");
     }
 
@@ -557,7 +561,7 @@ mod tests {
     #[test]
     fn an_icmp_error_tells_who_rejected_a_connection() {
         let mut rejected = connection(Outcome::NoAnswer);
-        rejected.flows[0].notices.push(Notice {
+        rejected.flows[0].signs_mut().notices.push(Notice {
             kind: IcmpErrorKind::Prohibited,
             from: IpAddr::from([10, 0, 0, 1]),
             direction: 0,
@@ -577,7 +581,7 @@ mod tests {
             verdict.facts[1].values["router"],
             Value::Text("10.0.0.1".into())
         );
-        rejected.flows[0].notices[0].kind = IcmpErrorKind::HostUnreachable;
+        rejected.flows[0].signs_mut().notices[0].kind = IcmpErrorKind::HostUnreachable;
         let verdict = &of(vec![rejected])[0].verdict;
         assert_eq!(
             (verdict.cause.as_str(), verdict.facts.len()),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ecn::Ecn;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
-use crate::signs::{EcnSyns, Notice, Offer, Pauses, Silence};
+use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, Silence};
 
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -253,8 +253,6 @@ pub struct FlowCounters {
     /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
     /// was to be reported (RFC 2018, section 4).
     pub holes_without_sack: u64,
-    /// Lost data packets whose checksum is wrong; known only where it was looked for.
-    pub damaged: u64,
 }
 
 /// How a flow spent the time between its first data and its last acknowledgment.
@@ -306,19 +304,13 @@ pub struct Flow {
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
-    /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
-    pub unanswered_since_ns: Option<i64>,
-    /// Times when its data was repeated into silence, and then answered.
-    pub silences: Vec<Silence>,
-    /// Errors that routers sent about its packets.
-    pub notices: Vec<Notice>,
     /// The first and the largest window that its receiver advertised, SYNs aside, as sent.
     pub first_window: Option<u16>,
     pub largest_window: u16,
     /// What its sender, and what its receiver offered; `None` without the SYN.
     pub offers: [Option<Offer>; 2],
-    /// Numbers of packets that were damaged.
-    pub damaged_packets: Vec<u64>,
+    /// What few flows show; `None` where it shows nothing.
+    pub signs: Option<Box<FlowSigns>>,
 }
 
 impl Flow {
@@ -329,6 +321,23 @@ impl Flow {
 
     pub fn carried_data(&self) -> bool {
         !self.segments.is_empty()
+    }
+
+    pub fn silences(&self) -> &[Silence] {
+        self.signs.as_ref().map_or(&[], |signs| &signs.silences)
+    }
+
+    pub fn notices(&self) -> &[Notice] {
+        self.signs.as_ref().map_or(&[], |signs| &signs.notices)
+    }
+
+    pub fn unanswered_since_ns(&self) -> Option<i64> {
+        self.signs.as_ref()?.unanswered_since_ns
+    }
+
+    /// Room for what few flows show.
+    pub fn signs_mut(&mut self) -> &mut FlowSigns {
+        self.signs.get_or_insert_default()
     }
 }
 
@@ -349,6 +358,13 @@ pub struct Connection {
     pub unanswered: [Unanswered; 2],
     /// What the SYN offered.
     pub ecn_offered: Ecn,
-    pub ecn_syns: EcnSyns,
-    pub pauses: Pauses,
+    /// What few connections show; `None` where it shows nothing.
+    pub signs: Option<Box<ConnectionSigns>>,
+}
+
+impl Connection {
+    pub fn pauses(&self) -> Pauses {
+        let signs = self.signs.as_ref();
+        signs.map_or_else(Pauses::default, |signs| signs.pauses)
+    }
 }

@@ -260,7 +260,7 @@ fn a_reset_without_ack_that_takes_up_the_acknowledgment_knows_no_connection() {
     talk.push(60_020 * MS, false, 5000, reset, 0);
     let connection = talk.finish_connection();
     assert!(connection.reset.expect("a reset").knows_no_connection);
-    let pause = connection.pauses.unanswered.expect("a pause");
+    let pause = connection.pauses().unanswered.expect("a pause");
     assert_eq!((pause.idle_ns, pause.by), ((60_000 - 41) * MS, 1));
 }
 
@@ -272,7 +272,7 @@ fn a_pause_that_was_survived_is_remembered() {
     talk.ack(41 * MS, MSS);
     talk.segments(7_041 * MS, 1, 2);
     talk.ack(7_061 * MS, 2 * MSS);
-    let pauses = talk.finish_connection().pauses;
+    let pauses = talk.finish_connection().pauses();
     assert_eq!(
         (pauses.unanswered, pauses.longest_answered_ns),
         (None, 7_000 * MS)
@@ -290,13 +290,13 @@ fn data_repeated_into_silence_and_answered_at_last_is_a_silence() {
     }
     talk.ack(1820 * MS, 2 * MSS);
     let flow = &talk.finish_connection().flows[1];
-    let [silence] = &flow.silences[..] else {
-        panic!("{:?}", flow.silences)
+    let [silence] = flow.silences() else {
+        panic!("{:?}", flow.silences())
     };
     assert_eq!((silence.since_ns, silence.sent_ns), (50 * MS, 1800 * MS));
     assert_eq!((silence.until_ns, silence.repeats), (1820 * MS, 3));
     assert_eq!(silence.packets.len(), 3);
-    assert_eq!(flow.unanswered_since_ns, None);
+    assert_eq!(flow.unanswered_since_ns(), None);
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn an_icmp_error_goes_to_its_connection_unless_it_quotes_what_was_never_near() {
         talk.too_big(22 * MS, sequence, 900);
     }
     let flow = &talk.finish_connection().flows[1];
-    let [notice] = &flow.notices[..] else {
-        panic!("{:?}", flow.notices)
+    let [notice] = flow.notices() else {
+        panic!("{:?}", flow.notices())
     };
     assert_eq!(
         (notice.count, notice.mtu_bytes, notice.direction),

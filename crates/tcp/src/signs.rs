@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use whydrop_capture::{IcmpErrorKind, TcpFlags, TcpSegment};
+use whydrop_capture::{IcmpErrorKind, TcpSegment};
 
 /// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
 const MOST_NOTICES: usize = 8;
@@ -69,8 +69,8 @@ pub struct Offer {
     pub mss: Option<u16>,
     /// Never scaled.
     pub window: u16,
-    /// Of the latest SYN.
-    pub packet: u64,
+    /// Number of the latest SYN in the capture, from 1.
+    pub packet: u32,
     /// The capture holds only a part of the options.
     pub truncated: bool,
 }
@@ -83,35 +83,40 @@ impl Offer {
             sack_permitted: options.sack_permitted,
             mss: options.mss,
             window: tcp.window,
-            packet,
+            packet: u32::try_from(packet).unwrap_or(u32::MAX),
             truncated: options.truncated,
         }
     }
 }
 
-/// SYNs that offered ECN in vain, before one that did not was sent (RFC 3168, section 6.1.1.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EcnSyns {
-    pub offering: u32,
-    pub plain: u32,
-    /// Offering ones that nothing had answered when the first plain one was sent, and when that one was.
-    pub withdrawn_after: u32,
-    pub withdrawn_ns: Option<i64>,
+/// The first SYN that did not offer ECN, after others that did had no answer (RFC 3168, section 6.1.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EcnWithdrawn {
+    /// SYNs that offered it.
+    pub after: u32,
+    pub time_ns: i64,
     pub packet: u64,
 }
 
-impl EcnSyns {
-    pub(crate) fn add(&mut self, flags: TcpFlags, time_ns: i64, packet: u64) {
-        if flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR) {
-            self.offering += 1;
-        } else {
-            if self.plain == 0 && self.offering > 0 {
-                self.withdrawn_after = self.offering;
-                (self.withdrawn_ns, self.packet) = (Some(time_ns), packet);
-            }
-            self.plain += 1;
-        }
-    }
+/// What few connections show, and is kept of those alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConnectionSigns {
+    pub notices: Vec<Notice>,
+    pub pauses: Pauses,
+    pub ecn_withdrawn: Option<EcnWithdrawn>,
+}
+
+/// The same of one direction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowSigns {
+    /// Times when its data was repeated into silence, and then answered.
+    pub silences: Vec<Silence>,
+    /// Errors that routers sent about its packets.
+    pub notices: Vec<Notice>,
+    /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
+    pub unanswered_since_ns: Option<i64>,
+    /// Numbers of packets that were damaged; known only where they were looked for.
+    pub damaged: Vec<u64>,
 }
 
 /// The latest pause of a connection that the other side has not answered since, and the longest that it has.

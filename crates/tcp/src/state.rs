@@ -10,7 +10,7 @@ use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
-use crate::signs::{EcnSyns, Notice, Offer, PAUSE_NS, Pause, Pauses, add_notice};
+use crate::signs::{ConnectionSigns, EcnWithdrawn, Notice, Offer, PAUSE_NS, Pause, add_notice};
 use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
 use crate::transmissions::DataPacket;
 use crate::vantage;
@@ -45,9 +45,9 @@ struct Opening {
     ttls: Option<(u8, u8)>,
     /// Of the latest packet that is no reset.
     identification: Option<u16>,
-    window: Option<u16>,
+    window: u16,
     /// Of the latest packet with ACK.
-    acknowledgment: Option<u32>,
+    acknowledgment: u32,
     packets: u32,
     ip_bytes: u64,
     first_ns: i64,
@@ -63,10 +63,8 @@ pub(crate) struct State {
     pub initiator_is_low: bool,
     opening: [Opening; 2],
     handshake: Handshake,
-    reset: Option<Reset>,
-    notices: Vec<Notice>,
-    pauses: Pauses,
-    ecn_syns: EcnSyns,
+    reset: Option<Box<Reset>>,
+    signs: Option<Box<ConnectionSigns>>,
     /// Only connections that carry data have halves.
     halves: Option<Box<[Half; 2]>>,
     /// Direction of the latest new data.
@@ -106,9 +104,7 @@ impl State {
             opening: [Opening::default(); 2],
             handshake: Handshake::default(),
             reset: None,
-            notices: Vec::new(),
-            pauses: Pauses::default(),
-            ecn_syns: EcnSyns::default(),
+            signs: None,
             halves: None,
             talking: None,
             lingering: false,
@@ -199,10 +195,10 @@ impl State {
             let (least, largest) = opening.ttls.unwrap_or((network.ttl, network.ttl));
             opening.ttls = Some((least.min(network.ttl), largest.max(network.ttl)));
             opening.identification = network.identification;
-            opening.window = Some(tcp.window);
+            opening.window = tcp.window;
         }
         if tcp.flags.has(TcpFlags::ACK) {
-            opening.acknowledgment = Some(tcp.acknowledgment);
+            opening.acknowledgment = tcp.acknowledgment;
         }
         if opening.packets == 0 {
             opening.first_ns = time_ns;
@@ -265,6 +261,7 @@ impl State {
         if opening.syns == 0 {
             opening.first_syn_ns = time_ns;
         }
+        let before = (opening.syns > 0).then_some(opening.flags);
         opening.syns = opening.syns.saturating_add(1);
         opening.last_syn_ns = time_ns;
         opening.flags = tcp.flags;
@@ -279,7 +276,14 @@ impl State {
             }
         } else if self.handshake.syn_ack_ns.is_none() {
             self.handshake.syn_ns = Some(time_ns);
-            self.ecn_syns.add(tcp.flags, time_ns, packet);
+            if before.is_some_and(offers_ecn) && !offers_ecn(tcp.flags) {
+                let signs = self.signs.get_or_insert_default();
+                signs.ecn_withdrawn.get_or_insert(EcnWithdrawn {
+                    after: self.opening[direction].syns - 1,
+                    time_ns,
+                    packet,
+                });
+            }
         }
     }
 
@@ -391,7 +395,9 @@ impl State {
 
     /// A side that sends after a pause wants an answer: to data, or whether the other is still there.
     fn look_for_pause(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
-        self.pauses.on_packet(direction);
+        if let Some(signs) = &mut self.signs {
+            signs.pauses.on_packet(direction);
+        }
         let idle_ns = time_ns - self.last_ns();
         let Some(halves) = self.halves.as_ref().filter(|_| idle_ns >= PAUSE_NS) else {
             return;
@@ -400,7 +406,8 @@ impl State {
         let sent_before = |unwrapper: Unwrapper| unwrapper.relative(tcp.sequence) + 1 == half.next;
         let asks = tcp.payload_bytes > 0 || half.unwrapper.is_some_and(sent_before);
         if asks && halves.iter().all(|half| half.in_flight_bytes() == 0) {
-            self.pauses.end(Pause {
+            let signs = self.signs.get_or_insert_default();
+            signs.pauses.end(Pause {
                 idle_ns,
                 ended_ns: time_ns,
                 by: direction,
@@ -433,7 +440,7 @@ impl State {
             .zip(error.sequence)
             .and_then(|(halves, sequence)| is_near(&halves[notice.direction], sequence));
         if near.unwrap_or(true) {
-            add_notice(&mut self.notices, notice);
+            add_notice(&mut self.signs.get_or_insert_default().notices, notice);
         }
     }
 
@@ -451,7 +458,7 @@ impl State {
         let [initiator, responder] = &self.opening;
         let own = &self.opening[by];
         let is_first = self.packets() == 0;
-        self.reset = Some(Reset {
+        self.reset = Some(Box::new(Reset {
             time_ns,
             by,
             answers_syn: by == 1 && initiator.syns > 0 && responder.packets == 0,
@@ -465,13 +472,14 @@ impl State {
             identification: network.identification,
             previous_identification: own.identification,
             window: tcp.window,
-            previous_window: own.window,
+            previous_window: own.ttls.map(|_| own.window),
             packet,
             knows_no_connection: !tcp.flags.has(TcpFlags::ACK)
-                && self.opening[1 - by].acknowledgment == Some(tcp.sequence),
+                && self.opening[1 - by].acknowledgment == tcp.sequence
+                && self.opening[1 - by].packets > 0,
             packets_after: 0,
             first_after: None,
-        });
+        }));
     }
 
     fn ending(&self, now_ns: i64) -> Ending {
@@ -484,7 +492,7 @@ impl State {
                 first_syn_ns: began.then_some(initiator.first_syn_ns),
                 last_syn_ns: began.then_some(initiator.last_syn_ns),
             },
-            reset: self.reset,
+            reset: self.reset.as_deref().copied(),
             closed: [initiator.finished, responder.finished],
             unanswered: [self.unanswered(0), self.unanswered(1)],
             answers: responder.packets,
@@ -523,8 +531,7 @@ impl State {
                 Some(_) => Ecn::offered(initiator.flags),
                 None => Ecn::Unknown,
             },
-            ecn_syns: self.ecn_syns,
-            pauses: self.pauses,
+            signs: self.signs.clone(),
             ..Connection::default()
         }
     }
@@ -534,7 +541,11 @@ impl State {
         let offers = self.offers();
         flow.offers = [offers[direction], offers[1 - direction]];
         let of_direction = |notice: &&Notice| notice.direction == direction;
-        flow.notices = self.notices.iter().filter(of_direction).copied().collect();
+        let notices = self.signs.iter().flat_map(|signs| &signs.notices);
+        let notices: Vec<Notice> = notices.filter(of_direction).copied().collect();
+        if !notices.is_empty() {
+            flow.signs_mut().notices = notices;
+        }
     }
 
     /// A connection that carried no data because it failed.
@@ -577,11 +588,19 @@ impl State {
             self.tell_signs(direction, &mut flow);
             let unanswered = connection.unanswered[direction];
             let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
-            flow.unanswered_since_ns = dead.then(|| unanswered.last_answer_ns.unwrap_or(i64::MIN));
+            if dead {
+                let since_ns = unanswered.last_answer_ns.unwrap_or(i64::MIN);
+                flow.signs_mut().unanswered_since_ns = Some(since_ns);
+            }
             connection.flows[direction] = flow;
         }
         Some(connection)
     }
+}
+
+/// ECE and CWR of a SYN (RFC 3168, section 6.1.1).
+fn offers_ecn(flags: TcpFlags) -> bool {
+    flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
 }
 
 fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {

@@ -446,10 +446,10 @@ impl Half {
 
     /// A packet of the other side comes.
     pub fn end_silence(&mut self, now_ns: i64) {
-        if self.silence.repeats >= REPEATS_OF_A_SILENCE && self.flow.silences.len() < MOST_SILENCES
-        {
+        let has_room = self.flow.silences().len() < MOST_SILENCES;
+        if self.silence.repeats >= REPEATS_OF_A_SILENCE && has_room {
             let silence = std::mem::take(&mut self.silence);
-            self.flow.silences.push(Silence {
+            self.flow.signs_mut().silences.push(Silence {
                 sent_ns: self.last_sent_ns,
                 until_ns: now_ns,
                 ..silence

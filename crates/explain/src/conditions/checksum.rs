@@ -15,7 +15,7 @@ use crate::group::Group;
 
 /// Sound segments that show that checksums are computed before the capture.
 const MANY: u64 = 10;
-/// Numbers of damaged packets kept.
+/// Numbers of damaged packets in a fact at most.
 const MOST_NUMBERS: usize = 16;
 
 /// What the checksums of a flow's segments are.
@@ -55,10 +55,8 @@ pub(crate) fn look(summary: &Summary, options: OpenOptions, tracked: &mut Tracke
         }
     }
     for (flow, looked) in flows.into_values() {
-        if looked.wrong_delivered == 0 && looked.right >= MANY {
-            flow.counters.damaged = looked.wrong_lost.len() as u64;
-            flow.damaged_packets = looked.wrong_lost;
-            flow.damaged_packets.truncate(MOST_NUMBERS);
+        if looked.wrong_delivered == 0 && looked.right >= MANY && !looked.wrong_lost.is_empty() {
+            flow.signs_mut().damaged = looked.wrong_lost;
         }
     }
 }
@@ -98,14 +96,18 @@ fn is_lost(flow: &Flow, time_ns: i64) -> bool {
 /// Damage among the losses of a group.
 pub(super) fn find(group: &Group) -> Option<Condition> {
     let flows = group.flows.iter().map(|flow| flow.flow);
-    let damaged: Vec<&Flow> = flows.filter(|flow| flow.counters.damaged > 0).collect();
+    let damaged: Vec<&Flow> = flows.filter(|flow| !damaged(flow).is_empty()).collect();
     let names = damaged.iter().map(|flow| flow.name()).collect();
     let mut condition = Condition::new(Cause::Checksum, names);
-    condition.lost = damaged.iter().map(|flow| flow.counters.damaged).sum();
-    let packets = damaged.iter().flat_map(|flow| &flow.damaged_packets);
+    let packets = || damaged.iter().flat_map(|flow| self::damaged(flow));
+    condition.lost = packets().count() as u64;
     condition.facts = vec![Fact {
-        packets: packets.copied().take(MOST_NUMBERS).collect(),
+        packets: packets().copied().take(MOST_NUMBERS).collect(),
         ..fact!("damaged", damaged = condition.lost)
     }];
     (!damaged.is_empty()).then_some(condition)
+}
+
+fn damaged(flow: &Flow) -> &[u64] {
+    flow.signs.as_ref().map_or(&[], |signs| &signs.damaged)
 }

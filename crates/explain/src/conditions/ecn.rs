@@ -85,19 +85,23 @@ pub(super) fn of_setups(tracked: &Tracked) -> Vec<Condition> {
     let mut by_host: BTreeMap<IpAddr, Setups> = BTreeMap::new();
     for connection in &tracked.connections {
         let [forth, back] = &connection.flows;
-        let syns = &connection.ecn_syns;
-        if syns.offering == 0 || connection.setup.syn_acks == 0 {
+        let withdrawn = connection
+            .signs
+            .as_ref()
+            .and_then(|signs| signs.ecn_withdrawn);
+        let offered = matches!(connection.ecn_offered, Ecn::Classic | Ecn::Accurate);
+        if !(offered || withdrawn.is_some()) || connection.setup.syn_acks == 0 {
             continue;
         }
         let setups = by_host.entry(forth.destination.address).or_default();
         setups.flows.push(forth.name());
-        match syns.withdrawn_ns {
-            Some(withdrawn_ns) => {
-                setups.unanswered += u64::from(syns.withdrawn_after);
+        match withdrawn {
+            Some(withdrawn) => {
+                setups.unanswered += u64::from(withdrawn.after);
                 setups.withdrawn += 1;
-                let first_ns = connection.setup.first_syn_ns.unwrap_or(withdrawn_ns);
-                setups.waited_ns += withdrawn_ns - first_ns;
-                setups.packets.push(syns.packet);
+                let first_ns = connection.setup.first_syn_ns;
+                setups.waited_ns += withdrawn.time_ns - first_ns.unwrap_or(withdrawn.time_ns);
+                setups.packets.push(withdrawn.packet);
             }
             None if forth.ecn == Ecn::Off && back.offers[0].is_some() => setups.refused += 1,
             None => setups.agreed += 1,

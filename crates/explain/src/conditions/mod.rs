@@ -168,7 +168,7 @@ pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
 /// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
 pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
     let since_ns = flow
-        .unanswered_since_ns
+        .unanswered_since_ns()
         .filter(|_| !mtu::is_black_hole(flow));
     let lost = |since_ns: i64| {
         let since = |segment: &&Segment| segment.is_lost() && segment.time_ns >= since_ns;

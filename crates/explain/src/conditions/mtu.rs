@@ -60,7 +60,7 @@ pub(super) fn is_black_hole(flow: &Flow) -> bool {
 /// A message about this flow's packets.
 fn told(flow: &Flow) -> Option<&Notice> {
     let about_size = |notice: &&Notice| notice.kind == IcmpErrorKind::TooBig;
-    flow.notices.iter().find(about_size)
+    flow.notices().iter().find(about_size)
 }
 
 fn by_message(flow: &Flow, notice: &Notice) -> Condition {

@@ -38,7 +38,7 @@ pub(super) fn window_scaling(
         found.facts = vec![
             fact!("window-misread", shift = u64::from(shift)),
             Fact {
-                packets: vec![receivers.packet],
+                packets: vec![u64::from(receivers.packet)],
                 ..fact!(
                     "window-shrank",
                     offered_bytes = u64::from(receivers.window),
@@ -63,7 +63,7 @@ pub(super) fn window_scaling(
                 .offers
                 .iter()
                 .flatten()
-                .map(|offer| offer.packet)
+                .map(|offer| u64::from(offer.packet))
                 .collect(),
             ..fact!(
                 "window-capped",
@@ -172,7 +172,7 @@ pub(super) fn sack(group: &Group) -> Option<Condition> {
         flow.offers
             .iter()
             .flatten()
-            .map(|offer| offer.packet)
+            .map(|offer| u64::from(offer.packet))
             .collect()
     };
     let refusing = group

@@ -129,7 +129,7 @@ pub(super) fn find(group: &Group, too_large: Option<&Condition>) -> Option<Condi
     let flows = || group.flows.iter().map(|flow| flow.flow);
     let silences = flows()
         .filter(can_pass)
-        .flat_map(|flow| flow.silences.iter().map(move |silence| (flow, silence)));
+        .flat_map(|flow| flow.silences().iter().map(move |silence| (flow, silence)));
     let silent = silences.filter_map(|(flow, silence)| Silent::new(flow, silence));
     let nothing_passed = |silent: &Silent| !flows().any(|flow| silent.is_passed_by(flow));
     let mut outages = together(silent.filter(nothing_passed).collect());

@@ -45,7 +45,7 @@ fn silent(sent_ms: &[i64]) -> Flow {
     let mut segments = steady(swallowed);
     segments.push(delivered(last * MS, 20));
     let mut flow = flow(1, segments);
-    flow.silences.push(Silence {
+    flow.signs_mut().silences.push(Silence {
         since_ns: sent_ms[0] * MS,
         sent_ns: last * MS,
         until_ns: (last + 20) * MS,
@@ -113,7 +113,7 @@ fn what_other_flows_to_the_host_brought_through_was_no_outage() {
     assert_eq!(found(&other(3000)), 1);
 }
 
-fn offer(packet: u64) -> Offer {
+fn offer(packet: u32) -> Offer {
     Offer {
         window_scale: Some(7),
         sack_permitted: true,
@@ -171,7 +171,7 @@ fn a_router_that_says_so_explains_what_was_too_large() {
         .expect("the lost one")
         .payload_bytes = 1448;
     assert_eq!(found(&flow), []);
-    flow.notices.push(Notice {
+    flow.signs_mut().notices.push(Notice {
         kind: IcmpErrorKind::TooBig,
         from: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
         direction: 0,
@@ -182,7 +182,7 @@ fn a_router_that_says_so_explains_what_was_too_large() {
         packet: 300,
     });
     assert_eq!(found(&flow), [(Cause::Mtu, Some("told"), 1)]);
-    flow.notices[0].kind = IcmpErrorKind::HostUnreachable;
+    flow.signs_mut().notices[0].kind = IcmpErrorKind::HostUnreachable;
     assert_eq!(found(&flow), []);
 }
 
@@ -301,7 +301,7 @@ fn data_reported_twice_and_sent_once_was_doubled_on_the_path() {
 fn losses_of_a_connection_that_fell_silent_are_not_unexplained() {
     let mut flow = flow(1, steady(&[2005, 2250, 2700]));
     assert_eq!(conditions(&flow).instead_of(Cause::Unknown), None);
-    flow.unanswered_since_ns = Some(2000 * MS);
+    flow.signs_mut().unanswered_since_ns = Some(2000 * MS);
     let instead = conditions(&flow).instead_of(Cause::Unknown);
     assert_eq!(instead.map(|(cause, _)| cause), Some(Cause::NoAnswer));
     assert_eq!(lost_unanswered(&flow), 3);
