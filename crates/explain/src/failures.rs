@@ -39,7 +39,7 @@ impl Failure {
     /// Resets end much that was over: one counts where data was still to be acknowledged, or where it was not the host's.
     fn of(connection: &Connection, hosts: &Hosts) -> Option<Self> {
         let outstanding = || connection.unanswered.iter().any(|side| side.bytes > 0);
-        let reset = connection.reset;
+        let reset = connection.reset.as_deref();
         match connection.outcome {
             Outcome::NoAnswer if rejection(connection).is_some() => Some(Self::Rejected),
             Outcome::NoAnswer => Some(Self::Unanswered),
@@ -117,7 +117,11 @@ fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
         return false;
     };
     let flow = &connection.flows[pause.by];
-    match connection.reset.filter(|reset| reset.by != pause.by) {
+    match connection
+        .reset
+        .as_deref()
+        .filter(|reset| reset.by != pause.by)
+    {
         Some(reset) => reset.knows_no_connection || reset.has_other_distance(),
         None => hosts.is_heard_after(flow.destination.address, pause.ended_ns, flow.source),
     }
@@ -182,13 +186,13 @@ impl Count {
             self.repeats += u64::from(side.repeats);
             self.outstanding_bytes += side.bytes;
         }
-        if let Some(reset) = connection.reset {
+        if let Some(reset) = connection.reset.as_deref() {
             self.by_responder += u64::from(reset.by == 1);
             self.from_elsewhere += u64::from(reset.is_from_elsewhere());
             self.other_distance += u64::from(reset.has_other_distance());
             self.went_on += u64::from(reset.packets_after > 0);
             self.resets += 1;
-            self.likeness.get_or_insert_with(|| likeness(&reset));
+            self.likeness.get_or_insert_with(|| likeness(reset));
         }
         if let Some(pause) = connection.pauses().unanswered {
             self.idle_s = self.idle_s.max(pause.idle_ns as f64 * 1e-9);
@@ -320,9 +324,13 @@ fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
 
 /// The packets of a connection that show how it failed.
 fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
-    let reset = connection.reset.map(|reset| reset.packet);
+    let reset = connection.reset.as_ref().map(|reset| reset.packet);
     let pause = connection.pauses().unanswered.map(|pause| pause.packet);
-    let last = connection.unanswered.iter().find_map(|side| side.packet);
+    let numbers = connection
+        .unanswered
+        .iter()
+        .map(|side| u64::from(side.packet));
+    let last = numbers.max().filter(|number| *number > 0);
     let syn = connection.flows[0].offers[0].map(|offer| u64::from(offer.packet));
     let notice = connection.flows[0]
         .notices()
@@ -513,10 +521,12 @@ mod tests {
             by: 0,
             packet: 9,
         });
-        connection.reset = reset.then(|| whydrop_tcp::Reset {
-            by: 1,
-            knows_no_connection: true,
-            ..Default::default()
+        connection.reset = reset.then(|| {
+            Box::new(whydrop_tcp::Reset {
+                by: 1,
+                knows_no_connection: true,
+                ..Default::default()
+            })
         });
         connection.unanswered[0].repeats = 5;
         connection
@@ -531,10 +541,9 @@ mod tests {
         assert_eq!(cause(vec![paused(true)]), "idle-timeout");
         let mut aborted = paused(true);
         aborted.unanswered[0].bytes = 1;
-        aborted.reset = aborted.reset.map(|reset| whydrop_tcp::Reset {
-            knows_no_connection: false,
-            ..reset
-        });
+        if let Some(reset) = &mut aborted.reset {
+            reset.knows_no_connection = false;
+        }
         assert_eq!(cause(vec![aborted]), "reset");
         let mut survived = paused(true);
         survived.unanswered[0].bytes = 1;
@@ -592,15 +601,14 @@ mod tests {
     #[test]
     fn a_host_that_goes_on_after_its_reset_has_not_sent_it() {
         let mut forged = connection(Outcome::Reset);
-        forged.reset = Some(whydrop_tcp::Reset {
+        forged.reset = Some(Box::new(whydrop_tcp::Reset {
             by: 1,
             ..Default::default()
-        });
+        }));
         assert!(of(vec![forged.clone()]).is_empty());
-        forged.reset = forged.reset.map(|reset| whydrop_tcp::Reset {
-            packets_after: 1,
-            ..reset
-        });
+        if let Some(reset) = &mut forged.reset {
+            reset.packets_after = 1;
+        }
         let found = of(vec![forged]);
         assert_eq!(found[0].verdict.detail.as_deref(), Some("middlebox"));
     }

@@ -108,7 +108,9 @@ impl Half {
     fn take_window(&mut self, packet: &AckPacket) {
         self.window_raw = packet.window;
         if !packet.syn {
-            self.flow.first_window.get_or_insert(packet.window);
+            if self.flow.first_window == 0 {
+                self.flow.first_window = packet.window;
+            }
             self.flow.largest_window = self.flow.largest_window.max(packet.window);
         }
         let scaled = match (packet.syn, self.window_shift) {
@@ -172,7 +174,7 @@ impl Half {
         }
         let held_above = acknowledged > hole_end.unwrap_or(acknowledged);
         if repaired && held_above && duplicates >= DUPLICATES_OF_A_LOSS {
-            self.flow.counters.holes_without_sack += 1;
+            self.flow.signs_mut().sack.holes_without += 1;
         }
         let known = self.next.max(self.closed.probed_to);
         if acknowledged > known + 1 {
@@ -354,8 +356,10 @@ impl Half {
             if start >= end {
                 continue;
             }
-            self.flow.counters.sack_blocks += 1;
-            self.flow.counters.sack_blocks_outside += u64::from(self.was_never_sent(start, end));
+            let outside = self.was_never_sent(start, end);
+            let sack = &mut self.flow.signs_mut().sack;
+            sack.blocks += 1;
+            sack.outside += u64::from(outside);
             let within_second = position == 0
                 && packet
                     .sack_blocks

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ecn::Ecn;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
-use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, Silence};
+use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence};
 
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -247,12 +247,6 @@ pub struct FlowCounters {
     pub offloaded_super_segments: u64,
     /// Packets that the receiver reported to have got twice without a retransmission of them.
     pub duplicated_on_path: u64,
-    /// Blocks of selective acknowledgments, and those of them that report what was never sent.
-    pub sack_blocks: u64,
-    pub sack_blocks_outside: u64,
-    /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
-    /// was to be reported (RFC 2018, section 4).
-    pub holes_without_sack: u64,
 }
 
 /// How a flow spent the time between its first data and its last acknowledgment.
@@ -304,8 +298,8 @@ pub struct Flow {
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
-    /// The first and the largest window that its receiver advertised, SYNs aside, as sent.
-    pub first_window: Option<u16>,
+    /// The first window but zero, and the largest, that its receiver advertised, SYNs aside, as sent.
+    pub first_window: u16,
     pub largest_window: u16,
     /// What its sender, and what its receiver offered; `None` without the SYN.
     pub offers: [Option<Offer>; 2],
@@ -335,6 +329,11 @@ impl Flow {
         self.signs.as_ref()?.unanswered_since_ns
     }
 
+    pub fn sack(&self) -> SackCounters {
+        let signs = self.signs.as_ref();
+        signs.map_or_else(SackCounters::default, |signs| signs.sack)
+    }
+
     /// Room for what few flows show.
     pub fn signs_mut(&mut self) -> &mut FlowSigns {
         self.signs.get_or_insert_default()
@@ -351,7 +350,7 @@ pub struct Connection {
     pub from_start: bool,
     pub outcome: Outcome,
     pub setup: Setup,
-    pub reset: Option<Reset>,
+    pub reset: Option<Box<Reset>>,
     /// Which sides sent a FIN.
     pub closed: [bool; 2],
     /// What was outstanding at the end, of either direction.

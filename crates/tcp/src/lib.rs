@@ -49,6 +49,8 @@ pub use flow::{
 };
 pub use hosts::Hosts;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
-pub use signs::{ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, Silence};
+pub use signs::{
+    ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,
+};
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker, TrackerOptions};

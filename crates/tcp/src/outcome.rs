@@ -115,8 +115,8 @@ pub struct Unanswered {
     /// When the other side's last packet came; `None` where it never sent one.
     pub last_answer_ns: Option<i64>,
     pub last_sent_ns: i64,
-    /// Number of the latest retransmission of those in the capture, from 1.
-    pub packet: Option<u64>,
+    /// Number of the latest of those retransmissions that are remembered in the capture, from 1; 0 where there is none.
+    pub packet: u32,
 }
 
 impl Unanswered {

@@ -259,7 +259,13 @@ fn a_reset_without_ack_that_takes_up_the_acknowledgment_knows_no_connection() {
     let reset = bare(TcpFlags::RST, talk.client_next, 0);
     talk.push(60_020 * MS, false, 5000, reset, 0);
     let connection = talk.finish_connection();
-    assert!(connection.reset.expect("a reset").knows_no_connection);
+    assert!(
+        connection
+            .reset
+            .as_ref()
+            .expect("a reset")
+            .knows_no_connection
+    );
     let pause = connection.pauses().unanswered.expect("a pause");
     assert_eq!((pause.idle_ns, pause.by), ((60_000 - 41) * MS, 1));
 }
@@ -324,8 +330,8 @@ fn blocks_that_report_what_was_never_sent_are_counted() {
     talk.segments(21 * MS, 0, 4);
     talk.sack(41 * MS, MSS, &[(2 * MSS, 3 * MSS)]);
     talk.sack(42 * MS, MSS, &[(0x2000_0000, 0x2000_0000 + MSS)]);
-    let counters = talk.finish_connection().flows[1].counters;
-    assert_eq!((counters.sack_blocks, counters.sack_blocks_outside), (2, 1));
+    let sack = talk.finish_connection().flows[1].sack();
+    assert_eq!((sack.blocks, sack.outside), (2, 1));
 }
 
 #[test]
@@ -339,10 +345,5 @@ fn a_hole_repaired_after_duplicate_acknowledgments_without_blocks_is_counted() {
     }
     talk.segments(45 * MS, 1, 2);
     talk.ack(65 * MS, 5 * MSS);
-    assert_eq!(
-        talk.finish_connection().flows[1]
-            .counters
-            .holes_without_sack,
-        1
-    );
+    assert_eq!(talk.finish_connection().flows[1].sack().holes_without, 1);
 }

@@ -96,9 +96,7 @@ pub(crate) struct Half {
     pub newest_delivered_ns: i64,
     pub last_sent_ns: i64,
     /// Retransmissions of the first outstanding segment since the last packet of the peer.
-    pub silence: Silence,
-    /// Latest packet of the peer.
-    pub last_answer_ns: i64,
+    pub silence: Option<Box<Silence>>,
     pub closed: ClosedWindow,
     pub ace: AceCounter,
     pub last_acknowledgment_ns: i64,

@@ -2,6 +2,7 @@
 //! its SYNs offered, how it was answered after a pause.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use whydrop_capture::{IcmpErrorKind, TcpSegment};
 
@@ -66,7 +67,7 @@ pub struct Silence {
 pub struct Offer {
     pub window_scale: Option<u8>,
     pub sack_permitted: bool,
-    pub mss: Option<u16>,
+    pub mss: Option<NonZeroU16>,
     /// Never scaled.
     pub window: u16,
     /// Number of the latest SYN in the capture, from 1.
@@ -81,7 +82,7 @@ impl Offer {
         Self {
             window_scale: options.window_scale,
             sack_permitted: options.sack_permitted,
-            mss: options.mss,
+            mss: options.mss.and_then(NonZeroU16::new),
             window: tcp.window,
             packet: u32::try_from(packet).unwrap_or(u32::MAX),
             truncated: options.truncated,
@@ -106,6 +107,17 @@ pub struct ConnectionSigns {
     pub ecn_withdrawn: Option<EcnWithdrawn>,
 }
 
+/// Selective acknowledgments of a flow (RFC 2018).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackCounters {
+    pub blocks: u64,
+    /// Of them, those that report what was never sent.
+    pub outside: u64,
+    /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
+    /// was to be reported (RFC 2018, section 4).
+    pub holes_without: u64,
+}
+
 /// The same of one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FlowSigns {
@@ -115,6 +127,7 @@ pub struct FlowSigns {
     pub notices: Vec<Notice>,
     /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
     pub unanswered_since_ns: Option<i64>,
+    pub sack: SackCounters,
     /// Numbers of packets that were damaged; known only where they were looked for.
     pub damaged: Vec<u64>,
 }

@@ -314,6 +314,7 @@ impl State {
         }
         halves[direction].on_data(&DataPacket {
             sequence,
+            answered_ns: self.opening[1 - direction].last_ns,
             ..data_packet(time_ns, packet, network, tcp)
         });
     }
@@ -353,7 +354,7 @@ impl State {
                 half.window_shift = Some(shift);
             }
             // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
-            let mss = |offer: Option<Offer>| offer.and_then(|offer| offer.mss);
+            let mss = |offer: Option<Offer>| Some(offer?.mss?.get());
             let (own_mss, peers_mss) = (mss(offers[direction]), mss(offers[1 - direction]));
             if let Some(announced) = peers_mss.map(|peers| own_mss.unwrap_or(peers).min(peers)) {
                 let options_bytes = if half.flow.timestamps { 12 } else { 0 };
@@ -506,12 +507,15 @@ impl State {
             return Unanswered::default();
         };
         let half = &halves[direction];
+        let last = half.silence.as_ref().and_then(|s| s.packets.last());
         Unanswered {
-            repeats: half.silence.repeats,
+            repeats: half.silence.as_ref().map_or(0, |silence| silence.repeats),
             bytes: half.in_flight_bytes() as u64,
             last_answer_ns: (peer.packets > 0).then_some(peer.last_ns),
             last_sent_ns: half.last_sent_ns,
-            packet: half.silence.packets.last().copied(),
+            packet: last
+                .and_then(|number| u32::try_from(*number).ok())
+                .unwrap_or(0),
         }
     }
 
@@ -524,7 +528,7 @@ impl State {
             from_start: self.opening.iter().any(|opening| opening.syn.is_some()),
             outcome: ending.outcome(),
             setup: ending.setup,
-            reset: ending.reset,
+            reset: self.reset.clone(),
             closed: ending.closed,
             unanswered: ending.unanswered,
             ecn_offered: match initiator.syn {
@@ -608,6 +612,7 @@ fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -
     DataPacket {
         time_ns,
         number: packet,
+        answered_ns: 0,
         sequence: tcp.sequence,
         payload_bytes: tcp.payload_bytes,
         header_bytes: header_bytes.min(u32::from(u16::MAX)) as u16,

@@ -13,6 +13,8 @@ pub(crate) struct DataPacket {
     pub time_ns: i64,
     /// In the capture, from 1.
     pub number: u64,
+    /// Latest packet of the other side.
+    pub answered_ns: i64,
     /// Raw sequence number of the first payload byte.
     pub sequence: u32,
     pub payload_bytes: u32,
@@ -431,13 +433,13 @@ impl Half {
 
     /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
     fn repeat_into_silence(&mut self, packet: &DataPacket) {
-        let silence = &mut self.silence;
-        if silence.repeats == 0 {
+        if self.silence.is_none() {
             let first = self.outstanding.front().map(|range| range.segment);
             let sent = first.map(|segment| self.flow.segments[segment as usize].time_ns);
-            let since_answer = sent.filter(|sent_ns| *sent_ns >= self.last_answer_ns);
-            silence.since_ns = since_answer.unwrap_or(packet.time_ns);
+            let since_answer = sent.filter(|sent_ns| *sent_ns >= packet.answered_ns);
+            self.silence.get_or_insert_default().since_ns = since_answer.unwrap_or(packet.time_ns);
         }
+        let silence = self.silence.get_or_insert_default();
         silence.repeats = silence.repeats.saturating_add(1);
         if silence.packets.len() < MOST_NUMBERS {
             silence.packets.push(packet.number);
@@ -446,18 +448,16 @@ impl Half {
 
     /// A packet of the other side comes.
     pub fn end_silence(&mut self, now_ns: i64) {
-        let has_room = self.flow.silences().len() < MOST_SILENCES;
-        if self.silence.repeats >= REPEATS_OF_A_SILENCE && has_room {
-            let silence = std::mem::take(&mut self.silence);
+        if let Some(silence) = self.silence.take()
+            && silence.repeats >= REPEATS_OF_A_SILENCE
+            && self.flow.silences().len() < MOST_SILENCES
+        {
             self.flow.signs_mut().silences.push(Silence {
                 sent_ns: self.last_sent_ns,
                 until_ns: now_ns,
-                ..silence
+                ..*silence
             });
         }
-        self.silence.repeats = 0;
-        self.silence.packets.clear();
-        self.last_answer_ns = now_ns;
     }
 
     /// Data that was sent before is sent again.

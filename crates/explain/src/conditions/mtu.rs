@@ -137,7 +137,9 @@ const REPEATS: usize = 3;
 fn black_hole(flow: &Flow) -> Option<Sizes> {
     let is_seen = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
     let segments = || flow.segments.iter().filter(is_seen);
-    let announced = flow.offers[1].and_then(|offer| offer.mss).map(u32::from);
+    let announced = flow.offers[1]
+        .and_then(|offer| offer.mss)
+        .map(|mss| u32::from(mss.get()));
     let is_as_sent = |segment: &Segment| announced.is_none_or(|mss| segment.payload_bytes <= mss);
     if !segments().all(is_as_sent) {
         return None;

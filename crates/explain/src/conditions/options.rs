@@ -42,7 +42,7 @@ pub(super) fn window_scaling(
                 ..fact!(
                     "window-shrank",
                     offered_bytes = u64::from(receivers.window),
-                    read_bytes = flow.first_window.map(u64::from)
+                    read_bytes = u64::from(flow.first_window)
                 )
             },
         ];
@@ -111,7 +111,7 @@ fn unscaled_side(flow: &Flow) -> Endpoint {
 fn misread_shift(flow: &Flow) -> Option<u8> {
     let [senders, receivers] = offers(flow)?;
     let lost_it = senders.window_scale.is_some() && receivers.window_scale.is_none();
-    let (offered, first) = (u32::from(receivers.window), u32::from(flow.first_window?));
+    let (offered, first) = (u32::from(receivers.window), u32::from(flow.first_window));
     // the window may have moved by a segment meanwhile, and scaling drops the last bits
     let tolerance = |shift: u8| (1 << shift) + flow.mss_bytes.unwrap_or(0);
     let agrees = |shift: &u8| (first << shift).abs_diff(offered) <= tolerance(*shift);
@@ -138,16 +138,15 @@ fn is_capped(flow: &Flow) -> bool {
 /// offered them, the other did not, and packets were lost. Silent where the snapshot length cut the options off.
 pub(super) fn sack(group: &Group) -> Option<Condition> {
     let is_mangled = |flow: &Flow| {
-        let counters = &flow.counters;
-        let outside = counters.sack_blocks_outside;
-        outside >= SEVERAL && 2 * outside > counters.sack_blocks
+        let sack = flow.sack();
+        sack.outside >= SEVERAL && 2 * sack.outside > sack.blocks
     };
     let agreed = |flow: &Flow| {
         offers(flow).is_some_and(|both| both.iter().all(|offer| offer.sack_permitted))
     };
     let is_stripped = |flow: &Flow| {
-        let counters = &flow.counters;
-        agreed(flow) && counters.sack_blocks == 0 && counters.holes_without_sack >= SEVERAL
+        let sack = flow.sack();
+        agreed(flow) && sack.blocks == 0 && sack.holes_without >= SEVERAL
     };
     let is_refused = |flow: &Flow| {
         let one_sided = |[one, other]: [Offer; 2]| one.sack_permitted != other.sack_permitted;
@@ -164,10 +163,10 @@ pub(super) fn sack(group: &Group) -> Option<Condition> {
     };
     let mangled = fact!(
         "sack-mangled",
-        outside = count(|flow| flow.counters.sack_blocks_outside, &is_mangled),
-        blocks = count(|flow| flow.counters.sack_blocks, &is_mangled)
+        outside = count(|flow| flow.sack().outside, &is_mangled),
+        blocks = count(|flow| flow.sack().blocks, &is_mangled)
     );
-    let holes = count(|flow| flow.counters.holes_without_sack, &is_stripped);
+    let holes = count(|flow| flow.sack().holes_without, &is_stripped);
     let packets = |flow: &Flow| {
         flow.offers
             .iter()

@@ -1,9 +1,10 @@
 //! Flows that show a cause by themselves, and their twins, written by hand.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU16;
 
 use whydrop_capture::IcmpErrorKind;
-use whydrop_tcp::{Ecn, Fate, Flow, Notice, Offer, Segment, Silence, Vantage};
+use whydrop_tcp::{Ecn, Fate, Flow, Notice, Offer, SackCounters, Segment, Silence, Vantage};
 use whydrop_verdict::Cause;
 
 use super::*;
@@ -117,7 +118,7 @@ fn offer(packet: u32) -> Offer {
     Offer {
         window_scale: Some(7),
         sack_permitted: true,
-        mss: Some(1460),
+        mss: NonZeroU16::new(1460),
         window: 65_160,
         packet,
         truncated: false,
@@ -154,7 +155,7 @@ fn sizes_that_tell_what_vanishes_are_a_black_hole() {
     // larger than was announced: not as it was sent
     let mut joined = flow;
     joined.offers[1] = Some(Offer {
-        mss: Some(1400),
+        mss: NonZeroU16::new(1400),
         ..offer(2)
     });
     assert_eq!(found(&joined), []);
@@ -223,10 +224,10 @@ fn a_receiver_that_scales_what_its_sender_does_not_is_misread() {
             ..offer(2)
         }),
     ];
-    (flow.first_window, flow.largest_window) = (Some(509), 900);
+    (flow.first_window, flow.largest_window) = (509, 900);
     assert_eq!(found(&flow), [(Cause::WindowScaling, Some("misread"), 0)]);
     // a window that shrank by no power of two has another reason
-    flow.first_window = Some(700);
+    flow.first_window = 700;
     assert_eq!(found(&flow), []);
 }
 
@@ -241,31 +242,26 @@ fn selective_acknowledgments_are_mangled_stripped_or_refused() {
             .first()
             .map(|(cause, detail, _)| (*cause, *detail))
     };
-    let sack = |detail| Some((Cause::Sack, Some(detail)));
+    fn sack(flow: &mut Flow, (blocks, outside, holes_without): (u64, u64, u64)) {
+        flow.signs_mut().sack = SackCounters {
+            blocks,
+            outside,
+            holes_without,
+        };
+    }
+    let is = |detail| Some((Cause::Sack, Some(detail)));
     assert_eq!(but(|_| ()), None);
-    assert_eq!(
-        but(|flow| (flow.counters.sack_blocks, flow.counters.sack_blocks_outside) = (4, 3)),
-        sack("mangled")
-    );
-    assert_eq!(
-        but(|flow| (flow.counters.sack_blocks, flow.counters.sack_blocks_outside) = (40, 3)),
-        None
-    );
-    assert_eq!(
-        but(|flow| flow.counters.holes_without_sack = 3),
-        sack("stripped")
-    );
-    assert_eq!(
-        but(|flow| (flow.counters.holes_without_sack, flow.counters.sack_blocks) = (3, 1)),
-        None
-    );
+    assert_eq!(but(|flow| sack(flow, (4, 3, 0))), is("mangled"));
+    assert_eq!(but(|flow| sack(flow, (40, 3, 0))), None);
+    assert_eq!(but(|flow| sack(flow, (0, 0, 3))), is("stripped"));
+    assert_eq!(but(|flow| sack(flow, (1, 0, 3))), None);
     let refusing = |flow: &mut Flow| {
         flow.offers[1] = Some(Offer {
             sack_permitted: false,
             ..offer(2)
         })
     };
-    assert_eq!(but(refusing), sack("refused"));
+    assert_eq!(but(refusing), is("refused"));
 }
 
 #[test]
