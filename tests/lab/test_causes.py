@@ -29,8 +29,8 @@ OFFERING = {"client": {"net.ipv4.tcp_ecn": "1"}, "server": {"net.ipv4.tcp_ecn": 
 REFUSING = {"client": {"net.ipv4.tcp_ecn": "1"}, "server": {"net.ipv4.tcp_ecn": "0"}}
 
 # What keeps a path busy: a packet every 10 ms or so.
-TRICKLE = ["send", 300_000, 0.01, 1000]
-SMALL_TALK = [["open"], *([["say", "hello", 5]] * 12)]
+TRICKLE: list[Any] = ["send", 300_000, 0.01, 1000]
+SMALL_TALK: list[list[Any]] = [["open"], *([["say", "hello", 5]] * 12)]
 
 
 def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
@@ -41,8 +41,8 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
     delay_s = [0.02, 0.005, 0.04][setting]
     share = [0.03, 0.02, 0.05][setting]
     ttl = [200, 61, 120][setting]
-    bulk = ["send", 1_500_000, 0.0, 65536]
-    idle = [["open"], ["say", "hello", 5], ["wait", idle_s], ["say", "again", 5]]
+    bulk: list[Any] = ["send", 1_500_000, 0.0, 65536]
+    idle: list[list[Any]] = [["open"], ["say", "hello", 5], ["wait", idle_s], ["say", "again", 5]]
     lossy = {"share": share, "delay_s": delay_s}
     forget = {"effect": "forget", "after_s": 10.0, "delay_s": delay_s}
     return {
