@@ -109,6 +109,8 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "peak_burst_bytes": ("peak bucket", size),
     "limit_packets": ("queue limit", lambda value: f"{count(value)} packets"),
     "limit_bytes": ("queue limit", size),
+    "mtu_bytes": ("path MTU", lambda value: f"{value:.0f} B"),
+    "outage_s": ("outage", duration),
     "loss_rate": ("loss rate", lambda value: f"{significant(value * 100)} %"),
     "loss_probability": ("loss probability", lambda value: f"{significant(value * 100)} %"),
     "window_bytes": ("window", size),

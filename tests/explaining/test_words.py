@@ -263,3 +263,9 @@ def test_every_code_of_a_fact_has_its_words_and_every_word_its_code():
     worded = phrases.CODES | sentences.CODES
     assert made - WITHOUT_WORDS - worded == set()
     assert worded - literals == set()
+
+
+def test_a_phrase_names_the_first_packets_that_show_it() -> None:
+    refused = {**fact("syns-refused", syns=2), "packets": [3, 4, 9, 10, 17]}
+    assert phrases.phrase(refused) == "2 SYNs, each answered by a reset (packets 3, 4, 9, 10, ...)"
+    assert phrases.phrase({**refused, "packets": [3]}) == "2 SYNs, each answered by a reset (packet 3)"

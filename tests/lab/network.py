@@ -76,7 +76,7 @@ def command(
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One process at a time: of two that make a machine's first namespaces, `ip` lets one fail."""
+    """One at a time: `ip` lets one fail of two that make the first namespaces, and what is open to all is one list."""
     with Path(tempfile.gettempdir(), f"{PREFIX}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
@@ -372,7 +372,7 @@ class Network:
             for a, b in (link.ends for link in self._links)
         )
         # Before the links: an interface takes over what is the default when it is made.
-        with _allowed(CONGESTION_CONTROL):
+        with _alone(), _allowed(CONGESTION_CONTROL):
             for host in self.hosts.values():
                 host.run(["sysctl", "-q", "-w", *(f"{name}={value}" for name, value in SYSCTLS.items())])
         command(["ip", "-batch", "-"], input=pairs)

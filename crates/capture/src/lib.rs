@@ -25,12 +25,14 @@
 
 mod bytes;
 mod capture;
+mod checksum;
 mod decode;
 mod duplicates;
 mod error;
 mod format;
 #[cfg(test)]
 mod hostile_tests;
+mod icmp;
 mod input;
 mod link_type;
 pub mod packet;
@@ -40,8 +42,10 @@ mod summary;
 mod testing;
 
 pub use capture::{Capture, OpenOptions};
+pub use checksum::Checksum;
 pub use decode::decode_frame;
 pub use error::CaptureError;
+pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
 pub use summary::{PacketKinds, Summary};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use whydrop_capture::Summary;
 use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 
+use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
 use crate::evidence::{Evidence, Totals, measure};
 use crate::failures;
@@ -66,8 +67,11 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
     }
+    let mut beside = failures::verdicts(tracked);
+    beside.extend(conditions::of_capture(summary, tracked));
+    verdicts.extend(beside.extract_if(.., |failure| failure.verdict.lost > 0));
     sort_verdicts(&mut verdicts);
-    failures::rank_among(&mut verdicts, failures::verdicts(tracked));
+    failures::rank_among(&mut verdicts, beside);
     let mut tables = Tables::default();
     if keep_tables {
         tabulate::flows(&flows, &mut tables);
@@ -98,6 +102,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
     } else {
         judge_lossless(&evidence)
     };
+    let conditions = conditions::of_group(group, &evidence, judgement.cause);
     let expected = ExpectedLosses::of(group, &evidence);
     let transfers: Vec<(usize, Vec<(Cause, f64)>)> = group
         .flows
@@ -105,7 +110,8 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .enumerate()
         .map(|(member, flow)| {
             let judge = |transfer: &Transfer| {
-                judge_transfer(&judgement, &expected, (member, flow.flow), transfer)
+                let judged = judge_transfer(&judgement, &expected, (member, flow.flow), transfer);
+                conditions.instead_of(judged.0).unwrap_or(judged)
             };
             (flow.index, flow.flow.transfers.iter().map(judge).collect())
         })
@@ -120,10 +126,11 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
     let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
     let found = |cause, names| Found::new(cause, &evidence, names, f64::from(mss));
     let first = verdict(&judgement, &evidence, found(judgement.cause, names.clone()));
-    let mut verdicts = vec![Ranked {
+    let first = Ranked {
         model,
         ..Ranked::new(first, &evidence.totals)
-    }];
+    };
+    let mut verdicts = conditions.join(first, judgement.cause, &evidence.totals);
     if missed_by_capture(&evidence) {
         let missed = Judgement {
             cause: Cause::CaptureLoss,
@@ -150,8 +157,16 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
 pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
     let limited = |ranked: &Ranked| ranked.verdict.limited_share * ranked.payload_bytes as f64;
-    let says_something =
-        |ranked: &Ranked| !matches!(ranked.verdict.cause.as_str(), "none" | "capture-loss");
+    let says_something = |ranked: &Ranked| {
+        let verdict = &ranked.verdict;
+        let costs = verdict.lost > 0 || verdict.limited_share > 0.0;
+        match verdict.cause.as_str() {
+            "none" | "capture-loss" => false,
+            // worth knowing, and no headline where it neither lost packets nor took time
+            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" => costs,
+            _ => true,
+        }
+    };
     verdicts.sort_by(|a, b| {
         explained(b)
             .total_cmp(&explained(a))

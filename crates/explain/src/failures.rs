@@ -1,12 +1,15 @@
 //! Connections that failed: attempts that nobody answered or that were refused, peers that fell silent, resets of what was
 //! still under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
-use whydrop_tcp::{Connection, Endpoint, Flow, Outcome, Tracked, Unanswered};
+use whydrop_capture::IcmpErrorKind;
+use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswered};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
 use crate::assemble::Ranked;
+use crate::conditions::{is_too_large, lost_unanswered};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 
@@ -19,17 +22,35 @@ enum Failure {
     Unanswered,
     Silent,
     Refused,
+    /// By an ICMP error, not by a reset.
+    Rejected,
+    /// After a pause, by whatever kept its state.
+    Forgotten,
+    /// By something on the path.
+    Interfered,
     Reset,
 }
 
+/// Translators must remember an established connection for 2 h 4 min (RFC 5382, REQ-5); those in use forget after minutes,
+/// and none in less than this.
+const SOONEST_FORGOTTEN_NS: i64 = 10_000_000_000;
+
 impl Failure {
-    /// Resets end much that was over: one counts where data was still to be acknowledged.
-    fn of(connection: &Connection) -> Option<Self> {
+    /// Resets end much that was over: one counts where data was still to be acknowledged, or where it was not the host's.
+    fn of(connection: &Connection, hosts: &Hosts) -> Option<Self> {
         let outstanding = || connection.unanswered.iter().any(|side| side.bytes > 0);
+        let reset = connection.reset.as_deref();
         match connection.outcome {
+            Outcome::NoAnswer if rejection(connection).is_some() => Some(Self::Rejected),
             Outcome::NoAnswer => Some(Self::Unanswered),
+            Outcome::DataUnanswered if is_too_large(connection) => None,
+            Outcome::DataUnanswered if is_forgotten(connection, hosts) => Some(Self::Forgotten),
             Outcome::DataUnanswered => Some(Self::Silent),
             Outcome::Refused => Some(Self::Refused),
+            Outcome::Reset if is_forgotten(connection, hosts) => Some(Self::Forgotten),
+            Outcome::Reset if reset.is_some_and(|r| r.is_from_elsewhere()) => {
+                Some(Self::Interfered)
+            }
             Outcome::Reset if outstanding() => Some(Self::Reset),
             _ => None,
         }
@@ -38,11 +59,87 @@ impl Failure {
     fn cause(self) -> Cause {
         match self {
             Self::Unanswered | Self::Silent => Cause::NoAnswer,
-            Self::Refused => Cause::Refused,
-            Self::Reset => Cause::Reset,
+            Self::Refused | Self::Rejected => Cause::Refused,
+            Self::Forgotten => Cause::IdleTimeout,
+            Self::Interfered | Self::Reset => Cause::Reset,
+        }
+    }
+
+    fn detail(self) -> Option<&'static str> {
+        match self {
+            Self::Rejected => Some("icmp"),
+            Self::Interfered => Some("middlebox"),
+            _ => None,
         }
     }
 }
+
+/// When each host was last heard of, by connection: one that still talks is not dead.
+#[derive(Default)]
+struct Hosts(HashMap<IpAddr, Vec<(i64, Endpoint)>>);
+
+impl Hosts {
+    fn of(tracked: &Tracked) -> Self {
+        let mut hosts = Self::default();
+        for connection in tracked.connections.iter().chain(&tracked.failed.kept) {
+            for (flow, back) in
+                [(0, 1), (1, 0)].map(|(a, b)| (&connection.flows[a], &connection.flows[b]))
+            {
+                if flow.counters.packets > 0 {
+                    let heard = hosts.0.entry(flow.source.address).or_default();
+                    heard.push((flow.last_ns, back.source));
+                }
+            }
+        }
+        hosts
+    }
+
+    /// Whether a host sent something to another endpoint than this after a time.
+    fn is_heard_after(&self, host: IpAddr, after_ns: i64, other_than: Endpoint) -> bool {
+        let heard = self.0.get(&host).map_or(&[][..], Vec::as_slice);
+        heard
+            .iter()
+            .any(|(at_ns, to)| *at_ns > after_ns && *to != other_than)
+    }
+}
+
+/// The pause after which a connection was no longer known: longer than all that it had survived.
+///
+/// Either its data is answered by a reset that says so (RFC 9293, section 3.10.7.1) or comes from something on the path; or nothing
+/// answers, though the same host answers others meanwhile. Silent on a host that answers nobody: it may be dead.
+fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
+    let pauses = connection.pauses();
+    let longest_ns = pauses.longest_answered_ns.max(SOONEST_FORGOTTEN_NS);
+    let Some(pause) = pauses
+        .unanswered
+        .filter(|pause| pause.idle_ns >= longest_ns)
+    else {
+        return false;
+    };
+    let flow = &connection.flows[pause.by];
+    match connection
+        .reset
+        .as_deref()
+        .filter(|reset| reset.by != pause.by)
+    {
+        Some(reset) => reset.knows_no_connection || reset.has_other_distance(),
+        None => hosts.is_heard_after(flow.destination.address, pause.ended_ns, flow.source),
+    }
+}
+
+/// The ICMP error that ended an attempt to connect.
+fn rejection(connection: &Connection) -> Option<&Notice> {
+    let rejects = |notice: &&Notice| {
+        matches!(
+            notice.kind,
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited
+        )
+    };
+    connection.flows[0].notices().iter().find(rejects)
+}
+
+/// Packets named in a fact at most.
+const MOST_PACKETS: usize = 16;
 
 /// What is counted of connections that failed alike.
 #[derive(Debug, Default)]
@@ -50,9 +147,23 @@ struct Count {
     connections: u64,
     syns: u64,
     repeats: u64,
+    /// Losses of data that had no answer.
+    lost: u64,
     outstanding_bytes: u64,
     by_responder: u64,
     from_elsewhere: u64,
+    /// Of those, resets from another distance, and ones after which the host went on.
+    other_distance: u64,
+    went_on: u64,
+    /// Resets, and their last fields beside those that the host used before, of the first.
+    resets: u64,
+    likeness: Option<Fact>,
+    /// Longest pause before a connection was forgotten, and the longest that was survived.
+    idle_s: f64,
+    survived_s: f64,
+    /// ICMP errors about these connections: the first.
+    notice: Option<(IcmpErrorKind, IpAddr)>,
+    packets: Vec<u64>,
     lasted_s: f64,
     /// Further endpoints that failed alike.
     other_responders: u64,
@@ -70,19 +181,37 @@ impl Count {
             .min();
         self.connections += 1;
         self.syns += u64::from(connection.setup.syns);
+        self.lost += connection.flows.iter().map(lost_unanswered).sum::<u64>();
         for side in &connection.unanswered {
             self.repeats += u64::from(side.repeats);
             self.outstanding_bytes += side.bytes;
         }
-        if let Some(reset) = connection.reset {
+        if let Some(reset) = connection.reset.as_deref() {
             self.by_responder += u64::from(reset.by == 1);
             self.from_elsewhere += u64::from(reset.is_from_elsewhere());
+            self.other_distance += u64::from(reset.has_other_distance());
+            self.went_on += u64::from(reset.packets_after > 0);
+            self.resets += 1;
+            self.likeness.get_or_insert_with(|| likeness(reset));
         }
+        if let Some(pause) = connection.pauses().unanswered {
+            self.idle_s = self.idle_s.max(pause.idle_ns as f64 * 1e-9);
+        }
+        let survived_s = connection.pauses().longest_answered_ns as f64 * 1e-9;
+        self.survived_s = self.survived_s.max(survived_s);
+        let notices = connection.flows.iter().flat_map(|flow| flow.notices());
+        let mut notices = notices.filter(|notice| notice.kind != IcmpErrorKind::TooBig);
+        if let Some(notice) = notices.next() {
+            self.notice.get_or_insert((notice.kind, notice.from));
+        }
+        self.packets.extend(packets(failure, connection));
+        self.packets.truncate(MOST_PACKETS);
         // a reset takes no time, and who fell silent was there before
         let since_ns = match failure {
-            Failure::Unanswered | Failure::Refused => first_ns,
+            Failure::Unanswered | Failure::Refused | Failure::Rejected => first_ns,
             Failure::Silent => silent_side(connection).last_answer_ns.or(first_ns),
-            Failure::Reset => None,
+            Failure::Forgotten => connection.pauses().unanswered.map(|pause| pause.ended_ns),
+            Failure::Interfered | Failure::Reset => None,
         };
         self.lasted_s += (last_ns - since_ns.unwrap_or(last_ns)).max(0) as f64 * 1e-9;
         if self.names.len() < MOST_NAMED {
@@ -94,15 +223,41 @@ impl Count {
         self.connections += other.connections;
         self.syns += other.syns;
         self.repeats += other.repeats;
+        self.lost += other.lost;
         self.outstanding_bytes += other.outstanding_bytes;
         self.by_responder += other.by_responder;
         self.from_elsewhere += other.from_elsewhere;
+        self.other_distance += other.other_distance;
+        self.went_on += other.went_on;
+        self.resets += other.resets;
+        self.likeness = self.likeness.take().or(other.likeness);
+        self.idle_s = self.idle_s.max(other.idle_s);
+        self.survived_s = self.survived_s.max(other.survived_s);
+        self.notice = self.notice.or(other.notice);
+        self.packets.extend(other.packets);
+        self.packets.truncate(MOST_PACKETS);
         self.lasted_s += other.lasted_s;
         let room = MOST_NAMED.saturating_sub(self.names.len());
         self.names.extend(other.names.into_iter().take(room));
     }
 
-    fn fact(&self, failure: Failure, responder: Endpoint) -> Fact {
+    /// The headline, and what else shows it.
+    fn facts(&self, failure: Failure, responder: Endpoint) -> Vec<Fact> {
+        let mut facts = vec![self.headline(failure, responder)];
+        if matches!(
+            failure,
+            Failure::Forgotten | Failure::Interfered | Failure::Reset
+        ) {
+            facts.extend(self.likeness.clone());
+        }
+        facts.extend(self.notice.map(|(kind, from)| {
+            let from = Value::Text(from.to_string().into());
+            fact!("icmp-error", kind = kind.name()).with("router", from)
+        }));
+        facts
+    }
+
+    fn headline(&self, failure: Failure, responder: Endpoint) -> Fact {
         let about = match failure {
             Failure::Unanswered => fact!("syns-unanswered", syns = self.syns),
             Failure::Silent => fact!(
@@ -111,6 +266,21 @@ impl Count {
                 outstanding_bytes = self.outstanding_bytes
             ),
             Failure::Refused => fact!("syns-refused", syns = self.syns),
+            Failure::Rejected => fact!("syns-rejected", syns = self.syns),
+            Failure::Forgotten => fact!(
+                "forgotten-when-idle",
+                idle_s = self.idle_s,
+                survived_s = self.survived_s,
+                resets = self.resets,
+                repeats = self.repeats
+            ),
+            Failure::Interfered => fact!(
+                "reset-by-middlebox",
+                outstanding_bytes = self.outstanding_bytes,
+                by_responder = self.by_responder,
+                other_distance = self.other_distance,
+                went_on = self.went_on
+            ),
             Failure::Reset => fact!(
                 "reset-under-way",
                 outstanding_bytes = self.outstanding_bytes,
@@ -118,12 +288,63 @@ impl Count {
                 from_elsewhere = self.from_elsewhere
             ),
         };
+        let about = Fact {
+            packets: self.packets.clone(),
+            ..about
+        };
         about
             .with("connections", self.connections)
             .with("responder", Value::Text(responder.to_string().into()))
             .with("other_responders", self.other_responders)
             .with("lasted_s", self.lasted_s)
     }
+}
+
+/// The fields of a reset beside those of the packets of that side before it.
+fn likeness(reset: &whydrop_tcp::Reset) -> Fact {
+    let (least, largest) = reset.usual_ttls.unzip();
+    Fact {
+        packets: [Some(reset.packet), reset.first_after]
+            .into_iter()
+            .flatten()
+            .collect(),
+        ..fact!(
+            "reset-fields",
+            ttl = u64::from(reset.ttl),
+            least_ttl = least.map(u64::from),
+            largest_ttl = largest.map(u64::from),
+            identification = reset.identification.map(u64::from),
+            previous_identification = reset.previous_identification.map(u64::from),
+            window = u64::from(reset.window),
+            previous_window = reset.previous_window.map(u64::from),
+            packets_after = u64::from(reset.packets_after)
+        )
+    }
+}
+
+/// The packets of a connection that show how it failed.
+fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
+    let reset = connection.reset.as_ref().map(|reset| reset.packet);
+    let pause = connection.pauses().unanswered.map(|pause| pause.packet);
+    let numbers = connection
+        .unanswered
+        .iter()
+        .map(|side| u64::from(side.packet));
+    let last = numbers.max().filter(|number| *number > 0);
+    let syn = connection.flows[0].offers[0].map(|offer| u64::from(offer.packet));
+    let notice = connection.flows[0]
+        .notices()
+        .first()
+        .map(|notice| notice.packet);
+    let shown = match failure {
+        Failure::Unanswered => [syn, notice],
+        Failure::Rejected => [syn, notice],
+        Failure::Refused => [syn, reset],
+        Failure::Silent => [last, notice],
+        Failure::Forgotten => [pause, reset.or(last)],
+        Failure::Interfered | Failure::Reset => [reset, None],
+    };
+    shown.into_iter().flatten().collect()
 }
 
 /// The direction that was not answered: the initiator's, unless the responder's data was.
@@ -145,8 +366,9 @@ const MOST_ENDPOINTS: usize = 16;
 /// A verdict for each way to fail and endpoint; one for all endpoints where they are many.
 pub(crate) fn verdicts(tracked: &Tracked) -> Vec<Ranked> {
     let mut counts: BTreeMap<Failure, BTreeMap<Endpoint, Count>> = BTreeMap::new();
+    let hosts = Hosts::of(tracked);
     for connection in tracked.connections.iter().chain(&tracked.failed.kept) {
-        if let Some(failure) = Failure::of(connection) {
+        if let Some(failure) = Failure::of(connection, &hosts) {
             let responder = connection.flows[0].destination;
             let of_failure = counts.entry(failure).or_default();
             of_failure
@@ -189,14 +411,23 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
+/// What broke off is worth more than the news that nothing was lost before.
+fn is_failure(ranked: &Ranked) -> bool {
+    matches!(
+        ranked.verdict.cause.as_str(),
+        "no-answer" | "refused" | "reset" | "idle-timeout"
+    )
+}
+
 /// Puts failures among verdicts that are in order: behind what dropped packets, and before what held data up for a
 /// shorter time than they lasted.
 pub(crate) fn rank_among(verdicts: &mut Vec<Ranked>, mut failures: Vec<Ranked>) {
     failures.sort_by(|a, b| b.limited_s.total_cmp(&a.limited_s));
     for failure in failures {
-        let place = verdicts
-            .iter()
-            .position(|other| other.verdict.lost == 0 && other.limited_s < failure.limited_s);
+        let place = verdicts.iter().position(|other| {
+            let waited = other.verdict.lost == 0 && other.limited_s < failure.limited_s;
+            waited || (other.verdict.cause == "none" && is_failure(&failure))
+        });
         verdicts.insert(place.unwrap_or(verdicts.len()), failure);
     }
 }
@@ -205,15 +436,20 @@ pub(crate) fn rank_among(verdicts: &mut Vec<Ranked>, mut failures: Vec<Ranked>) 
 const SURE: f64 = 0.95;
 
 fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {
-    let facts = vec![count.fact(failure, responder)];
+    let facts = count.facts(failure, responder);
     let subject = Subject {
         flows: count.names,
         ..Subject::default()
     };
     let finding = Finding {
+        detail: failure.detail().map(str::to_owned),
         nats: log_odds(SURE),
+        lost: count.lost,
         explained: 1.0,
-        limited_share: f64::from(u8::from(failure != Failure::Reset)),
+        limited_share: f64::from(u8::from(!matches!(
+            failure,
+            Failure::Interfered | Failure::Reset
+        ))),
         facts,
         ..Finding::new("capture", subject, None, failure.cause())
     };
@@ -222,86 +458,5 @@ fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn connection(outcome: Outcome) -> Connection {
-        let mut connection = Connection {
-            outcome,
-            ..Connection::default()
-        };
-        let [one, other] = &mut connection.flows;
-        (one.destination.port, other.source.port) = (443, 443);
-        (one.first_ns, one.last_ns, one.counters.packets) = (0, 7_000_000_000, 4);
-        connection.setup.syns = 4;
-        connection
-    }
-
-    fn of(connections: Vec<Connection>) -> Vec<Ranked> {
-        verdicts(&Tracked {
-            connections,
-            ..Tracked::default()
-        })
-    }
-
-    #[test]
-    fn attempts_without_an_answer_are_counted_together() {
-        let found = of(vec![
-            connection(Outcome::NoAnswer),
-            connection(Outcome::NoAnswer),
-        ]);
-        let [one] = &found[..] else {
-            panic!("{} verdicts", found.len())
-        };
-        assert_eq!(one.verdict.cause, "no-answer");
-        assert_eq!(one.verdict.facts[0].number("syns"), Some(8.0));
-        assert_eq!(one.verdict.facts[0].number("lasted_s"), Some(14.0));
-    }
-
-    #[test]
-    fn a_reset_after_all_was_acknowledged_is_no_failure() {
-        assert!(of(vec![connection(Outcome::Reset)]).is_empty());
-        let mut under_way = connection(Outcome::Reset);
-        under_way.unanswered[0].bytes = 1;
-        let found = of(vec![under_way]);
-        assert_eq!(found[0].verdict.cause, "reset");
-        assert_eq!(found[0].limited_s, 0.0);
-    }
-
-    #[test]
-    fn a_connection_that_ended_well_is_no_failure() {
-        assert!(of(vec![connection(Outcome::Closed), connection(Outcome::Open)]).is_empty());
-    }
-
-    #[test]
-    fn a_scan_of_many_ports_is_one_verdict() {
-        let to = |port: u16| {
-            let mut connection = connection(Outcome::Refused);
-            connection.flows[0].destination.port = port;
-            connection
-        };
-        assert_eq!(of((1..=16).map(to).collect()).len(), 16);
-        let found = of((1..=1000).chain([7]).map(to).collect());
-        let [one] = &found[..] else {
-            panic!("{} verdicts", found.len())
-        };
-        let fact = &one.verdict.facts[0];
-        assert_eq!(fact.number("connections"), Some(1001.0));
-        assert_eq!(fact.number("other_responders"), Some(999.0));
-        assert_eq!(fact.values["responder"], Value::Text("[::]:7".into()));
-        assert_eq!(one.verdict.flows.len(), MOST_NAMED);
-    }
-
-    #[test]
-    fn failures_come_behind_losses_and_before_shorter_waits() {
-        let ranked = |lost, limited_s| {
-            let mut one = of(vec![connection(Outcome::NoAnswer)]).remove(0);
-            (one.verdict.lost, one.limited_s) = (lost, limited_s);
-            one
-        };
-        let mut verdicts = vec![ranked(3, 1.0), ranked(0, 9.0), ranked(0, 2.0)];
-        rank_among(&mut verdicts, vec![ranked(0, 5.0)]);
-        let order: Vec<f64> = verdicts.iter().map(|one| one.limited_s).collect();
-        assert_eq!(order, [1.0, 9.0, 5.0, 2.0]);
-    }
-}
+#[path = "failures_tests.rs"]
+mod tests;

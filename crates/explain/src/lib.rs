@@ -17,10 +17,12 @@
 //! | [`judge`] | which cause accounts for it |
 //! | [`hop`] | the same for the stretch between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
+//! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod assemble;
+mod conditions;
 pub mod document;
 pub mod evidence;
 mod facts;
@@ -139,9 +141,10 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
         tracker.push(&packet);
         datagrams.push(&packet);
     }
-    let tracked = tracker.finish();
-    let (mut document, tables) =
-        assemble::assemble(&capture.summary(), &tracked, options.keep_tables);
+    let mut tracked = tracker.finish();
+    let summary = capture.summary();
+    conditions::checksum::look(&summary, options.open, &mut tracked);
+    let (mut document, tables) = assemble::assemble(&summary, &tracked, options.keep_tables);
     document.datagrams = datagrams.finish().info();
     Ok(Explanation { document, tables })
 }

@@ -4,6 +4,7 @@ use crate::ecn::EcnReport;
 use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
 use crate::scoreboard::{Half, Outstanding, Repeat};
 use crate::sequence::Unwrapper;
+use crate::tracker::PLAUSIBLE_BYTES;
 use crate::transmissions::LARGEST_INFERRED_GAP_BYTES;
 
 /// What of an acknowledging packet matters here.
@@ -27,6 +28,8 @@ pub(crate) struct AckPacket<'a> {
 /// An original is taken to have arrived when the acknowledgment follows the repeat in less than this share of the
 /// smallest round-trip time seen: light does not travel faster on the second try.
 const TOO_SOON_SHARE: f64 = 0.75;
+/// Duplicate acknowledgments that a sender takes for a loss (RFC 5681, section 3.2).
+const DUPLICATES_OF_A_LOSS: u32 = 3;
 
 impl Half {
     /// Takes an acknowledgment of this direction's data.
@@ -104,6 +107,12 @@ impl Half {
 
     fn take_window(&mut self, packet: &AckPacket) {
         self.window_raw = packet.window;
+        if !packet.syn {
+            if self.flow.first_window == 0 {
+                self.flow.first_window = packet.window;
+            }
+            self.flow.largest_window = self.flow.largest_window.max(packet.window);
+        }
         let scaled = match (packet.syn, self.window_shift) {
             (true, _) => Some(i64::from(packet.window)),
             (false, Some(shift)) => Some(i64::from(packet.window) << shift),
@@ -132,7 +141,7 @@ impl Half {
 
     /// The left edge moves: everything below it has arrived.
     fn on_progress(&mut self, packet: &AckPacket, acknowledged: i64, highest_before: Option<i64>) {
-        self.duplicate_acknowledgments = 0;
+        let duplicates = std::mem::take(&mut self.duplicate_acknowledgments);
         self.tail_probe_at = None;
         if acknowledged < self.next {
             self.split_outstanding(acknowledged);
@@ -140,6 +149,10 @@ impl Half {
         let mut newest: Option<u32> = None;
         let mut first = true;
         let mut repaired = false;
+        let front = self.outstanding.front();
+        let hole_end = front
+            .filter(|range| range.transmissions > 1)
+            .map(|range| range.end);
         while let Some(range) = self
             .outstanding
             .front()
@@ -158,6 +171,10 @@ impl Half {
                 }
             }
             first = false;
+        }
+        let held_above = acknowledged > hole_end.unwrap_or(acknowledged);
+        if repaired && held_above && duplicates >= DUPLICATES_OF_A_LOSS {
+            self.flow.signs_mut().sack.holes_without += 1;
         }
         let known = self.next.max(self.closed.probed_to);
         if acknowledged > known + 1 {
@@ -339,6 +356,10 @@ impl Half {
             if start >= end {
                 continue;
             }
+            let outside = self.was_never_sent(start, end);
+            let sack = &mut self.flow.signs_mut().sack;
+            sack.blocks += 1;
+            sack.outside += u64::from(outside);
             let within_second = position == 0
                 && packet
                     .sack_blocks
@@ -358,6 +379,15 @@ impl Half {
             }
         }
         self.mark_exact(newest);
+    }
+
+    /// Beyond all that was sent, or before the first byte, or further back than any window (RFC 7323).
+    fn was_never_sent(&self, start: i64, end: i64) -> bool {
+        let first = if self.from_first_byte { 0 } else { i64::MIN };
+        // what the capture missed was sent all the same
+        start > self.next + LARGEST_INFERRED_GAP_BYTES
+            || start < first
+            || end < self.acknowledged - PLAUSIBLE_BYTES
     }
 
     /// A range that the receiver got twice (RFC 2883).

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ecn::Ecn;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
+use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence};
 
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -297,6 +298,13 @@ pub struct Flow {
     pub vantage: Vantage,
     pub sack_permitted: bool,
     pub timestamps: bool,
+    /// The first window but zero, and the largest, that its receiver advertised, SYNs aside, as sent.
+    pub first_window: u16,
+    pub largest_window: u16,
+    /// What its sender, and what its receiver offered; `None` without the SYN.
+    pub offers: [Option<Offer>; 2],
+    /// What few flows show; `None` where it shows nothing.
+    pub signs: Option<Box<FlowSigns>>,
 }
 
 impl Flow {
@@ -307,6 +315,28 @@ impl Flow {
 
     pub fn carried_data(&self) -> bool {
         !self.segments.is_empty()
+    }
+
+    pub fn silences(&self) -> &[Silence] {
+        self.signs.as_ref().map_or(&[], |signs| &signs.silences)
+    }
+
+    pub fn notices(&self) -> &[Notice] {
+        self.signs.as_ref().map_or(&[], |signs| &signs.notices)
+    }
+
+    pub fn unanswered_since_ns(&self) -> Option<i64> {
+        self.signs.as_ref()?.unanswered_since_ns
+    }
+
+    pub fn sack(&self) -> SackCounters {
+        let signs = self.signs.as_ref();
+        signs.map_or_else(SackCounters::default, |signs| signs.sack)
+    }
+
+    /// Room for what few flows show.
+    pub fn signs_mut(&mut self) -> &mut FlowSigns {
+        self.signs.get_or_insert_default()
     }
 }
 
@@ -320,11 +350,20 @@ pub struct Connection {
     pub from_start: bool,
     pub outcome: Outcome,
     pub setup: Setup,
-    pub reset: Option<Reset>,
+    pub reset: Option<Box<Reset>>,
     /// Which sides sent a FIN.
     pub closed: [bool; 2],
     /// What was outstanding at the end, of either direction.
     pub unanswered: [Unanswered; 2],
     /// What the SYN offered.
     pub ecn_offered: Ecn,
+    /// What few connections show; `None` where it shows nothing.
+    pub signs: Option<Box<ConnectionSigns>>,
+}
+
+impl Connection {
+    pub fn pauses(&self) -> Pauses {
+        let signs = self.signs.as_ref();
+        signs.map_or_else(Pauses::default, |signs| signs.pauses)
+    }
 }

@@ -20,6 +20,7 @@ mod ranges;
 mod scoreboard;
 mod segmentation;
 mod sequence;
+mod signs;
 mod small;
 mod state;
 mod tracker;
@@ -48,5 +49,8 @@ pub use flow::{
 };
 pub use hosts::Hosts;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
+pub use signs::{
+    ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,
+};
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker, TrackerOptions};

@@ -51,7 +51,7 @@ pub struct Setup {
 }
 
 /// The first reset of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reset {
     pub time_ns: i64,
     /// The direction whose source it has: 0 for the initiator.
@@ -67,15 +67,32 @@ pub struct Reset {
     /// Of that side's packet before it.
     pub previous_identification: Option<u16>,
     pub window: u16,
+    /// Of the latest packet of that side before it.
+    pub previous_window: Option<u16>,
+    /// Its number in the capture, from 1.
+    pub packet: u64,
+    /// It answers a segment of a connection that its sender does not know: without ACK, its sequence number the
+    /// acknowledgment number of that segment (RFC 9293, section 3.10.7.1).
+    pub knows_no_connection: bool,
+    /// Packets of the same side, none of them a reset, that came later than any that was under way before: whoever resets
+    /// a connection has nothing more to say on it.
+    pub packets_after: u32,
+    /// Number of the first of them.
+    pub first_after: Option<u64>,
 }
 
 /// Initial hop limits of the systems in use.
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 
 impl Reset {
-    /// It came from another distance than all packets of that side before it: from something on the path. Some systems
-    /// begin resets with another hop limit, so that alone is no difference.
+    /// It came from something on the path: from another distance than all packets of that side before it, or that side
+    /// went on as if there had been none.
     pub fn is_from_elsewhere(&self) -> bool {
+        self.has_other_distance() || self.packets_after > 0
+    }
+
+    /// Some systems begin resets with another hop limit, so that alone is no difference.
+    pub fn has_other_distance(&self) -> bool {
         let hops = |ttl: u8| {
             let initial = INITIAL_TTLS.into_iter().find(|initial| *initial >= ttl);
             initial.unwrap_or(u8::MAX) - ttl
@@ -98,12 +115,23 @@ pub struct Unanswered {
     /// When the other side's last packet came; `None` where it never sent one.
     pub last_answer_ns: Option<i64>,
     pub last_sent_ns: i64,
+    /// Number of the latest of those retransmissions that are remembered in the capture, from 1; 0 where there is none.
+    pub packet: u32,
+}
+
+impl Unanswered {
+    /// So many repeats that nobody is there any more, or no path.
+    pub fn is_dead(&self) -> bool {
+        self.repeats >= REPEATS_OF_A_DEAD_PEER
+    }
 }
 
 /// After so many retransmissions something is wrong with the path (R1 of RFC 9293, section 3.8.3).
 const REPEATS_OF_A_DEAD_PEER: u32 = 3;
 /// A SYN without an answer for so long has none: the longest initial timeout in use (RFC 6298, section 5.7).
 const SYN_TIMEOUT_NS: i64 = 3_000_000_000;
+/// The shortest timeout in use (Linux's minimum).
+const SHORTEST_TIMEOUT_NS: i64 = 200_000_000;
 
 /// What decides the outcome.
 #[derive(Debug, Clone, Copy, Default)]
@@ -120,8 +148,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     pub fn outcome(&self) -> Outcome {
-        let is_dead =
-            |direction: usize| self.unanswered[direction].repeats >= REPEATS_OF_A_DEAD_PEER;
+        let is_dead = |direction: usize| self.unanswered[direction].is_dead();
         match self.reset {
             Some(reset) if reset.answers_syn => Outcome::Refused,
             // whoever sent without an answer gives up
@@ -136,9 +163,11 @@ impl Ending {
         }
     }
 
-    /// A repeated SYN is proof that the first one's timeout passed.
+    /// A repeated SYN is proof that the first one's timeout passed, unless it came sooner than any.
     fn is_without_answer(&self) -> bool {
-        let timed_out = self.setup.syns > 1 || self.after_syn_ns >= SYN_TIMEOUT_NS;
+        let tried_ns = self.setup.last_syn_ns.zip(self.setup.first_syn_ns);
+        let repeated = tried_ns.is_some_and(|(last, first)| last - first >= SHORTEST_TIMEOUT_NS);
+        let timed_out = repeated || self.after_syn_ns >= SYN_TIMEOUT_NS;
         self.setup.syns > 0 && self.answers == 0 && timed_out
     }
 }
@@ -149,15 +178,10 @@ mod tests {
 
     fn reset(ttl: u8, usual: (u8, u8)) -> Reset {
         Reset {
-            time_ns: 0,
             by: 1,
-            answers_syn: false,
-            idle_ns: 0,
             ttl,
             usual_ttls: Some(usual),
-            identification: None,
-            previous_identification: None,
-            window: 0,
+            ..Reset::default()
         }
     }
 
@@ -167,6 +191,10 @@ mod tests {
         assert!(!reset(53, (53, 54)).is_from_elsewhere());
         // the same host begins with 255 instead of 64
         assert!(!reset(244, (53, 54)).is_from_elsewhere());
+        // the host goes on
+        let mut forged = reset(53, (53, 54));
+        forged.packets_after = 1;
+        assert!(forged.is_from_elsewhere() && !forged.has_other_distance());
     }
 
     #[test]

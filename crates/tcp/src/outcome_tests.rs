@@ -232,3 +232,118 @@ fn bits_without_an_agreement_say_nothing() {
     let flow = &with_ecn(0b011, 0b000, &[1, 1]).flows[1];
     assert_eq!((flow.ecn, flow.counters.ecn_echoes), (Ecn::Off, 0));
 }
+
+#[test]
+fn a_host_that_goes_on_after_a_reset_is_told() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 2);
+    talk.ack(41 * MS, 2 * MSS);
+    let reset = bare(TcpFlags::RST, talk.client_next, 0);
+    talk.push(50 * MS, false, 5000, reset, 0);
+    // under way when the reset left
+    talk.request(60 * MS, 2 * MSS, 10);
+    talk.request(500 * MS, 2 * MSS, 10);
+    let reset = talk.finish_connection().reset.expect("a reset");
+    assert_eq!((reset.packets_after, reset.first_after), (1, Some(10)));
+    assert!(reset.is_from_elsewhere() && !reset.has_other_distance());
+}
+
+#[test]
+fn a_reset_without_ack_that_takes_up_the_acknowledgment_knows_no_connection() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(60_000 * MS, 1, 2);
+    let reset = bare(TcpFlags::RST, talk.client_next, 0);
+    talk.push(60_020 * MS, false, 5000, reset, 0);
+    let connection = talk.finish_connection();
+    assert!(
+        connection
+            .reset
+            .as_ref()
+            .expect("a reset")
+            .knows_no_connection
+    );
+    let pause = connection.pauses().unanswered.expect("a pause");
+    assert_eq!((pause.idle_ns, pause.by), ((60_000 - 41) * MS, 1));
+}
+
+#[test]
+fn a_pause_that_was_survived_is_remembered() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(7_041 * MS, 1, 2);
+    talk.ack(7_061 * MS, 2 * MSS);
+    let pauses = talk.finish_connection().pauses();
+    assert_eq!(
+        (pauses.unanswered, pauses.longest_answered_ns),
+        (None, 7_000 * MS)
+    );
+}
+
+#[test]
+fn data_repeated_into_silence_and_answered_at_last_is_a_silence() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    for time_ms in [50, 300, 800, 1800] {
+        talk.segments(time_ms * MS, 1, 2);
+    }
+    talk.ack(1820 * MS, 2 * MSS);
+    let flow = &talk.finish_connection().flows[1];
+    let [silence] = flow.silences() else {
+        panic!("{:?}", flow.silences())
+    };
+    assert_eq!((silence.since_ns, silence.sent_ns), (50 * MS, 1800 * MS));
+    assert_eq!((silence.until_ns, silence.repeats), (1820 * MS, 3));
+    assert_eq!(silence.packets.len(), 3);
+    assert_eq!(flow.unanswered_since_ns(), None);
+}
+
+#[test]
+fn an_icmp_error_goes_to_its_connection_unless_it_quotes_what_was_never_near() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    for sequence in [talk.server_isn, talk.server_isn.wrapping_add(1 << 31)] {
+        talk.too_big(22 * MS, sequence, 900);
+    }
+    let flow = &talk.finish_connection().flows[1];
+    let [notice] = flow.notices() else {
+        panic!("{:?}", flow.notices())
+    };
+    assert_eq!(
+        (notice.count, notice.mtu_bytes, notice.direction),
+        (1, Some(900), 1)
+    );
+}
+
+#[test]
+fn blocks_that_report_what_was_never_sent_are_counted() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 4);
+    talk.sack(41 * MS, MSS, &[(2 * MSS, 3 * MSS)]);
+    talk.sack(42 * MS, MSS, &[(0x2000_0000, 0x2000_0000 + MSS)]);
+    let sack = talk.finish_connection().flows[1].sack();
+    assert_eq!((sack.blocks, sack.outside), (2, 1));
+}
+
+#[test]
+fn a_hole_repaired_after_duplicate_acknowledgments_without_blocks_is_counted() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 5);
+    talk.ack(41 * MS, MSS);
+    for time_ms in [42, 43, 44] {
+        talk.ack(time_ms * MS, MSS);
+    }
+    talk.segments(45 * MS, 1, 2);
+    talk.ack(65 * MS, 5 * MSS);
+    assert_eq!(talk.finish_connection().flows[1].sack().holes_without, 1);
+}

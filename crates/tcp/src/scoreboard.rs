@@ -11,6 +11,7 @@ use crate::flow::{Fate, Flow, OutstandingAtLoss, Segment, SegmentFlags, Transfer
 use crate::ranges::RangeSet;
 use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
+use crate::signs::Silence;
 use crate::window::KnownWindow;
 
 /// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
@@ -95,7 +96,7 @@ pub(crate) struct Half {
     pub newest_delivered_ns: i64,
     pub last_sent_ns: i64,
     /// Retransmissions of the first outstanding segment since the last packet of the peer.
-    pub repeats_in_silence: u32,
+    pub silence: Option<Box<Silence>>,
     pub closed: ClosedWindow,
     pub ace: AceCounter,
     pub last_acknowledgment_ns: i64,

@@ -1,15 +1,18 @@
 //! One connection while it is followed: its handshake, its two halves once it carries data, and its end.
 
+mod trouble;
+
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 
 use crate::acknowledgments::AckPacket;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Handshake};
 use crate::hash::ConnectionKey;
-use crate::outcome::{Ending, Reset, Setup, Unanswered};
+use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
 use crate::sequence::Unwrapper;
+use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
 use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
 use crate::transmissions::DataPacket;
 use crate::vantage;
@@ -29,9 +32,7 @@ const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
 struct Opening {
     /// Sequence number of the SYN.
     syn: Option<u32>,
-    mss: Option<u16>,
-    window_scale: Option<u8>,
-    sack_permitted: bool,
+    offer: Option<Offer>,
     timestamps: bool,
     /// Of the latest SYN.
     flags: TcpFlags,
@@ -43,6 +44,9 @@ struct Opening {
     ttls: Option<(u8, u8)>,
     /// Of the latest packet that is no reset.
     identification: Option<u16>,
+    window: u16,
+    /// Of the latest packet with ACK.
+    acknowledgment: u32,
     packets: u32,
     ip_bytes: u64,
     first_ns: i64,
@@ -58,7 +62,8 @@ pub(crate) struct State {
     pub initiator_is_low: bool,
     opening: [Opening; 2],
     handshake: Handshake,
-    reset: Option<Reset>,
+    reset: Option<Box<Reset>>,
+    signs: Option<Box<ConnectionSigns>>,
     /// Only connections that carry data have halves.
     halves: Option<Box<[Half; 2]>>,
     /// Direction of the latest new data.
@@ -98,6 +103,7 @@ impl State {
             opening: [Opening::default(); 2],
             handshake: Handshake::default(),
             reset: None,
+            signs: None,
             halves: None,
             talking: None,
             lingering: false,
@@ -171,19 +177,27 @@ impl State {
         &mut self,
         direction: usize,
         time_ns: i64,
+        packet: u64,
         network: &Network,
         tcp: &TcpSegment,
         options: &TrackerOptions,
     ) {
         let is_reset = tcp.flags.has(TcpFlags::RST);
         if is_reset {
-            self.note_reset(direction, time_ns, network, tcp);
+            self.note_reset(direction, time_ns, packet, network, tcp);
+        } else {
+            self.look_for_pause(direction, time_ns, packet, tcp);
+            self.look_behind_reset(direction, time_ns, packet);
         }
         let opening = &mut self.opening[direction];
         if !is_reset {
             let (least, largest) = opening.ttls.unwrap_or((network.ttl, network.ttl));
             opening.ttls = Some((least.min(network.ttl), largest.max(network.ttl)));
             opening.identification = network.identification;
+            opening.window = tcp.window;
+        }
+        if tcp.flags.has(TcpFlags::ACK) {
+            opening.acknowledgment = tcp.acknowledgment;
         }
         if opening.packets == 0 {
             opening.first_ns = time_ns;
@@ -193,7 +207,7 @@ impl State {
         opening.finished |= tcp.flags.has(TcpFlags::FIN);
         let syn = tcp.flags.has(TcpFlags::SYN);
         if syn {
-            self.take_syn(direction, time_ns, tcp);
+            self.take_syn(direction, time_ns, packet, tcp);
         } else if self.handshake.ack_ns.is_none()
             && direction == 0
             && tcp.flags.has(TcpFlags::ACK)
@@ -223,16 +237,16 @@ impl State {
             half.flow.counters.packets += 1;
             return;
         }
-        halves[1 - direction].repeats_in_silence = 0;
+        halves[1 - direction].end_silence(time_ns);
         if tcp.flags.has(TcpFlags::ACK) {
             acknowledge(&mut halves[1 - direction], time_ns, tcp, direction == 0);
         }
         if tcp.payload_bytes > 0 {
-            self.take_data(direction, time_ns, network, tcp, syn);
+            self.take_data(direction, time_ns, packet, network, tcp);
         } else {
             let half = &mut halves[direction];
             if tcp.flags.has(TcpFlags::FIN) {
-                half.on_bare_fin(&data_packet(time_ns, network, tcp));
+                half.on_bare_fin(&data_packet(time_ns, packet, network, tcp));
             } else if !syn {
                 half.on_bare_acknowledgment(tcp.sequence);
             }
@@ -241,18 +255,17 @@ impl State {
         }
     }
 
-    fn take_syn(&mut self, direction: usize, time_ns: i64, tcp: &TcpSegment) {
+    fn take_syn(&mut self, direction: usize, time_ns: i64, packet: u64, tcp: &TcpSegment) {
         let opening = &mut self.opening[direction];
         if opening.syns == 0 {
             opening.first_syn_ns = time_ns;
         }
+        let before = (opening.syns > 0).then_some(opening.flags);
         opening.syns = opening.syns.saturating_add(1);
         opening.last_syn_ns = time_ns;
         opening.flags = tcp.flags;
         opening.syn = Some(tcp.sequence);
-        opening.mss = tcp.options.mss;
-        opening.window_scale = tcp.options.window_scale;
-        opening.sack_permitted = tcp.options.sack_permitted;
+        opening.offer = Some(Offer::of(tcp, packet));
         opening.timestamps = tcp.options.timestamps.is_some();
         // a repeated SYN makes the time of the first useless: keep the last one before the answer
         if tcp.flags.has(TcpFlags::ACK) {
@@ -262,6 +275,14 @@ impl State {
             }
         } else if self.handshake.syn_ack_ns.is_none() {
             self.handshake.syn_ns = Some(time_ns);
+            if before.is_some_and(offers_ecn) && !offers_ecn(tcp.flags) {
+                let signs = self.signs.get_or_insert_default();
+                signs.ecn_withdrawn.get_or_insert(EcnWithdrawn {
+                    after: self.opening[direction].syns - 1,
+                    time_ns,
+                    packet,
+                });
+            }
         }
     }
 
@@ -269,13 +290,14 @@ impl State {
         &mut self,
         direction: usize,
         time_ns: i64,
+        packet: u64,
         network: &Network,
         tcp: &TcpSegment,
-        syn: bool,
     ) {
         let Some(halves) = &mut self.halves else {
             return;
         };
+        let syn = tcp.flags.has(TcpFlags::SYN);
         let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let half = &halves[direction];
         let is_new = half
@@ -291,17 +313,17 @@ impl State {
         }
         halves[direction].on_data(&DataPacket {
             sequence,
-            ..data_packet(time_ns, network, tcp)
+            answered_ns: self.opening[1 - direction].last_ns,
+            ..data_packet(time_ns, packet, network, tcp)
         });
     }
 
     /// The first data: from here on both directions are followed in full.
     fn begin_data(&mut self, options: &TrackerOptions) {
         let mut halves: Box<[Half; 2]> = Box::default();
-        let both_scale = self
-            .opening
-            .iter()
-            .all(|opening| opening.window_scale.is_some());
+        let offers = self.offers();
+        let scale = |offer: Option<Offer>| offer.and_then(|offer| offer.window_scale);
+        let both_scale = offers.iter().all(|offer| scale(*offer).is_some());
         let both_syns = self.opening.iter().all(|opening| opening.syn.is_some());
         let near = vantage::near_rtts(&self.handshake);
         for (direction, half) in halves.iter_mut().enumerate() {
@@ -313,7 +335,9 @@ impl State {
             half.flow.last_ns = own.last_ns;
             half.flow.counters.packets = u64::from(own.packets);
             half.flow.counters.ip_bytes = own.ip_bytes;
-            half.flow.sack_permitted = own.sack_permitted && peer.sack_permitted;
+            half.flow.sack_permitted = offers
+                .iter()
+                .all(|offer| offer.is_some_and(|offer| offer.sack_permitted));
             half.flow.timestamps = own.timestamps && peer.timestamps;
             if let Some(syn) = own.syn {
                 half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
@@ -322,14 +346,16 @@ impl State {
             if both_syns {
                 // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
                 let shift = if both_scale {
-                    peer.window_scale.unwrap_or(0).min(14)
+                    scale(offers[1 - direction]).unwrap_or(0).min(14)
                 } else {
                     0
                 };
                 half.window_shift = Some(shift);
             }
             // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
-            if let Some(announced) = peer.mss.map(|peers| own.mss.unwrap_or(peers).min(peers)) {
+            let mss = |offer: Option<Offer>| Some(offer?.mss?.get());
+            let (own_mss, peers_mss) = (mss(offers[direction]), mss(offers[1 - direction]));
+            if let Some(announced) = peers_mss.map(|peers| own_mss.unwrap_or(peers).min(peers)) {
                 let options_bytes = if half.flow.timestamps { 12 } else { 0 };
                 let bytes = u32::from(announced.max(SMALLEST_MSS)) - options_bytes;
                 half.segment_size = SegmentSize::announced(bytes);
@@ -340,6 +366,10 @@ impl State {
         }
         self.halves = Some(halves);
         self.agree_on_ecn();
+    }
+
+    fn offers(&self) -> [Option<Offer>; 2] {
+        [self.opening[0].offer, self.opening[1].offer]
     }
 
     fn agree_on_ecn(&mut self) {
@@ -363,30 +393,6 @@ impl State {
         }
     }
 
-    fn note_reset(&mut self, by: usize, time_ns: i64, network: &Network, tcp: &TcpSegment) {
-        if self.reset.is_some() {
-            return;
-        }
-        let [initiator, responder] = &self.opening;
-        let own = &self.opening[by];
-        let is_first = self.packets() == 0;
-        self.reset = Some(Reset {
-            time_ns,
-            by,
-            answers_syn: by == 1 && initiator.syns > 0 && responder.packets == 0,
-            idle_ns: if is_first {
-                0
-            } else {
-                (time_ns - self.last_ns()).max(0)
-            },
-            ttl: network.ttl,
-            usual_ttls: own.ttls,
-            identification: network.identification,
-            previous_identification: own.identification,
-            window: tcp.window,
-        });
-    }
-
     fn ending(&self, now_ns: i64) -> Ending {
         let [initiator, responder] = &self.opening;
         let began = initiator.syns > 0;
@@ -397,7 +403,7 @@ impl State {
                 first_syn_ns: began.then_some(initiator.first_syn_ns),
                 last_syn_ns: began.then_some(initiator.last_syn_ns),
             },
-            reset: self.reset,
+            reset: self.reset.as_deref().copied(),
             closed: [initiator.finished, responder.finished],
             unanswered: [self.unanswered(0), self.unanswered(1)],
             answers: responder.packets,
@@ -411,11 +417,15 @@ impl State {
             return Unanswered::default();
         };
         let half = &halves[direction];
+        let last = half.silence.as_ref().and_then(|s| s.packets.last());
         Unanswered {
-            repeats: half.repeats_in_silence,
+            repeats: half.silence.as_ref().map_or(0, |silence| silence.repeats),
             bytes: half.in_flight_bytes() as u64,
             last_answer_ns: (peer.packets > 0).then_some(peer.last_ns),
             last_sent_ns: half.last_sent_ns,
+            packet: last
+                .and_then(|number| u32::try_from(*number).ok())
+                .unwrap_or(0),
         }
     }
 
@@ -428,13 +438,14 @@ impl State {
             from_start: self.opening.iter().any(|opening| opening.syn.is_some()),
             outcome: ending.outcome(),
             setup: ending.setup,
-            reset: ending.reset,
+            reset: self.reset.clone(),
             closed: ending.closed,
             unanswered: ending.unanswered,
             ecn_offered: match initiator.syn {
                 Some(_) => Ecn::offered(initiator.flags),
                 None => Ecn::Unknown,
             },
+            signs: self.signs.clone(),
             ..Connection::default()
         }
     }
@@ -452,6 +463,7 @@ impl State {
             (flow.first_ns, flow.last_ns) = (own.first_ns, own.last_ns);
             flow.counters.packets = u64::from(own.packets);
             flow.counters.ip_bytes = own.ip_bytes;
+            self.tell_signs(direction, flow);
         }
         Some(connection)
     }
@@ -475,16 +487,30 @@ impl State {
             half.end_closed_window(waits_until_ns);
             let mut flow = half.finish();
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
+            self.tell_signs(direction, &mut flow);
+            let unanswered = connection.unanswered[direction];
+            let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
+            if dead {
+                let since_ns = unanswered.last_answer_ns.unwrap_or(i64::MIN);
+                flow.signs_mut().unanswered_since_ns = Some(since_ns);
+            }
             connection.flows[direction] = flow;
         }
         Some(connection)
     }
 }
 
-fn data_packet(time_ns: i64, network: &Network, tcp: &TcpSegment) -> DataPacket {
+/// ECE and CWR of a SYN (RFC 3168, section 6.1.1).
+fn offers_ecn(flags: TcpFlags) -> bool {
+    flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
+}
+
+fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {
     let header_bytes = network.ip_bytes.saturating_sub(tcp.payload_bytes);
     DataPacket {
         time_ns,
+        number: packet,
+        answered_ns: 0,
         sequence: tcp.sequence,
         payload_bytes: tcp.payload_bytes,
         header_bytes: header_bytes.min(u32::from(u16::MAX)) as u16,

@@ -21,6 +21,8 @@ pub(crate) struct Talk {
     pub(crate) client_next: u32,
     /// Hop limit of what the client sends.
     pub(crate) client_ttl: u8,
+    /// TCP packets so far.
+    pub(crate) pushed: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -50,6 +52,7 @@ impl Talk {
             shift: 4,
             client_next: 500,
             client_ttl: 53,
+            pushed: 0,
         }
     }
 
@@ -68,8 +71,9 @@ impl Talk {
         };
         let (source_port, destination_port) = if from_server { (80, port) } else { (port, 80) };
         let ip_bytes = 40 + tcp.payload_bytes;
+        self.pushed += 1;
         self.tracker.push(&Packet {
-            index: 0,
+            index: self.pushed - 1,
             time_ns,
             interface: 0,
             wire_bytes: ip_bytes + 14,
@@ -89,6 +93,43 @@ impl Talk {
                 destination_port,
                 ..tcp
             }),
+        });
+    }
+
+    /// A router tells the server that the segment at `sequence` is too large for a link.
+    pub(crate) fn too_big(&mut self, time_ns: i64, sequence: u32, mtu: u16) {
+        let mut quoted = vec![0, 0];
+        quoted.extend(mtu.to_be_bytes());
+        quoted.extend([0x45, 0, 0x04, 0x10, 0, 1, 0x40, 0, 60, 6, 0, 0]);
+        let (IpAddr::V4(server), IpAddr::V4(client)) = (SERVER, CLIENT) else {
+            unreachable!("both are IPv4")
+        };
+        quoted.extend(server.octets());
+        quoted.extend(client.octets());
+        quoted.extend(80u16.to_be_bytes());
+        quoted.extend(5000u16.to_be_bytes());
+        quoted.extend(sequence.to_be_bytes());
+        self.tracker.push(&Packet {
+            index: self.pushed,
+            time_ns,
+            interface: 0,
+            wire_bytes: 70,
+            captured_bytes: 70,
+            network: Some(Network {
+                source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+                destination: SERVER,
+                ip_bytes: 56,
+                identification: Some(0),
+                ttl: 64,
+                dscp: 0,
+                ecn: 0,
+                tunnel_depth: 0,
+            }),
+            transport: Transport::Icmp {
+                kind: 3,
+                code: 4,
+                payload: &quoted,
+            },
         });
     }
 

@@ -7,6 +7,7 @@ use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 use crate::failed::FailedConnections;
 use crate::flow::Connection;
 use crate::hash::{ConnectionKey, ConnectionMap};
+use crate::signs::Notice;
 use crate::small::{Completed, SMALL_PACKETS, SmallConnections};
 use crate::state::State;
 
@@ -40,6 +41,8 @@ impl Default for TrackerOptions {
     }
 }
 
+/// Of IANA's protocol registry.
+const TCP: u8 = 6;
 /// The largest scaled window (RFC 7323): nothing acknowledged can be further from what was sent.
 pub(crate) const PLAUSIBLE_BYTES: i64 = 1 << 30;
 /// Times outside 1970 to 2116 are those of a broken clock or a damaged file. Inside, differences fit 64 bits.
@@ -107,11 +110,11 @@ impl Tracker {
         }
     }
 
-    /// Takes the next packet of the capture; anything but TCP is ignored.
+    /// Takes the next packet of the capture; anything but TCP, and ICMP errors about it, is ignored.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
         let (Some(network), Transport::Tcp(tcp)) = (&packet.network, &packet.transport) else {
-            return;
+            return self.push_error(packet);
         };
         self.packets += 1;
         let (key, source_is_low) = ConnectionKey::new(
@@ -127,7 +130,8 @@ impl Tracker {
         let state = &mut self.states[slot as usize];
         let direction = usize::from(source_is_low != state.initiator_is_low);
         let had_data = state.has_data();
-        state.take(direction, time_ns, network, tcp, &self.options);
+        let number = packet.index + 1;
+        state.take(direction, time_ns, number, network, tcp, &self.options);
         state.active = true;
         if tcp.flags.has(TcpFlags::FIN | TcpFlags::RST) && state.begins_to_linger() {
             self.ended.push_back((slot, key, time_ns));
@@ -135,6 +139,35 @@ impl Tracker {
         if !had_data && state.has_data() {
             self.small_open.push_back((slot, key));
             self.complete_idle();
+        }
+    }
+
+    /// An ICMP error about a connection that is followed.
+    fn push_error(&mut self, packet: &Packet) {
+        let Some((network, error)) = packet.network.zip(packet.icmp_error()) else {
+            return;
+        };
+        let (key, source_is_low) = ConnectionKey::new(
+            error.source,
+            error.source_port,
+            error.destination,
+            error.destination_port,
+        );
+        let slot = self.index.get(&key).filter(|_| error.protocol == TCP);
+        if let Some(slot) = slot {
+            let state = &mut self.states[*slot as usize];
+            let direction = usize::from(source_is_low != state.initiator_is_low);
+            let notice = Notice {
+                kind: error.kind,
+                from: network.source,
+                direction,
+                mtu_bytes: error.mtu_bytes,
+                ip_bytes: error.ip_bytes,
+                count: 1,
+                first_ns: packet.time_ns,
+                packet: packet.index + 1,
+            };
+            state.take_notice(&error, notice);
         }
     }
 

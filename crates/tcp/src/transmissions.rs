@@ -10,6 +10,10 @@ use crate::tracker::PLAUSIBLE_BYTES;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataPacket {
     pub time_ns: i64,
+    /// In the capture, from 1.
+    pub number: u64,
+    /// Latest packet of the other side.
+    pub answered_ns: i64,
     /// Raw sequence number of the first payload byte.
     pub sequence: u32,
     pub payload_bytes: u32,
@@ -427,7 +431,7 @@ impl Half {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
         if start <= self.acknowledged && end > self.acknowledged {
-            self.repeats_in_silence = self.repeats_in_silence.saturating_add(1);
+            self.repeat_into_silence(packet);
         }
         let segment = self.push_segment(packet, start, (end - start) as u32, kind);
         if end <= self.acknowledged {

@@ -33,7 +33,9 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
     values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
     values |= {name: value for name, value in path.items() if value is not None}
-    return write({**values, "snaplen_bytes": snaplen_bytes or 1 << 18, **parameters})
+    headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
+    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail")}
+    return write({**headline, **values, **parameters, **about})
 
 
 def _kbit(rate_bps: float) -> str:
@@ -224,6 +226,110 @@ def _reset(_: Values) -> list[str]:
     ]
 
 
+def _outage(_: Values) -> list[str]:
+    return [
+        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
+        "that was suspended. On each host and router:",
+        "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
+        "$ ip -s link show DEV",
+        "To catch the next one, ping beside the traffic, with times:",
+        "$ ping -D -O HOST",
+    ]
+
+
+def _mtu(v: Values) -> list[str]:
+    largest = v.get("mtu_bytes", 1500.0)
+    lines = [
+        "Find the largest packet that passes, without fragmentation (28 bytes are headers):",
+        f"$ ping -M do -c 3 -s {largest - 28:.0f} HOST",
+    ]
+    if v.get("detail") == "black-hole":
+        lines.append('Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).')
+    return [
+        *lines,
+        "On the router before the narrow link, have TCP send less from the start:",
+        "$ nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu",
+        "Or on the sender, probe for it (RFC 4821):",
+        "$ sysctl -w net.ipv4.tcp_mtu_probing=1",
+    ]
+
+
+def _idle_timeout(v: Values) -> list[str]:
+    often = max(v.get("survived_s") or v.get("idle_s", 60.0) / 2, 10.0)
+    return [
+        "Send something before the state is forgotten: keep-alives of the application, or of the kernel, which the "
+        "application must ask for (SO_KEEPALIVE). On either end:",
+        f"$ sysctl -w net.ipv4.tcp_keepalive_time={often:.0f} net.ipv4.tcp_keepalive_intvl=10",
+        "Or have the firewall or translator remember for as long as RFC 5382 asks for, 2 h 4 min; on Linux:",
+        "$ sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=7440",
+    ]
+
+
+def _window_scaling(_: Values) -> list[str]:
+    return [
+        "See whether both ends offer window scaling (1), and capture the SYN at both ends: a firewall or a load "
+        "balancer between them may remove the option:",
+        "$ sysctl net.ipv4.tcp_window_scaling",
+        "$ tcpdump -nvi DEV 'tcp[tcpflags] & tcp-syn != 0'",
+    ]
+
+
+def _sack(v: Values) -> list[str]:
+    if v.get("detail") == "mangled":
+        return [
+            "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
+            "random-sequence-number disable). Until then the sender is better off without the option:",
+            "$ sysctl -w net.ipv4.tcp_sack=0",
+        ]
+    return [
+        "See whether both ends permit it (1), and capture the SYN at both ends: something between them may remove "
+        "the option:",
+        "$ sysctl net.ipv4.tcp_sack",
+    ]
+
+
+def _ecn(v: Values) -> list[str]:
+    if v.get("detail") == "blocked":
+        return [
+            "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
+            "$ ip route replace DESTINATION via GATEWAY features 0",
+            "$ sysctl -w net.ipv4.tcp_ecn=2",
+        ]
+    if v.get("detail") == "refused":
+        return [
+            "If that host is yours, let it take up ECN (2 is the default: when offered):",
+            "$ sysctl net.ipv4.tcp_ecn",
+        ]
+    return [
+        "Find the hop that rewrites the two bits of ECN, often with the whole byte of DSCP; tracebox and two captures "
+        "tell where:",
+        "$ tcpdump -nvi DEV tcp | grep -o 'tos 0x[0-9a-f]*[^,]*'",
+    ]
+
+
+def _checksum(_: Values) -> list[str]:
+    return [
+        "Something changes bits behind the last check of a link: a faulty interface, memory of a router, a broken "
+        "offload or a middlebox that rewrites packets. Look at the counters of each hop, and on the receiver:",
+        "$ nstat -az TcpInCsumErrors IpExtInCsumErrors",
+        "$ ethtool -S DEV | grep -Ei 'csum|crc|err'",
+    ]
+
+
+def _duplicate(v: Values) -> list[str]:
+    if v.get("detail") == "path":
+        return [
+            "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop "
+            "that spanning tree does not see:",
+            "$ ip -d link show type bond",
+        ]
+    return [
+        "The copies are left out of every count. To have none: capture on one interface, not on any, and mirror one "
+        "direction of each port:",
+        "$ tcpdump -i DEV -w FILE.pcap",
+    ]
+
+
 def _unknown(_: Values) -> list[str]:
     return [
         "No cause stands out. A longer capture, one taken at the sender, or a second one behind the suspected hop "
@@ -245,5 +351,13 @@ _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "no-answer": _no_answer,
     "refused": _refused,
     "reset": _reset,
+    "outage": _outage,
+    "mtu": _mtu,
+    "idle-timeout": _idle_timeout,
+    "window-scaling": _window_scaling,
+    "sack": _sack,
+    "ecn": _ecn,
+    "duplicate": _duplicate,
+    "checksum": _checksum,
     "unknown": _unknown,
 }

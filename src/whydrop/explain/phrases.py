@@ -12,7 +12,7 @@ from whydrop.explain.filling import fill
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from whydrop.explain.filling import Phrase
@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 def phrase(fact: Mapping[str, Any], place: str | None = None) -> str | None:
     """The fact in words, ``None`` where there are none; ``place`` is where the verdict's cause is."""
     known = _PHRASES.get(fact["code"])
-    return None if known is None else fill(known, {"place": place or "on the path", **fact["values"]})
+    if known is None:
+        return None
+    return fill(known, {"place": place or "on the path", **fact["values"]}) + _numbered(fact.get("packets") or ())
+
+
+# Packets named in a phrase at most; the document has more.
+_MOST_PACKETS = 4
+
+
+def _numbered(packets: Sequence[int]) -> str:
+    """The packets that show a fact, by their numbers in the capture."""
+    numbers = ", ".join(str(number) for number in packets[:_MOST_PACKETS])
+    more = ", ..." if len(packets) > _MOST_PACKETS else ""
+    return f" (packet{'s' if len(packets) > 1 else ''} {numbers}{more})" if packets else ""
 
 
 def _nothing_lost(v: Values) -> str:
@@ -98,6 +111,45 @@ def _reset_under_way(v: Values) -> str:
     )
     reset = f"reset by {by} with {{outstanding_bytes}} not acknowledged"
     return reset + (elsewhere if v["from_elsewhere"] else "")
+
+
+def _reset_by_middlebox(v: Values) -> str:
+    signs = []
+    if v["other_distance"]:
+        signs.append("{other_distance} came from another distance than the packets of the host that they name")
+    if v["went_on"]:
+        signs.append("after {went_on} that host went on as if it had sent none")
+    return "of the resets " + ", and ".join(signs)
+
+
+def _reset_fields(v: Values) -> str:
+    usual = v["least_ttl"]
+    if usual is not None and v["largest_ttl"] != usual:
+        usual = f"{usual} to {v['largest_ttl']}"
+    said = "the reset has TTL {ttl}, IP identification {identification} and window {window}; the packets before it "
+    before = "TTL " + ("unknown" if usual is None else str(usual))
+    said += f"from the same address {before}, identification {{previous_identification}} and window {{previous_window}}"
+    after = "; {packets_after|packet} of that host came after it" if v["packets_after"] else ""
+    return said + after
+
+
+def _forgotten(v: Values) -> str:
+    survived = "no longer pause" if not v["survived_s"] else "no pause longer than {survived_s}"
+    answer = "{resets|reset}" if v["resets"] else "nothing, though the same host answered others meanwhile"
+    return f"after {{idle_s}} without a packet data was answered by {answer}; {survived} had been survived before"
+
+
+def _too_big_messages(v: Values) -> str:
+    told = "no MTU" if v["mtu_bytes"] is None else f"an MTU of {v['mtu_bytes']} bytes"
+    large = f"packets of {v['packet_bytes']} bytes are too large"
+    return f"{{router}} answered {{messages|time}} that {large}, and told {told}"
+
+
+def _sizes_tell(v: Values) -> str:
+    return (
+        f"all {{failed|transmission}} of {v['smallest_lost_bytes']} bytes or more failed, and {{passed|packet}} of up "
+        f"to {v['largest_passed_bytes']} bytes arrived, some of them in between"
+    )
 
 
 _PHRASES: Mapping[str, Phrase] = {
@@ -208,6 +260,46 @@ _PHRASES: Mapping[str, Phrase] = {
         "{outstanding_bytes} were sent again {repeats|time}, and no packet came back from then on to the end"
     ),
     "reset-under-way": _reset_under_way,
+    "reset-by-middlebox": _reset_by_middlebox,
+    "reset-fields": _reset_fields,
+    "syns-rejected": "{syns|SYN}, answered by an ICMP error instead of a SYN/ACK",
+    "icmp-error": lambda v: f"{{router}} reported: {v['kind'].replace('-', ' ')}",
+    "forgotten-when-idle": _forgotten,
+    # causes that show by themselves
+    "repeated-into-silence": (
+        "in {silence_s} {trials|transmission}, a round trip or more apart, had no answer; losses as frequent as in the "
+        "rest of the capture (at most {loss_share}) do not do that by chance"
+    ),
+    "too-big-messages": _too_big_messages,
+    "sizes-tell": _sizes_tell,
+    "window-shrank": lambda v: (
+        f"the SYN of the receiver offered {v['offered_bytes']} bytes and no scale that the sender could see; its next "
+        f"window reads {v['read_bytes']}, with nothing sent to fill it"
+    ),
+    "window-capped": lambda v: (
+        "the SYN of {side} has no window scale, so that no window exceeds 65535 bytes; the largest was "
+        f"{v['window_bytes']}, and it was full for {{window_share}} of the time"
+    ),
+    "sack-mangled": (
+        "{outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never sent: "
+        "something shifts the numbers of segments and not those of the option"
+    ),
+    "sack-stripped": (
+        "both ends permit selective acknowledgments; {holes|hole} were repaired after duplicate acknowledgments, and "
+        "none of these said what had arrived behind the hole"
+    ),
+    "sack-refused": "the SYN of one end permits selective acknowledgments, that of the other does not",
+    "damaged": "{damaged} of the lost packets came as far as here with a wrong checksum; all others have a right one",
+    "marks-not-echoed": "{marked|data packet} passed here with the congestion mark, and no acknowledgment tells of one",
+    "ecn-bleached": "of {data_packets|new data packet} none is capable of ECN here, although both ends agreed on it",
+    "ecn-blocked": (
+        "{syns|SYN} that offered ECN had no answer; {connections|connection} were answered when it was not offered"
+    ),
+    "ecn-refused": "{connections|connection} offered ECN, and the answer to the SYN did not take it up",
+    "doubled-on-path": (
+        "the receiver reports {copies} of {data_packets|data packet} as received twice that were sent once"
+    ),
+    "doubled-by-tap": "{copies} of {packets|packet} are copies: equal to one shortly before, but for what hops change",
     "nothing-lost-in-flight": _nothing_lost,
     "idle": "nothing was in flight for {idle_share} of the time between first and last data",
     "line-rate": (

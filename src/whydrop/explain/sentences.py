@@ -65,7 +65,57 @@ def _missed_by_captures(v: Values) -> str:
     return f"Capture {which} missed {{missed_{which}|packet}}: capture loss, no loss of the path."
 
 
+def _nothing_passed(v: Values) -> str:
+    outage = "Nothing passed for {outage_s}, then packets passed again"
+    if v["outages"] > 1:
+        outage = "{outages} times nothing passed, for {total_s} in all and up to {longest_s}"
+    return outage + ": {losses} fell into it."
+
+
+def _too_large(v: Values) -> str:
+    size = f"Packets of more than {v['mtu_bytes']:.0f} bytes do not pass"
+    who = ", as {router} told their sender" if v.get("router") else ", and no router tells their sender"
+    return size + who + (": {losses} were too large." if v["lost"] else ".")
+
+
+def _forgotten(v: Values) -> str:
+    idle = "{connections|connection} with " + _responders(v) + " did not survive a pause of {idle_s}: "
+    return idle + "something on the path, or the other end, had forgotten them."
+
+
 _SENTENCES: Mapping[str, Phrase] = {
+    "nothing-passed": _nothing_passed,
+    "too-large-told": _too_large,
+    "too-large-untold": _too_large,
+    "forgotten-when-idle": _forgotten,
+    "syns-rejected": lambda v: (
+        _responders(v)
+        + " cannot be connected to: an ICMP error rejected {connections|attempt}; nothing listens there, "
+        "or a filter forbids it."
+    ),
+    "reset-by-middlebox": lambda v: (
+        "Something on the path reset {connections|connection} with "
+        + _responders(v)
+        + ", not the host it claims to be."
+    ),
+    "window-misread": lambda v: (
+        f"The sender reads the receive window {2 ** v['shift']} times too small: the window scale option was lost."
+    ),
+    "window-unscaled": (
+        "The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option."
+    ),
+    "sack-mangled": "Something on the path spoils selective acknowledgments: they report what was never sent.",
+    "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
+    "sack-refused": "The ends do without selective acknowledgments: only one of them permits them.",
+    "damaged": "Packets are damaged on the way: the receiver dropped {losses} for a wrong checksum.",
+    "marks-not-echoed": "Congestion marks do not come back to the sender: it does not learn of {marked|mark}.",
+    "ecn-bleached": "ECN was agreed on, and data comes without it: removed on the way, or never set.",
+    "ecn-blocked": (
+        "SYNs to {host} that offer ECN are dropped: {connections|connection} waited {waited_s} in all to do without."
+    ),
+    "ecn-refused": "{host} does not take up ECN that is offered, or something on the way removes the offer.",
+    "doubled-on-path": "The path delivers packets twice: {copies} of {data_packets|data packet}.",
+    "doubled-by-tap": "The capture holds {copies|packet} twice: its copies, not the path's.",
     "dropped-by-policer": "A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.",
     "dropped-by-shallow-queue": (
         "A shallow queue of about {about|packet}, draining at {drain_rate_bps}, overflowed and dropped {losses}."

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::checksum::{self, Checksum};
 use crate::decode::{Decoded, Frame, decode};
 use crate::duplicates::Duplicates;
 use crate::error::{CaptureError, Damage};
@@ -111,15 +112,16 @@ impl Capture {
         let (index, record, decoded) = self.advance()?;
         let window = &self.current.as_ref()?.input.window;
         let bytes = window.slice(record.position, record.captured_bytes as usize);
-        Some(Packet {
-            index,
-            time_ns: record.time_ns,
-            interface: record.interface,
-            wire_bytes: record.wire_bytes,
-            captured_bytes: record.captured_bytes,
-            network: decoded.network,
-            transport: decoded.transport(bytes),
-        })
+        Some(packet(index, &record, &decoded, bytes))
+    }
+
+    /// The next packet, and whether it arrived as it was sent: which takes a look at every byte.
+    pub fn next_checked(&mut self) -> Option<(Packet<'_>, Checksum)> {
+        let (index, record, decoded) = self.advance()?;
+        let window = &self.current.as_ref()?.input.window;
+        let bytes = window.slice(record.position, record.captured_bytes as usize);
+        let checksum = checksum::of_segment(&decoded, bytes);
+        Some((packet(index, &record, &decoded, bytes), checksum))
     }
 
     /// What was read so far; complete once [`Capture::next_packet`] has returned `None`.
@@ -229,5 +231,18 @@ impl Capture {
     fn note_damage(&mut self, error: &CaptureError) {
         self.summary.truncated = true;
         self.summary.notes.push(error.to_string());
+    }
+}
+
+#[inline(always)]
+fn packet<'a>(index: u64, record: &Record, decoded: &Decoded, bytes: &'a [u8]) -> Packet<'a> {
+    Packet {
+        index,
+        time_ns: record.time_ns,
+        interface: record.interface,
+        wire_bytes: record.wire_bytes,
+        captured_bytes: record.captured_bytes,
+        network: decoded.network,
+        transport: decoded.transport(bytes),
     }
 }

@@ -1,0 +1,103 @@
+//! Whether a TCP segment arrived as it was sent (RFC 9293, section 3.1; RFC 1071).
+
+use std::net::IpAddr;
+
+use crate::decode::Decoded;
+use crate::packet::Transport;
+
+/// What the checksum of a TCP segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksum {
+    Right,
+    /// Damaged; or not computed yet, in a capture at a sender that leaves this to its interface.
+    Wrong,
+    /// No TCP, or not captured whole.
+    Unknown,
+}
+
+const TCP: u64 = 6;
+
+pub(crate) fn of_segment(decoded: &Decoded, frame: &[u8]) -> Checksum {
+    let (Some(network), Transport::Tcp(_)) = (&decoded.network, &decoded.transport) else {
+        return Checksum::Unknown;
+    };
+    let (start, header_at) = (decoded.transport_at as usize, decoded.network_at as usize);
+    let end = header_at.saturating_add(network.ip_bytes as usize);
+    let Some(segment) = frame.get(start..end) else {
+        return Checksum::Unknown;
+    };
+    let addresses = address_sum(network.source) + address_sum(network.destination);
+    match fold(addresses + TCP + segment.len() as u64 + sum(segment)) {
+        0xffff => Checksum::Right,
+        _ => Checksum::Wrong,
+    }
+}
+
+fn address_sum(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(v4) => sum(&v4.octets()),
+        IpAddr::V6(v6) => sum(&v6.octets()),
+    }
+}
+
+/// Of the words of 16 bits, the last one filled up with zero.
+fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(2);
+    words
+        .map(|word| u64::from(word[0]) << 8 | u64::from(word.get(1).copied().unwrap_or(0)))
+        .sum()
+}
+
+/// The carries added again, as ones' complement has it.
+fn fold(mut sum: u64) -> u64 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkType;
+    use crate::decode::{Frame, decode};
+
+    fn checked(bytes: &[u8]) -> Checksum {
+        let frame = Frame {
+            bytes,
+            wire_bytes: bytes.len() as u32,
+            tunnel_levels: 0,
+        };
+        of_segment(&decode(LinkType::RAW, frame), bytes)
+    }
+
+    /// Three bytes from 10.0.0.1:1 to 10.0.0.2:2, with the checksum that a kernel gave them.
+    fn segment() -> Vec<u8> {
+        let mut frame = vec![0x45, 0, 0, 43, 0, 1, 0x40, 0, 64, 6, 0, 0];
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([
+            0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+        ]);
+        frame.extend([1, 2, 3]);
+        let total = 0x0a00 * 2 + 1 + 2 + 6 + 23 + 1 + 2 + 1 + 1 + 0x5010 + 0x0100 + 0x0102 + 0x0300;
+        let right = !(fold(total) as u16);
+        frame[36..38].copy_from_slice(&right.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn a_changed_bit_makes_it_wrong_and_a_missing_byte_unknown() {
+        let whole = segment();
+        assert_eq!(checked(&whole), Checksum::Right);
+        for at in 20..whole.len() {
+            // the places of the header's own length and of the flags decide what is read at all
+            if at == 32 {
+                continue;
+            }
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(checked(&damaged), Checksum::Wrong, "byte {at}");
+        }
+        assert_eq!(checked(&whole[..whole.len() - 1]), Checksum::Unknown);
+    }
+}

@@ -1,0 +1,190 @@
+//! Causes that show by themselves, each by a rule of a standard or of physics, whatever the load was: an outage, a packet
+//! too large for the path, options of TCP lost or mangled.
+//!
+//! Each says in its module when it stays silent. What they account for is no riddle to the judges of load any more.
+
+pub(crate) mod checksum;
+mod duplicate;
+mod ecn;
+mod mtu;
+mod options;
+mod outage;
+
+use std::collections::BTreeMap;
+
+use whydrop_capture::Summary;
+use whydrop_tcp::{Connection, Flow, Segment, Tracked};
+use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
+
+use crate::assemble::Ranked;
+use crate::document::Verdict;
+use crate::evidence::{Evidence, Totals};
+use crate::group::Group;
+
+/// As sure as of a fact that the capture holds.
+const SURE: f64 = 0.95;
+/// What chance brings about less often than this is taken for no chance: e^-7 is one in a thousand.
+const CHANCE_NATS: f64 = -7.0;
+
+/// A cause that shows by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Condition {
+    pub cause: Option<Cause>,
+    pub detail: Option<&'static str>,
+    pub confidence: f64,
+    pub flows: Vec<String>,
+    /// Losses that it accounts for.
+    pub lost: u64,
+    /// Time that it took from the flows, summed over them.
+    pub limited_s: f64,
+    pub quantities: BTreeMap<String, Quantity>,
+    /// The headline first.
+    pub facts: Vec<Fact>,
+}
+
+impl Condition {
+    fn new(cause: Cause, flows: Vec<String>) -> Self {
+        Self {
+            cause: Some(cause),
+            confidence: SURE,
+            flows,
+            ..Self::default()
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        self.cause.unwrap_or(Cause::Unknown)
+    }
+
+    /// As a verdict on flows that were active for `active_s` and carried `payload_bytes`.
+    fn ranked(self, active_s: f64, payload_bytes: u64) -> Ranked {
+        let cause = self.cause();
+        let subject = Subject {
+            flows: self.flows,
+            ..Subject::default()
+        };
+        let limited_share = (self.limited_s / active_s.max(1e-9)).clamp(0.0, 1.0);
+        let finding = Finding {
+            detail: self.detail.map(str::to_owned),
+            nats: log_odds(self.confidence),
+            lost: self.lost,
+            explained: 1.0,
+            limited_share,
+            quantities: self.quantities,
+            facts: self.facts,
+            ..Finding::new("capture", subject, None, cause)
+        };
+        let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
+        Ranked {
+            payload_bytes,
+            limited_s: self.limited_s,
+            verdict: Verdict::of(verdicts.swap_remove(0)),
+            model: None,
+        }
+    }
+}
+
+/// What the conditions of a group do to what its load shows.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    found: Vec<Condition>,
+    /// Causes that one of them stands in for, and how sure it is.
+    stands_in: Option<(&'static [Cause], Cause, f64)>,
+}
+
+/// What is said of losses that nothing accounts for.
+const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss];
+
+/// The conditions of a group of flows whose load shows `judged`.
+pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Conditions {
+    let totals = &evidence.totals;
+    let mtu = mtu::find(group);
+    let outages = outage::find(group, mtu.as_ref());
+    let damaged = checksum::find(group);
+    let mut found: Vec<Condition> = mtu.into_iter().chain(outages).chain(damaged).collect();
+    found.sort_by_key(|condition| std::cmp::Reverse(condition.lost));
+    let unanswered: u64 = group
+        .flows
+        .iter()
+        .map(|flow| lost_unanswered(flow.flow))
+        .sum();
+    let accounted = unanswered + found.iter().map(|condition| condition.lost).sum::<u64>();
+    let mut stands_in = None;
+    if accounted > 0 && WITHOUT_A_CAUSE.contains(&judged) && 2 * accounted >= totals.lost {
+        let most = found.first().filter(|most| most.lost >= unanswered);
+        let (cause, sure) = most.map_or((Cause::NoAnswer, SURE), |m| (m.cause(), m.confidence));
+        stands_in = Some((WITHOUT_A_CAUSE, cause, sure));
+    }
+    if let Some(scaling) = options::window_scaling(group, evidence, judged) {
+        if totals.lost == 0 {
+            let causes: &[Cause] = &[Cause::ReceiverWindow];
+            stands_in = Some((causes, scaling.cause(), scaling.confidence));
+        }
+        found.push(scaling);
+    }
+    found.extend(options::sack(group));
+    found.extend(ecn::of_group(group));
+    found.extend(duplicate::on_path(group));
+    for condition in &mut found {
+        condition.facts.push(fact!(
+            "path",
+            base_rtt_s = evidence.base_rtt_s,
+            ecn_in_use = totals.ecn_in_use
+        ));
+    }
+    Conditions { found, stands_in }
+}
+
+impl Conditions {
+    /// What stands in for the cause of a transfer.
+    pub fn instead_of(&self, cause: Cause) -> Option<(Cause, f64)> {
+        let (causes, by, confidence) = self.stands_in?;
+        causes.contains(&cause).then_some((by, confidence))
+    }
+
+    /// The verdict on the load, unless a condition stands in for it, and those on the conditions.
+    pub fn join(self, of_load: Ranked, judged: Cause, totals: &Totals) -> Vec<Ranked> {
+        let active_s = totals.busy_s + totals.idle_s;
+        let stays = self.instead_of(judged).is_none();
+        let mut verdicts: Vec<Ranked> = stays.then_some(of_load).into_iter().collect();
+        let all = self.found.into_iter();
+        verdicts.extend(all.map(|condition| condition.ranked(active_s, totals.payload_bytes)));
+        verdicts
+    }
+}
+
+/// What shows of the capture as a whole: how connections were set up, and what the record holds twice.
+pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
+    let setups = ecn::of_setups(tracked);
+    let found = setups.into_iter().chain(duplicate::by_tap(summary));
+    found
+        .map(|condition| {
+            let active_s = condition.limited_s;
+            condition.ranked(active_s, 0)
+        })
+        .collect()
+}
+
+/// Losses of a flow whose connection fell silent, from then on: which is a verdict of its own.
+pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
+    let since_ns = flow
+        .unanswered_since_ns()
+        .filter(|_| !mtu::is_black_hole(flow));
+    let lost = |since_ns: i64| {
+        let since = |segment: &&Segment| segment.is_lost() && segment.time_ns >= since_ns;
+        flow.segments.iter().filter(since).count() as u64
+    };
+    since_ns.map_or(0, lost)
+}
+
+/// Whether something else than silence accounts for what was never acknowledged.
+pub(crate) fn is_too_large(connection: &Connection) -> bool {
+    connection.flows.iter().any(mtu::is_black_hole)
+}
+
+fn seconds(nanoseconds: i64) -> f64 {
+    nanoseconds.max(0) as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests;

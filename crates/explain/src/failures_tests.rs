@@ -1,0 +1,192 @@
+//! How connections fail, and how they do not.
+
+use whydrop_tcp::Pause;
+
+use super::*;
+
+fn connection(outcome: Outcome) -> Connection {
+    let mut connection = Connection {
+        outcome,
+        ..Connection::default()
+    };
+    let [one, other] = &mut connection.flows;
+    (one.destination.port, other.source.port) = (443, 443);
+    let client = IpAddr::from([192, 0, 2, 9]);
+    (one.source.address, other.destination.address) = (client, client);
+    (one.first_ns, one.last_ns, one.counters.packets) = (0, 7_000_000_000, 4);
+    connection.setup.syns = 4;
+    connection
+}
+
+fn of(connections: Vec<Connection>) -> Vec<Ranked> {
+    verdicts(&Tracked {
+        connections,
+        ..Tracked::default()
+    })
+}
+
+#[test]
+fn attempts_without_an_answer_are_counted_together() {
+    let found = of(vec![
+        connection(Outcome::NoAnswer),
+        connection(Outcome::NoAnswer),
+    ]);
+    let [one] = &found[..] else {
+        panic!("{} verdicts", found.len())
+    };
+    assert_eq!(one.verdict.cause, "no-answer");
+    assert_eq!(one.verdict.facts[0].number("syns"), Some(8.0));
+    assert_eq!(one.verdict.facts[0].number("lasted_s"), Some(14.0));
+}
+
+#[test]
+fn a_reset_after_all_was_acknowledged_is_no_failure() {
+    assert!(of(vec![connection(Outcome::Reset)]).is_empty());
+    let mut under_way = connection(Outcome::Reset);
+    under_way.unanswered[0].bytes = 1;
+    let found = of(vec![under_way]);
+    assert_eq!(found[0].verdict.cause, "reset");
+    assert_eq!(found[0].limited_s, 0.0);
+}
+
+/// A pause of 60 s, then data that is not answered, or by a reset without ACK.
+fn paused(reset: bool) -> Connection {
+    let mut connection = connection(if reset {
+        Outcome::Reset
+    } else {
+        Outcome::DataUnanswered
+    });
+    connection.signs.get_or_insert_default().pauses.unanswered = Some(Pause {
+        idle_ns: 60_000_000_000,
+        ended_ns: 6_000_000_000,
+        by: 0,
+        packet: 9,
+    });
+    connection.reset = reset.then(|| {
+        Box::new(whydrop_tcp::Reset {
+            by: 1,
+            knows_no_connection: true,
+            ..Default::default()
+        })
+    });
+    connection.unanswered[0].repeats = 5;
+    connection
+}
+
+fn cause(connections: Vec<Connection>) -> String {
+    of(connections).remove(0).verdict.cause
+}
+
+#[test]
+fn a_reset_of_an_unknown_connection_after_a_pause_tells_that_it_was_forgotten() {
+    assert_eq!(cause(vec![paused(true)]), "idle-timeout");
+    let mut aborted = paused(true);
+    aborted.unanswered[0].bytes = 1;
+    if let Some(reset) = &mut aborted.reset {
+        reset.knows_no_connection = false;
+    }
+    assert_eq!(cause(vec![aborted]), "reset");
+    let mut survived = paused(true);
+    survived.unanswered[0].bytes = 1;
+    survived
+        .signs
+        .get_or_insert_default()
+        .pauses
+        .longest_answered_ns = 61_000_000_000;
+    assert_eq!(cause(vec![survived]), "reset");
+}
+
+#[test]
+fn silence_after_a_pause_is_a_timeout_only_where_the_host_lives() {
+    assert_eq!(cause(vec![paused(false)]), "no-answer");
+    let mut other = connection(Outcome::Closed);
+    let [forth, back] = &mut other.flows;
+    (forth.source.port, back.destination.port) = (7, 7);
+    (back.counters.packets, back.last_ns) = (3, 8_000_000_000);
+    assert_eq!(cause(vec![paused(false), other.clone()]), "idle-timeout");
+    other.flows[1].last_ns = 5_000_000_000;
+    assert_eq!(cause(vec![paused(false), other]), "no-answer");
+}
+
+#[test]
+fn an_icmp_error_tells_who_rejected_a_connection() {
+    let mut rejected = connection(Outcome::NoAnswer);
+    rejected.flows[0].signs_mut().notices.push(Notice {
+        kind: IcmpErrorKind::Prohibited,
+        from: IpAddr::from([10, 0, 0, 1]),
+        direction: 0,
+        mtu_bytes: None,
+        ip_bytes: 60,
+        count: 1,
+        first_ns: 1,
+        packet: 2,
+    });
+    let found = of(vec![rejected.clone()]);
+    let verdict = &found[0].verdict;
+    assert_eq!(
+        (verdict.cause.as_str(), verdict.detail.as_deref()),
+        ("refused", Some("icmp"))
+    );
+    assert_eq!(
+        verdict.facts[1].values["router"],
+        Value::Text("10.0.0.1".into())
+    );
+    rejected.flows[0].signs_mut().notices[0].kind = IcmpErrorKind::HostUnreachable;
+    let verdict = &of(vec![rejected])[0].verdict;
+    assert_eq!(
+        (verdict.cause.as_str(), verdict.facts.len()),
+        ("no-answer", 2)
+    );
+}
+
+#[test]
+fn a_host_that_goes_on_after_its_reset_has_not_sent_it() {
+    let mut forged = connection(Outcome::Reset);
+    forged.reset = Some(Box::new(whydrop_tcp::Reset {
+        by: 1,
+        ..Default::default()
+    }));
+    assert!(of(vec![forged.clone()]).is_empty());
+    if let Some(reset) = &mut forged.reset {
+        reset.packets_after = 1;
+    }
+    let found = of(vec![forged]);
+    assert_eq!(found[0].verdict.detail.as_deref(), Some("middlebox"));
+}
+
+#[test]
+fn a_connection_that_ended_well_is_no_failure() {
+    assert!(of(vec![connection(Outcome::Closed), connection(Outcome::Open)]).is_empty());
+}
+
+#[test]
+fn a_scan_of_many_ports_is_one_verdict() {
+    let to = |port: u16| {
+        let mut connection = connection(Outcome::Refused);
+        connection.flows[0].destination.port = port;
+        connection
+    };
+    assert_eq!(of((1..=16).map(to).collect()).len(), 16);
+    let found = of((1..=1000).chain([7]).map(to).collect());
+    let [one] = &found[..] else {
+        panic!("{} verdicts", found.len())
+    };
+    let fact = &one.verdict.facts[0];
+    assert_eq!(fact.number("connections"), Some(1001.0));
+    assert_eq!(fact.number("other_responders"), Some(999.0));
+    assert_eq!(fact.values["responder"], Value::Text("[::]:7".into()));
+    assert_eq!(one.verdict.flows.len(), MOST_NAMED);
+}
+
+#[test]
+fn failures_come_behind_losses_and_before_shorter_waits() {
+    let ranked = |lost, limited_s| {
+        let mut one = of(vec![connection(Outcome::NoAnswer)]).remove(0);
+        (one.verdict.lost, one.limited_s) = (lost, limited_s);
+        one
+    };
+    let mut verdicts = vec![ranked(3, 1.0), ranked(0, 9.0), ranked(0, 2.0)];
+    rank_among(&mut verdicts, vec![ranked(0, 5.0)]);
+    let order: Vec<f64> = verdicts.iter().map(|one| one.limited_s).collect();
+    assert_eq!(order, [1.0, 9.0, 5.0, 2.0]);
+}

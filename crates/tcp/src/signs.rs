@@ -1,0 +1,255 @@
+//! What a connection shows of trouble on its way, beside the fates of its packets: errors that routers sent, silences, what
+//! its SYNs offered, how it was answered after a pause.
+
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use whydrop_capture::{IcmpErrorKind, TcpSegment};
+
+use crate::scoreboard::Half;
+use crate::transmissions::DataPacket;
+
+/// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
+const MOST_NOTICES: usize = 8;
+const MOST_NUMBERS: usize = 8;
+
+/// One repeat into silence is any lost packet's; after two, timers have backed off (RFC 6298, section 5.5).
+const REPEATS_OF_A_SILENCE: u32 = 2;
+/// Remembered of one direction at most.
+const MOST_SILENCES: usize = 256;
+/// A connection that has been silent for so long, with nothing outstanding, has paused.
+pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
+
+/// ICMP errors of one kind, from one router, about packets of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice {
+    pub kind: IcmpErrorKind,
+    pub from: IpAddr,
+    /// Of the packets quoted: 0 for the initiator's.
+    pub direction: usize,
+    /// The smallest MTU told, bytes of IP.
+    pub mtu_bytes: Option<u32>,
+    /// Largest packet quoted, bytes of IP.
+    pub ip_bytes: u32,
+    pub count: u32,
+    pub first_ns: i64,
+    /// Number of the first in the capture, from 1.
+    pub packet: u64,
+}
+
+/// Adds an error to those of its kind.
+pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
+    let alike = |known: &&mut Notice| {
+        (known.kind, known.from, known.direction) == (new.kind, new.from, new.direction)
+    };
+    if let Some(known) = notices.iter_mut().find(alike) {
+        known.count = known.count.saturating_add(1);
+        known.ip_bytes = known.ip_bytes.max(new.ip_bytes);
+        known.mtu_bytes = match (known.mtu_bytes, new.mtu_bytes) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    } else if notices.len() < MOST_NOTICES {
+        notices.push(new);
+    }
+}
+
+/// Data was sent again and again without any packet from the other side, until one came.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Silence {
+    /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.
+    pub since_ns: i64,
+    /// Latest transmission before the answer: which was let through.
+    pub sent_ns: i64,
+    /// The answer.
+    pub until_ns: i64,
+    /// Repeats of the first outstanding segment.
+    pub repeats: u32,
+    /// Numbers of the first of these repeats in the capture.
+    pub packets: Vec<u64>,
+}
+
+/// What the SYN of one side offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offer {
+    pub window_scale: Option<u8>,
+    pub sack_permitted: bool,
+    pub mss: Option<NonZeroU16>,
+    /// Never scaled.
+    pub window: u16,
+    /// Number of the latest SYN in the capture, from 1.
+    pub packet: u32,
+    /// The capture holds only a part of the options.
+    pub truncated: bool,
+}
+
+impl Offer {
+    pub(crate) fn of(tcp: &TcpSegment, packet: u64) -> Self {
+        let options = &tcp.options;
+        Self {
+            window_scale: options.window_scale,
+            sack_permitted: options.sack_permitted,
+            mss: options.mss.and_then(NonZeroU16::new),
+            window: tcp.window,
+            packet: u32::try_from(packet).unwrap_or(u32::MAX),
+            truncated: options.truncated,
+        }
+    }
+}
+
+/// The first SYN that did not offer ECN, after others that did had no answer (RFC 3168, section 6.1.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EcnWithdrawn {
+    /// SYNs that offered it.
+    pub after: u32,
+    pub time_ns: i64,
+    pub packet: u64,
+}
+
+/// What few connections show, and is kept of those alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConnectionSigns {
+    pub notices: Vec<Notice>,
+    pub pauses: Pauses,
+    pub ecn_withdrawn: Option<EcnWithdrawn>,
+}
+
+/// Selective acknowledgments of a flow (RFC 2018).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackCounters {
+    pub blocks: u64,
+    /// Of them, those that report what was never sent.
+    pub outside: u64,
+    /// Repairs after duplicate acknowledgments that reported nothing selectively, although what had arrived above the hole
+    /// was to be reported (RFC 2018, section 4).
+    pub holes_without: u64,
+}
+
+/// The same of one direction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowSigns {
+    /// Times when its data was repeated into silence, and then answered.
+    pub silences: Vec<Silence>,
+    /// Errors that routers sent about its packets.
+    pub notices: Vec<Notice>,
+    /// From when on its data had no answer to the end; `None` unless that is how the connection ended.
+    pub unanswered_since_ns: Option<i64>,
+    pub sack: SackCounters,
+    /// Numbers of packets that were damaged; known only where they were looked for.
+    pub damaged: Vec<u64>,
+}
+
+/// The latest pause of a connection that the other side has not answered since, and the longest that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pauses {
+    pub unanswered: Option<Pause>,
+    pub longest_answered_ns: i64,
+}
+
+/// Nothing outstanding and nothing sent, until one side sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pause {
+    pub idle_ns: i64,
+    /// When it ended, and which direction ended it.
+    pub ended_ns: i64,
+    pub by: usize,
+    pub packet: u64,
+}
+
+impl Pauses {
+    /// A side sends data, or asks whether the other is there, with nothing outstanding.
+    pub(crate) fn end(&mut self, pause: Pause) {
+        self.unanswered.get_or_insert(pause);
+    }
+
+    /// A packet of `direction` that is no reset.
+    pub(crate) fn on_packet(&mut self, direction: usize) {
+        if let Some(pause) = self.unanswered.filter(|pause| pause.by != direction) {
+            self.longest_answered_ns = self.longest_answered_ns.max(pause.idle_ns);
+            self.unanswered = None;
+        }
+    }
+}
+
+impl Half {
+    /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
+    pub fn repeat_into_silence(&mut self, packet: &DataPacket) {
+        if self.silence.is_none() {
+            let first = self.outstanding.front().map(|range| range.segment);
+            let sent = first.map(|segment| self.flow.segments[segment as usize].time_ns);
+            let since_answer = sent.filter(|sent_ns| *sent_ns >= packet.answered_ns);
+            self.silence.get_or_insert_default().since_ns = since_answer.unwrap_or(packet.time_ns);
+        }
+        let silence = self.silence.get_or_insert_default();
+        silence.repeats = silence.repeats.saturating_add(1);
+        if silence.packets.len() < MOST_NUMBERS {
+            silence.packets.push(packet.number);
+        }
+    }
+
+    /// A packet of the other side comes.
+    pub fn end_silence(&mut self, now_ns: i64) {
+        if let Some(silence) = self.silence.take()
+            && silence.repeats >= REPEATS_OF_A_SILENCE
+            && self.flow.silences().len() < MOST_SILENCES
+        {
+            self.flow.signs_mut().silences.push(Silence {
+                sent_ns: self.last_sent_ns,
+                until_ns: now_ns,
+                ..*silence
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_one_kind_from_one_router_are_counted_together() {
+        let notice = |mtu_bytes, packet| Notice {
+            kind: IcmpErrorKind::TooBig,
+            from: IpAddr::from([10, 0, 0, 1]),
+            direction: 0,
+            mtu_bytes,
+            ip_bytes: 1500,
+            count: 1,
+            first_ns: 0,
+            packet,
+        };
+        let mut notices = Vec::new();
+        add_notice(&mut notices, notice(Some(1400), 3));
+        add_notice(&mut notices, notice(Some(1300), 9));
+        let other = IcmpErrorKind::Prohibited;
+        add_notice(
+            &mut notices,
+            Notice {
+                kind: other,
+                ..notice(None, 11)
+            },
+        );
+        assert_eq!(notices.len(), 2);
+        let first = notices[0];
+        assert_eq!(
+            (first.count, first.mtu_bytes, first.packet),
+            (2, Some(1300), 3)
+        );
+    }
+
+    #[test]
+    fn a_pause_is_answered_by_the_other_side_alone() {
+        let pause = Pause {
+            idle_ns: 7,
+            ended_ns: 8,
+            by: 0,
+            packet: 1,
+        };
+        let mut pauses = Pauses::default();
+        pauses.end(pause);
+        pauses.on_packet(0);
+        assert_eq!(pauses.unanswered, Some(pause));
+        pauses.on_packet(1);
+        assert_eq!((pauses.unanswered, pauses.longest_answered_ns), (None, 7));
+    }
+}

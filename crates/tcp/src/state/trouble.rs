@@ -1,0 +1,124 @@
+//! What a connection shows of trouble while it is followed: pauses, resets, errors of routers.
+
+use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
+
+use super::State;
+use crate::flow::{Flow, Handshake};
+use crate::outcome::Reset;
+use crate::scoreboard::Half;
+use crate::sequence::Unwrapper;
+use crate::signs::{Notice, PAUSE_NS, Pause, add_notice};
+use crate::tracker::PLAUSIBLE_BYTES;
+
+/// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
+/// a tenth of this.
+const UNDER_WAY_NS: i64 = 1_000_000_000;
+
+impl State {
+    /// A side that sends after a pause wants an answer: to data, or whether the other is still there.
+    pub(super) fn look_for_pause(
+        &mut self,
+        direction: usize,
+        time_ns: i64,
+        packet: u64,
+        tcp: &TcpSegment,
+    ) {
+        if let Some(signs) = &mut self.signs {
+            signs.pauses.on_packet(direction);
+        }
+        let idle_ns = time_ns - self.last_ns();
+        let Some(halves) = self.halves.as_ref().filter(|_| idle_ns >= PAUSE_NS) else {
+            return;
+        };
+        let half = &halves[direction];
+        let sent_before = |unwrapper: Unwrapper| unwrapper.relative(tcp.sequence) + 1 == half.next;
+        let asks = tcp.payload_bytes > 0 || half.unwrapper.is_some_and(sent_before);
+        if asks && halves.iter().all(|half| half.in_flight_bytes() == 0) {
+            let signs = self.signs.get_or_insert_default();
+            signs.pauses.end(Pause {
+                idle_ns,
+                ended_ns: time_ns,
+                by: direction,
+                packet,
+            });
+        }
+    }
+
+    /// Whether the side that a reset claims to be of goes on after it.
+    pub(super) fn look_behind_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
+        let Some(reset) = &mut self.reset else { return };
+        let Handshake { syn_ns, ack_ns, .. } = self.handshake;
+        let rtt_ns = syn_ns.zip(ack_ns).map(|(syn, ack)| (ack - syn).max(0));
+        let under_way_ns = rtt_ns.map_or(UNDER_WAY_NS, |rtt| 2 * rtt + UNDER_WAY_NS / 10);
+        if reset.by == direction && time_ns - reset.time_ns > under_way_ns {
+            reset.packets_after = reset.packets_after.saturating_add(1);
+            reset.first_after.get_or_insert(packet);
+        }
+    }
+
+    /// An ICMP error about a packet of this connection.
+    pub fn take_notice(&mut self, error: &IcmpError, notice: Notice) {
+        // a forged one is unlikely to know what was sent (RFC 5927, section 4.1)
+        let is_near = |half: &Half, sequence: u32| {
+            let unwrapper = half.unwrapper?;
+            Some((unwrapper.relative(sequence) - half.next).abs() <= PLAUSIBLE_BYTES)
+        };
+        let halves = self.halves.as_ref();
+        let near = halves
+            .zip(error.sequence)
+            .and_then(|(halves, sequence)| is_near(&halves[notice.direction], sequence));
+        if near.unwrap_or(true) {
+            add_notice(&mut self.signs.get_or_insert_default().notices, notice);
+        }
+    }
+
+    pub(super) fn note_reset(
+        &mut self,
+        by: usize,
+        time_ns: i64,
+        packet: u64,
+        network: &Network,
+        tcp: &TcpSegment,
+    ) {
+        if self.reset.is_some() {
+            return;
+        }
+        let [initiator, responder] = &self.opening;
+        let own = &self.opening[by];
+        let is_first = self.packets() == 0;
+        self.reset = Some(Box::new(Reset {
+            time_ns,
+            by,
+            answers_syn: by == 1 && initiator.syns > 0 && responder.packets == 0,
+            idle_ns: if is_first {
+                0
+            } else {
+                (time_ns - self.last_ns()).max(0)
+            },
+            ttl: network.ttl,
+            usual_ttls: own.ttls,
+            identification: network.identification,
+            previous_identification: own.identification,
+            window: tcp.window,
+            previous_window: own.ttls.map(|_| own.window),
+            packet,
+            knows_no_connection: !tcp.flags.has(TcpFlags::ACK)
+                && self.opening[1 - by].acknowledgment == tcp.sequence
+                && self.opening[1 - by].packets > 0,
+            packets_after: 0,
+            first_after: None,
+        }));
+    }
+
+    /// What is told of a direction whether it carried data or not.
+    pub(super) fn tell_signs(&self, direction: usize, flow: &mut Flow) {
+        let offers = self.offers();
+        flow.offers = [offers[direction], offers[1 - direction]];
+        let of_direction = |notice: &&Notice| notice.direction == direction;
+        let notices = self.signs.iter().flat_map(|signs| &signs.notices);
+        let notices: Vec<Notice> = notices.filter(of_direction).copied().collect();
+        if !notices.is_empty() {
+            flow.signs_mut().notices = notices;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+"""Causes that show by themselves, in captures of real hosts: named where they are, and not in their twins.
+
+Between the hosts stands a box of ours (``middlebox.py``) or a router of Linux; both ends are the kernel's own TCP.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whydrop
+from lab import Lab
+from lab.scenes import Scene, played
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_program("tcpdump")]
+
+# Three settings of each; `make test` has the first.
+SETTINGS = [
+    0,
+    pytest.param(1, marks=pytest.mark.exhaustive),
+    pytest.param(2, marks=pytest.mark.exhaustive),
+]
+
+NOT_SCALING = {"client": {"net.ipv4.tcp_window_scaling": "0"}}
+WITHOUT_SACK = {"server": {"net.ipv4.tcp_sack": "0"}}
+OFFERING = {"client": {"net.ipv4.tcp_ecn": "1"}, "server": {"net.ipv4.tcp_ecn": "1"}}
+REFUSING = {"client": {"net.ipv4.tcp_ecn": "1"}, "server": {"net.ipv4.tcp_ecn": "0"}}
+
+# What keeps a path busy: a packet every 10 ms or so.
+TRICKLE: list[Any] = ["send", 300_000, 0.01, 1000]
+SMALL_TALK: list[list[Any]] = [["open"], *([["say", "hello", 5]] * 12)]
+
+
+def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
+    """For each scene the cause that is there, and its detail; of a twin the cause that is not."""
+    length_s = [1.6, 2.5, 4.0][setting]
+    mtu = [1300, 1400, 1280][setting]
+    idle_s = [11.0, 13.0, 16.0][setting]
+    delay_s = [0.02, 0.005, 0.04][setting]
+    share = [0.03, 0.02, 0.05][setting]
+    ttl = [200, 61, 120][setting]
+    bulk: list[Any] = ["send", 1_500_000, 0.0, 65536]
+    idle: list[list[Any]] = [["open"], ["say", "hello", 5], ["wait", idle_s], ["say", "again", 5]]
+    lossy = {"share": share, "delay_s": delay_s}
+    forget = {"effect": "forget", "after_s": 10.0, "delay_s": delay_s}
+    return {
+        "outage": (
+            "outage",
+            None,
+            Scene([TRICKLE], {"effect": "outage", "start_s": 1.0, "length_s": length_s, "delay_s": delay_s}),
+        ),
+        "no outage": ("outage", None, Scene([TRICKLE], {"effect": "lose", **lossy})),
+        "narrow link": ("mtu", "told", Scene([bulk], None, mtu=mtu)),
+        "wide link": ("mtu", None, Scene([bulk], None, mtu=1500)),
+        "black hole": (
+            "mtu",
+            "black-hole",
+            Scene(
+                [*SMALL_TALK, ["say", "bulk", 8000]],
+                {"effect": "black_hole", "mtu": mtu, "delay_s": delay_s},
+                ends_after_s=9.0,
+            ),
+        ),
+        "dead path": (
+            "mtu",
+            None,
+            Scene(
+                [TRICKLE],
+                {"effect": "outage", "start_s": 1.0, "length_s": 99, "delay_s": delay_s},
+                ends_after_s=7.0,
+            ),
+        ),
+        "forgotten, reset": (
+            "idle-timeout",
+            None,
+            Scene(idle, {**forget, "reset": True, "ttl": ttl}, at="client"),
+        ),
+        "forgotten, dropped": (
+            "idle-timeout",
+            None,
+            Scene([*idle[:2], ["wait", idle_s], ["say", "again", 5], TRICKLE], forget, at="client", patience_s=3.0),
+        ),
+        "aborted after a pause": (
+            "idle-timeout",
+            None,
+            Scene([*idle[:3], ["say", "die", 5]], {"delay_s": delay_s}, at="client"),
+        ),
+        "remembered": ("idle-timeout", None, Scene(idle, {"delay_s": delay_s}, at="client")),
+        "reset on the path": (
+            "reset",
+            "middlebox",
+            Scene([bulk], {"effect": "reset", "after_bytes": [20_000, 100_000, 400_000][setting], "ttl": ttl}),
+        ),
+        "reset by the peer": (
+            "reset",
+            None,
+            Scene([*SMALL_TALK, ["say", "die", 5]], {"delay_s": delay_s}, at="client"),
+        ),
+        "doubled": ("duplicate", "path", Scene([bulk], {"effect": "double", "each": [10, 25, 50][setting]})),
+        "tapped twice": ("duplicate", "tap", Scene([TRICKLE], None, at="router")),
+        "once": ("duplicate", None, Scene([bulk], {"delay_s": delay_s})),
+        "unscaled": ("window-scaling", "missing", Scene([bulk], {"delay_s": 2 * delay_s}, sysctls=NOT_SCALING)),
+        "misread": (
+            "window-scaling",
+            "misread",
+            Scene(
+                [["open"], ["say", "hello" * 2000, 10000]],
+                {"effect": "strip_scale", "delay_s": delay_s},
+                at="client",
+                ends_after_s=4.0,
+            ),
+        ),
+        "small window": (
+            "window-scaling",
+            None,
+            Scene([["send", 400_000, 0.0, 65536, 20_000]], {"delay_s": delay_s}),
+        ),
+        "sack mangled": (
+            "sack",
+            "mangled",
+            Scene([bulk], {"effect": "mangle_sack", "link": 1, "shift": 0x12345678 + setting, **lossy}),
+        ),
+        "sack stripped": ("sack", "stripped", Scene([bulk], {"effect": "strip_sack", **lossy})),
+        "sack refused": ("sack", "refused", Scene([bulk], {"effect": "lose", **lossy}, sysctls=WITHOUT_SACK)),
+        "sack at work": ("sack", None, Scene([bulk], {"effect": "lose", **lossy})),
+        "damaged": (
+            "checksum",
+            None,
+            Scene(
+                [bulk], {"effect": "damage", "each": [40, 100, 25][setting], "delay_s": delay_s}, at="client", snaplen=0
+            ),
+        ),
+        "not damaged": ("checksum", None, Scene([bulk], {"effect": "lose", **lossy}, at="client", snaplen=0)),
+        "ecn refused": ("ecn", "refused", Scene([TRICKLE], {"delay_s": delay_s}, sysctls=REFUSING)),
+        "ecn blocked": (
+            "ecn",
+            "blocked",
+            Scene([["send", 1000, 0, 1000]] * 3, {"effect": "block_ecn"}, sysctls=OFFERING, at="client"),
+        ),
+        "ecn bleached": ("ecn", "bleached", Scene([TRICKLE], {"effect": "bleach"}, sysctls=OFFERING, at="client")),
+        "ecn at work": (
+            "ecn",
+            None,
+            Scene([bulk], {"effect": "mark", "each": 30}, sysctls=OFFERING, at="client"),
+        ),
+    }
+
+
+# Where the cause is not to be named; of the others the kind must be right, too.
+TWINS = {
+    "no outage",
+    "wide link",
+    "dead path",
+    "remembered",
+    "aborted after a pause",
+    "once",
+    "small window",
+    "sack at work",
+    "not damaged",
+    "ecn at work",
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_each_is_named_where_it_is_and_not_in_its_twin(lab: Lab, setting: int) -> None:
+    wanted = scenes(setting)
+
+    def explained(capture: Path) -> dict[str, Any]:
+        return whydrop.explain(capture).document
+
+    found = played({name: scene for name, (_, _, scene) in wanted.items()}, lab.folder, explained)
+    wrong = {}
+    for name, (cause, detail, _) in wanted.items():
+        verdicts = [(one["cause"], one["detail"]) for one in found[name]["verdicts"]]
+        kinds = [kind for one, kind in verdicts if one == cause]
+        if kinds != ([] if name in TWINS else [detail]):
+            wrong[name] = verdicts
+    assert wrong == {}
