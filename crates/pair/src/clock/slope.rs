@@ -454,8 +454,12 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
     };
     let above = within(high, high + ABOVE * (high - low)) / ABOVE;
     let inside = within(low, high);
-    let is_floor = inside >= DENSER * above || inside > MAJOR_SHARE * floors.len() as f64;
-    let chunk = floors.len().div_ceil(TENTHS);
+    let chunk = floors.len().div_ceil(TENTHS).max(1);
+    let reaches = |part: &&[Point]| part.iter().any(|p| p.z >= low && p.z <= high);
+    // a queue that turns round stays near its least for a while, but not all the time
+    let all_along = 2 * floors.chunks(chunk).filter(reaches).count() >= TENTHS;
+    let dense = inside >= DENSER * above || inside > MAJOR_SHARE * floors.len() as f64;
+    let is_floor = all_along && dense;
     if is_floor || chunk < 2 {
         return 0.0;
     }

@@ -505,7 +505,8 @@ fn behind_queues_that_never_empty_and_jitter_both_intervals_hold_as_often_as_the
         held[kind][0] += u64::from((drift(&fit) - path.drift_ppm).abs() <= fit.drift_error_ppm);
         held[kind][1] += u64::from(low <= away && away <= high);
     }
-    let least = DRAWN / 4 * 9 / 10;
+    // of 20 that each hold with 95 %, fewer than 17 do once in sixty times
+    let least = DRAWN / 4 - 3;
     assert!(
         held.iter().flatten().all(|held| *held >= least),
         "{held:?} of {}",
