@@ -2,8 +2,8 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, Trace, delay_at_loss,
-    delay_by_occupancy, fit_drain_rate, score_near, search_bucket,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Trace,
+    delay_at_loss, delay_by_occupancy, fit_drain_rate, loss_pattern, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
@@ -78,6 +78,7 @@ pub struct Evidence {
     pub occupancy: Option<DelayByOccupancy>,
     pub replay: Option<ReplayCheck>,
     pub at_loss: Option<DelayAtLoss>,
+    pub pattern: Option<LossPattern>,
     pub drain: Option<DrainFit>,
     /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
     pub line_rate_bps: Option<f64>,
@@ -162,6 +163,7 @@ pub fn measure_trace(
             .as_ref()
             .map(|fit| check_by_replay(&group_trace, fit)),
         at_loss: delay_at_loss(trace),
+        pattern: loss_pattern(trace),
         totals,
         base_rtt_s,
         bucket,

@@ -14,13 +14,14 @@
 //! |---|---|
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
-//! | [`judge`] | which cause accounts for it |
+//! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
 //! | [`hop`] | the same for the stretch between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod assemble;
+mod contest;
 pub mod document;
 pub mod evidence;
 mod facts;
@@ -28,12 +29,14 @@ mod failures;
 pub mod group;
 pub mod hop;
 pub mod judge;
+mod losses;
 mod pair;
 mod parallel;
 mod parameters;
 mod small_connections;
 pub mod tables;
 mod tabulate;
+mod thresholds;
 mod transfers;
 mod verdict;
 

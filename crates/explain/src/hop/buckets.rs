@@ -1,7 +1,9 @@
 //! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
 
 use whydrop_path::fit::passage::Passages;
-use whydrop_path::fit::{BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_exact};
+use whydrop_path::fit::{
+    BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_beside, refine_exact,
+};
 
 use super::measure::ByteBasis;
 use crate::evidence::Evidence;
@@ -96,8 +98,36 @@ fn by_envelope(
             let better = known.is_none_or(|known| score(&fit) > score(&known));
             (if better { Some(fit) } else { known }, None)
         }
-        _ => (known, None),
+        _ => {
+            let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
+            let starts: Vec<BucketFit> = starts.chain(known).collect();
+            (beside_others(trace, &starts, known, blur_s), None)
+        }
     }
+}
+
+/// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
+const BESIDE_GAIN: f64 = 10.0;
+
+/// The best of the buckets that leave some of the losses to others, if one is better than the one that is known.
+fn beside_others(
+    trace: &Trace,
+    starts: &[BucketFit],
+    known: Option<BucketFit>,
+    blur_s: f64,
+) -> Option<BucketFit> {
+    let beside = |start: &BucketFit| {
+        let blur = blur_bytes(start, blur_s);
+        let (fit, _) = refine_beside(trace, start, blur)?;
+        Some((fit.agreement.score(blur), blur, fit))
+    };
+    let best = starts.iter().filter_map(beside).max_by(|a, b| a.0.total_cmp(&b.0));
+    let better = |blur: f64, score: f64| {
+        known.is_none_or(|known| score > known.agreement.score(blur) + BESIDE_GAIN)
+    };
+    best.filter(|(score, blur, _)| better(*blur, *score))
+        .map(|(.., fit)| fit)
+        .or(known)
 }
 
 /// Times that the blur may be found anew.
