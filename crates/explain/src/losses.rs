@@ -64,8 +64,8 @@ impl Patterns {
             bucket: bucket.map_or(0.0, |fit| (fit.gain() - SEARCH_NATS).max(0.0)),
             by_delay: pattern
                 .filter(|_| waits > SHORTEST_DELAY_S)
-                .map_or(0.0, |pattern| pattern.by_delay_nats.max(0.0)),
-            by_time: pattern.map_or(0.0, |pattern| pattern.by_time_nats.max(0.0)).max(outage),
+                .map_or(0.0, |pattern| (pattern.by_delay_nats - LOOKED_FOR_NATS).max(0.0)),
+            by_time: pattern.map_or(0.0, |pattern| (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)).max(outage),
             outage,
             clumps: pattern.map_or(0, |pattern| pattern.clumps),
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
@@ -155,8 +155,8 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         contest.support(Cause::Aqm, delays);
     }
     if overflows || at_the_top {
-        let nats = if overflows { delays.max(patterns.bucket - background) } else { delays };
-        contest.support(depth, nats);
+        // a queue that overflows makes the pattern of a bucket, too
+        contest.support(depth, delays.max(patterns.bucket - background));
         contest.rule_out(Cause::Aqm, fact!("drops-only-when-full", median_s = waited_s(evidence)));
     } else if stands {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));

@@ -79,31 +79,25 @@ fn by_envelope(
         return (known, None);
     };
     let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
-    match envelope.buckets[..] {
-        [committed, peak] if enough => {
-            let explained = envelope.explained;
-            (
-                known,
-                Some(TwoBuckets {
-                    committed,
-                    peak,
-                    explained,
-                }),
-            )
-        }
+    if let ([committed, peak], true) = (&envelope.buckets[..], enough) {
+        let two = TwoBuckets {
+            committed: *committed,
+            peak: *peak,
+            explained: envelope.explained,
+        };
+        return (known, Some(two));
+    }
+    let starts: Vec<BucketFit> = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace)).collect();
+    let alone = match starts[..] {
         [single] if enough => {
-            let (fit, blur) = refine(trace, &single.to_fit(trace), blur_s);
+            let (fit, blur) = refine(trace, &single, blur_s);
             let blur = refined.map_or(blur, |(_, other)| blur.min(other));
             let score = |fit: &BucketFit| fit.agreement.score(blur);
-            let better = known.is_none_or(|known| score(&fit) > score(&known));
-            (if better { Some(fit) } else { known }, None)
+            known.filter(|known| score(known) >= score(&fit)).or(Some(fit))
         }
-        _ => {
-            let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
-            let starts: Vec<BucketFit> = starts.chain(known).collect();
-            (beside_others(trace, &starts, known, blur_s), None)
-        }
-    }
+        _ => known,
+    };
+    (beside_others(trace, &starts, alone, blur_s), None)
 }
 
 /// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.

@@ -70,3 +70,58 @@ fn without(trace: &Trace, others: &[usize]) -> Trace {
     trace.lost -= others.len();
     trace
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pattern, arrivals};
+    use super::super::Observation;
+    use super::super::{fit_bucket, fit_envelope};
+    use super::*;
+    use crate::{Arrival, PathElement, Policer, Random};
+
+    #[test]
+    fn a_bucket_is_found_beside_losses_that_it_did_not_make() {
+        let pattern = Pattern::Windows { round_trip_ms: 25 };
+        let sent = arrivals(pattern, 18e6, 1.0, (12_000, 1500), 7);
+        let mut policer = Policer::new(18_000_000, 61_440);
+        let mut random = Random::new(3);
+        let mut others = 0;
+        let observe = |arrival: &Arrival| {
+            let dropped = policer.arrive(*arrival).is_dropped();
+            let elsewhere = !dropped && random.chance(0.004);
+            others += usize::from(elsewhere);
+            Observation {
+                time_ns: arrival.time_ns,
+                bytes: arrival.bytes,
+                outcome: if dropped || elsewhere { Seen::Lost } else { Seen::Passed },
+                delay_s: None,
+            }
+        };
+        let trace = Trace::new(sent.iter().map(observe).collect());
+        let envelope = fit_envelope(&trace).unwrap();
+        let start = envelope.buckets[0].to_fit(&trace);
+        let (fit, apart) = refine_beside(&trace, &start, 30.0).unwrap();
+        assert!(others > 30 && apart == others, "{apart} of {others}");
+        assert!((fit.rate_bps.value / 18e6 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.limit_bytes.value - 61_440.0).abs() < 300.0, "{fit:?}");
+        assert!(fit.certainty() > 0.7, "{}", fit.certainty());
+    }
+
+    #[test]
+    fn losses_by_chance_leave_no_bucket_beside_them() {
+        let sent = arrivals(Pattern::Windows { round_trip_ms: 25 }, 18e6, 1.0, (6_000, 1500), 7);
+        let mut random = Random::new(5);
+        let observe = |arrival: &Arrival| Observation {
+            time_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: if random.chance(0.02) { Seen::Lost } else { Seen::Passed },
+            delay_s: None,
+        };
+        let trace = Trace::new(sent.iter().map(observe).collect());
+        let starts = fit_envelope(&trace).unwrap().buckets;
+        for start in starts.iter().map(|bucket| bucket.to_fit(&trace)).chain(fit_bucket(&trace)) {
+            let found = refine_beside(&trace, &start, 30.0);
+            assert!(found.is_none_or(|(fit, _)| fit.certainty() < 0.2), "{found:?}");
+        }
+    }
+}
