@@ -3,7 +3,8 @@
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
     BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Trace,
-    delay_at_loss, delay_by_occupancy, fit_drain_rate, loss_pattern, score_near, search_bucket,
+    delay_at_loss, delay_by_occupancy, fit_drain_rate, fit_envelope, loss_pattern, refine_beside,
+    score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
@@ -132,12 +133,42 @@ pub fn measure(group: &Group) -> Evidence {
         .has_offloaded_segments()
         .then(|| slowest_line_bps(group))
         .flatten();
-    measure_trace(
+    let mut evidence = measure_trace(
         group.trace(),
         slowest_line_bps,
         totals(group),
         base_rtt_s(group),
-    )
+    );
+    look_beside_others(&mut evidence);
+    evidence
+}
+
+/// A bucket that removes this share of the uncertainty about the losses made nearly all of them.
+const ALONE: f64 = 0.6;
+/// With fewer losses they are not told apart.
+const FEWEST_TOLD_APART: usize = 10;
+/// A bucket that made only some of them must be this much more likely, nats.
+const BESIDE_GAIN: f64 = 10.0;
+
+/// Looks for a bucket that made some of the losses, where none made nearly all of them.
+fn look_beside_others(evidence: &mut Evidence) {
+    let trace = &evidence.group_trace.trace;
+    let alone = |fit: BucketFit| fit.certainty() > ALONE;
+    if trace.lost < FEWEST_TOLD_APART || evidence.bucket.is_some_and(alone) {
+        return;
+    }
+    let Some(envelope) = fit_envelope(trace) else {
+        return;
+    };
+    let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
+    let fits = starts.filter_map(|start| refine_beside(trace, &start, trace.typical_bytes));
+    let best = fits.map(|(fit, _)| fit).max_by(|a, b| a.score().total_cmp(&b.score()));
+    let known = evidence.bucket.map_or(f64::MIN, |known| known.score() + BESIDE_GAIN);
+    if let Some(fit) = best.filter(|fit| fit.score() > known && alone(*fit)) {
+        evidence.occupancy = delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value);
+        evidence.replay = Some(check_by_replay(&evidence.group_trace, &fit));
+        evidence.bucket = Some(fit);
+    }
 }
 
 /// Measures packets whose fates and delays are known. `slowest_line_bps` is the least rate of the line that

@@ -59,16 +59,27 @@ impl Patterns {
         let bucket = evidence.bucket.as_ref().filter(telling);
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
+        let queue = evidence.drain.as_ref().is_some_and(|drain| drain.explained > DELAY_EXPLAINED);
+        let looked_for = if queue { QUEUE_LOOKED_FOR_NATS } else { LOOKED_FOR_NATS };
         let waits = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s);
         Self {
             bucket: bucket.map_or(0.0, |fit| (fit.gain() - SEARCH_NATS).max(0.0)),
             by_delay: pattern
                 .filter(|_| waits > SHORTEST_DELAY_S)
-                .map_or(0.0, |pattern| (pattern.by_delay_nats - LOOKED_FOR_NATS).max(0.0)),
+                .map_or(0.0, |pattern| (pattern.by_delay_nats - looked_for).max(0.0)),
             by_time: pattern.map_or(0.0, |pattern| (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)).max(outage),
             outage,
             clumps: pattern.map_or(0, |pattern| pattern.clumps),
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
+        }
+    }
+
+    /// By what acts on delay. Where that is beyond doubt, losses that change with time do so because delays do.
+    fn with_delay(&self) -> f64 {
+        if self.by_delay > -CHANCE {
+            self.by_delay.max(self.by_time)
+        } else {
+            self.by_delay
         }
     }
 
@@ -150,7 +161,7 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
             || bucket_fits_a_queue(evidence));
     let at_the_top = tail_drop_shows(evidence);
     let stands = standing_queue_shows(evidence);
-    let delays = patterns.by_delay.max(0.0) - background;
+    let delays = patterns.with_delay() - background;
     if patterns.by_delay > 0.0 {
         contest.support(Cause::Aqm, delays);
     }

@@ -84,6 +84,8 @@ pub const USUAL_RTT_S: f64 = 0.05;
 /// What it costs to have looked for several patterns, nats: delay, time, buckets and silences, each with a will of its own;
 /// a relation that chance brings about once in twenty times is none. Chance.
 pub const LOOKED_FOR_NATS: f64 = 3.0;
+/// The same where the delays are known to be a queue's, which often has to do with the losses behind it.
+pub const QUEUE_LOOKED_FOR_NATS: f64 = 1.5;
 /// How much less likely than a mechanism that is known the background makes a pattern that the mechanism predicts, nats:
 /// of paths with losses that a bucket accounts for, that lean on delay, or that change with time, so few are made by
 /// what is in no list. Fitted on transfers of the training split (`bench/calibrate.py`).

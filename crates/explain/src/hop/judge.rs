@@ -340,7 +340,8 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
         let mut judgement = Judgement {
             cause: Cause::Aqm,
             confidence,
-            ..judgement.clone()
+            against: judgement.against.clone(),
+            behind: Vec::new(),
         };
         judgement
             .against

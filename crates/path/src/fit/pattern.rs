@@ -34,7 +34,8 @@ pub struct Silence {
     pub nats: f64,
 }
 
-/// Clumps are joined when less than this share of their mean distance lies between them: by chance one in eight does.
+/// Runs of losses are joined when less than this share of their mean distance lies between them: by chance one in eight
+/// does.
 const CLUMPED_SHARE: f64 = 0.125;
 /// Parts of the range of delays that are tried: the longest this share of them.
 const LONGEST: [f64; 9] = [0.9, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005];
@@ -91,17 +92,12 @@ fn clumps(trace: &Trace) -> Vec<usize> {
     for index in (0..trace.len()).filter(|index| trace.outcome[*index] == Seen::Lost) {
         join(&mut runs, (index, index), 1);
     }
-    loop {
-        let apart = (CLUMPED_SHARE * trace.len() as f64 / runs.len().max(1) as f64) as usize;
-        let mut joined = Vec::with_capacity(runs.len());
-        for run in &runs {
-            join(&mut joined, *run, apart.max(1));
-        }
-        if joined.len() == runs.len() {
-            return runs.into_iter().map(|(first, _)| first).collect();
-        }
-        runs = joined;
+    let apart = (CLUMPED_SHARE * trace.len() as f64 / runs.len().max(1) as f64) as usize;
+    let mut clumps = Vec::with_capacity(runs.len());
+    for run in runs {
+        join(&mut clumps, run, apart.max(1));
     }
+    clumps.into_iter().map(|(first, _)| first).collect()
 }
 
 fn join(runs: &mut Vec<(usize, usize)>, run: (usize, usize), apart: usize) {
