@@ -10,6 +10,7 @@ use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
+use crate::thresholds::REPLAYED_SHARE;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +19,47 @@ pub struct ReplayCheck {
     pub dropped: usize,
     /// Of those, packets that were lost.
     pub hits: usize,
+    /// Of those, packets with a loss nearby, less what chance brings there.
+    pub nearby: usize,
+}
+
+/// Stamps of packets that hosts hand over in bursts are off by as many.
+const BURST_PACKETS: usize = 8;
+
+impl ReplayCheck {
+    /// Compares what a model drops with what became of the packets.
+    pub fn new(dropped: impl Iterator<Item = bool>, outcome: &[Seen]) -> Self {
+        let near_loss = near_losses(outcome, BURST_PACKETS);
+        let (mut check, mut near) = (Self::default(), 0.0);
+        for (index, _) in dropped.enumerate().filter(|(_, dropped)| *dropped) {
+            check.dropped += 1;
+            check.hits += usize::from(outcome[index] == Seen::Lost);
+            near += f64::from(near_loss[index]);
+        }
+        let packets = outcome.len().max(1) as f64;
+        let by_chance = near_loss.iter().filter(|near| **near).count() as f64 / packets;
+        // as Cohen (1960) corrects agreement for chance
+        let agreed = (near - by_chance * check.dropped as f64) / (1.0 - by_chance).max(1e-9);
+        check.nearby = agreed.max(0.0) as usize;
+        check.nearby = check.nearby.max(check.hits);
+        check
+    }
+
+    /// Whether the model drops, by itself, what was lost: most of the losses that it claims, and hardly others.
+    pub fn holds(&self, fit: &BucketFit) -> bool {
+        let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
+        self.nearby as f64 > REPLAYED_SHARE * claimed as f64
+    }
+}
+
+/// Which packets have a loss not further away than so many.
+pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
+    let mut found = vec![false; outcome.len()];
+    for index in (0..outcome.len()).filter(|index| outcome[*index] == Seen::Lost) {
+        let to = (index + near + 1).min(outcome.len());
+        found[index.saturating_sub(near)..to].fill(true);
+    }
+    found
 }
 
 /// Counters of the group's flows, summed.
@@ -364,14 +406,9 @@ fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
             bytes: *bytes as u32,
         })
         .collect();
-    let mut check = ReplayCheck::default();
-    for (outcome, seen) in replay(&mut policer, &arrivals).iter().zip(&trace.outcome) {
-        if outcome.is_dropped() {
-            check.dropped += 1;
-            check.hits += usize::from(*seen == Seen::Lost);
-        }
-    }
-    check
+    let outcomes = replay(&mut policer, &arrivals);
+    let dropped = outcomes.iter().map(|outcome| outcome.is_dropped());
+    ReplayCheck::new(dropped, &trace.outcome)
 }
 
 /// Delays that hardly vary need no queue to explain them.

@@ -5,7 +5,7 @@
 //! patterns, too, without a mechanism, and pays for that what [`crate::thresholds`] says; so what leans on something is
 //! no random loss, whether or not a mechanism that is known makes it.
 
-use whydrop_path::fit::{BucketFit, DelayAtLoss, Silence};
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Silence};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::contest::Contest;
@@ -59,14 +59,17 @@ impl Patterns {
         let bucket = evidence.bucket.as_ref().filter(telling);
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
-        let queue = evidence.drain.as_ref().is_some_and(|drain| drain.explained > DELAY_EXPLAINED);
-        let looked_for = if queue { QUEUE_LOOKED_FOR_NATS } else { LOOKED_FOR_NATS };
+        let looked_for = if queue_explains_delays(evidence) {
+            ALIKE_NATS
+        } else {
+            LOOKED_FOR_NATS
+        };
         let waits = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s);
         Self {
             bucket: bucket.map_or(0.0, |fit| (fit.gain() - SEARCH_NATS).max(0.0)),
             by_delay: pattern
                 .filter(|_| waits > SHORTEST_DELAY_S)
-                .map_or(0.0, |pattern| (pattern.by_delay_nats - looked_for).max(0.0)),
+                .map_or(f64::NEG_INFINITY, |pattern| pattern.by_delay_nats - looked_for),
             by_time: pattern.map_or(0.0, |pattern| (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)).max(outage),
             outage,
             clumps: pattern.map_or(0, |pattern| pattern.clumps),
@@ -119,6 +122,9 @@ fn enter_random_loss(
     } else if !delays_tell(evidence) && !losses_come_singly(evidence) {
         let mean_run = trace.lost as f64 / runs as f64;
         contest.rule_out(Cause::RandomLoss, fact!("losses-in-runs", mean_run = mean_run));
+    } else if !delays_tell(evidence) {
+        // queue management, too, drops singly, and what delays would say of it is not seen here
+        contest.support(Cause::Aqm, -background - ALIKE_NATS);
     }
 }
 
@@ -138,6 +144,14 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
         )
     } else if let Some(rate_bps) = slower_queue_bps(fit, evidence) {
         fact!("drains-unlike-drops", drain_rate_bps = rate_bps, rate_bps = fit.rate_bps.value)
+    } else if let Some(check) = evidence.replay.filter(|check| !check.holds(fit)) {
+        fact!(
+            "policer-misses",
+            rate_bps = fit.rate_bps.value,
+            dropped = check.dropped,
+            hits = check.hits,
+            lost = evidence.totals.lost
+        )
     } else if queue.is_none() {
         fact!("queue-not-ruled-out", rate_bps = fit.rate_bps.value)
     } else if !within_reach(fit, evidence) || !large_enough(fit, evidence) {
@@ -153,16 +167,17 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
 
 fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns, background: f64) {
     let depth = queue_depth(evidence);
-    if depth == Cause::Unknown {
+    if depth == Cause::Unknown || !delays_tell(evidence) {
         return;
     }
     let overflows = queue_shows(evidence) == Some(true)
+        && drains_as_it_drops(evidence)
         && (again(evidence) && evidence.bucket.as_ref().is_some_and(bucket_fits)
             || bucket_fits_a_queue(evidence));
     let at_the_top = tail_drop_shows(evidence);
     let stands = standing_queue_shows(evidence);
     let delays = patterns.with_delay() - background;
-    if patterns.by_delay > 0.0 {
+    if delays.is_finite() {
         contest.support(Cause::Aqm, delays);
     }
     if overflows || at_the_top {
@@ -175,6 +190,23 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     } else if evidence.at_loss.is_some() {
         contest.rule_out(depth, early_drop_reason(evidence));
     }
+}
+
+fn queue_explains_delays(evidence: &Evidence) -> bool {
+    let explains = |drain: &DrainFit| drain.explained > DELAY_EXPLAINED;
+    evidence.drain.as_ref().is_some_and(explains)
+}
+
+/// A queue drains at the rate at which it drops, and one that is full holds packets for as long as its size takes. Where
+/// the delays are less than that, their own rate must agree: shapers let a burst pass first.
+fn drains_as_it_drops(evidence: &Evidence) -> bool {
+    let as_full = |occupancy: &DelayByOccupancy| occupancy.ratio_bounds().1 > FULL_QUEUE_RATIO;
+    let alike = |fit: &BucketFit, drain: &DrainFit| {
+        (drain.rate_bps / fit.rate_bps.value).ln().abs() < ALIKE_RATES
+    };
+    let rates = evidence.bucket.as_ref().zip(evidence.drain.as_ref());
+    evidence.occupancy.as_ref().is_some_and(as_full)
+        || queue_explains_delays(evidence) && rates.is_some_and(|(fit, drain)| alike(fit, drain))
 }
 
 /// Losses in a row may be one outage; a bucket or queue that overflows does so again and again.

@@ -17,8 +17,8 @@ pub const NEEDED_CERTAINTY: f64 = 0.45;
 pub const WEAK_CERTAINTY: f64 = 0.3;
 /// ... and expect this share of the losses. Train.
 pub const NEEDED_EXPECTED: f64 = 0.6;
-/// Replayed by itself, between two captures, a model must drop this share of the losses that it claims, and hardly
-/// others: half of them is what a wrong limit of the right rate reaches. Train.
+/// Replayed by itself, a model must drop this share of the losses that it claims, and hardly
+/// others: half of them is what a wrong limit of the right rate reaches. Train; all policers of the published captures reach 0.85.
 pub const REPLAYED_SHARE: f64 = 0.6;
 
 /// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
@@ -35,6 +35,10 @@ pub const OUT_OF_REACH: f64 = 200.0;
 pub const NO_QUEUE_RATIO: f64 = 0.05;
 /// Above this share of it there is one. Shapers that let a burst pass first delay by less than a full queue. Train.
 pub const QUEUE_RATIO: f64 = 0.1;
+/// A full queue delays by at least this share of the time that it takes to drain, unless a burst passes first. Train.
+pub const FULL_QUEUE_RATIO: f64 = 0.6;
+/// Rates, one from losses and one from delays, that differ by more than this are not one queue's, log. Train.
+pub const ALIKE_RATES: f64 = 0.1;
 /// A delay this many times longer than the fitted queue could cause has another cause. Train.
 pub const OTHER_DELAY_RATIO: f64 = 2.5;
 /// A delay model that accounts for this share of the spread of all delays is a queue. Train.
@@ -84,8 +88,9 @@ pub const USUAL_RTT_S: f64 = 0.05;
 /// What it costs to have looked for several patterns, nats: delay, time, buckets and silences, each with a will of its own;
 /// a relation that chance brings about once in twenty times is none. Chance.
 pub const LOOKED_FOR_NATS: f64 = 3.0;
-/// The same where the delays are known to be a queue's, which often has to do with the losses behind it.
-pub const QUEUE_LOOKED_FOR_NATS: f64 = 1.5;
+/// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's, or are
+/// not seen. Fitted on transfers of the training split (`bench/calibrate.py`).
+pub const ALIKE_NATS: f64 = 0.8;
 /// How much less likely than a mechanism that is known the background makes a pattern that the mechanism predicts, nats:
 /// of paths with losses that a bucket accounts for, that lean on delay, or that change with time, so few are made by
 /// what is in no list. Fitted on transfers of the training split (`bench/calibrate.py`).

@@ -5,15 +5,15 @@
 //! differ between what drops and what delays.
 
 use whydrop_path::fit::passage::HeldAtLosses;
-use whydrop_path::fit::{BucketFit, Interval, Seen};
+use whydrop_path::fit::{BucketFit, Interval};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
 use super::measure::Hop;
-use super::models::{Element, Replay, replay_over};
+use super::models::{Element, replay_over};
 use crate::contest::Contest;
+use crate::evidence::{ReplayCheck, near_losses};
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
-use crate::thresholds::REPLAYED_SHARE;
 
 /// Kinds of active queue management that can be told apart from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,8 +310,9 @@ fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
         peak: None,
     };
     let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
-    let claimed = (fit.agreement.expected_losses() as usize).max(replay.dropped);
-    (drops_nearby(hop, &replay, BURST_PACKETS) as f64 <= REPLAYED_SHARE * claimed as f64).then(|| {
+    let dropped = replay.packets.iter().map(|packet| packet.dropped);
+    let nearby = ReplayCheck::new(dropped, &hop.passages.outcome);
+    (!nearby.holds(fit)).then(|| {
         fact!(
             "policer-misses",
             rate_bps = fit.rate_bps.value,
@@ -387,21 +388,6 @@ fn early_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// Stamps of packets that hosts hand over in bursts are off by as many.
-const BURST_PACKETS: usize = 8;
-
-/// Drops of a replay with a loss not further away than so many packets.
-fn drops_nearby(hop: &Hop, replay: &Replay, near: usize) -> usize {
-    let outcome = &hop.passages.outcome;
-    let lost_nearby = |index: usize| {
-        let to = (index + near + 1).min(outcome.len());
-        outcome[index.saturating_sub(near)..to].contains(&Seen::Lost)
-    };
-    (0..outcome.len())
-        .filter(|index| replay.packets[*index].dropped && lost_nearby(*index))
-        .count()
-}
-
 /// A queue discipline may take the packet ahead out of the queue before its turn, so that its drop shows this many
 /// packets earlier or later.
 const NEAR_PACKETS: usize = 2;
@@ -416,6 +402,8 @@ fn codel_predicts(hop: &Hop) -> bool {
         .value;
     let element = Element::CoDel { rate_bps };
     let replay = replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
-    let near = drops_nearby(hop, &replay, NEAR_PACKETS);
+    let near_loss = near_losses(&hop.passages.outcome, NEAR_PACKETS);
+    let drops = replay.packets.iter().zip(near_loss);
+    let near = drops.filter(|(packet, near)| packet.dropped && *near).count();
     near >= 2 && 3 * near >= 2 * replay.dropped && 3 * near >= replay.lost
 }
