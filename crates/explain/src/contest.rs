@@ -4,6 +4,9 @@ use whydrop_verdict::{Cause, Fact, Finding, Subject, reduce};
 
 use crate::judge::Judgement;
 
+/// Of a cause for which nothing speaks, nats.
+const NOTHING_NATS: f64 = -1e4;
+
 /// What is said for and against each cause.
 #[derive(Debug, Default)]
 pub struct Contest {
@@ -13,7 +16,7 @@ pub struct Contest {
 impl Contest {
     /// The cause accounts for the losses better than the background, by so many nats.
     pub fn support(&mut self, cause: Cause, nats: f64) {
-        self.finding(cause).nats = nats;
+        self.finding(cause).nats = nats.max(NOTHING_NATS);
     }
 
     /// What is now known outweighs what spoke against the cause.
@@ -34,16 +37,22 @@ impl Contest {
 
     /// The cause's log-likelihood against the background, nats, unless it is ruled out or nothing speaks for it.
     pub fn standing(&self, cause: Cause) -> Option<f64> {
-        let finding = self.findings.iter().find(|finding| finding.cause == cause)?;
+        let finding = self
+            .findings
+            .iter()
+            .find(|finding| finding.cause == cause)?;
         finding.veto.is_none().then_some(finding.nats)
     }
 
     fn finding(&mut self, cause: Cause) -> &mut Finding {
-        let known = self.findings.iter().position(|finding| finding.cause == cause);
+        let known = self
+            .findings
+            .iter()
+            .position(|finding| finding.cause == cause);
         let place = known.unwrap_or_else(|| {
             let nothing = Finding::new("contest", Subject::default(), None, cause);
             self.findings.push(Finding {
-                nats: f64::from(i16::MIN),
+                nats: NOTHING_NATS,
                 ..nothing
             });
             self.findings.len() - 1

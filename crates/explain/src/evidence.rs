@@ -45,10 +45,12 @@ impl ReplayCheck {
         check
     }
 
-    /// Whether the model drops, by itself, what was lost: most of the losses that it claims, and hardly others.
-    pub fn holds(&self, fit: &BucketFit) -> bool {
+    /// Whether the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and hardly
+    /// others. Where no delay can rule out a queue, exactly those.
+    pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
         let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
-        self.nearby as f64 > REPLAYED_SHARE * claimed as f64
+        let agreed = if delays_tell { self.nearby } else { self.hits };
+        agreed as f64 > REPLAYED_SHARE * claimed as f64
     }
 }
 
@@ -204,8 +206,12 @@ fn look_beside_others(evidence: &mut Evidence) {
     };
     let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
     let fits = starts.filter_map(|start| refine_beside(trace, &start, trace.typical_bytes));
-    let best = fits.map(|(fit, _)| fit).max_by(|a, b| a.score().total_cmp(&b.score()));
-    let known = evidence.bucket.map_or(f64::MIN, |known| known.score() + BESIDE_GAIN);
+    let best = fits
+        .map(|(fit, _)| fit)
+        .max_by(|a, b| a.score().total_cmp(&b.score()));
+    let known = evidence
+        .bucket
+        .map_or(f64::MIN, |known| known.score() + BESIDE_GAIN);
     if let Some(fit) = best.filter(|fit| fit.score() > known && alone(*fit)) {
         evidence.occupancy = delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value);
         evidence.replay = Some(check_by_replay(&evidence.group_trace, &fit));

@@ -49,6 +49,7 @@ struct Patterns {
     /// The share of that which one silence makes.
     outage: f64,
     clumps: usize,
+    delays_tell: bool,
     /// How sure a bucket that fits makes, 0 to 1.
     sharpness: f64,
 }
@@ -64,15 +65,25 @@ impl Patterns {
         } else {
             LOOKED_FOR_NATS
         };
-        let waits = evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s);
+        let waits = evidence
+            .at_loss
+            .as_ref()
+            .map_or(0.0, |at_loss| at_loss.median_s);
         Self {
             bucket: bucket.map_or(0.0, |fit| (fit.gain() - SEARCH_NATS).max(0.0)),
             by_delay: pattern
                 .filter(|_| waits > SHORTEST_DELAY_S)
-                .map_or(f64::NEG_INFINITY, |pattern| pattern.by_delay_nats - looked_for),
-            by_time: pattern.map_or(0.0, |pattern| (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)).max(outage),
+                .map_or(f64::NEG_INFINITY, |pattern| {
+                    pattern.by_delay_nats - looked_for
+                }),
+            by_time: pattern
+                .map_or(0.0, |pattern| {
+                    (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)
+                })
+                .max(outage),
             outage,
             clumps: pattern.map_or(0, |pattern| pattern.clumps),
+            delays_tell: delays_tell(evidence),
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
         }
     }
@@ -89,15 +100,29 @@ impl Patterns {
     /// The same patterns by no mechanism that is known.
     fn background(&self) -> f64 {
         let clumps = self.clumps.max(1) as f64 / FEWEST_LOSSES as f64;
-        let leaning = |nats: f64, cost: f64| if nats > 0.0 { nats - cost } else { f64::NEG_INFINITY };
+        let leaning = |nats: f64, cost: f64| {
+            if nats > 0.0 {
+                nats - cost
+            } else {
+                f64::NEG_INFINITY
+            }
+        };
         let parts = [
-            -CHANCE_NATS - 0.5 * clumps.ln().max(0.0),
+            if self.delays_tell {
+                -CHANCE_NATS - 0.5 * clumps.ln().max(0.0)
+            } else {
+                -UNSEEN_CHANCE_NATS
+            },
             leaning(self.bucket, BUCKET_NATS * self.sharpness),
             leaning(self.by_delay, DELAY_NATS),
             leaning(self.by_time, TIME_NATS),
         ];
         let most = parts.iter().copied().fold(f64::MIN, f64::max);
-        most + parts.iter().map(|part| (part - most).exp()).sum::<f64>().ln()
+        most + parts
+            .iter()
+            .map(|part| (part - most).exp())
+            .sum::<f64>()
+            .ln()
     }
 }
 
@@ -117,14 +142,21 @@ fn enter_random_loss(
     {
         contest.rule_out(
             Cause::RandomLoss,
-            fact!("too-few-clumps", clumps = patterns.clumps, lost = evidence.totals.lost),
+            fact!(
+                "too-few-clumps",
+                clumps = patterns.clumps,
+                lost = evidence.totals.lost
+            ),
         );
     } else if !delays_tell(evidence) && !losses_come_singly(evidence) {
         let mean_run = trace.lost as f64 / runs as f64;
-        contest.rule_out(Cause::RandomLoss, fact!("losses-in-runs", mean_run = mean_run));
+        contest.rule_out(
+            Cause::RandomLoss,
+            fact!("losses-in-runs", mean_run = mean_run),
+        );
     } else if !delays_tell(evidence) {
         // queue management, too, drops singly, and what delays would say of it is not seen here
-        contest.support(Cause::Aqm, -background - ALIKE_NATS);
+        contest.support(Cause::Aqm, -background - UNSEEN_NATS);
     }
 }
 
@@ -143,8 +175,15 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
             lost = evidence.totals.lost
         )
     } else if let Some(rate_bps) = slower_queue_bps(fit, evidence) {
-        fact!("drains-unlike-drops", drain_rate_bps = rate_bps, rate_bps = fit.rate_bps.value)
-    } else if let Some(check) = evidence.replay.filter(|check| !check.holds(fit)) {
+        fact!(
+            "drains-unlike-drops",
+            drain_rate_bps = rate_bps,
+            rate_bps = fit.rate_bps.value
+        )
+    } else if let Some(check) = evidence
+        .replay
+        .filter(|check| !check.holds(fit, delays_tell(evidence)))
+    {
         fact!(
             "policer-misses",
             rate_bps = fit.rate_bps.value,
@@ -156,7 +195,11 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
         fact!("queue-not-ruled-out", rate_bps = fit.rate_bps.value)
     } else if !within_reach(fit, evidence) || !large_enough(fit, evidence) {
         let packets = fit.limit_bytes.value / fit.packet_bytes;
-        fact!("no-such-bucket", rate_bps = fit.rate_bps.value, packets = packets)
+        fact!(
+            "no-such-bucket",
+            rate_bps = fit.rate_bps.value,
+            packets = packets.round() as u64
+        )
     } else {
         contest.rule_out(Cause::ShallowQueue, no_queue_reason(evidence));
         contest.rule_out(Cause::DeepQueue, no_queue_reason(evidence));
@@ -183,10 +226,13 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     if overflows || at_the_top {
         // a queue that overflows makes the pattern of a bucket, too
         contest.support(depth, delays.max(patterns.bucket - background));
-        contest.rule_out(Cause::Aqm, fact!("drops-only-when-full", median_s = waited_s(evidence)));
+        contest.support(Cause::Aqm, delays - FULL_NATS);
     } else if stands {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
-        contest.rule_out(Cause::Aqm, fact!("waits-unmanaged", typical_s = typical_s(evidence)));
+        contest.rule_out(
+            Cause::Aqm,
+            fact!("waits-unmanaged", typical_s = typical_s(evidence)),
+        );
     } else if evidence.at_loss.is_some() {
         contest.rule_out(depth, early_drop_reason(evidence));
     }
@@ -267,7 +313,8 @@ fn bucket_fits(fit: &BucketFit) -> bool {
 /// may count packets or cells, and drain in units of its own.
 fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
-    let sharp_enough = |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= WEAK_CERTAINTY;
+    let sharp_enough =
+        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= WEAK_CERTAINTY;
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
@@ -329,7 +376,11 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
         && at_loss.high_s > MOST_AT_TOP * at_loss.largest_s;
     let enough = at_loss.events as u64 >= FEWEST_LOSSES;
     // a full queue lets nobody in who would wait longer
-    enough && at_loss.longer_waits <= LET_IN * at_loss.losses && related && (all_at_the_top || most_at_the_top) && at_loss.median_s > SHORTEST_DELAY_S
+    enough
+        && at_loss.longer_waits <= LET_IN * at_loss.losses
+        && related
+        && (all_at_the_top || most_at_the_top)
+        && at_loss.median_s > SHORTEST_DELAY_S
 }
 
 /// The delays are those of one queue, and half the packets waited in it for longer than any queue management would
@@ -368,11 +419,17 @@ pub fn queue_depth(evidence: &Evidence) -> Cause {
 }
 
 fn typical_s(evidence: &Evidence) -> f64 {
-    evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.typical_s)
+    evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.typical_s)
 }
 
 fn waited_s(evidence: &Evidence) -> f64 {
-    evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s)
+    evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.median_s)
 }
 
 fn no_queue_reason(evidence: &Evidence) -> Fact {

@@ -85,12 +85,15 @@ pub const SHALLOW_RTT_SHARE: f64 = 0.5;
 /// Round trip of a path whose own was not seen, because only one direction was captured, seconds.
 pub const USUAL_RTT_S: f64 = 0.05;
 
-/// What it costs to have looked for several patterns, nats: delay, time, buckets and silences, each with a will of its own;
-/// a relation that chance brings about once in twenty times is none. Chance.
-pub const LOOKED_FOR_NATS: f64 = 3.0;
-/// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's, or are
-/// not seen. Fitted on transfers of the training split (`bench/calibrate.py`).
+/// What it costs to have looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
+pub const LOOKED_FOR_NATS: f64 = 2.0;
+/// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's ...
+/// Fitted on transfers of the training split (`bench/calibrate.py`).
 pub const ALIKE_NATS: f64 = 0.8;
+/// ... where they are not seen, since losses before the capture point leave none.
+pub const UNSEEN_NATS: f64 = 0.05;
+/// How much less likely queue management makes losses at the longest delays only than a full queue, nats.
+pub const FULL_NATS: f64 = 1.0;
 /// How much less likely than a mechanism that is known the background makes a pattern that the mechanism predicts, nats:
 /// of paths with losses that a bucket accounts for, that lean on delay, or that change with time, so few are made by
 /// what is in no list. Fitted on transfers of the training split (`bench/calibrate.py`).
@@ -100,3 +103,5 @@ pub const TIME_NATS: f64 = 2.0;
 /// The same where the losses lean on nothing, for three clumps of them; each doubling adds a third of a nat, since one
 /// loss rate for all of them is the more remarkable the more there are (half the logarithm: BIC for one parameter).
 pub const CHANCE_NATS: f64 = 1.4;
+/// ... and where no delays are seen, however many there are: what drops singly without a trace is not in every list.
+pub const UNSEEN_CHANCE_NATS: f64 = 0.7;

@@ -155,7 +155,10 @@ fn reduced(
         ..blank.clone()
     }));
     let ruled_out = |cause: &&Cause| !rivals.iter().any(|(other, _)| other == *cause);
-    let behind = judgement.behind.iter().filter(|(cause, _)| *cause != own.cause && ruled_out(&cause));
+    let behind = judgement
+        .behind
+        .iter()
+        .filter(|(cause, _)| *cause != own.cause && ruled_out(&cause));
     findings.extend(behind.map(|(cause, nats)| Finding {
         cause: *cause,
         nats: own.nats - nats,

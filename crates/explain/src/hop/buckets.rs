@@ -87,13 +87,19 @@ fn by_envelope(
         };
         return (known, Some(two));
     }
-    let starts: Vec<BucketFit> = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace)).collect();
+    let starts: Vec<BucketFit> = envelope
+        .buckets
+        .iter()
+        .map(|bucket| bucket.to_fit(trace))
+        .collect();
     let alone = match starts[..] {
         [single] if enough => {
             let (fit, blur) = refine(trace, &single, blur_s);
             let blur = refined.map_or(blur, |(_, other)| blur.min(other));
             let score = |fit: &BucketFit| fit.agreement.score(blur);
-            known.filter(|known| score(known) >= score(&fit)).or(Some(fit))
+            known
+                .filter(|known| score(known) >= score(&fit))
+                .or(Some(fit))
         }
         _ => known,
     };
@@ -115,7 +121,10 @@ fn beside_others(
         let (fit, _) = refine_beside(trace, start, blur)?;
         Some((fit.agreement.score(blur), blur, fit))
     };
-    let best = starts.iter().filter_map(beside).max_by(|a, b| a.0.total_cmp(&b.0));
+    let best = starts
+        .iter()
+        .filter_map(beside)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     let better = |blur: f64, score: f64| {
         known.is_none_or(|known| score > known.agreement.score(blur) + BESIDE_GAIN)
     };

@@ -80,7 +80,9 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         random.against.push((Cause::Policer, refuted_reason(hop)));
         return queue_management(hop, &judgement).unwrap_or_else(|| plain(random));
     }
-    judgement.against.sort_by_key(|(cause, _)| *cause != Cause::Policer);
+    judgement
+        .against
+        .sort_by_key(|(cause, _)| *cause != Cause::Policer);
     let early = match judgement.cause {
         Cause::Aqm | Cause::Unknown | Cause::RandomLoss => queue_management(hop, &judgement),
         Cause::ShallowQueue | Cause::DeepQueue if fullness_varies(hop) => {
@@ -127,7 +129,11 @@ fn refute(contest: &mut Contest, hop: &Hop) {
 fn drops_when_full(hop: &Hop) -> Fact {
     fact!(
         "drops-only-when-full",
-        median_s = hop.evidence.at_loss.as_ref().map_or(0.0, |at_loss| at_loss.median_s)
+        median_s = hop
+            .evidence
+            .at_loss
+            .as_ref()
+            .map_or(0.0, |at_loss| at_loss.median_s)
     )
 }
 
@@ -255,7 +261,8 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
         .as_ref()
         .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
     let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
-    if may_be_shared && with_the_longest_waits {
+    // what stands behind a queue drops when that is long
+    if may_be_shared && with_the_longest_waits && hop.behind_queue.is_none() {
         return None;
     }
     let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
@@ -312,7 +319,7 @@ fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);
     let nearby = ReplayCheck::new(dropped, &hop.passages.outcome);
-    (!nearby.holds(fit)).then(|| {
+    (!nearby.holds(fit, true)).then(|| {
         fact!(
             "policer-misses",
             rate_bps = fit.rate_bps.value,
@@ -404,6 +411,8 @@ fn codel_predicts(hop: &Hop) -> bool {
     let replay = replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
     let near_loss = near_losses(&hop.passages.outcome, NEAR_PACKETS);
     let drops = replay.packets.iter().zip(near_loss);
-    let near = drops.filter(|(packet, near)| packet.dropped && *near).count();
+    let near = drops
+        .filter(|(packet, near)| packet.dropped && *near)
+        .count();
     near >= 2 && 3 * near >= 2 * replay.dropped && 3 * near >= replay.lost
 }

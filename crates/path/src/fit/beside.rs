@@ -16,7 +16,11 @@ const LEAST_SHARE: f64 = 0.5;
 /// chance cost, and the bucket is not corrected to drop them.
 ///
 /// `None` where they are no part of the losses, or the greater one. See [`refine_exact`] for `blur_bytes`.
-pub fn refine_beside(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> Option<(BucketFit, usize)> {
+pub fn refine_beside(
+    trace: &Trace,
+    known: &BucketFit,
+    blur_bytes: f64,
+) -> Option<(BucketFit, usize)> {
     let mut fit = *known;
     let mut others = Vec::new();
     for _ in 0..ROUNDS {
@@ -34,7 +38,8 @@ pub fn refine_beside(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> Optio
     let lost = others.len() as u32;
     fit.agreement.log_likelihood += chance;
     fit.agreement.lost[0] += lost;
-    fit.independent_log_likelihood = binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+    fit.independent_log_likelihood =
+        binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
     Some((fit, others.len()))
 }
 
@@ -73,8 +78,8 @@ fn without(trace: &Trace, others: &[usize]) -> Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pattern, arrivals};
     use super::super::Observation;
+    use super::super::testing::{Pattern, arrivals};
     use super::super::{fit_bucket, fit_envelope};
     use super::*;
     use crate::{Arrival, PathElement, Policer, Random};
@@ -93,7 +98,11 @@ mod tests {
             Observation {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
-                outcome: if dropped || elsewhere { Seen::Lost } else { Seen::Passed },
+                outcome: if dropped || elsewhere {
+                    Seen::Lost
+                } else {
+                    Seen::Passed
+                },
                 delay_s: None,
             }
         };
@@ -109,19 +118,36 @@ mod tests {
 
     #[test]
     fn losses_by_chance_leave_no_bucket_beside_them() {
-        let sent = arrivals(Pattern::Windows { round_trip_ms: 25 }, 18e6, 1.0, (6_000, 1500), 7);
+        let sent = arrivals(
+            Pattern::Windows { round_trip_ms: 25 },
+            18e6,
+            1.0,
+            (6_000, 1500),
+            7,
+        );
         let mut random = Random::new(5);
         let observe = |arrival: &Arrival| Observation {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
-            outcome: if random.chance(0.02) { Seen::Lost } else { Seen::Passed },
+            outcome: if random.chance(0.02) {
+                Seen::Lost
+            } else {
+                Seen::Passed
+            },
             delay_s: None,
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
         let starts = fit_envelope(&trace).unwrap().buckets;
-        for start in starts.iter().map(|bucket| bucket.to_fit(&trace)).chain(fit_bucket(&trace)) {
+        for start in starts
+            .iter()
+            .map(|bucket| bucket.to_fit(&trace))
+            .chain(fit_bucket(&trace))
+        {
             let found = refine_beside(&trace, &start, 30.0);
-            assert!(found.is_none_or(|(fit, _)| fit.certainty() < 0.2), "{found:?}");
+            assert!(
+                found.is_none_or(|(fit, _)| fit.certainty() < 0.2),
+                "{found:?}"
+            );
         }
     }
 }

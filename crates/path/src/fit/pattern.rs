@@ -55,7 +55,7 @@ pub fn loss_pattern(trace: &Trace) -> Option<LossPattern> {
     Some(LossPattern {
         clumps: first.len(),
         by_delay_nats: by_delay(trace, &first),
-        by_time_nats: by_time(trace.len(), &first),
+        by_time_nats: by_time(trace, &first),
         silence: silence(trace),
     })
 }
@@ -68,7 +68,12 @@ fn silence(trace: &Trace) -> Silence {
         let now_s = trace.time_s[index];
         match (trace.outcome[index], &mut run) {
             (Seen::Lost, None) => {
-                run = Some(Silence { from_s: now_s, until_s: now_s, lost: 1, nats: 0.0 });
+                run = Some(Silence {
+                    from_s: now_s,
+                    until_s: now_s,
+                    lost: 1,
+                    nats: 0.0,
+                });
             }
             (Seen::Lost, Some(run)) => (run.until_s, run.lost) = (now_s, run.lost + 1),
             (Seen::Passed, _) => run = None,
@@ -122,9 +127,17 @@ fn by_delay(trace: &Trace, first: &[usize]) -> f64 {
             before
         })
         .collect();
-    let mut sorted: Vec<f32> = before.iter().copied().filter(|x| !x.is_nan()).collect();
+    let known = before
+        .iter()
+        .zip(&trace.outcome)
+        .filter(|(_, seen)| **seen != Seen::Unknown);
+    let mut sorted: Vec<f32> = known.map(|(x, _)| *x).filter(|x| !x.is_nan()).collect();
     sorted.sort_by(f32::total_cmp);
-    let lost: Vec<f32> = first.iter().map(|index| before[*index]).filter(|x| !x.is_nan()).collect();
+    let lost: Vec<f32> = first
+        .iter()
+        .map(|index| before[*index])
+        .filter(|x| !x.is_nan())
+        .collect();
     if sorted.len() < FEWEST_DELAYS || lost.is_empty() {
         return 0.0;
     }
@@ -137,16 +150,24 @@ fn by_delay(trace: &Trace, first: &[usize]) -> f64 {
     averaged(&parts, lost.len())
 }
 
-/// By the part of the trace, in halves, quarters and so on: packets are counted, not seconds, since packets are lost.
-fn by_time(packets: usize, first: &[usize]) -> f64 {
+/// By the part of the trace, in halves, quarters and so on: packets are counted, not seconds, since packets are lost; and
+/// those whose fate is known.
+fn by_time(trace: &Trace, first: &[usize]) -> f64 {
+    let known = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Unknown);
+    let known: Vec<usize> = known.collect();
     let mut parts = Vec::new();
     for halving in 1..=HALVINGS {
         let pieces = 1_usize << halving;
         let mut inside = vec![0; pieces];
         for index in first {
-            inside[index * pieces / packets] += 1;
+            let place = known.partition_point(|other| other < index);
+            inside[place * pieces / known.len()] += 1;
         }
-        parts.extend(inside.into_iter().map(|inside| (1.0 / pieces as f64, inside)));
+        parts.extend(
+            inside
+                .into_iter()
+                .map(|inside| (1.0 / pieces as f64, inside)),
+        );
     }
     averaged(&parts, first.len())
 }
@@ -172,11 +193,19 @@ mod tests {
     use super::*;
 
     /// Packets a millisecond apart, with the delays and losses that are given.
-    fn trace(packets: usize, delay_s: impl Fn(usize) -> f32, lost: impl Fn(usize) -> bool) -> Trace {
+    fn trace(
+        packets: usize,
+        delay_s: impl Fn(usize) -> f32,
+        lost: impl Fn(usize) -> bool,
+    ) -> Trace {
         let observation = |index: usize| Observation {
             time_ns: index as i64 * 1_000_000,
             bytes: 1500,
-            outcome: if lost(index) { Seen::Lost } else { Seen::Passed },
+            outcome: if lost(index) {
+                Seen::Lost
+            } else {
+                Seen::Passed
+            },
             delay_s: (!lost(index)).then(|| delay_s(index)),
         };
         Trace::new((0..packets).map(observation).collect())
@@ -202,7 +231,8 @@ mod tests {
 
     #[test]
     fn losses_now_and_then_lean_on_nothing() {
-        let pattern = loss_pattern(&trace(5_000, tooth, |index| now_and_then(index, 70.0))).unwrap();
+        let pattern =
+            loss_pattern(&trace(5_000, tooth, |index| now_and_then(index, 70.0))).unwrap();
         assert!(pattern.by_delay_nats < 1.0, "{pattern:?}");
         assert!(pattern.by_time_nats < 0.0, "{pattern:?}");
     }
@@ -218,7 +248,10 @@ mod tests {
     #[test]
     fn bursts_count_once_each_and_one_loss_says_nothing() {
         let bursts = |index: usize| index % 1_000 > 980 && index % 2 == 0;
-        assert_eq!(loss_pattern(&trace(5_000, tooth, bursts)).unwrap().clumps, 5);
+        assert_eq!(
+            loss_pattern(&trace(5_000, tooth, bursts)).unwrap().clumps,
+            5
+        );
         let one = loss_pattern(&trace(5_000, tooth, |index| index == 2_500)).unwrap();
         assert!(one.by_time_nats < 1.0 && one.by_delay_nats < 1.0, "{one:?}");
         assert!(loss_pattern(&trace(100, tooth, |_| false)).is_none());

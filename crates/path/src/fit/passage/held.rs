@@ -151,8 +151,11 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         misfits_bytes,
         limit_bytes,
         losses: lost_packets.len(),
-        passed_with_more: more(&passed_packets, &lost_packets, 1.0)
-            .min(more(&passed_bytes, &lost_bytes, full_bytes)),
+        passed_with_more: more(&passed_packets, &lost_packets, 1.0).min(more(
+            &passed_bytes,
+            &lost_bytes,
+            full_bytes,
+        )),
         mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>()
             / lost_packets.len() as f64,
         found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64
