@@ -15,7 +15,7 @@ use crate::thresholds::REPLAYED_SHARE;
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayCheck {
-    /// Packets that the model drops.
+    /// Packets that the model drops, of those whose fate is known.
     pub dropped: usize,
     /// Of those, packets that were lost.
     pub hits: usize,
@@ -31,7 +31,11 @@ impl ReplayCheck {
     pub fn new(dropped: impl Iterator<Item = bool>, outcome: &[Seen]) -> Self {
         let near_loss = near_losses(outcome, BURST_PACKETS);
         let (mut check, mut near) = (Self::default(), 0.0);
-        for (index, _) in dropped.enumerate().filter(|(_, dropped)| *dropped) {
+        let known = |index: usize| outcome[index] != Seen::Unknown;
+        for (index, _) in dropped
+            .enumerate()
+            .filter(|(index, dropped)| *dropped && known(*index))
+        {
             check.dropped += 1;
             check.hits += usize::from(outcome[index] == Seen::Lost);
             near += f64::from(near_loss[index]);

@@ -14,6 +14,7 @@ use crate::contest::Contest;
 use crate::evidence::{ReplayCheck, near_losses};
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
+use crate::thresholds::NEEDED_CERTAINTY;
 
 /// Kinds of active queue management that can be told apart from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +153,8 @@ fn neither_queue_nor_bucket(hop: &Hop) -> bool {
         .is_some_and(|held| held.found_empty > FOUND_NOTHING);
     let refuted = hop.bucket.as_ref().is_none_or(|fit| {
         let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
-        wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
+        let poor = fit.certainty() < NEEDED_CERTAINTY;
+        poor && wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
     });
     again
         && on_empty

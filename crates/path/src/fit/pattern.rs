@@ -48,14 +48,17 @@ const FEWEST_DELAYS: usize = 20;
 
 /// How the losses of a trace lie. `None` where nothing was lost.
 pub fn loss_pattern(trace: &Trace) -> Option<LossPattern> {
-    let first = clumps(trace);
+    // what is not known speaks neither for nor against
+    let known = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Unknown);
+    let known: Vec<usize> = known.collect();
+    let first = clumps(trace, &known);
     if first.is_empty() {
         return None;
     }
     Some(LossPattern {
         clumps: first.len(),
-        by_delay_nats: by_delay(trace, &first),
-        by_time_nats: by_time(trace, &first),
+        by_delay_nats: by_delay(trace, &known, &first),
+        by_time_nats: by_time(known.len(), &first),
         silence: silence(trace),
     })
 }
@@ -91,13 +94,14 @@ fn silence(trace: &Trace) -> Silence {
     longest
 }
 
-/// Positions of the first losses of all clumps.
-fn clumps(trace: &Trace) -> Vec<usize> {
+/// Positions, among the packets whose fate is known, of the first losses of all clumps.
+fn clumps(trace: &Trace, known: &[usize]) -> Vec<usize> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for index in (0..trace.len()).filter(|index| trace.outcome[*index] == Seen::Lost) {
-        join(&mut runs, (index, index), 1);
+    let lost = |place: &usize| trace.outcome[known[*place]] == Seen::Lost;
+    for place in (0..known.len()).filter(lost) {
+        join(&mut runs, (place, place), 1);
     }
-    let apart = (CLUMPED_SHARE * trace.len() as f64 / runs.len().max(1) as f64) as usize;
+    let apart = (CLUMPED_SHARE * known.len() as f64 / runs.len().max(1) as f64) as usize;
     let mut clumps = Vec::with_capacity(runs.len());
     for run in runs {
         join(&mut clumps, run, apart.max(1));
@@ -114,7 +118,7 @@ fn join(runs: &mut Vec<(usize, usize)>, run: (usize, usize), apart: usize) {
 
 /// By the shorter of the last two delays measured before each packet: the one before a loss may have waited for its
 /// acknowledgment until a second packet came (RFC 1122), which is the lost one.
-fn by_delay(trace: &Trace, first: &[usize]) -> f64 {
+fn by_delay(trace: &Trace, known: &[usize], first: &[usize]) -> f64 {
     let (mut newest, mut older) = (f32::NAN, f32::NAN);
     let before: Vec<f32> = trace
         .delay_s
@@ -127,15 +131,12 @@ fn by_delay(trace: &Trace, first: &[usize]) -> f64 {
             before
         })
         .collect();
-    let known = before
-        .iter()
-        .zip(&trace.outcome)
-        .filter(|(_, seen)| **seen != Seen::Unknown);
-    let mut sorted: Vec<f32> = known.map(|(x, _)| *x).filter(|x| !x.is_nan()).collect();
+    let measured = known.iter().map(|index| before[*index]);
+    let mut sorted: Vec<f32> = measured.filter(|delay| !delay.is_nan()).collect();
     sorted.sort_by(f32::total_cmp);
     let lost: Vec<f32> = first
         .iter()
-        .map(|index| before[*index])
+        .map(|place| before[known[*place]])
         .filter(|x| !x.is_nan())
         .collect();
     if sorted.len() < FEWEST_DELAYS || lost.is_empty() {
@@ -150,18 +151,14 @@ fn by_delay(trace: &Trace, first: &[usize]) -> f64 {
     averaged(&parts, lost.len())
 }
 
-/// By the part of the trace, in halves, quarters and so on: packets are counted, not seconds, since packets are lost; and
-/// those whose fate is known.
-fn by_time(trace: &Trace, first: &[usize]) -> f64 {
-    let known = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Unknown);
-    let known: Vec<usize> = known.collect();
+/// By the part of the trace, in halves, quarters and so on: packets are counted, not seconds, since packets are lost.
+fn by_time(packets: usize, first: &[usize]) -> f64 {
     let mut parts = Vec::new();
     for halving in 1..=HALVINGS {
         let pieces = 1_usize << halving;
         let mut inside = vec![0; pieces];
-        for index in first {
-            let place = known.partition_point(|other| other < index);
-            inside[place * pieces / known.len()] += 1;
+        for place in first {
+            inside[place * pieces / packets] += 1;
         }
         parts.extend(
             inside
