@@ -1,10 +1,10 @@
-"""Whether a stated 80 % is right four times in five: the confidence of transfers' causes, on transfers with known truth.
+"""Whether a stated 80 % is right four times in five: the confidence of transfers' causes.
 
-    cargo run --release -p whydrop-simulate -- transfers --out /tmp/transfers --split validation --seed 9 --count 2000
-    .venv/bin/python bench/calibrate.py /tmp/transfers
+    cargo run --release -p whydrop-simulate -- transfers --out /tmp/drawn --split validation --seed 9 --count 2000
+    .venv/bin/python bench/calibrate.py /tmp/drawn
 
-Each transfer is explained from one capture, before the path element or behind it in turn. Those of the connection that the
-truth is about count: the largest, which is most of it. What is called `unknown` states no cause, and is counted apart.
+Each transfer is explained from one capture, before the path element or behind it in turn. Of the connection that the
+truth is about the largest counts, which is most of it. What is called `unknown` states no cause, and is counted apart.
 
 *Expected calibration error*: the mean distance between the confidence that is stated and the share that is right, over
 ten classes of equally many transfers (Naeini et al. 2015). *Brier score*: the mean square of the distance between the
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import whydrop
@@ -69,7 +70,7 @@ def reliability(of: Sequence[Stated]) -> list[tuple[int, float, float]]:
     """For each class of equally many, by confidence: how many, the mean confidence and the share that is right."""
     ordered = sorted(of, key=lambda one: one.confidence)
     bounds = [round(len(ordered) * place / CLASSES) for place in range(CLASSES + 1)]
-    classes = [ordered[low:high] for low, high in zip(bounds, bounds[1:], strict=False) if high > low]
+    classes = [ordered[low:high] for low, high in pairwise(bounds) if high > low]
     return [(len(one), sum(each.confidence for each in one) / len(one), share_right(one)) for one in classes]
 
 
@@ -81,8 +82,10 @@ def calibration_error(of: Sequence[Stated]) -> float:
 def say(title: str, of: Sequence[Stated]) -> None:
     """Print how reliable the stated confidences are."""
     share = share_right(of)
-    print(f"\n{title}: {len(of)} transfers, {share:.3f} right, expected calibration error {calibration_error(of):.3f}, "
-          f"Brier score {brier(of):.3f} (best constant {share * (1 - share):.3f})")
+    print(
+        f"\n{title}: {len(of)} transfers, {share:.3f} right, expected calibration error {calibration_error(of):.3f}, "
+        f"Brier score {brier(of):.3f} (best constant {share * (1 - share):.3f})"
+    )
     for number, said, right in reliability(of):
         print(f"  stated {said:.3f}  right {right:.3f}  {'#' * round(40 * right):40}  n {number}")
 
@@ -94,6 +97,7 @@ def explained(folders: Sequence[Path], jobs: int) -> Iterable[Stated | None]:
 
 
 def main() -> int:
+    """Explain, compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what `whydrop-simulate transfers` has drawn")
     parser.add_argument("--jobs", type=int, default=2)

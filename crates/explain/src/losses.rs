@@ -328,6 +328,10 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
+    // shorter waits at the brink than elsewhere are neither's: other flows' acknowledgments were late
+    if high < -NO_QUEUE_RATIO {
+        return queue_shows_at_losses(evidence);
+    }
     if low > QUEUE_RATIO
         && high < OTHER_DELAY_RATIO
         && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0

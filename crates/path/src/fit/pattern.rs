@@ -249,7 +249,7 @@ mod tests {
             loss_pattern(&trace(5_000, tooth, bursts)).unwrap().clumps,
             5
         );
-        let one = loss_pattern(&trace(5_000, tooth, |index| index == 2_500)).unwrap();
+        let one = loss_pattern(&trace(5_000, tooth, |index| index == 2_550)).unwrap();
         assert!(one.by_time_nats < 1.0 && one.by_delay_nats < 1.0, "{one:?}");
         assert!(loss_pattern(&trace(100, tooth, |_| false)).is_none());
     }
