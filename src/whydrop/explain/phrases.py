@@ -53,7 +53,7 @@ def _model_replayed(v: Values) -> str:
     alone = v["variants"] == 1
     chosen = "" if alone else "; of {variants|variant} that were replayed this one agrees best with the losses"
     return (
-        "replayed by itself over the packets that entered, it drops "
+        "replayed over the packets that entered, it drops "
         "{dropped|packet}: {hits} of the {lost} lost ones, and {mistaken} of the others by mistake" + chosen
     )
 
@@ -107,8 +107,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "within one packet, and removes {certainty_share} of the uncertainty about which packets are lost"
     ),
     "bucket-replayed": (
-        "replayed by itself, the same bucket drops {dropped|packet}, {hits} of them "
-        "packets that were lost"
+        "replayed by itself, the same bucket drops {dropped|packet}, {hits} of them packets that were lost"
     ),
     "delay-at-spent-bucket": (
         "packets that found the bucket nearly spent were delayed by {more_s} more than others; a queue of that size "

@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn bursts_count_once_each_and_one_loss_says_nothing() {
-        let bursts = |index: usize| index % 1_000 > 980 && index % 2 == 0;
+        let bursts = |index: usize| index % 1_000 > 980 && index.is_multiple_of(2);
         assert_eq!(
             loss_pattern(&trace(5_000, tooth, bursts)).unwrap().clumps,
             5
