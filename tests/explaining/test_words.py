@@ -116,10 +116,10 @@ def test_a_fact_is_one_phrase(one: dict[str, Any], words: str):
     assert phrases.phrase(one, "between capture 1 and capture 2") == words
 
 
-def test_what_lost_packets_is_not_replayed_blindly_where_the_losses_chose_the_variant():
+def test_a_replay_says_of_how_many_variants_it_is_the_best():
     values = {"dropped": 5, "hits": 5, "lost": 6, "mistaken": 0}
-    assert "without looking" in str(phrases.phrase(fact("model-replayed", variants=1, **values)))
-    assert "without looking" not in str(phrases.phrase(fact("model-replayed", variants=20, **values)))
+    assert "agrees best" not in str(phrases.phrase(fact("model-replayed", variants=1, **values)))
+    assert "20 variants that were replayed" in str(phrases.phrase(fact("model-replayed", variants=20, **values)))
 
 
 def test_a_number_that_is_not_known_is_said_to_be():

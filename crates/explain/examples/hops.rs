@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  two buckets {:?}", hop.two_buckets);
         println!("  behind      {:?}", hop.behind_queue);
         println!("  at loss     {:?}", hop.evidence.at_loss);
+        println!("  pattern     {:?}", hop.evidence.pattern);
         println!("  occupancy   {:?}", hop.evidence.occupancy);
         println!("  drain       {:?}", hop.evidence.drain);
         println!("  line        {:?}", hop.evidence.line_rate_bps);

@@ -69,6 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     e.replay
                 );
             }
+            println!("  {:?}", e.pattern);
             if let Some(o) = &e.occupancy {
                 println!(
                     "  occupancy empty {:.2} ms brink {:.2} ms expected {:.2} ms ratio {:.3} {:.3?} n {} {}",

@@ -132,11 +132,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
     };
     let mut verdicts = conditions.join(first, judgement.cause, &evidence.totals);
     if missed_by_capture(&evidence) {
-        let missed = Judgement {
-            cause: Cause::CaptureLoss,
-            confidence: 0.99,
-            against: Vec::new(),
-        };
+        let missed = Judgement::new(Cause::CaptureLoss, 0.99);
         let mut second = verdict(&missed, &evidence, found(missed.cause, names));
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);

@@ -2,21 +2,70 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, Trace, delay_at_loss,
-    delay_by_occupancy, fit_drain_rate, score_near, search_bucket,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Trace,
+    delay_at_loss, delay_by_occupancy, fit_drain_rate, fit_envelope, loss_pattern, refine_beside,
+    score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
+use crate::thresholds::REPLAYED_SHARE;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayCheck {
-    /// Packets that the model drops.
+    /// Packets that the model drops, of those whose fate is known.
     pub dropped: usize,
     /// Of those, packets that were lost.
     pub hits: usize,
+    /// Of those, packets with a loss nearby, less what chance brings there.
+    pub nearby: usize,
+}
+
+/// Stamps of packets that hosts hand over in bursts are off by as many.
+const BURST_PACKETS: usize = 8;
+
+impl ReplayCheck {
+    /// Compares what a model drops with what became of the packets.
+    pub fn new(dropped: impl Iterator<Item = bool>, outcome: &[Seen]) -> Self {
+        let near_loss = near_losses(outcome, BURST_PACKETS);
+        let (mut check, mut near) = (Self::default(), 0.0);
+        let known = |index: usize| outcome[index] != Seen::Unknown;
+        for (index, _) in dropped
+            .enumerate()
+            .filter(|(index, dropped)| *dropped && known(*index))
+        {
+            check.dropped += 1;
+            check.hits += usize::from(outcome[index] == Seen::Lost);
+            near += f64::from(near_loss[index]);
+        }
+        let packets = outcome.len().max(1) as f64;
+        let by_chance = near_loss.iter().filter(|near| **near).count() as f64 / packets;
+        // as Cohen (1960) corrects agreement for chance
+        let agreed = (near - by_chance * check.dropped as f64) / (1.0 - by_chance).max(1e-9);
+        check.nearby = agreed.max(0.0) as usize;
+        check.nearby = check.nearby.max(check.hits);
+        check
+    }
+
+    /// Whether the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and hardly
+    /// others. Where no delay can rule out a queue, exactly those.
+    pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
+        let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
+        let agreed = if delays_tell { self.nearby } else { self.hits };
+        agreed as f64 > REPLAYED_SHARE * claimed as f64
+    }
+}
+
+/// Which packets have a loss not further away than so many.
+pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
+    let mut found = vec![false; outcome.len()];
+    for index in (0..outcome.len()).filter(|index| outcome[*index] == Seen::Lost) {
+        let to = (index + near + 1).min(outcome.len());
+        found[index.saturating_sub(near)..to].fill(true);
+    }
+    found
 }
 
 /// Counters of the group's flows, summed.
@@ -78,6 +127,7 @@ pub struct Evidence {
     pub occupancy: Option<DelayByOccupancy>,
     pub replay: Option<ReplayCheck>,
     pub at_loss: Option<DelayAtLoss>,
+    pub pattern: Option<LossPattern>,
     pub drain: Option<DrainFit>,
     /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
     pub line_rate_bps: Option<f64>,
@@ -131,12 +181,46 @@ pub fn measure(group: &Group) -> Evidence {
         .has_offloaded_segments()
         .then(|| slowest_line_bps(group))
         .flatten();
-    measure_trace(
+    let mut evidence = measure_trace(
         group.trace(),
         slowest_line_bps,
         totals(group),
         base_rtt_s(group),
-    )
+    );
+    look_beside_others(&mut evidence);
+    evidence
+}
+
+/// A bucket that removes this share of the uncertainty about the losses made nearly all of them.
+const ALONE: f64 = 0.6;
+/// With fewer losses they are not told apart.
+const FEWEST_TOLD_APART: usize = 10;
+/// A bucket that made only some of them must be this much more likely, nats.
+const BESIDE_GAIN: f64 = 10.0;
+
+/// Looks for a bucket that made some of the losses, where none made nearly all of them.
+fn look_beside_others(evidence: &mut Evidence) {
+    let trace = &evidence.group_trace.trace;
+    let alone = |fit: BucketFit| fit.certainty() > ALONE;
+    if trace.lost < FEWEST_TOLD_APART || evidence.bucket.is_some_and(alone) {
+        return;
+    }
+    let Some(envelope) = fit_envelope(trace) else {
+        return;
+    };
+    let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
+    let fits = starts.filter_map(|start| refine_beside(trace, &start, trace.typical_bytes));
+    let best = fits
+        .map(|(fit, _)| fit)
+        .max_by(|a, b| a.score().total_cmp(&b.score()));
+    let known = evidence
+        .bucket
+        .map_or(f64::MIN, |known| known.score() + BESIDE_GAIN);
+    if let Some(fit) = best.filter(|fit| fit.score() > known && alone(*fit)) {
+        evidence.occupancy = delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value);
+        evidence.replay = Some(check_by_replay(&evidence.group_trace, &fit));
+        evidence.bucket = Some(fit);
+    }
 }
 
 /// Measures packets whose fates and delays are known. `slowest_line_bps` is the least rate of the line that
@@ -162,6 +246,7 @@ pub fn measure_trace(
             .as_ref()
             .map(|fit| check_by_replay(&group_trace, fit)),
         at_loss: delay_at_loss(trace),
+        pattern: loss_pattern(trace),
         totals,
         base_rtt_s,
         bucket,
@@ -331,14 +416,9 @@ fn check_by_replay(group_trace: &GroupTrace, fit: &BucketFit) -> ReplayCheck {
             bytes: *bytes as u32,
         })
         .collect();
-    let mut check = ReplayCheck::default();
-    for (outcome, seen) in replay(&mut policer, &arrivals).iter().zip(&trace.outcome) {
-        if outcome.is_dropped() {
-            check.dropped += 1;
-            check.hits += usize::from(*seen == Seen::Lost);
-        }
-    }
-    check
+    let outcomes = replay(&mut policer, &arrivals);
+    let dropped = outcomes.iter().map(|outcome| outcome.is_dropped());
+    ReplayCheck::new(dropped, &trace.outcome)
 }
 
 /// Delays that hardly vary need no queue to explain them.

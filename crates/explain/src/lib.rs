@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
-//! | [`judge`] | which cause accounts for it |
+//! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
 //! | [`hop`] | the same for the stretch between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
@@ -23,6 +23,7 @@
 
 mod assemble;
 mod conditions;
+mod contest;
 pub mod document;
 pub mod evidence;
 mod facts;
@@ -30,12 +31,14 @@ mod failures;
 pub mod group;
 pub mod hop;
 pub mod judge;
+mod losses;
 mod pair;
 mod parallel;
 mod parameters;
 mod small_connections;
 pub mod tables;
 mod tabulate;
+mod thresholds;
 mod transfers;
 mod verdict;
 

@@ -166,11 +166,7 @@ fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
     let flows = [flow.clone()];
     let group = group(&flows);
     let evidence = measure(&group);
-    let judgement = Judgement {
-        cause: Cause::Policer,
-        confidence: 0.9,
-        against: Vec::new(),
-    };
+    let judgement = Judgement::new(Cause::Policer, 0.9);
     let transfer = Transfer {
         first,
         end,

@@ -79,7 +79,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
     let blank = Finding::new(found.source, subject, found.place, cause);
     let own = Finding {
         detail: found.detail,
-        nats: log_odds(judgement.confidence),
+        nats: nats_of(judgement),
         lost: totals.lost,
         explained: share(found.explained),
         limited_share: share(limited_share(cause, evidence)),
@@ -91,7 +91,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
         facts,
         ..blank.clone()
     };
-    let (verdict, ruled_out) = reduced(own, &blank, &rivals, judgement.confidence);
+    let (verdict, ruled_out) = reduced(own, &blank, &rivals, judgement);
     let named = rivals.iter().map(|(cause, _)| *cause);
     let against = named.filter_map(|cause| {
         let other = ruled_out.iter().find(|other| other.cause == cause)?;
@@ -146,7 +146,7 @@ fn reduced(
     own: Finding,
     blank: &Finding,
     rivals: &[(Cause, Fact)],
-    confidence: f64,
+    judgement: &Judgement,
 ) -> (whydrop_verdict::Verdict, Vec<whydrop_verdict::Against>) {
     let mut findings = Vec::with_capacity(rivals.len() + CAUSES_OF_LOSS.len() + 1);
     findings.extend(rivals.iter().map(|(cause, why)| Finding {
@@ -154,8 +154,18 @@ fn reduced(
         veto: Some(why.clone()),
         ..blank.clone()
     }));
-    if own.cause == Cause::Unknown {
-        let ruled_out = |cause: &&Cause| !rivals.iter().any(|(other, _)| other == *cause);
+    let ruled_out = |cause: &&Cause| !rivals.iter().any(|(other, _)| other == *cause);
+    let behind = judgement
+        .behind
+        .iter()
+        .filter(|(cause, _)| *cause != own.cause && ruled_out(&cause));
+    findings.extend(behind.map(|(cause, nats)| Finding {
+        cause: *cause,
+        nats: own.nats - nats,
+        ..blank.clone()
+    }));
+    let confidence = judgement.confidence;
+    if own.cause == Cause::Unknown && judgement.behind.is_empty() && confidence < 1.0 {
         let open: Vec<&Cause> = CAUSES_OF_LOSS.iter().filter(ruled_out).collect();
         let each = (1.0 - confidence) / open.len().max(1) as f64;
         findings.extend(open.into_iter().map(|cause| Finding {
@@ -172,6 +182,15 @@ fn reduced(
     // what the record missed competes by itself
     let place = verdicts.iter().position(|verdict| verdict.cause == cause);
     (verdicts.swap_remove(place.unwrap_or(0)), ruled_out)
+}
+
+/// Log-likelihood of the cause against the background that gives it its confidence beside those that are behind it, nats.
+fn nats_of(judgement: &Judgement) -> f64 {
+    let beside: f64 = judgement.behind.iter().map(|(_, nats)| (-nats).exp()).sum();
+    match judgement.cause {
+        Cause::Unknown if !judgement.behind.is_empty() => 0.0,
+        _ => log_odds(judgement.confidence / (1.0 - judgement.confidence * beside).max(0.5)),
+    }
 }
 
 /// A share as a finding takes it.

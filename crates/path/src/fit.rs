@@ -7,12 +7,14 @@
 //! drop-tail queue what would lift it above the limit. So both show the same losses; only the queue delays.
 //! [`bucket`] therefore finds the rate and the limit from the losses, and [`delay`] tells which of the two it was.
 
+mod beside;
 pub mod bucket;
 pub mod delay;
 pub mod envelope;
 pub mod exact;
 mod lanes;
 pub mod passage;
+mod pattern;
 mod profile;
 mod rows;
 mod search;
@@ -28,6 +30,7 @@ mod testing;
 #[cfg(test)]
 mod trace_tests;
 
+pub use beside::refine_beside;
 pub use bucket::{BucketFit, Found, fit_bucket, score_near, search_bucket};
 pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, burst_bytes_at, delay_at_loss, delay_by_occupancy,
@@ -35,6 +38,7 @@ pub use delay::{
 };
 pub use envelope::{EnvelopeBucket, EnvelopeFit, fit_envelope};
 pub use exact::refine_exact;
+pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};
 pub use trace::{Observation, Seen, Trace};

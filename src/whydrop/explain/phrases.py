@@ -66,7 +66,7 @@ def _model_replayed(v: Values) -> str:
     alone = v["variants"] == 1
     chosen = "" if alone else "; of {variants|variant} that were replayed this one agrees best with the losses"
     return (
-        f"replayed over the packets that entered{', without looking at the losses' if alone else ''}, it drops "
+        "replayed over the packets that entered, it drops "
         "{dropped|packet}: {hits} of the {lost} lost ones, and {mistaken} of the others by mistake" + chosen
     )
 
@@ -159,8 +159,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "within one packet, and removes {certainty_share} of the uncertainty about which packets are lost"
     ),
     "bucket-replayed": (
-        "replayed by itself, without looking at the losses, the same bucket drops {dropped|packet}, {hits} of them "
-        "packets that were lost"
+        "replayed by itself, the same bucket drops {dropped|packet}, {hits} of them packets that were lost"
     ),
     "delay-at-spent-bucket": (
         "packets that found the bucket nearly spent were delayed by {more_s} more than others; a queue of that size "
@@ -183,6 +182,12 @@ _PHRASES: Mapping[str, Phrase] = {
     "two-buckets": (
         "two buckets in company: {committed_alone|lost packet} that found no room in the one of {rate_bps} did find "
         "it in the one of {peak_rate_bps}, and {peak_alone} the other way round"
+    ),
+    "queue-not-ruled-out": (
+        "a queue that drains at {rate_bps} would drop the same packets, and nothing tells whether packets waited for it"
+    ),
+    "no-such-bucket": (
+        "the best bucket fills at {rate_bps} and holds {packets|packet}: no sender empties it, or no burst fits into it"
     ),
     "drains-unlike-drops": "the queue here drains at {drain_rate_bps}; what drops fills at {rate_bps}",
     "policer-before-queue": (
@@ -245,6 +250,16 @@ _PHRASES: Mapping[str, Phrase] = {
     "losses-not-at-longest-waits": (
         "a full queue drops when packets wait longest; before these losses they waited longer than only "
         "{longer_than_share} of all"
+    ),
+    "drops-only-when-full": (
+        "queue management drops before the queue is full; these losses came at the longest waits only, of {median_s}"
+    ),
+    "waits-unmanaged": "half of all packets waited for more than {typical_s}: queue management lets none wait so long",
+    # chance
+    "too-few-clumps": "{lost|loss} in {clumps|clump}: too few to call them chance",
+    "losses-in-runs": lambda v: (
+        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and without delays nothing "
+        "tells bursts by chance from a full queue"
     ),
     # the ends
     "window-full": (

@@ -1,7 +1,9 @@
 //! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
 
 use whydrop_path::fit::passage::Passages;
-use whydrop_path::fit::{BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_exact};
+use whydrop_path::fit::{
+    BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_beside, refine_exact,
+};
 
 use super::measure::ByteBasis;
 use crate::evidence::Evidence;
@@ -77,27 +79,58 @@ fn by_envelope(
         return (known, None);
     };
     let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
-    match envelope.buckets[..] {
-        [committed, peak] if enough => {
-            let explained = envelope.explained;
-            (
-                known,
-                Some(TwoBuckets {
-                    committed,
-                    peak,
-                    explained,
-                }),
-            )
-        }
+    if let ([committed, peak], true) = (&envelope.buckets[..], enough) {
+        let two = TwoBuckets {
+            committed: *committed,
+            peak: *peak,
+            explained: envelope.explained,
+        };
+        return (known, Some(two));
+    }
+    let starts: Vec<BucketFit> = envelope
+        .buckets
+        .iter()
+        .map(|bucket| bucket.to_fit(trace))
+        .collect();
+    let alone = match starts[..] {
         [single] if enough => {
-            let (fit, blur) = refine(trace, &single.to_fit(trace), blur_s);
+            let (fit, blur) = refine(trace, &single, blur_s);
             let blur = refined.map_or(blur, |(_, other)| blur.min(other));
             let score = |fit: &BucketFit| fit.agreement.score(blur);
-            let better = known.is_none_or(|known| score(&fit) > score(&known));
-            (if better { Some(fit) } else { known }, None)
+            known
+                .filter(|known| score(known) >= score(&fit))
+                .or(Some(fit))
         }
-        _ => (known, None),
-    }
+        _ => known,
+    };
+    (beside_others(trace, &starts, alone, blur_s), None)
+}
+
+/// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
+const BESIDE_GAIN: f64 = 10.0;
+
+/// The best of the buckets that leave some of the losses to others, if one is better than the one that is known.
+fn beside_others(
+    trace: &Trace,
+    starts: &[BucketFit],
+    known: Option<BucketFit>,
+    blur_s: f64,
+) -> Option<BucketFit> {
+    let beside = |start: &BucketFit| {
+        let blur = blur_bytes(start, blur_s);
+        let (fit, _) = refine_beside(trace, start, blur)?;
+        Some((fit.agreement.score(blur), blur, fit))
+    };
+    let best = starts
+        .iter()
+        .filter_map(beside)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let better = |blur: f64, score: f64| {
+        known.is_none_or(|known| score > known.agreement.score(blur) + BESIDE_GAIN)
+    };
+    best.filter(|(score, blur, _)| better(*blur, *score))
+        .map(|(.., fit)| fit)
+        .or(known)
 }
 
 /// Times that the blur may be found anew.

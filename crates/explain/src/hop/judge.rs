@@ -5,12 +5,16 @@
 //! differ between what drops and what delays.
 
 use whydrop_path::fit::passage::HeldAtLosses;
-use whydrop_path::fit::{BucketFit, Interval, Seen};
-use whydrop_verdict::{Cause, Fact, fact};
+use whydrop_path::fit::{BucketFit, Interval};
+use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
 use super::measure::Hop;
 use super::models::{Element, replay_over};
-use crate::judge::{Judgement, judge_losses, queue_depth};
+use crate::contest::Contest;
+use crate::evidence::{ReplayCheck, near_losses};
+use crate::judge::Judgement;
+use crate::losses::{contest, queue_depth};
+use crate::thresholds::NEEDED_CERTAINTY;
 
 /// Kinds of active queue management that can be told apart from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,26 +58,32 @@ const FEWEST_INSIDE: f64 = 2.0;
 
 /// Judges what a stretch lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
-    let plain = |judgement| HopJudgement {
-        judgement,
-        family: None,
-        beside_queue: false,
-    };
+    let mut contest = contest(&hop.evidence);
+    refute(&mut contest, hop);
+    let mut beside_queue = false;
     if full_queue_shows(hop) {
-        let confidence = full_queue_confidence(hop);
-        return plain(Judgement {
-            cause: queue_depth(&hop.evidence),
-            confidence,
-            against: vec![(Cause::Policer, queued_reason(hop))],
-        });
+        let depth = queue_depth(&hop.evidence);
+        contest.prove(depth, log_odds(full_queue_confidence(hop)));
+        contest.rule_out(Cause::Policer, queued_reason(hop));
+        contest.rule_out(Cause::Aqm, drops_when_full(hop));
+    } else if let Some((fit, why)) = bucket_beside_queue(hop) {
+        contest.prove(Cause::Policer, log_odds(fit.certainty().clamp(0.5, 0.95)));
+        for queue in [Cause::ShallowQueue, Cause::DeepQueue, Cause::Aqm] {
+            contest.rule_out(queue, why.clone());
+        }
+        beside_queue = true;
+    } else if let Some(agree) = two_buckets_drop(hop) {
+        contest.prove(Cause::Policer, log_odds(agree.clamp(0.5, 0.97)));
     }
-    if let Some(judged) = bucket_beside_queue(hop) {
-        return judged;
+    let mut judgement = contest.settle();
+    if judgement.cause == Cause::Unknown && neither_queue_nor_bucket(hop) {
+        let mut random = Judgement::new(Cause::RandomLoss, 0.6);
+        random.against.push((Cause::Policer, refuted_reason(hop)));
+        return queue_management(hop, &judgement).unwrap_or_else(|| plain(random));
     }
-    if let Some(judged) = two_buckets_drop(hop) {
-        return judged;
-    }
-    let judgement = judge_losses(&hop.evidence);
+    judgement
+        .against
+        .sort_by_key(|(cause, _)| *cause != Cause::Policer);
     let early = match judgement.cause {
         Cause::Aqm | Cause::Unknown | Cause::RandomLoss => queue_management(hop, &judgement),
         Cause::ShallowQueue | Cause::DeepQueue if fullness_varies(hop) => {
@@ -81,14 +91,51 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         }
         _ => None,
     };
-    if judgement.cause == Cause::Unknown && early.is_none() && neither_queue_nor_bucket(hop) {
-        return plain(Judgement {
-            cause: Cause::RandomLoss,
-            confidence: 0.6,
-            against: vec![(Cause::Policer, refuted_reason(hop))],
-        });
+    early.unwrap_or(HopJudgement {
+        beside_queue,
+        ..plain(judgement)
+    })
+}
+
+fn plain(judgement: Judgement) -> HopJudgement {
+    HopJudgement {
+        judgement,
+        family: None,
+        beside_queue: false,
     }
-    early.unwrap_or_else(|| plain(judgement))
+}
+
+/// What exact fates and counts rule out: a full queue that lets others in, and a bucket that drops other packets.
+fn refute(contest: &mut Contest, hop: &Hop) {
+    let seen = hop
+        .departures
+        .as_ref()
+        .is_some_and(|departures| departures.unseen_share == 0.0);
+    if let Some(held) = hop.held.as_ref().filter(|_| seen)
+        && held.passed_with_more > held.losses
+    {
+        for queue in [Cause::ShallowQueue, Cause::DeepQueue] {
+            contest.rule_out(queue, early_reason(hop));
+        }
+        contest.allow(Cause::Aqm);
+    }
+    if let Some(fit) = &hop.bucket
+        && contest.standing(Cause::Policer).is_some()
+        && let Some(replay) = failing_replay(hop, fit)
+    {
+        contest.rule_out(Cause::Policer, replay);
+    }
+}
+
+fn drops_when_full(hop: &Hop) -> Fact {
+    fact!(
+        "drops-only-when-full",
+        median_s = hop
+            .evidence
+            .at_loss
+            .as_ref()
+            .map_or(0.0, |at_loss| at_loss.median_s)
+    )
 }
 
 /// Nearly all lost packets must have found nothing inside ...
@@ -106,7 +153,8 @@ fn neither_queue_nor_bucket(hop: &Hop) -> bool {
         .is_some_and(|held| held.found_empty > FOUND_NOTHING);
     let refuted = hop.bucket.as_ref().is_none_or(|fit| {
         let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
-        wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
+        let poor = fit.certainty() < NEEDED_CERTAINTY;
+        poor && wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
     });
     again
         && on_empty
@@ -127,9 +175,9 @@ fn refuted_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// Two buckets in company that drop, replayed by themselves, most of the very packets that were lost, where no queue
-/// delays them.
-fn two_buckets_drop(hop: &Hop) -> Option<HopJudgement> {
+/// How well two buckets in company, replayed by themselves, agree with the losses, where no queue delays packets and they
+/// drop most of the very ones that were lost.
+fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     let two = hop.two_buckets.as_ref()?;
     let element = Element::Policer {
         rate_bps: two.committed.rate_bps.value,
@@ -139,15 +187,7 @@ fn two_buckets_drop(hop: &Hop) -> Option<HopJudgement> {
     let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
     let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
     let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
-    (again && hop.departures.is_none() && agree > TWO_AGREE).then(|| HopJudgement {
-        judgement: Judgement {
-            cause: Cause::Policer,
-            confidence: agree.clamp(0.5, 0.97),
-            against: Vec::new(),
-        },
-        family: None,
-        beside_queue: false,
-    })
+    (again && hop.departures.is_none() && agree > TWO_AGREE).then_some(agree)
 }
 
 /// Four parameters must do better than two: three quarters of the drops and of the losses agree.
@@ -210,14 +250,12 @@ fn queued_reason(hop: &Hop) -> Fact {
 const CLEARLY_SLOWER: f64 = 0.92;
 /// Exact fates need next to no correction if the bucket is the right one: per loss, this many times what timestamps blur.
 const CORRECTED_BLURS: f64 = 2.0;
-/// Replayed by itself, such a bucket drops at least this share of the lost packets, and hardly others.
-const REPLAYED_SHARE: f64 = 0.6;
 
 /// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
 ///
 /// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
 /// it drains, and losses that come with the longest waits are its own.
-fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
+fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     let departures = hop.departures.as_ref()?;
     let with_the_longest_waits = hop
         .evidence
@@ -225,7 +263,8 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
         .as_ref()
         .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
     let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
-    if may_be_shared && with_the_longest_waits {
+    // what stands behind a queue drops when that is long
+    if may_be_shared && with_the_longest_waits && hop.behind_queue.is_none() {
         return None;
     }
     let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
@@ -249,25 +288,15 @@ fn bucket_beside_queue(hop: &Hop) -> Option<HopJudgement> {
         .map(|behind| behind.fit)
         .or(hop.bucket)
         .filter(|fit| again && slower(fit) && sharp(fit))?;
-    if hop.behind_queue.is_none() && !replays_alike(hop, &fit) {
+    if hop.behind_queue.is_none() && failing_replay(hop, &fit).is_some() {
         return None;
     }
-    Some(HopJudgement {
-        judgement: Judgement {
-            cause: Cause::Policer,
-            confidence: fit.certainty().clamp(0.5, 0.95),
-            against: vec![(
-                Cause::ShallowQueue,
-                fact!(
-                    "drains-unlike-drops",
-                    drain_rate_bps = departures.rate_bps.value,
-                    rate_bps = fit.rate_bps.value
-                ),
-            )],
-        },
-        family: None,
-        beside_queue: true,
-    })
+    let why = fact!(
+        "drains-unlike-drops",
+        drain_rate_bps = departures.rate_bps.value,
+        rate_bps = fit.rate_bps.value
+    );
+    Some((fit, why))
 }
 
 /// A rate that is known to within this share leaves no room for others' packets.
@@ -281,14 +310,26 @@ fn is_sharp(rate: Interval) -> bool {
 /// Waits before losses that are longer than this share of all, on average, have to do with them.
 const UNRELATED_RANK: f64 = 0.7;
 
-fn replays_alike(hop: &Hop, fit: &BucketFit) -> bool {
+/// What a bucket drops, replayed by itself, if that is not what was lost: of the losses that it claims, and of its drops,
+/// too few agree.
+fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let element = Element::Policer {
         rate_bps: fit.rate_bps.value,
         burst_bytes: fit.limit_bytes.value,
         peak: None,
     };
     let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
-    replay.hits as f64 > REPLAYED_SHARE * replay.lost.max(replay.dropped) as f64
+    let dropped = replay.packets.iter().map(|packet| packet.dropped);
+    let nearby = ReplayCheck::new(dropped, &hop.passages.outcome);
+    (!nearby.holds(fit, true)).then(|| {
+        fact!(
+            "policer-misses",
+            rate_bps = fit.rate_bps.value,
+            dropped = replay.dropped,
+            hits = replay.hits,
+            lost = replay.lost
+        )
+    })
 }
 
 /// Drops of a queue that is not full: which way of managing it?
@@ -310,6 +351,7 @@ fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
             cause: Cause::Aqm,
             confidence,
             against: judgement.against.clone(),
+            behind: Vec::new(),
         };
         judgement
             .against
@@ -369,13 +411,10 @@ fn codel_predicts(hop: &Hop) -> bool {
         .value;
     let element = Element::CoDel { rate_bps };
     let replay = replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
-    let outcome = &hop.passages.outcome;
-    let lost_nearby = |index: usize| {
-        let to = (index + NEAR_PACKETS + 1).min(outcome.len());
-        outcome[index.saturating_sub(NEAR_PACKETS)..to].contains(&Seen::Lost)
-    };
-    let near = (0..outcome.len())
-        .filter(|index| replay.packets[*index].dropped && lost_nearby(*index))
+    let near_loss = near_losses(&hop.passages.outcome, NEAR_PACKETS);
+    let drops = replay.packets.iter().zip(near_loss);
+    let near = drops
+        .filter(|(packet, near)| packet.dropped && *near)
         .count();
     near >= 2 && 3 * near >= 2 * replay.dropped && 3 * near >= replay.lost
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_pair::{Crossing, Direction, Pair, PairFlow};
+use whydrop_pair::{Crossing, Direction, PacketFlags, Pair, PairFlow};
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Passage, Passages};
 use whydrop_tcp::Flow;
@@ -211,6 +211,11 @@ pub fn passages_of_groups(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]
                     (sent_ns, Seen::Unknown)
                 }
                 Crossing::Duplicated | Crossing::OtherPath => continue,
+            };
+            // resets of a connection are alike: that some were lost is known, but not which
+            let (outcome, transit_ns) = match packet.flags.has(PacketFlags::RST) {
+                true => (Seen::Unknown, -1),
+                false => (outcome, transit_ns),
             };
             if transit_ns >= 0 {
                 *last_transit_ns = transit_ns;

@@ -87,11 +87,7 @@ fn judge(
             ranked.push(verdict);
             judgement
         }
-        None => Judgement {
-            cause: cause_of(&ranked[0]),
-            confidence: ranked[0].verdict.confidence,
-            against: Vec::new(),
-        },
+        None => Judgement::new(cause_of(&ranked[0]), ranked[0].verdict.confidence),
     };
     ranked.extend(capture_loss(pair, group));
     (ranked, transfer_causes(group, &headline, placed.as_deref()))
@@ -344,11 +340,7 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     }
     let mut evidence = measure_nothing(group);
     evidence.totals.missed_by_capture_packets = missed[0] + missed[1];
-    let judgement = Judgement {
-        cause: Cause::CaptureLoss,
-        confidence: 0.99,
-        against: Vec::new(),
-    };
+    let judgement = Judgement::new(Cause::CaptureLoss, 0.99);
     let mut verdict = verdict(
         &judgement,
         &evidence,

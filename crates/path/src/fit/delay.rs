@@ -29,6 +29,8 @@ pub struct DelayAtLoss {
     /// Median of the shorter of the last two delays before each loss, seconds. The packet just before a loss may wait
     /// for its acknowledgment until a second packet comes (RFC 1122), which is the lost one.
     pub shorter_median_s: f64,
+    /// Packets after which a second one, too, waited longer than that, by a tenth and by the spread at the losses.
+    pub longer_waits: usize,
     /// Share of the losses with at least half the upper fifth's delay before them.
     pub share_delayed: f64,
     /// 99.5 % quantile of all delays, seconds.
@@ -56,9 +58,11 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
     let mut last: Option<(f32, f32)> = None;
     let mut at_loss = Vec::with_capacity(trace.lost);
     let mut shorter = Vec::with_capacity(trace.lost);
+    let mut in_pairs = Vec::with_capacity(samples);
     for (&outcome, &delay) in trace.outcome.iter().zip(&trace.delay_s) {
         if !delay.is_nan() {
             last = Some((delay, last.map_or(delay, |(newest, _)| newest)));
+            in_pairs.extend(last.map(|(newest, before)| newest.min(before)));
         }
         if outcome == Seen::Lost
             && let Some((newest, before)) = last
@@ -72,6 +76,9 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
     }
     at_loss.sort_by(f32::total_cmp);
     shorter.sort_by(f32::total_cmp);
+    let full = quantile(&shorter, 0.5);
+    let blur = (0.1 * full).max(full - quantile(&shorter, 0.2));
+    let longer_waits = in_pairs.iter().filter(|wait| **wait > full + blur).count();
     let share_below =
         |delay: f32| sorted.partition_point(|sample| *sample < delay) as f64 / samples as f64;
     // losses that follow the same sample are one event: count each measured delay once
@@ -103,7 +110,8 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
         log_chance: log_gamma_tail(distinct.len(), surprise),
         low_s: f64::from(quantile(&at_loss, 0.2)),
         median_s: f64::from(quantile(&at_loss, 0.5)),
-        shorter_median_s: f64::from(quantile(&shorter, 0.5)),
+        shorter_median_s: f64::from(full),
+        longer_waits,
         high_s: f64::from(high),
         share_above: 1.0 - sorted.partition_point(|sample| *sample <= high) as f64 / samples as f64,
         share_delayed: 1.0

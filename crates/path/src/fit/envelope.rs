@@ -51,6 +51,8 @@ const FINE_STEP: f64 = 4e-4;
 const FINE_STEPS: i32 = 40;
 /// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
 const STRAYS: f64 = 0.01;
+/// A bucket for no more than one packet has every packet at its brink, and accounts for any losses.
+const SMALLEST_PACKETS: f64 = 1.1;
 /// A second bucket must account for this share of the losses by itself, and for so many.
 const SECOND_SHARE: f64 = 0.05;
 const SECOND_LOSSES: usize = 5;
@@ -150,10 +152,11 @@ fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
             }
         }
     }
+    let least = SMALLEST_PACKETS * f64::from(trace.largest_bytes);
     let point = |lane: usize| {
         let above: Vec<bool> = asked
             .iter()
-            .map(|asked| asked[lane] > limits[lane])
+            .map(|asked| limits[lane] >= least && asked[lane] > limits[lane])
             .collect();
         Point {
             rate_bytes_per_s: rates[lane],

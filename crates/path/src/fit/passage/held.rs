@@ -28,6 +28,9 @@ pub struct HeldAtLosses {
     /// The limit in bytes that suits best, IP bytes, and the range of those that suit as well.
     pub limit_bytes: Interval,
     pub losses: usize,
+    /// Packets that passed though more was inside than the median of the losses found, in packets and in bytes: by more
+    /// than two of them and than a twentieth.
+    pub passed_with_more: usize,
     /// Mean share of all arrivals that found less inside than a lost one did: 0.5 by chance.
     pub mean_rank: f64,
     /// Share of the losses that found no more than one packet inside.
@@ -130,6 +133,11 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
     let near = (0.05 * packets.value).max(2.0);
     let from = lost_packets.partition_point(|held| *held < packets.value - near);
     let to = lost_packets.partition_point(|held| *held <= packets.value + near);
+    let more = |passed: &[f64], lost: &[f64], unit: f64| {
+        let median = quantile(lost, 0.5);
+        passed.len() - passed.partition_point(|x| *x <= median + (2.0 * unit).max(0.05 * median))
+    };
+    let full_bytes = f64::from(passages.bytes.iter().copied().fold(0.0, f32::max));
     let first_losses = first_losses(passages);
     let queue: Vec<f64> = held.iter().map(|held| held.packets).collect();
     Some(HeldAtLosses {
@@ -143,6 +151,11 @@ pub fn held_at_losses(passages: &Passages, idle_wait_s: f64) -> Option<HeldAtLos
         misfits_bytes,
         limit_bytes,
         losses: lost_packets.len(),
+        passed_with_more: more(&passed_packets, &lost_packets, 1.0).min(more(
+            &passed_bytes,
+            &lost_bytes,
+            full_bytes,
+        )),
         mean_rank: lost_packets.iter().map(|held| rank(*held)).sum::<f64>()
             / lost_packets.len() as f64,
         found_empty: lost_packets.partition_point(|held| *held <= 1.0) as f64

@@ -1,0 +1,464 @@
+//! What dropped the packets of a group of flows: each mechanism's likelihood against the background.
+//!
+//! The scale is that of losses by chance at one rate for all packets, at 0. A bucket or queue is worth what it makes the
+//! losses more likely, less the search; queue management and tail drop what the delays do. The background has all these
+//! patterns, too, without a mechanism, and pays for that what [`crate::thresholds`] says; so what leans on something is
+//! no random loss, whether or not a mechanism that is known makes it.
+
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Silence};
+use whydrop_verdict::{Cause, Fact, fact};
+
+use crate::contest::Contest;
+use crate::evidence::Evidence;
+use crate::judge::Judgement;
+use crate::thresholds::*;
+
+/// Judges what a group of flows lost.
+pub fn judge_losses(evidence: &Evidence) -> Judgement {
+    contest(evidence).settle()
+}
+
+/// Enters every mechanism that may have dropped the packets.
+pub fn contest(evidence: &Evidence) -> Contest {
+    let mut contest = Contest::default();
+    let patterns = Patterns::of(evidence);
+    let background = patterns.background();
+    enter_random_loss(&mut contest, evidence, &patterns, background);
+    if patterns.outage > 0.0 {
+        contest.support(Cause::Outage, patterns.outage - background);
+    }
+    enter_policer(&mut contest, evidence, patterns.bucket - background);
+    enter_queues(&mut contest, evidence, &patterns, background);
+    contest
+}
+
+/// The time in which nothing passed, if it is too long for a burst of losses: the sender's timer has expired in it, and what
+/// it then sent was lost, too.
+fn silence(evidence: &Evidence) -> Option<Silence> {
+    let silence = evidence.pattern?.silence;
+    let longest_burst_s = (3.0 * evidence.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
+    (silence.until_s - silence.from_s > longest_burst_s && silence.lost as u64 >= FEWEST_LOSSES)
+        .then_some(silence)
+}
+
+/// What losses lean on, nats above losses at one rate.
+struct Patterns {
+    bucket: f64,
+    by_delay: f64,
+    by_time: f64,
+    /// The share of that which one silence makes.
+    outage: f64,
+    clumps: usize,
+    delays_tell: bool,
+    /// How sure a bucket that fits makes, 0 to 1.
+    sharpness: f64,
+}
+
+impl Patterns {
+    fn of(evidence: &Evidence) -> Self {
+        let telling = |fit: &&BucketFit| fit.certainty() >= WEAK_CERTAINTY;
+        let bucket = evidence.bucket.as_ref().filter(telling);
+        let pattern = evidence.pattern.as_ref();
+        let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
+        let looked_for = if queue_explains_delays(evidence) {
+            ALIKE_NATS
+        } else {
+            LOOKED_FOR_NATS
+        };
+        let waits = evidence
+            .at_loss
+            .as_ref()
+            .map_or(0.0, |at_loss| at_loss.median_s);
+        Self {
+            bucket: bucket.map_or(0.0, |fit| (fit.gain() - SEARCH_NATS).max(0.0)),
+            by_delay: pattern
+                .filter(|_| waits > SHORTEST_DELAY_S)
+                .map_or(f64::NEG_INFINITY, |pattern| {
+                    pattern.by_delay_nats - looked_for
+                }),
+            by_time: pattern
+                .map_or(0.0, |pattern| {
+                    (pattern.by_time_nats - LOOKED_FOR_NATS).max(0.0)
+                })
+                .max(outage),
+            outage,
+            clumps: pattern.map_or(0, |pattern| pattern.clumps),
+            delays_tell: delays_tell(evidence),
+            sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
+        }
+    }
+
+    /// By what acts on delay. Where that is beyond doubt, losses that change with time do so because delays do.
+    fn with_delay(&self) -> f64 {
+        if self.by_delay > -CHANCE {
+            self.by_delay.max(self.by_time)
+        } else {
+            self.by_delay
+        }
+    }
+
+    /// The same patterns by no mechanism that is known.
+    fn background(&self) -> f64 {
+        let clumps = self.clumps.max(1) as f64 / FEWEST_LOSSES as f64;
+        let leaning = |nats: f64, cost: f64| {
+            if nats > 0.0 {
+                nats - cost
+            } else {
+                f64::NEG_INFINITY
+            }
+        };
+        let parts = [
+            if self.delays_tell {
+                -CHANCE_NATS - 0.5 * clumps.ln().max(0.0)
+            } else {
+                -UNSEEN_CHANCE_NATS
+            },
+            leaning(self.bucket, BUCKET_NATS * self.sharpness),
+            leaning(self.by_delay, DELAY_NATS),
+            leaning(self.by_time, TIME_NATS),
+        ];
+        let most = parts.iter().copied().fold(f64::MIN, f64::max);
+        most + parts
+            .iter()
+            .map(|part| (part - most).exp())
+            .sum::<f64>()
+            .ln()
+    }
+}
+
+fn enter_random_loss(
+    contest: &mut Contest,
+    evidence: &Evidence,
+    patterns: &Patterns,
+    background: f64,
+) {
+    contest.support(Cause::RandomLoss, -background);
+    let trace = &evidence.group_trace.trace;
+    let runs = trace.loss_runs();
+    if evidence.totals.lost < FEWEST_LOSSES
+        || patterns.clumps < 2
+        || runs < 2
+        || trace.lost >= trace.passed
+    {
+        contest.rule_out(
+            Cause::RandomLoss,
+            fact!(
+                "too-few-clumps",
+                clumps = patterns.clumps,
+                lost = evidence.totals.lost
+            ),
+        );
+    } else if !delays_tell(evidence) && !losses_come_singly(evidence) {
+        let mean_run = trace.lost as f64 / runs as f64;
+        contest.rule_out(
+            Cause::RandomLoss,
+            fact!("losses-in-runs", mean_run = mean_run),
+        );
+    } else if !delays_tell(evidence) {
+        // queue management, too, drops singly, and what delays would say of it is not seen here
+        contest.support(Cause::Aqm, -background - UNSEEN_NATS);
+    }
+}
+
+fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
+    let Some(fit) = &evidence.bucket else {
+        return;
+    };
+    contest.support(Cause::Policer, nats);
+    let queue = queue_shows(evidence);
+    let why = if queue == Some(true) || delays_contradict(fit, evidence) {
+        queue_reason(evidence)
+    } else if !again(evidence) || !bucket_fits(fit) {
+        fact!(
+            "bucket-tells-little",
+            certainty_share = fit.certainty(),
+            lost = evidence.totals.lost
+        )
+    } else if let Some(rate_bps) = slower_queue_bps(fit, evidence) {
+        fact!(
+            "drains-unlike-drops",
+            drain_rate_bps = rate_bps,
+            rate_bps = fit.rate_bps.value
+        )
+    } else if let Some(check) = evidence
+        .replay
+        .filter(|check| !check.holds(fit, delays_tell(evidence)))
+    {
+        fact!(
+            "policer-misses",
+            rate_bps = fit.rate_bps.value,
+            dropped = check.dropped,
+            hits = check.hits,
+            lost = evidence.totals.lost
+        )
+    } else if queue.is_none() {
+        fact!("queue-not-ruled-out", rate_bps = fit.rate_bps.value)
+    } else if !within_reach(fit, evidence) || !large_enough(fit, evidence) {
+        let packets = fit.limit_bytes.value / fit.packet_bytes;
+        fact!(
+            "no-such-bucket",
+            rate_bps = fit.rate_bps.value,
+            packets = packets.round() as u64
+        )
+    } else {
+        contest.rule_out(Cause::ShallowQueue, no_queue_reason(evidence));
+        contest.rule_out(Cause::DeepQueue, no_queue_reason(evidence));
+        return;
+    };
+    contest.rule_out(Cause::Policer, why);
+}
+
+fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns, background: f64) {
+    let depth = queue_depth(evidence);
+    if depth == Cause::Unknown || !delays_tell(evidence) {
+        return;
+    }
+    let overflows = queue_shows(evidence) == Some(true)
+        && drains_as_it_drops(evidence)
+        && (again(evidence) && evidence.bucket.as_ref().is_some_and(bucket_fits)
+            || bucket_fits_a_queue(evidence));
+    let at_the_top = tail_drop_shows(evidence);
+    let stands = standing_queue_shows(evidence);
+    let delays = patterns.with_delay() - background;
+    if delays.is_finite() {
+        contest.support(Cause::Aqm, delays);
+    }
+    if overflows || at_the_top {
+        // a queue that overflows makes the pattern of a bucket, too
+        contest.support(depth, delays.max(patterns.bucket - background));
+        contest.support(Cause::Aqm, delays - FULL_NATS);
+    } else if stands {
+        contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
+        contest.rule_out(
+            Cause::Aqm,
+            fact!("waits-unmanaged", typical_s = typical_s(evidence)),
+        );
+    } else if evidence.at_loss.is_some() {
+        contest.rule_out(depth, early_drop_reason(evidence));
+    }
+}
+
+fn queue_explains_delays(evidence: &Evidence) -> bool {
+    let explains = |drain: &DrainFit| drain.explained > DELAY_EXPLAINED;
+    evidence.drain.as_ref().is_some_and(explains)
+}
+
+/// A queue drains at the rate at which it drops, and one that is full holds packets for as long as its size takes. Where
+/// the delays are less than that, their own rate must agree: shapers let a burst pass first.
+fn drains_as_it_drops(evidence: &Evidence) -> bool {
+    let as_full = |occupancy: &DelayByOccupancy| occupancy.ratio_bounds().1 > FULL_QUEUE_RATIO;
+    let alike = |fit: &BucketFit, drain: &DrainFit| {
+        (drain.rate_bps / fit.rate_bps.value).ln().abs() < ALIKE_RATES
+    };
+    let rates = evidence.bucket.as_ref().zip(evidence.drain.as_ref());
+    evidence.occupancy.as_ref().is_some_and(as_full)
+        || queue_explains_delays(evidence) && rates.is_some_and(|(fit, drain)| alike(fit, drain))
+}
+
+/// Losses in a row may be one outage; a bucket or queue that overflows does so again and again.
+fn again(evidence: &Evidence) -> bool {
+    evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES
+}
+
+/// Whether delays may be measured at the losses: what was lost before the capture point leaves none.
+fn delays_tell(evidence: &Evidence) -> bool {
+    evidence.totals.lost_before_capture * 2 < evidence.totals.lost
+}
+
+fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let packets = fit.limit_bytes.value / fit.packet_bytes;
+    packets
+        >= if delays_tell(evidence) {
+            SMALLEST_BUCKET_PACKETS
+        } else {
+            SEEN_BUCKET_PACKETS
+        }
+}
+
+/// Losses that come with delays as long as a queue of the bucket's size would make are that queue's.
+fn delays_contradict(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let held_s = fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
+    let at_loss = evidence.at_loss.as_ref();
+    at_loss
+        .is_some_and(|at_loss| related_to_delay(at_loss) && at_loss.shorter_median_s > held_s / 2.0)
+}
+
+fn within_reach(fit: &BucketFit, evidence: &Evidence) -> bool {
+    let trace = &evidence.group_trace.trace;
+    let sent_s = trace.duration_s().min(evidence.totals.union_busy_s);
+    fit.rate_bps.value < OUT_OF_REACH * trace.passed_bytes * 8.0 / sent_s.max(1e-9)
+}
+
+/// A bucket that fills faster than the path's own queue drains would never run dry: what dropped is the queue, whose rate
+/// this is, bit/s.
+fn slower_queue_bps(fit: &BucketFit, evidence: &Evidence) -> Option<f64> {
+    let drain = evidence.drain.as_ref()?;
+    (drain.explained > DELAY_EXPLAINED && drain.rate_bps < fit.rate_bps.value)
+        .then_some(drain.rate_bps)
+}
+
+/// Share of the losses that the bucket expects.
+fn expected_share(fit: &BucketFit) -> f64 {
+    let lost: u32 = fit.agreement.lost.iter().sum();
+    f64::from(fit.agreement.expected_losses()) / f64::from(lost.max(1))
+}
+
+fn bucket_fits(fit: &BucketFit) -> bool {
+    fit.gain() >= NEEDED_GAIN
+        && fit.certainty() >= NEEDED_CERTAINTY
+        && expected_share(fit) >= NEEDED_EXPECTED
+}
+
+/// Where delays already show a queue and losses come with it, the pattern of losses need not be as sharp: the queue
+/// may count packets or cells, and drain in units of its own.
+fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
+    let related = evidence.at_loss.as_ref().is_some_and(related_to_delay);
+    let sharp_enough =
+        |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= WEAK_CERTAINTY;
+    related && evidence.bucket.as_ref().is_some_and(sharp_enough)
+}
+
+/// Whether packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be told.
+fn queue_shows(evidence: &Evidence) -> Option<bool> {
+    let Some(occupancy) = evidence
+        .occupancy
+        .as_ref()
+        .filter(|occupancy| occupancy.expected_s > 0.0)
+    else {
+        return queue_shows_at_losses(evidence);
+    };
+    let (low, high) = occupancy.ratio_bounds();
+    // shorter waits at the brink than elsewhere are neither's: other flows' acknowledgments were late
+    if high < -NO_QUEUE_RATIO {
+        return queue_shows_at_losses(evidence);
+    }
+    if low > QUEUE_RATIO
+        && high < OTHER_DELAY_RATIO
+        && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
+    {
+        Some(true)
+    } else if high < NO_QUEUE_RATIO {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The same for a bucket that is always nearly spent, so that there is nothing to compare with: by the delay at
+/// the losses alone, against what a full queue would add.
+fn queue_shows_at_losses(evidence: &Evidence) -> Option<bool> {
+    let (bucket, at_loss) = (evidence.bucket.as_ref()?, evidence.at_loss.as_ref()?);
+    let held_s = bucket.limit_bytes.value * 8.0 / bucket.rate_bps.value;
+    let ratio = at_loss.shorter_median_s / held_s;
+    (ratio < NO_QUEUE_RATIO).then_some(false)
+}
+
+/// Time that one full packet takes at the fitted rate, seconds.
+fn one_packet_s(evidence: &Evidence) -> f64 {
+    evidence
+        .bucket
+        .as_ref()
+        .map_or(0.0, |fit| fit.packet_bytes * 8.0 / fit.rate_bps.value)
+}
+
+fn related_to_delay(at_loss: &DelayAtLoss) -> bool {
+    at_loss.log_chance < CHANCE && at_loss.mean_rank > TAIL_DROP_RANK
+}
+
+/// Losses come when the delay is at its longest, and only then.
+fn tail_drop_shows(evidence: &Evidence) -> bool {
+    let Some(at_loss) = &evidence.at_loss else {
+        return false;
+    };
+    let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
+    // a packet more or less in the queue when the delay was measured
+    let blur_s = TAIL_DROP_BLUR_PACKETS * evidence.packet_time_s();
+    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - blur_s;
+    // a second cause may take some packets at any delay
+    let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
+        && at_loss.median_s > MOST_AT_TOP * at_loss.high_s
+        && at_loss.high_s > MOST_AT_TOP * at_loss.largest_s;
+    let enough = at_loss.events as u64 >= FEWEST_LOSSES;
+    // a full queue lets nobody in who would wait longer
+    enough
+        && at_loss.longer_waits <= LET_IN * at_loss.losses
+        && related
+        && (all_at_the_top || most_at_the_top)
+        && at_loss.median_s > SHORTEST_DELAY_S
+}
+
+/// The delays are those of one queue, and half the packets waited in it for longer than any queue management would
+/// let them.
+fn standing_queue_shows(evidence: &Evidence) -> bool {
+    let longest_managed_s = (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(LONGEST_MANAGED_S);
+    evidence
+        .drain
+        .as_ref()
+        .is_some_and(|drain| drain.explained > STANDING_EXPLAINED)
+        && typical_s(evidence) > longest_managed_s
+}
+
+/// Losses before the capture point leave no delays to look at. Independent ones come in runs of one, but for chance;
+/// a full queue drops several of one burst.
+fn losses_come_singly(evidence: &Evidence) -> bool {
+    let runs = evidence.group_trace.trace.loss_runs() as f64;
+    let trace = &evidence.group_trace.trace;
+    let chance_of_a_second = trace.lost as f64 / trace.len().max(1) as f64;
+    trace.lost as f64 / runs.max(1.0) < LONGER_RUNS / (1.0 - chance_of_a_second)
+}
+
+/// Shallow or deep: by the delay that it adds, and by the packets that it then holds.
+pub fn queue_depth(evidence: &Evidence) -> Cause {
+    let base = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
+    let Some(at_loss) = &evidence.at_loss else {
+        return Cause::Unknown;
+    };
+    let few_packets = at_loss.median_s / evidence.packet_time_s() <= SHALLOW_PACKETS;
+    let little_delay = at_loss.median_s <= SHALLOW_RTT_SHARE * base;
+    if little_delay || few_packets {
+        Cause::ShallowQueue
+    } else {
+        Cause::DeepQueue
+    }
+}
+
+fn typical_s(evidence: &Evidence) -> f64 {
+    evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.typical_s)
+}
+
+fn waited_s(evidence: &Evidence) -> f64 {
+    evidence
+        .at_loss
+        .as_ref()
+        .map_or(0.0, |at_loss| at_loss.median_s)
+}
+
+fn no_queue_reason(evidence: &Evidence) -> Fact {
+    if let Some(occupancy) = &evidence.occupancy {
+        let more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0);
+        return fact!("no-queue", queue_s = occupancy.expected_s, more_s = more_s);
+    }
+    let bucket = evidence.bucket.as_ref();
+    fact!(
+        "no-queue-at-losses",
+        queue_s = bucket.map(|fit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value),
+        waited_s = evidence.at_loss.as_ref().map(|at_loss| at_loss.median_s)
+    )
+}
+
+fn queue_reason(evidence: &Evidence) -> Fact {
+    fact!("packets-waited", waited_s = waited_s(evidence))
+}
+
+fn early_drop_reason(evidence: &Evidence) -> Fact {
+    let at_loss = evidence.at_loss.as_ref();
+    fact!(
+        "losses-at-many-delays",
+        low_s = at_loss.map(|at_loss| at_loss.low_s),
+        high_s = at_loss.map(|at_loss| at_loss.high_s),
+        largest_s = at_loss.map(|at_loss| at_loss.largest_s)
+    )
+}

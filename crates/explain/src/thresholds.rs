@@ -1,0 +1,107 @@
+//! The one table of thresholds and weights of the judges of losses, each with its reason and where it was chosen.
+//!
+//! *Physics* and *chance* follow from what is named; *train* was chosen on drawn pairs and transfers of the training
+//! split of `whydrop-simulate` (and, where it says so, on half of the published laboratory captures), and tested on
+//! other seeds of the validation split.
+
+/// A bucket must make the losses this many times more likely than chance before it is looked at, nats. Chance: e^20 is
+/// 5e8, which leaves room for the many rates and limits that the search tries.
+pub const NEEDED_GAIN: f64 = 20.0;
+/// What the search for a bucket costs, nats: the logarithm of the rates and limits that it looks at, some 1e5, and of the
+/// two parameters' precision. Chance.
+pub const SEARCH_NATS: f64 = 12.0;
+/// A bucket must remove this share of the uncertainty about which packets were lost. Train, and half of the published
+/// captures.
+pub const NEEDED_CERTAINTY: f64 = 0.45;
+/// ... with less, its pattern still refutes chance. Train.
+pub const WEAK_CERTAINTY: f64 = 0.3;
+/// ... and expect this share of the losses. Train.
+pub const NEEDED_EXPECTED: f64 = 0.6;
+/// Replayed by itself, a model must drop this share of the losses that it claims, and hardly
+/// others: half of them is what a wrong limit of the right rate reaches. Train; all policers of the published captures reach 0.85.
+pub const REPLAYED_SHARE: f64 = 0.6;
+
+/// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
+/// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell. Train.
+pub const SEEN_BUCKET_PACKETS: f64 = 8.0;
+/// A bucket below this is no bucket: one packet and its neighbour, blurred by jitter. Physics.
+pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
+/// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.
+/// Physics.
+pub const OUT_OF_REACH: f64 = 200.0;
+
+/// A queue that drops has delayed what it let in just before: by the time that a full queue takes to drain. Below
+/// this share of that time there is no queue worth the name (a few packets in front of a policer's bucket). Train.
+pub const NO_QUEUE_RATIO: f64 = 0.05;
+/// Above this share of it there is one. Shapers that let a burst pass first delay by less than a full queue. Train.
+pub const QUEUE_RATIO: f64 = 0.1;
+/// A full queue delays by at least this share of the time that it takes to drain, unless a burst passes first. Train.
+pub const FULL_QUEUE_RATIO: f64 = 0.6;
+/// Rates, one from losses and one from delays, that differ by more than this are not one queue's, log. Train.
+pub const ALIKE_RATES: f64 = 0.1;
+/// A delay this many times longer than the fitted queue could cause has another cause. Train.
+pub const OTHER_DELAY_RATIO: f64 = 2.5;
+/// A delay model that accounts for this share of the spread of all delays is a queue. Train.
+pub const DELAY_EXPLAINED: f64 = 0.6;
+/// ... and for this share, one that may stand. Train.
+pub const STANDING_EXPLAINED: f64 = 0.8;
+/// No queue management lets half of all packets wait longer than this, seconds, nor than twice the round trip: three
+/// times the interval of CoDel (RFC 8289) and twice the burst allowance of PIE (RFC 8033). Physics.
+pub const LONGEST_MANAGED_S: f64 = 0.3;
+/// A relation to delays too short to measure is none, seconds: interfaces and hosts take tens of microseconds. Physics.
+pub const SHORTEST_DELAY_S: f64 = 0.2e-3;
+
+/// Tail drop comes when the queue is full, so nearly all delays are shorter than those just before a loss: chance puts
+/// the mean rank at one half. Train.
+pub const TAIL_DROP_RANK: f64 = 0.75;
+/// Losses at delays that differ by more than this share of the longest were not all made by one full queue. Train.
+pub const TAIL_DROP_LOWEST: f64 = 0.75;
+/// The delay is measured on the packet before the lost one, which may have found a packet or two less. Physics.
+pub const TAIL_DROP_BLUR_PACKETS: f64 = 1.5;
+/// A full queue lets nobody in who would wait longer than those that it drops; what acknowledgments were late adds so many
+/// for each loss. Train.
+pub const LET_IN: usize = 3;
+/// With this many loss events, their median tells where most of them lie ... Chance.
+pub const ENOUGH_EVENTS: usize = 20;
+/// ... and within a tenth of the longest delay is at the top. Train.
+pub const MOST_AT_TOP: f64 = 0.9;
+/// A relation between losses and delay that chance brings about less often is taken for real, log: one in a thousand.
+pub const CHANCE: f64 = -7.0;
+
+/// With fewer losses nothing about their pattern can be said. Chance.
+pub const FEWEST_LOSSES: u64 = 3;
+/// Losses before the capture point leave no delays to look at: runs this much longer than independent losses make them
+/// are no chance. Train.
+pub const LONGER_RUNS: f64 = 1.2;
+
+/// A silence is longer than three round trips and than this, seconds: Linux repeats after 0.2 s at the earliest, and again
+/// after twice that (RFC 6298). Physics.
+pub const SHORTEST_OUTAGE_S: f64 = 0.3;
+
+/// Two dozen packets: the burst of one window of ten segments and its successor overflow it. Physics.
+pub const SHALLOW_PACKETS: f64 = 24.0;
+/// A queue that never adds half a round trip is shallow however many packets it holds. Physics.
+pub const SHALLOW_RTT_SHARE: f64 = 0.5;
+/// Round trip of a path whose own was not seen, because only one direction was captured, seconds.
+pub const USUAL_RTT_S: f64 = 0.05;
+
+/// What it costs to have looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
+pub const LOOKED_FOR_NATS: f64 = 2.0;
+/// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's ...
+/// Fitted on transfers of the training split (`bench/calibrate.py`).
+pub const ALIKE_NATS: f64 = 0.8;
+/// ... where they are not seen, since losses before the capture point leave none.
+pub const UNSEEN_NATS: f64 = 0.05;
+/// How much less likely queue management makes losses at the longest delays only than a full queue, nats.
+pub const FULL_NATS: f64 = 1.0;
+/// How much less likely than a mechanism that is known the background makes a pattern that the mechanism predicts, nats:
+/// of paths with losses that a bucket accounts for, that lean on delay, or that change with time, so few are made by
+/// what is in no list. Fitted on transfers of the training split (`bench/calibrate.py`).
+pub const BUCKET_NATS: f64 = 4.5;
+pub const DELAY_NATS: f64 = 3.0;
+pub const TIME_NATS: f64 = 2.0;
+/// The same where the losses lean on nothing, for three clumps of them; each doubling adds a third of a nat, since one
+/// loss rate for all of them is the more remarkable the more there are (half the logarithm: BIC for one parameter).
+pub const CHANCE_NATS: f64 = 1.4;
+/// ... and where no delays are seen, however many there are: what drops singly without a trace is not in every list.
+pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
