@@ -9,6 +9,7 @@ use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Ver
 use crate::evidence::{Evidence, Totals, measure};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
+use crate::limits;
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parallel::on_all_cores;
 use crate::small_connections;
@@ -256,6 +257,7 @@ pub(crate) fn flow_info(flow: &Flow) -> FlowInfo {
         window_probes: counters.window_probes,
         outstanding_at_loss_mean_bytes: flow.outstanding_at_loss.map(|at| at.mean_bytes),
         outstanding_at_loss_deviation_bytes: flow.outstanding_at_loss.map(|at| at.deviation_bytes),
+        limits: limits::of_flow(&flow.account),
     }
 }
 
@@ -267,7 +269,8 @@ pub(crate) fn transfer_infos(
     for flow in flows {
         let name = flow.flow.name();
         let judged = causes.get(&flow.index).map_or(&[][..], Vec::as_slice);
-        for (transfer, (cause, confidence)) in flow.flow.transfers.iter().zip(judged) {
+        let judged = flow.flow.transfers.iter().zip(judged).enumerate();
+        for (number, (transfer, (cause, confidence))) in judged {
             let lasted_s = (transfer.end_ns - transfer.start_ns) as f64 * 1e-9;
             infos.push(TransferInfo {
                 flow: name.clone(),
@@ -280,6 +283,7 @@ pub(crate) fn transfer_infos(
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
                 cause: cause.name().to_owned(),
                 confidence: (confidence * 1000.0).round() / 1000.0,
+                limits: limits::of_transfer(&flow.flow.account, number),
             });
         }
     }

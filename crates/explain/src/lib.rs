@@ -28,6 +28,7 @@ mod failures;
 pub mod group;
 pub mod hop;
 pub mod judge;
+mod limits;
 mod pair;
 mod parallel;
 mod parameters;
