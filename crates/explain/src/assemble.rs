@@ -9,8 +9,8 @@ use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Ver
 use crate::evidence::{Evidence, Totals, measure};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
-use crate::limits;
 use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};

@@ -1,6 +1,7 @@
 //! The account of all time in the document.
 
 use whydrop_tcp::{Account, Limiter};
+use whydrop_verdict::Cause;
 
 use crate::assemble::seconds;
 use crate::document::LimitsInfo;
@@ -39,9 +40,8 @@ fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
 
 /// All spans, or, where they are too many, even stretches with the limiter that has most of each.
 fn spans(account: &Account) -> Vec<(f64, f64, &'static str)> {
-    let named = |from_ns, until_ns, limiter: Limiter| {
-        (seconds(from_ns), seconds(until_ns), limiter.name())
-    };
+    let named =
+        |from_ns, until_ns, limiter: Limiter| (seconds(from_ns), seconds(until_ns), limiter.name());
     if account.spans.len() <= MOST_SPANS {
         let spans = account.spans.iter();
         return spans
@@ -64,4 +64,43 @@ fn spans(account: &Account) -> Vec<(f64, f64, &'static str)> {
             named(from_ns, until_ns, most.unwrap_or(Limiter::Application))
         })
         .collect()
+}
+
+/// The limiter with most of the time, and its share; `None` where nothing is known.
+pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
+    let total: f64 = times.iter().sum();
+    let by_time = |a: &Limiter, b: &Limiter| times[*a as usize].total_cmp(&times[*b as usize]);
+    let limiter = Limiter::ALL.into_iter().max_by(by_time)?;
+    (total > 0.0).then(|| (limiter, times[limiter as usize] / total))
+}
+
+/// The largest limiter of one transfer.
+pub(crate) fn largest_of(account: &Account, number: usize) -> Option<(Limiter, f64)> {
+    let &(from_ns, until_ns) = account.transfers.get(number)?;
+    largest(&account.times_ns(from_ns, until_ns).map(|ns| ns as f64))
+}
+
+/// What to call a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are the
+/// path's own causes, set-up and slow start are none.
+pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
+    match limiter {
+        Limiter::PeerApplication => Some(Cause::PeerApplication),
+        Limiter::DelayedAck => Some(Cause::DelayedAck),
+        Limiter::Outage => Some(Cause::Outage),
+        Limiter::ReceiveWindow => Some(Cause::ReceiverWindow),
+        Limiter::Application | Limiter::SendBuffer | Limiter::Pacing => Some(Cause::Sender),
+        Limiter::ConnectionSetup
+        | Limiter::SlowStart
+        | Limiter::CongestionWindow
+        | Limiter::LossRecovery => None,
+    }
+}
+
+/// The share of the time whose limiters are called this.
+pub(crate) fn share_at_the_ends(times: &[f64; 11], cause: Cause) -> f64 {
+    let own = Limiter::ALL
+        .iter()
+        .filter(|limiter| cause_at_the_ends(**limiter) == Some(cause));
+    let own: f64 = own.map(|limiter| times[*limiter as usize]).sum();
+    own / times.iter().sum::<f64>().max(1e-9)
 }

@@ -138,7 +138,9 @@ fn print(compared: &[Compared]) {
             println!("  mostly {limiter:18} {near:4}/{all}");
         }
     }
-    println!("\nnot near: capture, name, the limiter that is off most, by how much, its true share");
+    println!(
+        "\nnot near: capture, name, the limiter that is off most, by how much, its true share"
+    );
     for c in compared.iter().filter(|c| !c.is_near()) {
         match c.worst {
             Some((limiter, off, right)) => {

@@ -73,7 +73,9 @@ impl<'a> Walk<'a> {
         let handshake_ns = crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a + b);
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
         let sampled_ns = told.flow.segments.iter().filter(exact);
-        let sampled_ns = sampled_ns.map(|segment| segment.rtt_ns + told.near_rtt_ns).min();
+        let sampled_ns = sampled_ns
+            .map(|segment| segment.rtt_ns + told.near_rtt_ns)
+            .min();
         let base_rtt_ns = match (handshake_ns, sampled_ns) {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(0),
@@ -117,9 +119,9 @@ impl<'a> Walk<'a> {
             while index < transfer.end {
                 index = self.burst(index, transfer.end, index == transfer.first);
             }
-            let bound_ns = transfers
-                .get(number + 1)
-                .map_or(i64::MAX, |next| self.left_ns(flow.segments[next.first].time_ns));
+            let bound_ns = transfers.get(number + 1).map_or(i64::MAX, |next| {
+                self.left_ns(flow.segments[next.first].time_ns)
+            });
             let until_ns = self.tail(bound_ns);
             self.account.transfers.push((from_ns, until_ns));
         }
@@ -158,7 +160,7 @@ impl<'a> Walk<'a> {
     fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
         let segment_ns = self.left_ns(self.told.flow.segments[first].time_ns);
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
-        let request_ns = self.request_before(segment_ns);
+        let request_ns = self.request_before(first);
         let begins_ns = match request_ns {
             Some(ns) => ns.max(done_ns.unwrap_or(ns)).min(segment_ns),
             None => done_ns.unwrap_or(segment_ns).min(segment_ns),
@@ -173,18 +175,27 @@ impl<'a> Walk<'a> {
         self.account.push(segment_ns, begins_ns, limiter);
         self.before = None;
         match number {
-            0 => self.account.bounds().map_or(segment_ns, |(from_ns, _)| from_ns),
+            0 => self
+                .account
+                .bounds()
+                .map_or(segment_ns, |(from_ns, _)| from_ns),
             _ => begins_ns,
         }
     }
 
-    /// When the last of a request reached this sender that came before `until_ns`.
-    fn request_before(&self, until_ns: i64) -> Option<i64> {
-        let requests = &self.told.other.segments;
-        let after = requests.partition_point(|s| self.arrived_ns(s.time_ns) <= until_ns);
-        requests[..after]
-            .last()
-            .map(|segment| self.arrived_ns(segment.time_ns))
+    /// When the last of a request reached this sender that it answers with the segment `first`: one that came after all
+    /// that was sent before.
+    fn request_before(&self, first: usize) -> Option<i64> {
+        let (requests, segments) = (&self.told.other.segments, &self.told.flow.segments);
+        let answered_ns = segments[first].time_ns;
+        let after = requests.partition_point(|s| s.time_ns <= answered_ns);
+        let request = requests[..after].last()?;
+        let is_new = first == 0 || request.time_ns > segments[first - 1].time_ns;
+        // a near round trip that varies must not bring the request after its answer
+        is_new.then(|| {
+            self.arrived_ns(request.time_ns)
+                .min(self.left_ns(answered_ns))
+        })
     }
 
     /// Takes the packets of one instant, and says what the time before them belongs to.
@@ -221,7 +232,10 @@ impl<'a> Walk<'a> {
     fn wait_for(&mut self, index: usize, segment: &Segment, now_ns: i64) {
         if let Some(until_ns) = self.outage_until(index, now_ns) {
             let limiter = Limiter::Outage;
-            let done_ns = self.account.bounds().map_or(now_ns, |(_, until_ns)| until_ns);
+            let done_ns = self
+                .account
+                .bounds()
+                .map_or(now_ns, |(_, until_ns)| until_ns);
             self.account.push(until_ns.min(now_ns), done_ns, limiter);
         }
         let by_timer = matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
@@ -246,7 +260,10 @@ impl<'a> Walk<'a> {
 
     /// Gives the time until then to `limiter`, save for what an acknowledgment that ends it was held back.
     fn wait_until(&mut self, until_ns: i64, limiter: Limiter, ended_by: Option<Acknowledgment>) {
-        let from_ns = self.account.bounds().map_or(self.last_sent_ns, |(_, ns)| ns);
+        let from_ns = self
+            .account
+            .bounds()
+            .map_or(self.last_sent_ns, |(_, ns)| ns);
         let waits = !matches!(limiter, Limiter::Pacing);
         let limiter = if self.recovery.is_some() {
             Limiter::LossRecovery
@@ -291,7 +308,10 @@ impl<'a> Walk<'a> {
         let heard_ns = self.arrived_ns(acknowledgment.time_ns);
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
         if all && acknowledgment.acknowledged - self.acknowledged >= 2 * self.mss {
-            self.recent_rtt_ns = (heard_ns - self.last_sent_ns).max(self.base_rtt_ns);
+            // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
+            let sampled_ns = (heard_ns - self.last_sent_ns).max(self.base_rtt_ns);
+            let longer_ns = (sampled_ns - self.recent_rtt_ns).max(0);
+            self.recent_rtt_ns = self.recent_rtt_ns.min(sampled_ns) + longer_ns / 8;
         }
         self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
         if acknowledgment.window_bytes >= 0 {
@@ -350,13 +370,16 @@ impl<'a> Walk<'a> {
         let lost_from = &segments[index..];
         let lost_after = lost_from.iter().take_while(|s| s.is_lost()).last();
         let end_ns = lost_after.map_or(segments[index - 1].time_ns, |s| s.time_ns);
-        let silent = self.last_heard_ns <= self.left_ns(begin_ns) + self.recent_rtt_ns + self.slack_ns;
+        let silent =
+            self.last_heard_ns <= self.left_ns(begin_ns) + self.recent_rtt_ns + self.slack_ns;
         (end_ns - begin_ns >= LASTING_NS && silent).then_some(now_ns)
     }
 
     /// All of an answer is out: until it is acknowledged.
     fn tail(&mut self, bound_ns: i64) -> i64 {
-        let limiter = self.before.unwrap_or(self.rounds.window_at(self.last_sent_ns));
+        let limiter = self
+            .before
+            .unwrap_or(self.rounds.window_at(self.last_sent_ns));
         while self.acknowledged < self.next {
             let Some(acknowledgment) = self.next_heard(bound_ns) else {
                 break;

@@ -1,6 +1,6 @@
 //! How much a sender lets out, round trip by round trip: whether its window doubles, creeps, or stands.
 
-use crate::flow::{Flow, Kind};
+use crate::flow::{Flow, Kind, Vantage};
 use crate::limits::Limiter;
 
 /// Slow start doubles the flight each round trip; acknowledgments that are thinned or late leave half of that
@@ -23,8 +23,17 @@ struct Round {
     from_ns: i64,
     /// Most bytes out.
     flight: i64,
-    slow_start: bool,
+    /// When it reached that, but for a few per cent.
+    full_ns: i64,
+    /// Up to then the window doubled.
+    slow_start_until_ns: i64,
+    /// Something was sent again.
     recovers: bool,
+    timed_out: bool,
+    /// All of an answer was out before the round was over, so that the window need not have been full.
+    is_cut: bool,
+    /// It comes after a pause.
+    restarts: bool,
 }
 
 /// The rounds of a flow, on its sender's clock.
@@ -41,13 +50,13 @@ impl Rounds {
     pub fn of(flow: &Flow, near_rtt_ns: i64) -> Self {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let mut rounds = cut(flow, near_rtt_ns);
-        find_slow_start(&mut rounds, mss);
-        let cap = cap(&rounds, mss);
+        find_slow_start(&mut rounds);
+        let cap = cap(&rounds, mss, flow.vantage);
         Self {
             rounds,
             cap,
             mss,
-            is_paced: leaves_by_rate(flow, near_rtt_ns),
+            is_paced: leaves_by_rate(flow),
         }
     }
 
@@ -59,17 +68,16 @@ impl Rounds {
     /// The state of a congestion window that is full.
     pub fn window_at(&self, now_ns: i64) -> Limiter {
         match self.at(now_ns) {
-            Some(round) if !round.slow_start => Limiter::CongestionWindow,
+            Some(round) if now_ns > round.slow_start_until_ns => Limiter::CongestionWindow,
             _ => Limiter::SlowStart,
         }
     }
 
     /// What holds a sender that waits for acknowledgments.
     pub fn limiter_at(&self, now_ns: i64) -> Limiter {
-        let stands = self.at(now_ns).is_some_and(|round| {
-            self.cap
-                .is_some_and(|cap| round.flight >= cap - self.mss)
-        });
+        let stands = self
+            .at(now_ns)
+            .is_some_and(|round| self.cap.is_some_and(|cap| round.flight >= cap - self.mss));
         if self.is_paced {
             Limiter::Pacing
         } else if stands {
@@ -85,7 +93,12 @@ fn cut(flow: &Flow, near_rtt_ns: i64) -> Vec<Round> {
     let (before_ns, after_ns) = (near_rtt_ns / 2, near_rtt_ns - near_rtt_ns / 2);
     let mut rounds: Vec<Round> = Vec::new();
     let (mut next, mut acknowledged, mut coming, mut mark) = (0, 0, 0, i64::MIN);
-    for segment in &flow.segments {
+    let mut transfers = flow
+        .transfers
+        .iter()
+        .map(|transfer| transfer.first)
+        .peekable();
+    for (index, segment) in flow.segments.iter().enumerate() {
         let now_ns = segment.time_ns - before_ns;
         while let Some(heard) = flow
             .acknowledgments
@@ -95,45 +108,99 @@ fn cut(flow: &Flow, near_rtt_ns: i64) -> Vec<Round> {
             acknowledged = acknowledged.max(heard.acknowledged);
             coming += 1;
         }
-        let begins = rounds.is_empty() || acknowledged >= mark;
+        let restarts = transfers.next_if(|first| *first <= index).is_some();
+        if let Some(round) = rounds.last_mut().filter(|_| restarts) {
+            round.is_cut = true;
+        }
         next = next.max(segment.end());
-        if begins {
+        if restarts || rounds.is_empty() || acknowledged >= mark {
             rounds.push(Round {
                 from_ns: now_ns,
                 flight: 0,
-                slow_start: true,
+                full_ns: now_ns,
+                slow_start_until_ns: i64::MIN,
                 recovers: false,
+                timed_out: false,
+                is_cut: false,
+                restarts,
             });
             mark = next;
         }
         if let Some(round) = rounds.last_mut() {
-            round.flight = round.flight.max(next - acknowledged);
-            round.recovers |= matches!(segment.kind, Kind::Fast | Kind::Timeout);
+            round.take(next - acknowledged, now_ns, segment.kind);
         }
+    }
+    if let Some(round) = rounds.last_mut() {
+        round.is_cut = true;
     }
     rounds
 }
 
-fn find_slow_start(rounds: &mut [Round], mss: i64) {
-    let mut lossless = true;
-    for index in 1..rounds.len() {
-        let (before, round) = (rounds[index - 1], rounds[index]);
-        lossless &= !before.recovers;
-        let grows = round.flight as f64 >= DOUBLING * before.flight as f64
-            && round.flight >= before.flight + 2 * mss;
-        // a round that ends early, by a loss or because all is out, does not show what it would have grown to
-        let is_cut = round.recovers || index + 1 == rounds.len();
-        let after_loss = before.recovers;
-        rounds[index].slow_start = match (lossless, is_cut) {
-            (true, true) => before.slow_start,
-            (true, false) => grows,
-            (false, _) => grows && !round.recovers && !after_loss,
-        };
+/// A flight that grows by less has stopped growing.
+const FULL: f64 = 1.03;
+
+impl Round {
+    fn take(&mut self, flight: i64, now_ns: i64, kind: Kind) {
+        if flight as f64 > FULL * self.flight as f64 {
+            (self.flight, self.full_ns) = (flight, now_ns);
+        }
+        self.recovers |= matches!(kind, Kind::Fast | Kind::Timeout);
+        self.timed_out |= kind == Kind::Timeout;
+    }
+
+    fn grows_from(&self, before: &Round) -> bool {
+        self.flight as f64 >= DOUBLING * before.flight as f64
     }
 }
 
-fn cap(rounds: &[Round], mss: i64) -> Option<i64> {
+/// The window doubles from the start until a loss, or until a round that ends no larger than it began. After a pause or a
+/// timeout it may do so again.
+fn find_slow_start(rounds: &mut [Round]) {
+    let mut doubles = true;
+    let mut full: Option<Round> = None;
+    for index in 0..rounds.len() {
+        let round = rounds[index];
+        let later = rounds[index + 1..]
+            .iter()
+            .find(|r| !r.is_cut && !r.restarts);
+        if let Some(before) = full.filter(|_| doubles && !round.is_cut && !round.restarts) {
+            // one round may be held up by something else
+            let goes_on = round.grows_from(&before)
+                || round.recovers
+                || later.is_some_and(|later| later.grows_from(&round) && !round.recovers);
+            if !goes_on {
+                doubles = false;
+                let stopped_ns = match round.flight as f64 > 1.05 * before.flight as f64 {
+                    true => round.full_ns,
+                    false => before.full_ns,
+                };
+                rounds[..=index].iter_mut().rev().take(2).for_each(|r| {
+                    r.slow_start_until_ns = r.slow_start_until_ns.min(stopped_ns);
+                });
+                rounds[index].slow_start_until_ns = stopped_ns;
+            }
+        } else if !doubles && (round.restarts || full.is_some_and(|f| f.timed_out)) {
+            doubles = rounds
+                .get(index + 1)
+                .is_some_and(|next| !next.restarts && !next.recovers && next.grows_from(&round));
+        }
+        if doubles {
+            rounds[index].slow_start_until_ns = i64::MAX;
+        }
+        doubles &= !round.recovers;
+        if !round.is_cut || full.is_none_or(|f| f.flight < round.flight) {
+            full = Some(round);
+        }
+    }
+}
+
+/// What is out, seen far from the sender, leaves out what waits between: only little can be known to stand there.
+fn cap(rounds: &[Round], mss: i64, vantage: Vantage) -> Option<i64> {
     let cap = rounds.iter().map(|round| round.flight).max()?;
+    let is_far = matches!(vantage, Vantage::Receiver | Vantage::Unknown);
+    if is_far && cap >= INITIAL_SEGMENTS * mss {
+        return None;
+    }
     let there = rounds
         .iter()
         .filter(|round| round.flight >= cap - mss && !round.recovers)
@@ -145,22 +212,34 @@ fn cap(rounds: &[Round], mss: i64) -> Option<i64> {
     (there >= needed).then_some(cap)
 }
 
-/// Whether full packets leave evenly, one by one, from the first window on.
-fn leaves_by_rate(flow: &Flow, near_rtt_ns: i64) -> bool {
-    if near_rtt_ns > 0 && flow.segments.len() < EVEN_PACKETS {
-        return false;
-    }
+/// Whether full packets leave evenly, one by one, from the first window on. Only at the sender: what a narrow link before
+/// the capture point lets out is as even.
+fn leaves_by_rate(flow: &Flow) -> bool {
     let full = flow.mss_bytes.unwrap_or(1460);
-    let mut gaps: Vec<i64> = flow
+    let gaps: Vec<i64> = flow
         .segments
         .windows(2)
-        .filter(|pair| pair.iter().all(|s| s.payload_bytes == full && s.kind == Kind::New))
+        .filter(|pair| {
+            pair.iter()
+                .all(|s| s.payload_bytes == full && s.kind == Kind::New)
+        })
         .map(|pair| pair[1].time_ns - pair[0].time_ns)
         .collect();
-    if gaps.len() < EVEN_PACKETS {
+    if gaps.len() < EVEN_PACKETS || flow.vantage != Vantage::Sender {
         return false;
     }
-    let tenth = gaps.len() / 10;
-    gaps.sort_unstable();
-    gaps[tenth] as f64 >= EVEN * gaps[gaps.len() / 2] as f64 && gaps[tenth] > 0
+    let quantile = |of: &[i64], share: f64| {
+        let mut sorted = of.to_vec();
+        sorted.sort_unstable();
+        sorted[((sorted.len() - 1) as f64 * share) as usize] as f64
+    };
+    let usual = quantile(&gaps, 0.5);
+    let first = quantile(&gaps[..INITIAL_SEGMENTS as usize - 1], 0.5);
+    // bursts at the line's rate are as even: the gaps between packets must be most of the time
+    let even: i64 = gaps.iter().filter(|gap| **gap as f64 <= 2.0 * usual).sum();
+    let most = even as f64 >= 0.5 * gaps.iter().sum::<i64>() as f64;
+    most && usual > 0.0
+        && quantile(&gaps, 0.1) >= EVEN * usual
+        && first >= EVEN * usual
+        && first * EVEN <= usual
 }
