@@ -31,6 +31,8 @@ mod vantage;
 mod window;
 
 #[cfg(test)]
+mod account_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod outcome_tests;
