@@ -242,7 +242,7 @@ impl<'a> Walk<'a> {
             && !segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
         while let Some(acknowledgment) = self.next_heard(now_ns) {
-            let heard_ns = self.arrived_ns(acknowledgment.time_ns);
+            let heard_ns = self.arrived_ns(acknowledgment.time_ns).min(now_ns);
             self.wait_until(heard_ns, limiter, Some(acknowledgment));
             self.hear(&acknowledgment);
         }
@@ -292,9 +292,20 @@ impl<'a> Walk<'a> {
         by_timer.then_some(expected_ns.max(self.last_heard_ns))
     }
 
+    /// The next acknowledgment that reached the sender by then. The near round trip varies: what passed before the packet
+    /// that left then, and acknowledges all before that, is what the packet waited for.
     fn next_heard(&self, until_ns: i64) -> Option<Acknowledgment> {
+        let near_rtt_ns = self.told.near_rtt_ns;
         let next = self.told.flow.acknowledgments.get(self.coming).copied();
-        next.filter(|acknowledgment| self.arrived_ns(acknowledgment.time_ns) <= until_ns)
+        next.filter(|acknowledgment| {
+            let late_ns = self
+                .arrived_ns(acknowledgment.time_ns)
+                .saturating_sub(until_ns);
+            let releases = acknowledgment.acknowledged >= self.next
+                && self.next > self.acknowledged
+                && acknowledgment.time_ns <= until_ns.saturating_add(near_rtt_ns / 2);
+            late_ns <= 0 || (releases && late_ns <= near_rtt_ns / 4)
+        })
     }
 
     fn hear_until(&mut self, now_ns: i64) {
@@ -350,12 +361,14 @@ impl<'a> Walk<'a> {
         let coming = &self.told.flow.acknowledgments[self.coming..];
         for acknowledgment in coming {
             let at_ns = self.arrived_ns(acknowledgment.time_ns);
-            if at_ns > now_ns {
+            let releases = acknowledgment.acknowledged >= self.next
+                && acknowledgment.time_ns <= now_ns + self.told.near_rtt_ns / 2;
+            if at_ns > now_ns && !(releases && at_ns - now_ns <= self.told.near_rtt_ns / 4) {
                 break;
             }
-            heard_ns = at_ns;
+            heard_ns = at_ns.min(now_ns);
             if acknowledgment.acknowledged >= self.next {
-                empty_since_ns = empty_since_ns.or(Some(at_ns));
+                empty_since_ns = empty_since_ns.or(Some(heard_ns));
             }
         }
         let empty_ns = empty_since_ns.map_or(0, |since_ns| now_ns - since_ns);

@@ -11,8 +11,8 @@ fn share_of_delayed_acks(wait_ms: i64) -> f64 {
     for lot in 0..20 {
         let first = 3 * lot;
         talk.segments(now, first, first + 3);
-        talk.ack(now + 20 * MS, (first + 2) as i64 * MSS);
-        talk.ack(now + (20 + wait_ms) * MS, (first + 3) as i64 * MSS);
+        talk.ack(now + 20 * MS, (first + 2) * MSS);
+        talk.ack(now + (20 + wait_ms) * MS, (first + 3) * MSS);
         now += (20 + wait_ms) * MS;
     }
     let account = talk.finish().account;
