@@ -11,6 +11,7 @@ use crate::evidence::{Evidence, Totals, measure};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
@@ -85,7 +86,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
         whydrop: env!("CARGO_PKG_VERSION").to_owned(),
         schema: SCHEMA,
         captures: vec![capture_info(summary, tracked)],
-        flows: flows.iter().map(|flow| flow_info(flow.flow)).collect(),
+        flows: flow_infos(&flows),
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         pair: None,
@@ -210,7 +211,15 @@ pub(crate) fn seconds(time_ns: i64) -> f64 {
     time_ns as f64 * 1e-9
 }
 
-pub(crate) fn flow_info(flow: &Flow) -> FlowInfo {
+pub(crate) fn flow_infos(flows: &[FlowRef]) -> Vec<FlowInfo> {
+    flows
+        .iter()
+        .map(|flow| flow_info(flow.flow, flows.len()))
+        .collect()
+}
+
+/// One of so many `flows`.
+fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
     let counters = &flow.counters;
     let mut rtts: Vec<i64> = flow
         .segments
@@ -268,6 +277,7 @@ pub(crate) fn flow_info(flow: &Flow) -> FlowInfo {
         window_probes: counters.window_probes,
         outstanding_at_loss_mean_bytes: flow.outstanding_at_loss.map(|at| at.mean_bytes),
         outstanding_at_loss_deviation_bytes: flow.outstanding_at_loss.map(|at| at.deviation_bytes),
+        limits: limits::of_flow(&flow.account, flows),
     }
 }
 
@@ -279,7 +289,8 @@ pub(crate) fn transfer_infos(
     for flow in flows {
         let name = flow.flow.name();
         let judged = causes.get(&flow.index).map_or(&[][..], Vec::as_slice);
-        for (transfer, (cause, confidence)) in flow.flow.transfers.iter().zip(judged) {
+        let judged = flow.flow.transfers.iter().zip(judged).enumerate();
+        for (number, (transfer, (cause, confidence))) in judged {
             let lasted_s = (transfer.end_ns - transfer.start_ns) as f64 * 1e-9;
             infos.push(TransferInfo {
                 flow: name.clone(),
@@ -292,6 +303,7 @@ pub(crate) fn transfer_infos(
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
                 cause: cause.name().to_owned(),
                 confidence: (confidence * 1000.0).round() / 1000.0,
+                limits: limits::of_transfer(&flow.flow.account, number),
             });
         }
     }

@@ -142,6 +142,21 @@ pub struct FlowInfo {
     /// Payload bytes outstanding when packets left that were lost: mean and standard deviation; `null` without losses.
     pub outstanding_at_loss_mean_bytes: Option<f64>,
     pub outstanding_at_loss_deviation_bytes: Option<f64>,
+    /// What limited it at each moment; `null` where acknowledgments of its data were not captured.
+    pub limits: Option<LimitsInfo>,
+}
+
+/// The account of all time of a flow or of a transfer, on the capture's clock, as the data sender lived it.
+#[derive(Debug, Clone, Serialize)]
+pub struct LimitsInfo {
+    pub from: f64,
+    pub until: f64,
+    /// Share of that time by limiter; those that are 0 are left out.
+    pub shares: BTreeMap<&'static str, f64>,
+    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each stretch its largest limiter,
+    /// where there were too many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<(f64, f64, &'static str)>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -156,6 +171,8 @@ pub struct TransferInfo {
     pub cause: String,
     /// 0 to 1.
     pub confidence: f64,
+    /// From its request until its last acknowledgment; `null` where that was not captured.
+    pub limits: Option<LimitsInfo>,
 }
 
 /// A cause, how sure, and why.

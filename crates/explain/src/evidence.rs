@@ -100,6 +100,8 @@ pub struct Totals {
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
+    /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
+    pub limited_s: [f64; 11],
 }
 
 impl Totals {
@@ -493,6 +495,12 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
+        for &(from_ns, until_ns) in &flow.account.transfers {
+            let times_ns = flow.account.times_ns(from_ns, until_ns);
+            for (total, time_ns) in totals.limited_s.iter_mut().zip(times_ns) {
+                *total += time_ns as f64 * 1e-9;
+            }
+        }
     }
     totals.union_busy_s = union_busy_s(group);
     totals

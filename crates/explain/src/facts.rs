@@ -1,8 +1,10 @@
 //! What is measured, as facts: codes with numbers, of which prose is made elsewhere.
 
+use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::evidence::Evidence;
+use crate::limits;
 
 /// What the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
@@ -32,7 +34,13 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
             spurious = totals.spurious
         ),
         Cause::ReceiverWindow => fact!("held-by-window", window_share = totals.window_share()),
-        Cause::Sender => fact!("held-by-sender", window_known = totals.window_known),
+        Cause::Sender => fact!(
+            "held-by-sender",
+            window_known = totals.window_known,
+            limiter = limits::largest(&totals.limited_s).map(|(limiter, _)| limiter.name())
+        ),
+        Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", evidence),
+        Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
             missed = totals.missed_by_capture_packets
@@ -44,6 +52,16 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::RandomLoss => fact!("dropped-at-random", flows = flows),
         _ => fact!("unexplained"),
     }
+}
+
+/// How long a limiter held the transfers up, and which share of their time that is.
+fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
+    let limited_s = evidence.totals.limited_s;
+    let own_s = limited_s[limiter as usize];
+    let share = own_s / limited_s.iter().sum::<f64>().max(1e-9);
+    Fact::new(code)
+        .with("limited_s", own_s)
+        .with("limited_share", share)
 }
 
 /// What speaks for the cause.

@@ -5,8 +5,10 @@ use whydrop_path::fit::DrainFit;
 use whydrop_verdict::{Cause, Fact};
 
 use crate::evidence::{Evidence, Totals};
+use crate::limits;
 pub use crate::losses::judge_losses;
 use crate::thresholds::{DELAY_EXPLAINED, FEWEST_LOSSES};
+use whydrop_tcp::Limiter;
 
 /// A cause and how sure it is, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +40,8 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let totals = &evidence.totals;
     let window_share = totals.window_share();
     let time_s = totals.busy_s + totals.idle_s;
-    let idle_share = totals.idle_s / time_s.max(1e-9);
+    let at_the_ends = limits::largest(&totals.limited_s)
+        .and_then(|(limiter, share)| Some((limits::cause_at_the_ends(limiter)?, share)));
     let base = evidence.base_rtt_s.unwrap_or(0.0);
     let shaper = evidence
         .drain
@@ -48,6 +51,9 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let (cause, confidence) = if closed_share > 0.5 {
         // a fact, however few packets there were
         (Cause::ReceiverWindow, 0.5 + closed_share / 2.0)
+    } else if let Some(cause) = waits_for_the_far_end(totals.limited_s) {
+        // as much of a fact
+        cause
     } else if totals.data_packets < FEWEST_PACKETS {
         (Cause::None, 0.9)
     } else if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
@@ -65,22 +71,28 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
     {
         (Cause::Reordering, 0.9)
-    } else if idle_share > 0.2 {
-        (Cause::Sender, 0.5 + idle_share / 2.0)
-    } else if evidence
-        .base_rtt_s
-        .is_some_and(|base| totals.busy_s > SETTLED_ROUND_TRIPS * base)
-    {
-        // no loss, no queue, room in the window, and long past slow start: only the sender is left
-        (Cause::Sender, 0.6)
+    } else if let Some((cause, share)) = at_the_ends {
+        (cause, 0.5 + share / 2.0)
     } else {
         (Cause::None, 0.8)
     };
     Judgement::new(cause, confidence)
 }
 
-/// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments.
-const SETTLED_ROUND_TRIPS: f64 = 20.0;
+/// An application that answers late, or acknowledgments that are held back, for most of the time, and for long enough that
+/// somebody would notice.
+fn waits_for_the_far_end(limited_s: [f64; 11]) -> Option<(Cause, f64)> {
+    let (limiter, share) = limits::largest(&limited_s)?;
+    let far = matches!(limiter, Limiter::PeerApplication | Limiter::DelayedAck);
+    let long = limited_s[limiter as usize] > NOTICED_S;
+    (far && long && share > 0.5)
+        .then(|| limits::cause_at_the_ends(limiter))
+        .flatten()
+        .map(|cause| (cause, 0.5 + share / 2.0))
+}
+
+/// People take what comes within a tenth of a second for immediate (Miller 1968).
+const NOTICED_S: f64 = 0.1;
 
 /// One packet in a thousand out of order is what senders begin to feel.
 const REORDERED_SHARE: f64 = 1e-3;

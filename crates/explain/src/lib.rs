@@ -31,6 +31,7 @@ mod failures;
 pub mod group;
 pub mod hop;
 pub mod judge;
+mod limits;
 mod losses;
 mod pair;
 mod parallel;

@@ -6,6 +6,7 @@ use whydrop_tcp::{Flow, SegmentFlags, Transfer};
 use crate::evidence::Evidence;
 use crate::group::Group;
 use crate::judge::Judgement;
+use crate::limits;
 use whydrop_verdict::Cause;
 
 /// Losses that the fitted bucket expects, by flow of the group and segment.
@@ -86,7 +87,19 @@ pub fn judge_transfer(
             limited as f64 / segments.len() as f64,
         );
     }
+    let number = flow
+        .transfers
+        .partition_point(|other| other.first < transfer.first);
+    let own = limits::largest_of(&flow.account, number);
+    let at_the_ends = own.and_then(|(limiter, share)| {
+        Some((limits::cause_at_the_ends(limiter)?, 0.5 + share / 2.0))
+    });
     match judgement.cause {
+        // a queue that stands holds what the ends would, too
+        Cause::Shaper | Cause::Aqm => (judgement.cause, judgement.confidence),
+        _ if at_the_ends.is_some_and(|(cause, _)| cause != Cause::ReceiverWindow) => {
+            at_the_ends.unwrap_or((Cause::None, 0.8))
+        }
         Cause::Policer
         | Cause::ShallowQueue
         | Cause::DeepQueue

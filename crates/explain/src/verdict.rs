@@ -8,6 +8,7 @@ use crate::document::{Against, ThroughputLost, Verdict};
 use crate::evidence::Evidence;
 use crate::facts;
 use crate::judge::Judgement;
+use crate::limits;
 use crate::parameters::parameters;
 
 /// What is found beside the judgement and its evidence.
@@ -228,7 +229,10 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
     let time = (totals.busy_s + totals.idle_s).max(1e-9);
     let share = match cause {
         Cause::ReceiverWindow => totals.held_by_window_s() / time,
-        Cause::Sender => totals.idle_s / time,
+        Cause::Sender => limits::share_at_the_ends(&totals.limited_s, Cause::Sender),
+        Cause::PeerApplication | Cause::DelayedAck => {
+            limits::share_at_the_ends(&totals.limited_s, cause)
+        }
         Cause::None | Cause::Unknown | Cause::CaptureLoss => 0.0,
         _ => totals.busy_s / time,
     };

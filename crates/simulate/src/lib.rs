@@ -42,6 +42,7 @@ pub mod score;
 mod segment;
 mod sender;
 pub mod suite;
+pub mod time_score;
 mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};

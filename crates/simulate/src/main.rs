@@ -19,6 +19,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate transfers --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
        whydrop-simulate mechanisms
        whydrop-simulate score-pairs DIR [--jobs N] [-- COMMAND ...]
+       whydrop-simulate score-time DIR [--jobs N] [-- COMMAND ...]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
                  labels.csv and others.csv
@@ -36,7 +37,8 @@ pairs writes pairs of captures of simulated TCP through every mechanism (default
 each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
 causes, lost packets, clocks, parameters; by mechanism and by treatment.
 transfers writes pairs of captures of short transfers (default: 200), kept whether or not they show what is on their
-path: the truth says what is right by what happened. score-pairs scores them, too.
+path: the truth says what is right by what happened. score-pairs scores them, too; score-time compares the account of
+time of each capture alone with the simulator's.
 
 examples:
          whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
@@ -56,6 +58,12 @@ fn main() -> ExitCode {
             Ok((folder, jobs, command)) => finish(whydrop_simulate::pair::score::score(
                 &folder, &command, jobs,
             )),
+            Err(problem) => misused(&problem),
+        },
+        Some("score-time") => match parse_score(&arguments[1..]) {
+            Ok((folder, jobs, command)) => {
+                finish(whydrop_simulate::time_score::score(&folder, &command, jobs))
+            }
             Err(problem) => misused(&problem),
         },
         Some("score") => match parse_score(&arguments[1..]) {

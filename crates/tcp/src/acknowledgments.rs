@@ -87,7 +87,7 @@ impl Half {
         if progress && let Some(transfer) = self.flow.transfers.last_mut() {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
-        if self.keep_acknowledgments && (progress || self.window_bytes != window_before) {
+        if progress || self.window_bytes != window_before {
             self.flow.acknowledgments.push(Acknowledgment {
                 time_ns: packet.time_ns,
                 acknowledged: self.acknowledged,

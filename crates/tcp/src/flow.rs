@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ecn::Ecn;
+use crate::limits::Account;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
 use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence};
 
@@ -284,6 +285,8 @@ pub struct Flow {
     pub transfers: Vec<Transfer>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
+    /// What limited it at each moment; empty where its acknowledgments were not captured.
+    pub account: Account,
     /// `None` where nothing was lost.
     pub outstanding_at_loss: Option<OutstandingAtLoss>,
     /// What the connection agreed on.

@@ -8,6 +8,7 @@
 //! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
 //! Nothing here knows of path models or causes.
 
+mod account;
 mod acknowledgments;
 mod closed_window;
 mod ecn;
@@ -15,8 +16,10 @@ mod failed;
 mod flow;
 mod hash;
 mod hosts;
+mod limits;
 mod outcome;
 mod ranges;
+mod rounds;
 mod scoreboard;
 mod segmentation;
 mod sequence;
@@ -28,6 +31,8 @@ mod transmissions;
 mod vantage;
 mod window;
 
+#[cfg(test)]
+mod account_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
@@ -48,6 +53,7 @@ pub use flow::{
     OutstandingAtLoss, SackBlock, Segment, SegmentFlags, Transfer, Vantage,
 };
 pub use hosts::Hosts;
+pub use limits::{Account, Limiter, Span};
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use signs::{
     ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,

@@ -4,6 +4,7 @@ mod trouble;
 
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 
+use crate::account::{Told, account};
 use crate::acknowledgments::AckPacket;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Handshake};
@@ -483,8 +484,11 @@ impl State {
         let waits_until_ns = self.waits_until_ns(now_ns);
         let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
+        let (mut near_rtts_ns, mut keep_acknowledgments) = ([0; 2], false);
         for (direction, mut half) in halves.into_iter().enumerate() {
             half.end_closed_window(waits_until_ns);
+            (near_rtts_ns[direction], keep_acknowledgments) =
+                (half.near_rtt_ns, half.keep_acknowledgments);
             let mut flow = half.finish();
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
             self.tell_signs(direction, &mut flow);
@@ -496,6 +500,12 @@ impl State {
             }
             connection.flows[direction] = flow;
         }
+        account_for_time(&mut connection, near_rtts_ns);
+        if !keep_acknowledgments {
+            for flow in &mut connection.flows {
+                flow.acknowledgments = Vec::new();
+            }
+        }
         Some(connection)
     }
 }
@@ -503,6 +513,18 @@ impl State {
 /// ECE and CWR of a SYN (RFC 3168, section 6.1.1).
 fn offers_ecn(flags: TcpFlags) -> bool {
     flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
+}
+
+fn account_for_time(connection: &mut Connection, near_rtts_ns: [i64; 2]) {
+    for direction in 0..2 {
+        connection.flows[direction].account = account(&Told {
+            flow: &connection.flows[direction],
+            other: &connection.flows[1 - direction],
+            handshake: connection.handshake,
+            is_responder: direction == 1,
+            near_rtt_ns: near_rtts_ns[direction],
+        });
+    }
 }
 
 fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {

@@ -193,6 +193,24 @@ def _sender(_: Values) -> list[str]:
     ]
 
 
+def _peer_application(_: Values) -> list[str]:
+    return [
+        "The path was idle while the application thought: look there, at its own log, or at what it waits for (a "
+        "database, a disk, another service). On that host, see which requests stand unread or unanswered:",
+        "$ ss -tinmp | grep -A1 ESTAB",
+    ]
+
+
+def _delayed_ack(_: Values) -> list[str]:
+    return [
+        "A sender that may have only a segment or two out waits for the receiver's timer (RFC 1122). Let it send on: a "
+        "larger send buffer (no SO_SNDBUF), or TCP_NODELAY where it writes in small pieces (Nagle's algorithm):",
+        "$ sysctl -w net.ipv4.tcp_wmem='4096 262144 4194304'",
+        "Or let the receiver acknowledge at once, on its route to the sender:",
+        "$ ip route change ROUTE quickack 1",
+    ]
+
+
 def _capture_loss(v: Values) -> list[str]:
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
@@ -348,6 +366,8 @@ _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "receiver-window": _receiver_window,
     "sender": _sender,
     "capture-loss": _capture_loss,
+    "peer-application": _peer_application,
+    "delayed-ack": _delayed_ack,
     "no-answer": _no_answer,
     "refused": _refused,
     "reset": _reset,

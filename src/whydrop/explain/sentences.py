@@ -53,7 +53,16 @@ def _responders(v: Values) -> str:
     return "{responder}" + (" and {other_responders|other endpoint}" if v.get("other_responders") else "")
 
 
+_AT_THE_SENDER = {
+    "application": "its application had nothing to send for most of the time",
+    "send-buffer": "its send buffer was full of what was not yet acknowledged",
+    "pacing": "it let packets out at a rate that is set there",
+}
+
+
 def _held_by_sender(v: Values) -> str:
+    if v.get("limiter") in _AT_THE_SENDER:
+        return f"The sender held the flow back, not the path: {_AT_THE_SENDER[v['limiter']]}."
     window = ", the receiver's window was open" if v["window_known"] else ""
     return f"The sender held the flow back, not the path: nothing was lost, no queue grew{window}."
 
@@ -133,6 +142,14 @@ _SENTENCES: Mapping[str, Phrase] = {
         "The receiver's window held the sender back for {window_share} of the time; the path dropped nothing."
     ),
     "held-by-sender": _held_by_sender,
+    "answered-late": (
+        "The application at the data's sender answered late: transfers waited for it for {limited_s}, {limited_share} "
+        "of their time."
+    ),
+    "acknowledgments-held": (
+        "The receiver held acknowledgments back while the sender waited for them: {limited_s}, {limited_share} of the "
+        "transfers' time."
+    ),
     "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
     "missed-by-captures": _missed_by_captures,
     "nothing-lost": "Nothing was lost and nothing waited for long.",

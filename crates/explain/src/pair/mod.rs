@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use whydrop_capture::Capture;
 use whydrop_pair::{Pair, PairError, PairOptions, read_pair};
 
-use crate::assemble::{capture_info, flow_info, sort_verdicts, transfer_infos};
+use crate::assemble::{capture_info, flow_infos, sort_verdicts, transfer_infos};
 use crate::document::{Document, SCHEMA};
 use crate::hop::Hop;
 use crate::tables::Tables;
@@ -69,7 +69,7 @@ fn explain_two(
         }
     }
     let document = Document {
-        flows: flows.iter().map(|flow| flow_info(flow.flow)).collect(),
+        flows: flow_infos(&flows),
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         ..matched_document(&pair, &timeline)

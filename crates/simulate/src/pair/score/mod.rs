@@ -30,7 +30,7 @@ pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), Score
 }
 
 /// The folder itself if it is a pair, else those in it that are.
-fn pair_folders(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
+pub(crate) fn pair_folders(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
     let is_pair = |path: &Path| path.join("truth.json").is_file();
     if is_pair(folder) {
         return Ok(vec![folder.to_path_buf()]);
@@ -62,7 +62,7 @@ fn judge_folder(folder: &Path, command: &[String]) -> Result<Judged, String> {
 }
 
 /// A capture, plain or compressed.
-fn capture(folder: &Path, point: &str) -> Result<PathBuf, String> {
+pub(crate) fn capture(folder: &Path, point: &str) -> Result<PathBuf, String> {
     let names = [format!("{point}.pcap"), format!("{point}.pcap.zst")];
     let found = names
         .iter()

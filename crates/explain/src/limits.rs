@@ -1,0 +1,110 @@
+//! The account of all time in the document.
+
+use whydrop_tcp::{Account, Limiter};
+use whydrop_verdict::Cause;
+
+use crate::assemble::seconds;
+use crate::document::LimitsInfo;
+
+/// Spans that a document shows of a flow at most: more than a chart is wide ...
+const MOST_SPANS: usize = 500;
+/// ... and of all flows together.
+const MOST_SPANS_OF_ALL: usize = 20_000;
+
+/// Of one of so many `flows`.
+pub(crate) fn of_flow(account: &Account, flows: usize) -> Option<LimitsInfo> {
+    let (from_ns, until_ns) = account.bounds()?;
+    let most = (MOST_SPANS_OF_ALL / flows.max(1)).clamp(1, MOST_SPANS);
+    Some(LimitsInfo {
+        spans: spans(account, most),
+        ..within(account, from_ns, until_ns)
+    })
+}
+
+pub(crate) fn of_transfer(account: &Account, number: usize) -> Option<LimitsInfo> {
+    let &(from_ns, until_ns) = account.transfers.get(number)?;
+    (until_ns > from_ns).then(|| within(account, from_ns, until_ns))
+}
+
+fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
+    let times_ns = account.times_ns(from_ns, until_ns);
+    let total_ns = times_ns.iter().sum::<i64>().max(1);
+    LimitsInfo {
+        from: seconds(from_ns),
+        until: seconds(until_ns),
+        shares: Limiter::ALL
+            .iter()
+            .zip(times_ns)
+            .filter(|(_, time_ns)| *time_ns > 0)
+            .map(|(limiter, time_ns)| (limiter.name(), time_ns as f64 / total_ns as f64))
+            .collect(),
+        spans: Vec::new(),
+    }
+}
+
+/// All spans, or, where they are too many, even stretches with the limiter that has most of each.
+fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
+    let named =
+        |from_ns, until_ns, limiter: Limiter| (seconds(from_ns), seconds(until_ns), limiter.name());
+    if account.spans.len() <= most {
+        let spans = account.spans.iter();
+        return spans
+            .map(|span| named(span.from_ns, span.until_ns, span.limiter))
+            .collect();
+    }
+    let Some((from_ns, until_ns)) = account.bounds() else {
+        return Vec::new();
+    };
+    let edge = |number: usize| {
+        from_ns + ((until_ns - from_ns) as i128 * number as i128 / most as i128) as i64
+    };
+    (0..most)
+        .map(|number| {
+            let (from_ns, until_ns) = (edge(number), edge(number + 1));
+            let times_ns = account.times_ns(from_ns, until_ns);
+            let limiter = Limiter::ALL
+                .into_iter()
+                .max_by_key(|limiter| times_ns[*limiter as usize]);
+            named(from_ns, until_ns, limiter.unwrap_or(Limiter::Application))
+        })
+        .collect()
+}
+
+/// The limiter with most of the time, and its share; `None` where nothing is known.
+pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
+    let total: f64 = times.iter().sum();
+    let by_time = |a: &Limiter, b: &Limiter| times[*a as usize].total_cmp(&times[*b as usize]);
+    let limiter = Limiter::ALL.into_iter().max_by(by_time)?;
+    (total > 0.0).then(|| (limiter, times[limiter as usize] / total))
+}
+
+/// The largest limiter of one transfer.
+pub(crate) fn largest_of(account: &Account, number: usize) -> Option<(Limiter, f64)> {
+    let &(from_ns, until_ns) = account.transfers.get(number)?;
+    largest(&account.times_ns(from_ns, until_ns).map(|ns| ns as f64))
+}
+
+/// What to call a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are the
+/// path's own causes, set-up and slow start are none; an outage shows by itself (`crate::conditions`).
+pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
+    match limiter {
+        Limiter::PeerApplication => Some(Cause::PeerApplication),
+        Limiter::DelayedAck => Some(Cause::DelayedAck),
+        Limiter::ReceiveWindow => Some(Cause::ReceiverWindow),
+        Limiter::Application | Limiter::SendBuffer | Limiter::Pacing => Some(Cause::Sender),
+        Limiter::ConnectionSetup
+        | Limiter::SlowStart
+        | Limiter::CongestionWindow
+        | Limiter::LossRecovery
+        | Limiter::Outage => None,
+    }
+}
+
+/// The share of the time whose limiters are called this.
+pub(crate) fn share_at_the_ends(times: &[f64; 11], cause: Cause) -> f64 {
+    let own = Limiter::ALL
+        .iter()
+        .filter(|limiter| cause_at_the_ends(**limiter) == Some(cause));
+    let own: f64 = own.map(|limiter| times[*limiter as usize]).sum();
+    own / times.iter().sum::<f64>().max(1e-9)
+}

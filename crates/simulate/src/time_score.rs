@@ -1,0 +1,152 @@
+//! Scoring an account of time against the simulator's own, from either end's capture alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::limiter::Limiter;
+use crate::pair::score::{capture, pair_folders};
+use crate::score::{ScoreError, in_parallel, list, run_command};
+
+/// A limiter's share of the time may be off by so much.
+const NEAR: f64 = 0.05;
+
+/// The account of a drawn transfer's first connection from one capture.
+struct Compared {
+    name: String,
+    point: &'static str,
+    /// Of all limiters the one that is off most, by how much, and the truth's share; `None` where nothing was stated.
+    worst: Option<(&'static str, f64, f64)>,
+    largest: &'static str,
+}
+
+impl Compared {
+    fn is_near(&self) -> bool {
+        self.worst.is_some_and(|(_, off, _)| off.abs() <= NEAR)
+    }
+}
+
+/// Run `command` (its words; a capture is added) on each capture of the transfers in `folder` and print what is off.
+pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
+    let folders = pair_folders(folder)?;
+    let results = in_parallel(&folders, jobs, |folder| {
+        compare_folder(folder, command).map_err(|what| format!("{}: {what}", folder.display()))
+    });
+    let (compared, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.is_ok());
+    let mut compared: Vec<Compared> = compared.into_iter().flatten().flatten().collect();
+    compared.sort_by(|a, b| (a.point, &a.name).cmp(&(b.point, &b.name)));
+    print(&compared);
+    let failures: Vec<String> = failures.into_iter().filter_map(Result::err).collect();
+    println!("failures: {}", failures.len());
+    failures.iter().for_each(|failure| println!("  {failure}"));
+    Ok(())
+}
+
+fn compare_folder(folder: &PathBuf, command: &[String]) -> Result<Vec<Compared>, String> {
+    let text = fs::read_to_string(folder.join("truth.json")).map_err(|e| e.to_string())?;
+    let truth: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    // without the way back no acknowledgment is captured, so nothing can be told
+    if !truth["reverse_captured"].as_bool().unwrap_or(true) {
+        return Ok(Vec::new());
+    }
+    let mut compared = Vec::new();
+    for point in ["b", "y"] {
+        let Some(right) = shares(&truth, point) else {
+            continue;
+        };
+        let report = run_command(command, &[capture(folder, point)?])?;
+        compared.push(compare(&truth, point, &right, &report));
+    }
+    Ok(compared)
+}
+
+type Shares = BTreeMap<&'static str, f64>;
+
+/// What the simulator knows of the first connection, within what the capture holds of it.
+fn shares(truth: &Value, point: &str) -> Option<Shares> {
+    let capture = &truth["captures"][point];
+    let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);
+    let ends_s = capture["ends_s"].as_f64().unwrap_or(f64::MAX);
+    let flow = list(&truth["flows"])
+        .iter()
+        .find(|flow| flow["proto"] == "tcp" && flow["limits"].is_object())?;
+    let mut shares = Shares::new();
+    for span in list(&flow["limits"]["spans"]) {
+        let time_s = span[1].as_f64()?.min(ends_s) - span[0].as_f64()?.max(begins_s);
+        let limiter = Limiter::ALL.iter().find(|l| span[2] == l.name())?;
+        if time_s > 0.0 {
+            *shares.entry(limiter.name()).or_default() += time_s;
+        }
+    }
+    let total_s: f64 = shares.values().sum();
+    shares.values_mut().for_each(|share| *share /= total_s);
+    (total_s > 0.0).then_some(shares)
+}
+
+fn compare(truth: &Value, point: &'static str, right: &Shares, report: &Value) -> Compared {
+    let flow = list(&truth["flows"])
+        .iter()
+        .find(|flow| flow["proto"] == "tcp" && flow["limits"].is_object())
+        .unwrap_or(&Value::Null);
+    let port = format!(":{} > ", flow["sport"]);
+    let client = format!(":{}", flow["dport"]);
+    let named = |f: &&Value, whole: bool| {
+        let name = f["flow"].as_str().unwrap_or_default();
+        name.contains(&port) && (!whole || name.ends_with(&client))
+    };
+    let flows = list(&report["flows"]);
+    // a translated client keeps the server's port
+    let stated = flows
+        .iter()
+        .find(|f| named(f, true))
+        .or_else(|| flows.iter().find(|f| named(f, false)));
+    let stated = stated.map_or(&Value::Null, |f| &f["limits"]["shares"]);
+    let off = |limiter: &Limiter| {
+        let right = right.get(limiter.name()).copied().unwrap_or(0.0);
+        let found = stated[limiter.name()].as_f64().unwrap_or(0.0);
+        (limiter.name(), found - right, right)
+    };
+    let worst = Limiter::ALL.iter().map(off);
+    let worst = worst.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
+    let largest = right.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    Compared {
+        name: truth["name"].as_str().unwrap_or_default().into(),
+        point,
+        worst: worst.filter(|_| stated.is_object()),
+        largest: largest.map_or("", |(name, _)| name),
+    }
+}
+
+fn print(compared: &[Compared]) {
+    for point in ["b", "y"] {
+        let of: Vec<&Compared> = compared.iter().filter(|c| c.point == point).collect();
+        let near = of.iter().filter(|c| c.is_near()).count();
+        println!(
+            "capture {point}: shares of time within {NEAR} of the truth in {near} of {} ({:.3})",
+            of.len(),
+            near as f64 / of.len().max(1) as f64
+        );
+        let mut by_limiter: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for c in &of {
+            let count = by_limiter.entry(c.largest).or_default();
+            count.0 += usize::from(c.is_near());
+            count.1 += 1;
+        }
+        for (limiter, (near, all)) in by_limiter {
+            println!("  mostly {limiter:18} {near:4}/{all}");
+        }
+    }
+    println!(
+        "\nnot near: capture, name, the limiter that is off most, by how much, its true share"
+    );
+    for c in compared.iter().filter(|c| !c.is_near()) {
+        match c.worst {
+            Some((limiter, off, right)) => {
+                println!("{} {} {limiter} {off:+.3} {right:.3}", c.point, c.name)
+            }
+            None => println!("{} {} nothing stated", c.point, c.name),
+        }
+    }
+}

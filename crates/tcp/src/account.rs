@@ -1,0 +1,408 @@
+//! The account of all time: each moment of a flow belongs to what kept its sender from sending more.
+//!
+//! Time is the sender's. Where the capture was taken elsewhere, what passes there is moved: data left its sender half of
+//! the near round trip earlier, an acknowledgment reaches it as much later (the round trip between capture point and
+//! sender, by the handshake). Only the sum of both counts, so an uneven path does no harm.
+//!
+//! The stretch between two packets belongs to what the sender waited for, which shows when it ends: by an
+//! acknowledgment that made room, by the window that opened, by a timer, or by nothing of that, when there was nothing
+//! to send before.
+
+use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
+use crate::limits::{Account, Limiter};
+use crate::rounds::Rounds;
+
+/// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
+const RELEASE_NS: i64 = 2_000_000;
+/// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
+const RELEASE_SHARE: f64 = 0.1;
+/// Acknowledgments are held back by no less than this (Linux's minimum is 40 ms, its first timer half of that), and by no
+/// more than half a second (RFC 1122, section 4.2.3.2).
+const LEAST_HELD_NS: i64 = 15_000_000;
+const MOST_HELD_NS: i64 = 550_000_000;
+/// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
+const LASTING_NS: i64 = 200_000_000;
+
+/// What an account is made of.
+pub(crate) struct Told<'a> {
+    pub flow: &'a Flow,
+    /// The other direction: its data are requests.
+    pub other: &'a Flow,
+    pub handshake: Handshake,
+    /// This flow's sender accepted the connection.
+    pub is_responder: bool,
+    /// From the capture point to this flow's sender and back.
+    pub near_rtt_ns: i64,
+}
+
+/// An account of the flow's time; empty where acknowledgments of its data were not captured.
+pub(crate) fn account(told: &Told) -> Account {
+    let has_acknowledgments = told.flow.acknowledgments.iter().any(|a| a.acknowledged > 0);
+    match told.flow.segments.first() {
+        Some(_) if has_acknowledgments => Walk::new(told).run(),
+        _ => Account::default(),
+    }
+}
+
+struct Walk<'a> {
+    told: &'a Told<'a>,
+    rounds: Rounds,
+    account: Account,
+    mss: i64,
+    base_rtt_ns: i64,
+    /// Round trip of acknowledgments that nobody held back, of late.
+    recent_rtt_ns: i64,
+    next: i64,
+    acknowledged: i64,
+    /// One past the last byte that the receiver allows; `None` while unknown.
+    edge: Option<i64>,
+    last_sent_ns: i64,
+    last_heard_ns: i64,
+    last_bytes: i64,
+    /// All below is to be acknowledged until the recovery is over.
+    recovery: Option<i64>,
+    /// Limits the answer so far, for its tail.
+    before: Option<Limiter>,
+    /// Next acknowledgment to come.
+    coming: usize,
+    slack_ns: i64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(told: &'a Told<'a>) -> Self {
+        let handshake_ns = crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a + b);
+        let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
+        let sampled_ns = told.flow.segments.iter().filter(exact);
+        let sampled_ns = sampled_ns
+            .map(|segment| segment.rtt_ns + told.near_rtt_ns)
+            .min();
+        let base_rtt_ns = match (handshake_ns, sampled_ns) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b).unwrap_or(0),
+        };
+        let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
+        Self {
+            told,
+            rounds: Rounds::of(told.flow, told.near_rtt_ns),
+            account: Account::default(),
+            mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
+            base_rtt_ns,
+            recent_rtt_ns: base_rtt_ns,
+            next: 0,
+            acknowledged: 0,
+            edge: None,
+            last_sent_ns: 0,
+            last_heard_ns: 0,
+            last_bytes: 0,
+            recovery: None,
+            before: None,
+            coming: 0,
+            slack_ns,
+        }
+    }
+
+    fn left_ns(&self, captured_ns: i64) -> i64 {
+        captured_ns - self.told.near_rtt_ns / 2
+    }
+
+    fn arrived_ns(&self, captured_ns: i64) -> i64 {
+        captured_ns + self.told.near_rtt_ns - self.told.near_rtt_ns / 2
+    }
+
+    fn run(mut self) -> Account {
+        let flow = self.told.flow;
+        self.set_up();
+        let transfers = flow.transfers.clone();
+        for (number, transfer) in transfers.iter().enumerate() {
+            let from_ns = self.begin_transfer(number, transfer.first);
+            let mut index = transfer.first;
+            while index < transfer.end {
+                index = self.burst(index, transfer.end, index == transfer.first);
+            }
+            let bound_ns = transfers.get(number + 1).map_or(i64::MAX, |next| {
+                self.left_ns(flow.segments[next.first].time_ns)
+            });
+            let until_ns = self.tail(bound_ns);
+            self.account.transfers.push((from_ns, until_ns));
+        }
+        self.account
+    }
+
+    /// From the first SYN until the sender knows that the connection stands.
+    fn set_up(&mut self) {
+        let first = &self.told.flow.segments[0];
+        let begin_ns = self.left_ns(first.time_ns);
+        self.next = first.sequence;
+        self.acknowledged = first.sequence;
+        self.last_sent_ns = begin_ns;
+        self.last_heard_ns = begin_ns;
+        let handshake = &self.told.handshake;
+        let (Some(syn_ns), Some(syn_ack_ns), Some(ack_ns)) =
+            (handshake.syn_ns, handshake.syn_ack_ns, handshake.ack_ns)
+        else {
+            return;
+        };
+        // the responder hears SYN and ACK later than they pass; the initiator sent the first and hears the answer
+        let (from_ns, until_ns) = match self.told.is_responder {
+            true => (self.arrived_ns(syn_ns), self.arrived_ns(ack_ns)),
+            false => (self.left_ns(syn_ns), self.arrived_ns(syn_ack_ns)),
+        };
+        let until_ns = until_ns.min(begin_ns);
+        if from_ns < until_ns {
+            self.account
+                .push(until_ns, from_ns, Limiter::ConnectionSetup);
+            self.last_sent_ns = until_ns;
+            self.last_heard_ns = until_ns;
+        }
+    }
+
+    /// What comes before a transfer's first packet; returns when the transfer begins.
+    fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
+        let segment_ns = self.left_ns(self.told.flow.segments[first].time_ns);
+        let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
+        let request_ns = self.request_before(first);
+        let begins_ns = match request_ns {
+            Some(ns) => ns.max(done_ns.unwrap_or(ns)).min(segment_ns),
+            None => done_ns.unwrap_or(segment_ns).min(segment_ns),
+        };
+        let from_ns = done_ns.unwrap_or(begins_ns);
+        // nothing is asked for
+        self.account.push(begins_ns, from_ns, Limiter::Application);
+        let limiter = match self.told.is_responder && request_ns.is_some() {
+            true => Limiter::PeerApplication,
+            false => Limiter::Application,
+        };
+        self.account.push(segment_ns, begins_ns, limiter);
+        self.before = None;
+        match number {
+            0 => self
+                .account
+                .bounds()
+                .map_or(segment_ns, |(from_ns, _)| from_ns),
+            _ => begins_ns,
+        }
+    }
+
+    /// When the last of a request reached this sender that it answers with the segment `first`: one that came after all
+    /// that was sent before.
+    fn request_before(&self, first: usize) -> Option<i64> {
+        let (requests, segments) = (&self.told.other.segments, &self.told.flow.segments);
+        let answered_ns = segments[first].time_ns;
+        let after = requests.partition_point(|s| s.time_ns <= answered_ns);
+        let request = requests[..after].last()?;
+        let is_new = first == 0 || request.time_ns > segments[first - 1].time_ns;
+        // a near round trip that varies must not bring the request after its answer
+        is_new.then(|| {
+            self.arrived_ns(request.time_ns)
+                .min(self.left_ns(answered_ns))
+        })
+    }
+
+    /// Takes the packets of one instant, and says what the time before them belongs to.
+    fn burst(&mut self, first: usize, end: usize, begins_transfer: bool) -> usize {
+        let segments = &self.told.flow.segments[..end];
+        let segment = segments[first];
+        let now_ns = self.left_ns(segment.time_ns).max(self.last_sent_ns);
+        if !begins_transfer {
+            self.wait_for(first, &segment, now_ns);
+        }
+        self.hear_until(now_ns);
+        let mut index = first;
+        while let Some(sent) = segments.get(index).filter(|s| s.time_ns <= segment.time_ns) {
+            self.send(sent);
+            index += 1;
+        }
+        self.last_sent_ns = now_ns;
+        index
+    }
+
+    fn send(&mut self, segment: &Segment) {
+        let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
+        match segment.kind {
+            Kind::Fast | Kind::Timeout if self.recovery.is_none() && !spurious => {
+                self.recovery = Some(self.next);
+            }
+            _ => {}
+        }
+        self.last_bytes = i64::from(segment.payload_bytes);
+        self.next = self.next.max(segment.end());
+    }
+
+    /// The stretch from the last packet to this one.
+    fn wait_for(&mut self, index: usize, segment: &Segment, now_ns: i64) {
+        if let Some(until_ns) = self.outage_until(index, now_ns) {
+            let limiter = Limiter::Outage;
+            let done_ns = self
+                .account
+                .bounds()
+                .map_or(now_ns, |(_, until_ns)| until_ns);
+            self.account.push(until_ns.min(now_ns), done_ns, limiter);
+        }
+        let by_timer = matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
+            && !segment.flags.has(SegmentFlags::SPURIOUS);
+        let limiter = self.limiter_of(segment, now_ns);
+        while let Some(acknowledgment) = self.next_heard(now_ns) {
+            let heard_ns = self.arrived_ns(acknowledgment.time_ns).min(now_ns);
+            self.wait_until(heard_ns, limiter, Some(acknowledgment));
+            self.hear(&acknowledgment);
+        }
+        if by_timer {
+            let due_ns = (self.last_sent_ns + self.recent_rtt_ns).max(self.last_heard_ns);
+            self.wait_until(due_ns.min(now_ns), limiter, None);
+            self.wait_until(now_ns, Limiter::LossRecovery, None);
+        } else {
+            self.wait_until(now_ns, limiter, None);
+        }
+        if !by_timer && self.recovery.is_none() {
+            self.before = Some(limiter);
+        }
+    }
+
+    /// Gives the time until then to `limiter`, save for what an acknowledgment that ends it was held back.
+    fn wait_until(&mut self, until_ns: i64, limiter: Limiter, ended_by: Option<Acknowledgment>) {
+        let from_ns = self
+            .account
+            .bounds()
+            .map_or(self.last_sent_ns, |(_, ns)| ns);
+        let waits = !matches!(limiter, Limiter::Pacing);
+        let limiter = if self.recovery.is_some() {
+            Limiter::LossRecovery
+        } else {
+            limiter
+        };
+        let held_ns = ended_by
+            .filter(|_| waits && self.recovery.is_none())
+            .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
+        if let Some(held_ns) = held_ns {
+            self.account.push(held_ns, from_ns, limiter);
+            self.account.push(until_ns, from_ns, Limiter::DelayedAck);
+        } else {
+            self.account.push(until_ns, from_ns, limiter);
+        }
+    }
+
+    /// From when on an acknowledgment of all that is out, less than two full segments, was held back.
+    fn held_from_ns(&self, acknowledgment: &Acknowledgment, heard_ns: i64) -> Option<i64> {
+        let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
+        let expected_ns = self.last_sent_ns + self.recent_rtt_ns.max(self.base_rtt_ns);
+        let held_ns = heard_ns - expected_ns;
+        let by_timer = all
+            && acknowledgment.acknowledged - self.acknowledged < 2 * self.mss
+            && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns);
+        by_timer.then_some(expected_ns.max(self.last_heard_ns))
+    }
+
+    /// The next acknowledgment that reached the sender by then. The near round trip varies: what passed before the packet
+    /// that left then, and acknowledges all before that, is what the packet waited for.
+    fn next_heard(&self, until_ns: i64) -> Option<Acknowledgment> {
+        let near_rtt_ns = self.told.near_rtt_ns;
+        let next = self.told.flow.acknowledgments.get(self.coming).copied();
+        next.filter(|acknowledgment| {
+            let late_ns = self
+                .arrived_ns(acknowledgment.time_ns)
+                .saturating_sub(until_ns);
+            let releases = acknowledgment.acknowledged >= self.next
+                && self.next > self.acknowledged
+                && acknowledgment.time_ns <= until_ns.saturating_add(near_rtt_ns / 2);
+            late_ns <= 0 || (releases && late_ns <= near_rtt_ns / 4)
+        })
+    }
+
+    fn hear_until(&mut self, now_ns: i64) {
+        while let Some(acknowledgment) = self.next_heard(now_ns) {
+            self.hear(&acknowledgment);
+        }
+    }
+
+    fn hear(&mut self, acknowledgment: &Acknowledgment) {
+        self.coming += 1;
+        let heard_ns = self.arrived_ns(acknowledgment.time_ns);
+        let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
+        if all && acknowledgment.acknowledged - self.acknowledged >= 2 * self.mss {
+            // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
+            let sampled_ns = (heard_ns - self.last_sent_ns).max(self.base_rtt_ns);
+            let longer_ns = (sampled_ns - self.recent_rtt_ns).max(0);
+            self.recent_rtt_ns = self.recent_rtt_ns.min(sampled_ns) + longer_ns / 8;
+        }
+        self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
+        if acknowledgment.window_bytes >= 0 {
+            self.edge = Some(acknowledgment.acknowledged + acknowledgment.window_bytes);
+        }
+        if self.recovery.is_some_and(|high| self.acknowledged >= high) {
+            self.recovery = None;
+        }
+        self.last_heard_ns = heard_ns.max(self.last_heard_ns);
+    }
+
+    /// What the sender waits for that sends `segment` next.
+    fn limiter_of(&self, segment: &Segment, now_ns: i64) -> Limiter {
+        if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
+            return self.before.unwrap_or(self.rounds.window_at(now_ns));
+        }
+        let bytes = i64::from(segment.payload_bytes);
+        if self.edge.is_some_and(|edge| edge - self.next < bytes) {
+            return Limiter::ReceiveWindow;
+        }
+        // what is left over of a write is small, and the next packet did not wait for anything
+        let (released, empty_ns) = self.released_at(now_ns);
+        if empty_ns > self.slack_ns || (self.last_bytes < self.mss && !released) {
+            return Limiter::Application;
+        }
+        if self.last_bytes < self.mss && bytes < self.mss {
+            return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
+        }
+        self.rounds.limiter_at(now_ns)
+    }
+
+    /// Whether an acknowledgment came just before, and for how long nothing had been out by then.
+    fn released_at(&self, now_ns: i64) -> (bool, i64) {
+        let mut heard_ns = self.last_heard_ns;
+        let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);
+        let coming = &self.told.flow.acknowledgments[self.coming..];
+        for acknowledgment in coming {
+            let at_ns = self.arrived_ns(acknowledgment.time_ns);
+            let releases = acknowledgment.acknowledged >= self.next
+                && acknowledgment.time_ns <= now_ns + self.told.near_rtt_ns / 2;
+            if at_ns > now_ns && !(releases && at_ns - now_ns <= self.told.near_rtt_ns / 4) {
+                break;
+            }
+            heard_ns = at_ns.min(now_ns);
+            if acknowledgment.acknowledged >= self.next {
+                empty_since_ns = empty_since_ns.or(Some(heard_ns));
+            }
+        }
+        let empty_ns = empty_since_ns.map_or(0, |since_ns| now_ns - since_ns);
+        (now_ns - heard_ns <= self.slack_ns, empty_ns)
+    }
+
+    /// Everything sent from the last packet on was lost, again after a timeout: until the sender hears again.
+    fn outage_until(&self, index: usize, now_ns: i64) -> Option<i64> {
+        let segments = &self.told.flow.segments;
+        let lost_before = segments[..index].iter().rev().take_while(|s| s.is_lost());
+        let begin_ns = lost_before.last()?.time_ns;
+        let lost_from = &segments[index..];
+        let lost_after = lost_from.iter().take_while(|s| s.is_lost()).last();
+        let end_ns = lost_after.map_or(segments[index - 1].time_ns, |s| s.time_ns);
+        let silent =
+            self.last_heard_ns <= self.left_ns(begin_ns) + self.recent_rtt_ns + self.slack_ns;
+        (end_ns - begin_ns >= LASTING_NS && silent).then_some(now_ns)
+    }
+
+    /// All of an answer is out: until it is acknowledged.
+    fn tail(&mut self, bound_ns: i64) -> i64 {
+        let limiter = self
+            .before
+            .unwrap_or(self.rounds.window_at(self.last_sent_ns));
+        while self.acknowledged < self.next {
+            let Some(acknowledgment) = self.next_heard(bound_ns) else {
+                break;
+            };
+            let heard_ns = self.arrived_ns(acknowledgment.time_ns);
+            self.wait_until(heard_ns, limiter, Some(acknowledgment));
+            self.hear(&acknowledgment);
+        }
+        self.account
+            .bounds()
+            .map_or(self.last_sent_ns, |(_, until_ns)| until_ns)
+    }
+}

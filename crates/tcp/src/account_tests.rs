@@ -1,0 +1,64 @@
+//! What limited a sender, by what ended each wait.
+
+use crate::limits::Limiter;
+use crate::testing::{MS, MSS, Talk};
+
+/// Twenty times two segments and one more, each lot acknowledged after `wait` before the next goes out.
+fn share_of_delayed_acks(wait_ms: i64) -> f64 {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let mut now = 21 * MS;
+    for lot in 0..20 {
+        let first = 3 * lot;
+        talk.segments(now, first, first + 3);
+        talk.ack(now + 20 * MS, (first + 2) * MSS);
+        talk.ack(now + (20 + wait_ms) * MS, (first + 3) * MSS);
+        now += (20 + wait_ms) * MS;
+    }
+    let account = talk.finish().account;
+    let (from_ns, until_ns) = account.bounds().unwrap();
+    let times_ns = account.times_ns(from_ns, until_ns);
+    assert_eq!(times_ns.iter().sum::<i64>(), until_ns - from_ns);
+    times_ns[Limiter::DelayedAck as usize] as f64 / (until_ns - from_ns) as f64
+}
+
+#[test]
+fn an_acknowledgment_of_all_that_is_out_which_comes_late_was_held_back() {
+    let share = share_of_delayed_acks(40);
+    assert!((share - 40.0 / 60.0).abs() < 0.03, "{share}");
+}
+
+#[test]
+fn acknowledgments_at_once_are_not_held_back() {
+    assert_eq!(share_of_delayed_acks(0), 0.0);
+}
+
+/// The time of a limiter when an answer begins and goes on after such waits, milliseconds.
+fn times_of_an_answer(think_ms: i64, pause_ms: i64) -> impl Fn(Limiter) -> i64 {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let begin = (20 + think_ms) * MS;
+    talk.segments(begin, 0, 4);
+    talk.ack(begin + 20 * MS, 4 * MSS);
+    talk.segments(begin + (20 + pause_ms) * MS, 4, 8);
+    talk.ack(begin + (40 + pause_ms) * MS, 8 * MSS);
+    let account = talk.finish().account;
+    let (from_ns, until_ns) = account.bounds().unwrap();
+    let times_ns = account.times_ns(from_ns, until_ns);
+    move |limiter| times_ns[limiter as usize] / MS
+}
+
+#[test]
+fn an_answer_that_begins_late_is_the_far_applications() {
+    let times = times_of_an_answer(300, 0);
+    assert_eq!(times(Limiter::PeerApplication), 300);
+    assert_eq!(times(Limiter::ConnectionSetup), 20);
+    assert_eq!(times(Limiter::Application), 0);
+}
+
+#[test]
+fn an_answer_that_pauses_is_this_applications() {
+    let times = times_of_an_answer(0, 500);
+    assert_eq!(times(Limiter::PeerApplication), 0);
+    assert_eq!(times(Limiter::Application), 520);
+}

@@ -1,0 +1,113 @@
+//! What limited a flow at each moment: the words of the account of all time.
+
+/// What keeps a sender from sending more, after the order in which a sender asks (Linux's `tcp_write_xmit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Limiter {
+    /// The handshake is not over at the data sender.
+    ConnectionSetup,
+    /// A request was there and the far application had not begun to answer it.
+    PeerApplication,
+    /// All that was written is out, and nothing more was written, or Nagle's algorithm holds it back (RFC 896).
+    Application,
+    /// The congestion window is full, and grows with each acknowledgment (RFC 5681).
+    SlowStart,
+    /// The congestion window is full otherwise.
+    CongestionWindow,
+    /// From the discovery of a loss until all that was out then is acknowledged; and the silence before a timer.
+    LossRecovery,
+    /// The receive window has no room for the next segment.
+    ReceiveWindow,
+    /// The send buffer is full of what is not acknowledged.
+    SendBuffer,
+    /// The receiver's timer held back the acknowledgment of all that was out (RFC 1122, section 4.2.3.2).
+    DelayedAck,
+    /// The next packet waits for its turn at a rate that is set.
+    Pacing,
+    /// Nothing passes.
+    Outage,
+}
+
+impl Limiter {
+    pub const ALL: [Self; 11] = [
+        Self::ConnectionSetup,
+        Self::PeerApplication,
+        Self::Application,
+        Self::SlowStart,
+        Self::CongestionWindow,
+        Self::LossRecovery,
+        Self::ReceiveWindow,
+        Self::SendBuffer,
+        Self::DelayedAck,
+        Self::Pacing,
+        Self::Outage,
+    ];
+
+    /// The name in documents; the simulator's truths have the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConnectionSetup => "connection-setup",
+            Self::PeerApplication => "peer-application",
+            Self::Application => "application",
+            Self::SlowStart => "slow-start",
+            Self::CongestionWindow => "congestion-window",
+            Self::LossRecovery => "loss-recovery",
+            Self::ReceiveWindow => "receive-window",
+            Self::SendBuffer => "send-buffer",
+            Self::DelayedAck => "delayed-ack",
+            Self::Pacing => "pacing",
+            Self::Outage => "outage",
+        }
+    }
+}
+
+/// A stretch of time with its limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub from_ns: i64,
+    pub until_ns: i64,
+    pub limiter: Limiter,
+}
+
+/// All the time of a flow, on the capture's clock, as its sender lived it: data that passes the capture point left half
+/// of the near round trip before, acknowledgments arrive as much later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    /// One behind the other without gaps, neighbours with different limiters.
+    pub spans: Vec<Span>,
+    /// From the request (the first: from the SYN) until the last acknowledgment, of each of the flow's transfers.
+    pub transfers: Vec<(i64, i64)>,
+}
+
+impl Account {
+    /// Time of each limiter within bounds, nanoseconds, in the order of [`Limiter::ALL`].
+    pub fn times_ns(&self, from_ns: i64, until_ns: i64) -> [i64; 11] {
+        let mut times = [0; 11];
+        let first = self.spans.partition_point(|span| span.until_ns <= from_ns);
+        for span in self.spans[first..]
+            .iter()
+            .take_while(|span| span.from_ns < until_ns)
+        {
+            times[span.limiter as usize] += span.until_ns.min(until_ns) - span.from_ns.max(from_ns);
+        }
+        times
+    }
+
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
+    }
+
+    /// Appends a stretch that begins where the last one ended.
+    pub(crate) fn push(&mut self, until_ns: i64, from_ns: i64, limiter: Limiter) {
+        let from_ns = self.spans.last().map_or(from_ns, |span| span.until_ns);
+        match self.spans.last_mut() {
+            _ if until_ns <= from_ns => {}
+            Some(last) if last.limiter == limiter => last.until_ns = until_ns,
+            _ => self.spans.push(Span {
+                from_ns,
+                until_ns,
+                limiter,
+            }),
+        }
+    }
+}
