@@ -183,12 +183,10 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
                 more_us - more_us.clamp(asymmetry_us.min(0.0), asymmetry_us.max(0.0))
             }),
             bar: OFFSET_US * slack,
-            covered: found.map(|_| {
-                let bound = |name: &str, open: f64| {
-                    pair[name].as_f64().map_or(open, |bound_s| bound_s * 1e6)
-                };
-                let low_us = bound("clock_offset_low_s", f64::NEG_INFINITY);
-                (low_us..=bound("clock_offset_high_s", f64::INFINITY)).contains(&offset_us)
+            covered: found.and_then(|_| {
+                let bound_us = |name: &str| Some(pair[name].as_f64()? * 1e6);
+                let low_us = bound_us("clock_offset_low_s")?;
+                Some((low_us..=bound_us("clock_offset_high_s")?).contains(&offset_us))
             }),
             tellable: true,
         });
