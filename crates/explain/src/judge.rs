@@ -73,11 +73,20 @@ pub fn judge_lossless(evidence: &Evidence) -> Judgement {
         (Cause::Reordering, 0.9)
     } else if let Some((cause, share)) = at_the_ends {
         (cause, 0.5 + share / 2.0)
+    } else if evidence
+        .base_rtt_s
+        .is_some_and(|base| totals.busy_s > SETTLED_ROUND_TRIPS * base)
+    {
+        // without loss, marks and queue a congestion window grows past any limit: it was not what held the sender
+        (Cause::Sender, 0.6)
     } else {
         (Cause::None, 0.8)
     };
     Judgement::new(cause, confidence)
 }
+
+/// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments.
+const SETTLED_ROUND_TRIPS: f64 = 20.0;
 
 /// An application that answers late, or acknowledgments that are held back, for most of the time, and for long enough that
 /// somebody would notice.
