@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), Score
     Ok(())
 }
 
-fn compare_folder(folder: &PathBuf, command: &[String]) -> Result<Vec<Compared>, String> {
+fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, String> {
     let text = fs::read_to_string(folder.join("truth.json")).map_err(|e| e.to_string())?;
     let truth: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
     // without the way back no acknowledgment is captured, so nothing can be told
