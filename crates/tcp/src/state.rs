@@ -492,13 +492,13 @@ impl State {
 }
 
 fn account_for_time(connection: &mut Connection, near_rtts_ns: [i64; 2]) {
-    for direction in 0..2 {
+    for (direction, near_rtt_ns) in near_rtts_ns.into_iter().enumerate() {
         connection.flows[direction].account = account(&Told {
             flow: &connection.flows[direction],
             other: &connection.flows[1 - direction],
             handshake: connection.handshake,
             is_responder: direction == 1,
-            near_rtt_ns: near_rtts_ns[direction],
+            near_rtt_ns,
         });
     }
 }
