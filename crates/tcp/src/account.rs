@@ -161,8 +161,11 @@ impl<'a> Walk<'a> {
         let segment_ns = self.left_ns(self.told.flow.segments[first].time_ns);
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
         let request_ns = self.request_before(first);
-        let begins_ns = match request_ns {
+        let asked_ns = request_ns.filter(|_| self.told.is_responder);
+        let begins_ns = match asked_ns {
             Some(ns) => ns.max(done_ns.unwrap_or(ns)).min(segment_ns),
+            // nobody asks whoever began the connection: its pauses are between transfers
+            None if number > 0 => segment_ns,
             None => done_ns.unwrap_or(segment_ns).min(segment_ns),
         };
         let from_ns = done_ns.unwrap_or(begins_ns);
