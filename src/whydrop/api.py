@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -227,7 +227,7 @@ class Explanation:
         ``model``       packet that a winning model replayed   verdict, flow, time_ns, level_bytes, ip_bytes,
                                                                predicted_drop, seen_lost, rival, wait_ns,
                                                                seen_wait_ns
-        ``flows``       flow                                   as in the document
+        ``flows``       flow                                   as in the document, ``limits`` without ``spans``
         ``transfers``   transfer                               as in the document
         ``crossings``   packet on the wire between two         flow, direction, sent_ns, transit_ns, time_1_ns,
                         captures                               time_2_ns, number_1, number_2, sequence,
@@ -270,7 +270,7 @@ class Explanation:
         import polars
 
         if name in ("flows", "transfers"):
-            return polars.DataFrame(self.document[name], infer_schema_length=None)
+            return polars.DataFrame(list(map(_without_spans, self.document[name])), infer_schema_length=None)
         frame = polars.DataFrame(self._analysis.table(name))
         if name == "segments" and frame.schema["kind"] == polars.UInt8:
             frame = frame.with_columns(_labelled("kind", KINDS), _labelled("fate", FATES))
@@ -347,6 +347,12 @@ def crossings_labelled(frame: polars.DataFrame) -> polars.DataFrame:
     if frame.schema["direction"] != polars.UInt8:
         return frame
     return frame.with_columns(_labelled("direction", DIRECTIONS), _labelled("crossing", CROSSINGS))
+
+
+def _without_spans(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A flow or transfer as a row: what limited it by share; the single spans are of the document alone."""
+    limits = entry.get("limits") or {}
+    return {**entry, "limits": {name: value for name, value in limits.items() if name != "spans"} or None}
 
 
 def _labelled(column: str, labels: Sequence[str]) -> polars.Expr:
