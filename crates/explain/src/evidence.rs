@@ -133,6 +133,9 @@ pub struct Evidence {
     pub drain: Option<DrainFit>,
     /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
     pub line_rate_bps: Option<f64>,
+    /// Delays are those of the packets themselves, seen at both ends of a stretch; else they are round trips, with what
+    /// held their acknowledgments up.
+    pub delays_are_own: bool,
 }
 
 impl Evidence {
@@ -256,6 +259,7 @@ pub fn measure_trace(
         drain,
         line_rate_bps,
         group_trace,
+        delays_are_own: false,
     }
 }
 

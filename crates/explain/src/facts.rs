@@ -41,6 +41,12 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         ),
         Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", evidence),
         Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
+        Cause::Outage => fact!(
+            "lost-in-silence",
+            silence_s = evidence
+                .pattern
+                .map(|pattern| pattern.silence.until_s - pattern.silence.from_s)
+        ),
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
             missed = totals.missed_by_capture_packets

@@ -93,15 +93,12 @@ const SETTLED_ROUND_TRIPS: f64 = 20.0;
 fn waits_for_the_far_end(limited_s: [f64; 11]) -> Option<(Cause, f64)> {
     let (limiter, share) = limits::largest(&limited_s)?;
     let far = matches!(limiter, Limiter::PeerApplication | Limiter::DelayedAck);
-    let long = limited_s[limiter as usize] > NOTICED_S;
+    let long = limited_s[limiter as usize] > limits::NOTICED_S;
     (far && long && share > 0.5)
         .then(|| limits::cause_at_the_ends(limiter))
         .flatten()
         .map(|cause| (cause, 0.5 + share / 2.0))
 }
-
-/// People take what comes within a tenth of a second for immediate (Miller 1968).
-const NOTICED_S: f64 = 0.1;
 
 /// One packet in a thousand out of order is what senders begin to feel.
 const REORDERED_SHARE: f64 = 1e-3;

@@ -78,10 +78,14 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
     (total > 0.0).then(|| (limiter, times[limiter as usize] / total))
 }
 
-/// The largest limiter of one transfer.
-pub(crate) fn largest_of(account: &Account, number: usize) -> Option<(Limiter, f64)> {
+/// People take what comes within a tenth of a second for immediate (Miller 1968).
+pub(crate) const NOTICED_S: f64 = 0.1;
+
+/// The largest limiter of one transfer, and its share, if it took long enough that somebody would notice.
+pub(crate) fn noticed(account: &Account, number: usize) -> Option<(Limiter, f64)> {
     let &(from_ns, until_ns) = account.transfers.get(number)?;
-    largest(&account.times_ns(from_ns, until_ns).map(|ns| ns as f64))
+    let times_s = account.times_ns(from_ns, until_ns).map(seconds);
+    largest(&times_s).filter(|(limiter, _)| times_s[*limiter as usize] > NOTICED_S)
 }
 
 /// What to call a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are the

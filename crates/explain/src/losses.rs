@@ -328,8 +328,8 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    // shorter waits at the brink than elsewhere are neither's: other flows' acknowledgments were late
-    if high < -NO_QUEUE_RATIO {
+    // shorter round trips at the brink than elsewhere are neither's: other flows' acknowledgments were late
+    if high < -NO_QUEUE_RATIO && !evidence.delays_are_own {
         return queue_shows_at_losses(evidence);
     }
     if low > QUEUE_RATIO

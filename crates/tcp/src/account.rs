@@ -66,15 +66,18 @@ struct Walk<'a> {
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
+    /// Lost segments in a row that were looked at last.
+    lost: (usize, usize),
 }
 
 impl<'a> Walk<'a> {
     fn new(told: &'a Told<'a>) -> Self {
-        let handshake_ns = crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a + b);
+        let handshake_ns =
+            crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a.saturating_add(b));
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
         let sampled_ns = told.flow.segments.iter().filter(exact);
         let sampled_ns = sampled_ns
-            .map(|segment| segment.rtt_ns + told.near_rtt_ns)
+            .map(|segment| segment.rtt_ns.saturating_add(told.near_rtt_ns))
             .min();
         let base_rtt_ns = match (handshake_ns, sampled_ns) {
             (Some(a), Some(b)) => a.min(b),
@@ -98,6 +101,7 @@ impl<'a> Walk<'a> {
             before: None,
             coming: 0,
             slack_ns,
+            lost: (0, 0),
         }
     }
 
@@ -250,7 +254,8 @@ impl<'a> Walk<'a> {
             self.hear(&acknowledgment);
         }
         if by_timer {
-            let due_ns = (self.last_sent_ns + self.recent_rtt_ns).max(self.last_heard_ns);
+            let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
+            let due_ns = due_ns.max(self.last_heard_ns);
             self.wait_until(due_ns.min(now_ns), limiter, None);
             self.wait_until(now_ns, Limiter::LossRecovery, None);
         } else {
@@ -287,8 +292,9 @@ impl<'a> Walk<'a> {
     /// From when on an acknowledgment of all that is out, less than two full segments, was held back.
     fn held_from_ns(&self, acknowledgment: &Acknowledgment, heard_ns: i64) -> Option<i64> {
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
-        let expected_ns = self.last_sent_ns + self.recent_rtt_ns.max(self.base_rtt_ns);
-        let held_ns = heard_ns - expected_ns;
+        let rtt_ns = self.recent_rtt_ns.max(self.base_rtt_ns);
+        let expected_ns = self.last_sent_ns.saturating_add(rtt_ns);
+        let held_ns = heard_ns.saturating_sub(expected_ns);
         let by_timer = all
             && acknowledgment.acknowledged - self.acknowledged < 2 * self.mss
             && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns);
@@ -323,8 +329,9 @@ impl<'a> Walk<'a> {
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
         if all && acknowledgment.acknowledged - self.acknowledged >= 2 * self.mss {
             // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
-            let sampled_ns = (heard_ns - self.last_sent_ns).max(self.base_rtt_ns);
-            let longer_ns = (sampled_ns - self.recent_rtt_ns).max(0);
+            let sampled_ns = heard_ns.saturating_sub(self.last_sent_ns);
+            let sampled_ns = sampled_ns.max(self.base_rtt_ns);
+            let longer_ns = sampled_ns.saturating_sub(self.recent_rtt_ns).max(0);
             self.recent_rtt_ns = self.recent_rtt_ns.min(sampled_ns) + longer_ns / 8;
         }
         self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
@@ -379,16 +386,33 @@ impl<'a> Walk<'a> {
     }
 
     /// Everything sent from the last packet on was lost, again after a timeout: until the sender hears again.
-    fn outage_until(&self, index: usize, now_ns: i64) -> Option<i64> {
+    fn outage_until(&mut self, index: usize, now_ns: i64) -> Option<i64> {
+        let (begin, end) = self.lost_run(index - 1)?;
         let segments = &self.told.flow.segments;
-        let lost_before = segments[..index].iter().rev().take_while(|s| s.is_lost());
-        let begin_ns = lost_before.last()?.time_ns;
-        let lost_from = &segments[index..];
-        let lost_after = lost_from.iter().take_while(|s| s.is_lost()).last();
-        let end_ns = lost_after.map_or(segments[index - 1].time_ns, |s| s.time_ns);
-        let silent =
-            self.last_heard_ns <= self.left_ns(begin_ns) + self.recent_rtt_ns + self.slack_ns;
-        (end_ns - begin_ns >= LASTING_NS && silent).then_some(now_ns)
+        let (begin_ns, end_ns) = (segments[begin].time_ns, segments[end - 1].time_ns);
+        let due_ns = self
+            .left_ns(begin_ns)
+            .saturating_add(self.recent_rtt_ns)
+            .saturating_add(self.slack_ns);
+        let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
+        (lasts && self.last_heard_ns <= due_ns).then_some(now_ns)
+    }
+
+    /// The lost segments in a row around this one: first, and one past the last. Each row is looked through once.
+    fn lost_run(&mut self, index: usize) -> Option<(usize, usize)> {
+        let segments = &self.told.flow.segments;
+        if !segments[index].is_lost() {
+            return None;
+        }
+        if !(self.lost.0..self.lost.1).contains(&index) {
+            let before = segments[..index].iter().rev();
+            let after = segments[index..].iter();
+            self.lost = (
+                index - before.take_while(|s| s.is_lost()).count(),
+                index + after.take_while(|s| s.is_lost()).count(),
+            );
+        }
+        Some(self.lost)
     }
 
     /// All of an answer is out: until it is acknowledged.

@@ -153,16 +153,25 @@ impl Round {
     }
 }
 
+/// For each round the next that is whole.
+fn whole_after(rounds: &[Round]) -> Vec<Option<usize>> {
+    let mut after = vec![None; rounds.len()];
+    for index in (1..rounds.len()).rev() {
+        let is_whole = !rounds[index].is_cut && !rounds[index].restarts;
+        after[index - 1] = is_whole.then_some(index).or(after[index]);
+    }
+    after
+}
+
 /// The window doubles from the start until a loss, or until a round that ends no larger than it began. After a pause or a
 /// timeout it may do so again.
 fn find_slow_start(rounds: &mut [Round]) {
     let mut doubles = true;
     let mut full: Option<Round> = None;
+    let whole_after = whole_after(rounds);
     for index in 0..rounds.len() {
         let round = rounds[index];
-        let later = rounds[index + 1..]
-            .iter()
-            .find(|r| !r.is_cut && !r.restarts);
+        let later = whole_after[index].map(|later| rounds[later]);
         if let Some(before) = full.filter(|_| doubles && !round.is_cut && !round.restarts) {
             // one round may be held up by something else
             let goes_on = round.grows_from(&before)
@@ -236,8 +245,9 @@ fn leaves_by_rate(flow: &Flow) -> bool {
     let usual = quantile(&gaps, 0.5);
     let first = quantile(&gaps[..INITIAL_SEGMENTS as usize - 1], 0.5);
     // bursts at the line's rate are as even: the gaps between packets must be most of the time
-    let even: i64 = gaps.iter().filter(|gap| **gap as f64 <= 2.0 * usual).sum();
-    let most = even as f64 >= 0.5 * gaps.iter().sum::<i64>() as f64;
+    let gaps_ns = || gaps.iter().map(|gap| *gap as f64);
+    let even: f64 = gaps_ns().filter(|gap| *gap <= 2.0 * usual).sum();
+    let most = even >= 0.5 * gaps_ns().sum::<f64>();
     most && usual > 0.0
         && quantile(&gaps, 0.1) >= EVEN * usual
         && first >= EVEN * usual

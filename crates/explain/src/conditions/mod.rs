@@ -92,8 +92,8 @@ pub(crate) struct Conditions {
     stands_in: Option<(&'static [Cause], Cause, f64)>,
 }
 
-/// What is said of losses that nothing accounts for.
-const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss];
+/// What is said of losses that nothing accounts for but chance, or their own silence.
+const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss, Cause::Outage];
 
 /// The conditions of a group of flows whose load shows `judged`.
 pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Conditions {
@@ -114,6 +114,11 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
         let most = found.first().filter(|most| most.lost >= unanswered);
         let (cause, sure) = most.map_or((Cause::NoAnswer, SURE), |m| (m.cause(), m.confidence));
         stands_in = Some((WITHOUT_A_CAUSE, cause, sure));
+    }
+    let outage = found.iter().find(|one| one.cause() == Cause::Outage);
+    if let Some(outage) = outage.filter(|_| judged == Cause::Outage) {
+        // one outage is one verdict: the one with its packets
+        stands_in = Some((WITHOUT_A_CAUSE, Cause::Outage, outage.confidence));
     }
     if let Some(scaling) = options::window_scaling(group, evidence, judged) {
         if totals.lost == 0 {

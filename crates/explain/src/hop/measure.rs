@@ -144,6 +144,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
     evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
     // the bucket is replayed with its refined parameters
     evidence.replay = None;
+    evidence.delays_are_own = true;
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
     Hop {
         held: held_at_losses(&passages, idle_wait_s),

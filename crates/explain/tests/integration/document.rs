@@ -129,6 +129,7 @@ const FLOW: &[(&str, Is)] = &[
     ("window_probes", Is::Whole),
     ("outstanding_at_loss_mean_bytes", Is::NumberOrNull),
     ("outstanding_at_loss_deviation_bytes", Is::NumberOrNull),
+    ("limits", Is::ObjectOrNull),
 ];
 const TRANSFER: &[(&str, Is)] = &[
     ("flow", Is::Text),
@@ -140,6 +141,7 @@ const TRANSFER: &[(&str, Is)] = &[
     ("goodput_bps", Is::NumberOrNull),
     ("cause", Is::Text),
     ("confidence", Is::Share),
+    ("limits", Is::ObjectOrNull),
 ];
 const VERDICT: &[(&str, Is)] = &[
     ("cause", Is::Text),

@@ -69,7 +69,11 @@ fn check(result: Result<Explanation, ExplainError>) -> Option<Explanation> {
 
 /// JSON writes null for what is no number: only fields that may be unknown may be null.
 fn check_numbers(name: &str, value: &Value) {
-    const MAY_BE_UNKNOWN: [&str; 22] = [
+    const MAY_BE_UNKNOWN: [&str; 26] = [
+        "limits",
+        "spin",
+        "codec",
+        "mos",
         "pair",
         "first",
         "last",
