@@ -181,11 +181,11 @@ def _grid(path: Path) -> None:
 
 
 def _batch(path: Path) -> None:
-    from whydrop.cli.batch import command
+    from whydrop.cli.commands import whydrop
 
     source = path.parent.parent / "flent.batch"
     source.write_text("[Batch::one]\ntest_name = rrul\nhosts = a\n")
-    done = CliRunner().invoke(command, ["convert", str(source), "-o", str(path)])
+    done = CliRunner().invoke(whydrop, ["batch", "convert", str(source), "-o", str(path)])
     if done.exit_code:
         raise OSError(done.stderr)
 

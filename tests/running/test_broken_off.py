@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from patience import wait_until
-from whydrop.cli import run as run_command
 from whydrop.cli import terminating
+from whydrop.cli.commands import whydrop
 from whydrop.record import document, metadata, reading
 from whydrop.record.metadata import CounterSampler
 from whydrop.record.recording import Recording
@@ -246,7 +246,7 @@ units = "W"
 options = {{ command = ["sh", "-c", "{ends}"], parser = {{ format = "key-value", value = "power" }} }}
 """)
     words = [str(tmp_path / "ends.toml"), "--to", "127.0.0.1", "--output", str(tmp_path), "--no-plot", "--no-counters"]
-    done = CliRunner().invoke(run_command.command, words)
+    done = CliRunner().invoke(whydrop, ["run", *words])
     assert done.exit_code == 128 + number, done.output
     [path] = tmp_path.glob("*.recording")
     assert Recording.open(path).status == "interrupted"

@@ -112,6 +112,7 @@ def test_ctrl_c_while_the_picture_is_drawn_says_where_the_recording_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from whydrop.cli import ending, run
+    from whydrop.cli.commands import whydrop
     from whydrop.sources.running import Finished
 
     def interrupted(*_: object, **__: object) -> None:
@@ -120,7 +121,7 @@ def test_ctrl_c_while_the_picture_is_drawn_says_where_the_recording_is(
     monkeypatch.setattr(run, "_run", lambda *_, **__: Finished(tmp_path / "one.recording", "complete"))
     monkeypatch.setattr(run, "_draw", interrupted)
     monkeypatch.setattr(ending, "status", lambda _: ending.INTERRUPTED)
-    done = CliRunner().invoke(run.command, ["tcp_1up", "--to", "127.0.0.1"])
+    done = CliRunner().invoke(whydrop, ["run", "tcp_1up", "--to", "127.0.0.1"])
     assert done.exit_code == 130
     assert "one.recording" in done.output
 
@@ -129,6 +130,7 @@ def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from whydrop.cli import ending, run
+    from whydrop.cli.commands import whydrop
     from whydrop.sources.running import Finished
 
     def gone(*_: object, **__: object) -> None:
@@ -138,7 +140,7 @@ def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(
     monkeypatch.setattr(run, "_draw", lambda *_, **__: None)
     monkeypatch.setattr(run, "_report", gone)
     monkeypatch.setattr(ending, "status", lambda _: 0)
-    assert CliRunner().invoke(run.command, ["tcp_1up", "--to", "127.0.0.1"]).exit_code == 1
+    assert CliRunner().invoke(whydrop, ["run", "tcp_1up", "--to", "127.0.0.1"]).exit_code == 1
 
 
 def on_a_terminal(*words: str | Path, stdout: int | None = None, **environment: str) -> tuple[int, str]:

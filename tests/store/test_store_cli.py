@@ -18,10 +18,10 @@ from whydrop.sources.archives.ingesting import ingest
 
 def call(*words: object) -> Result:
     """A command within this process, which is quicker by a second: the interpreter's start is not what is tested."""
-    from whydrop.cli import ingest, store
+    from whydrop.cli.commands import whydrop
 
     name, *rest = map(str, words)
-    return CliRunner().invoke({"ingest": ingest, "store": store}[name].command, rest)
+    return CliRunner().invoke(whydrop, [name, *rest])
 
 
 @pytest.mark.slow

@@ -32,9 +32,9 @@ CHOICE = (
 
 
 def whydrop(*arguments: object) -> Result:
-    from whydrop.cli.study import command
+    from whydrop.cli.commands import whydrop
 
-    return CliRunner().invoke(command, ["discards", *map(str, arguments)])
+    return CliRunner().invoke(whydrop, ["study", "discards", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def plain(small_fleet: SmallFleet) -> Result:
 
 
 def test_study_alone_lists_the_studies() -> None:
-    from whydrop.cli.study import command
+    from whydrop.cli.commands import whydrop
 
-    found = CliRunner().invoke(command, [])
+    found = CliRunner().invoke(whydrop, ["study"])
     assert found.exit_code == 0
     assert found.stdout.startswith("discards  Do switches' discards keep downloads slow?")
 

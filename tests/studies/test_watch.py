@@ -263,9 +263,9 @@ WATCH = ("--watch", "--set", "watch.window_s=600")
 
 
 def whydrop(*arguments: object) -> Result:
-    from whydrop.cli.study import command
+    from whydrop.cli.commands import whydrop
 
-    return CliRunner().invoke(command, ["discards", *map(str, arguments)])
+    return CliRunner().invoke(whydrop, ["study", "discards", *map(str, arguments)])
 
 
 def test_the_exit_status_tells_new_ports_from_none(store: Callable[..., Path], tmp_path: Path) -> None:
