@@ -277,7 +277,7 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
         window_probes: counters.window_probes,
         outstanding_at_loss_mean_bytes: flow.outstanding_at_loss.map(|at| at.mean_bytes),
         outstanding_at_loss_deviation_bytes: flow.outstanding_at_loss.map(|at| at.deviation_bytes),
-        limits: limits::of_flow(&flow.account, flows),
+        limits: limits::of_flow(flow.account(), flows),
     }
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn transfer_infos(
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
                 cause: cause.name().to_owned(),
                 confidence: (confidence * 1000.0).round() / 1000.0,
-                limits: limits::of_transfer(&flow.flow.account, number),
+                limits: limits::of_transfer(flow.flow.account(), number),
             });
         }
     }

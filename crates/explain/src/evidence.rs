@@ -499,8 +499,8 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
-        for &(from_ns, until_ns) in &flow.account.transfers {
-            let times_ns = flow.account.times_ns(from_ns, until_ns);
+        for &(from_ns, until_ns) in &flow.account().transfers {
+            let times_ns = flow.account().times_ns(from_ns, until_ns);
             for (total, time_ns) in totals.limited_s.iter_mut().zip(times_ns) {
                 *total += time_ns as f64 * 1e-9;
             }

@@ -90,7 +90,7 @@ pub fn judge_transfer(
     let number = flow
         .transfers
         .partition_point(|other| other.first < transfer.first);
-    let own = limits::noticed(&flow.account, number);
+    let own = limits::noticed(flow.account(), number);
     let at_the_ends = own.and_then(|(limiter, share)| {
         Some((limits::cause_at_the_ends(limiter)?, 0.5 + share / 2.0))
     });

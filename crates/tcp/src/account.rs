@@ -35,13 +35,17 @@ pub(crate) struct Told<'a> {
     pub near_rtt_ns: i64,
 }
 
-/// An account of the flow's time; empty where acknowledgments of its data were not captured.
-pub(crate) fn account(told: &Told) -> Account {
+/// An account of the flow's time; `None` where acknowledgments of its data were not captured.
+pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     let has_acknowledgments = told.flow.acknowledgments.iter().any(|a| a.acknowledged > 0);
-    match told.flow.segments.first() {
-        Some(_) if has_acknowledgments => Walk::new(told).run(),
-        _ => Account::default(),
+    if told.flow.segments.is_empty() || !has_acknowledgments {
+        return None;
     }
+    let mut account = Walk::new(told).run();
+    // thousands of small connections may be kept
+    account.spans.shrink_to_fit();
+    account.transfers.shrink_to_fit();
+    Some(Box::new(account))
 }
 
 struct Walk<'a> {

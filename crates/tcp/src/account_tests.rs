@@ -15,7 +15,7 @@ fn share_of_delayed_acks(wait_ms: i64) -> f64 {
         talk.ack(now + (20 + wait_ms) * MS, (first + 3) * MSS);
         now += (20 + wait_ms) * MS;
     }
-    let account = talk.finish().account;
+    let account = talk.finish().account().clone();
     let (from_ns, until_ns) = account.bounds().unwrap();
     let times_ns = account.times_ns(from_ns, until_ns);
     assert_eq!(times_ns.iter().sum::<i64>(), until_ns - from_ns);
@@ -42,7 +42,7 @@ fn times_of_an_answer(think_ms: i64, pause_ms: i64) -> impl Fn(Limiter) -> i64 {
     talk.ack(begin + 20 * MS, 4 * MSS);
     talk.segments(begin + (20 + pause_ms) * MS, 4, 8);
     talk.ack(begin + (40 + pause_ms) * MS, 8 * MSS);
-    let account = talk.finish().account;
+    let account = talk.finish().account().clone();
     let (from_ns, until_ns) = account.bounds().unwrap();
     let times_ns = account.times_ns(from_ns, until_ns);
     move |limiter| times_ns[limiter as usize] / MS

@@ -87,7 +87,12 @@ impl Half {
         if progress && let Some(transfer) = self.flow.transfers.last_mut() {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
-        if progress || self.window_bytes != window_before {
+        // before any data they tell charts a window, and the account of time nothing
+        let tells = self.keep_acknowledgments || !self.flow.segments.is_empty();
+        if tells && (progress || self.window_bytes != window_before) {
+            if self.flow.acknowledgments.is_empty() {
+                self.flow.acknowledgments.reserve_exact(1); // most connections of a flood have one
+            }
             self.flow.acknowledgments.push(Acknowledgment {
                 time_ns: packet.time_ns,
                 acknowledged: self.acknowledged,

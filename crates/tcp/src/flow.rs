@@ -285,8 +285,7 @@ pub struct Flow {
     pub transfers: Vec<Transfer>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
-    /// What limited it at each moment; empty where its acknowledgments were not captured.
-    pub account: Account,
+    pub(crate) account: Option<Box<Account>>,
     /// `None` where nothing was lost.
     pub outstanding_at_loss: Option<OutstandingAtLoss>,
     /// What the connection agreed on.
@@ -318,6 +317,15 @@ impl Flow {
 
     pub fn carried_data(&self) -> bool {
         !self.segments.is_empty()
+    }
+
+    /// What limited it at each moment; empty where its acknowledgments were not captured.
+    pub fn account(&self) -> &Account {
+        static NOTHING_KNOWN: Account = Account {
+            spans: Vec::new(),
+            transfers: Vec::new(),
+        };
+        self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }
 
     pub fn silences(&self) -> &[Silence] {

@@ -272,6 +272,9 @@ impl Half {
             }
             last.end = first;
         }
+        if self.flow.transfers.is_empty() {
+            self.flow.transfers.reserve_exact(1);
+        }
         self.flow.transfers.push(Transfer {
             first,
             end: first,

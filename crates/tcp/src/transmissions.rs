@@ -230,6 +230,9 @@ impl Half {
         if packet.ecn == CONGESTION_EXPERIENCED {
             flags.set(SegmentFlags::CE);
         }
+        if self.flow.segments.is_empty() {
+            self.flow.segments.reserve_exact(1); // most connections of a flood have one
+        }
         self.flow.segments.push(Segment {
             time_ns: packet.time_ns,
             sequence: start,
