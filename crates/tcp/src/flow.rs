@@ -285,7 +285,9 @@ pub struct Flow {
     pub transfers: Vec<Transfer>,
     pub counters: FlowCounters,
     pub limited: LimitedTime,
-    pub(crate) account: Option<Box<Account>>,
+    /// As [`Flow::account`] tells it.
+    #[doc(hidden)]
+    pub account: Option<Box<Account>>,
     /// `None` where nothing was lost.
     pub outstanding_at_loss: Option<OutstandingAtLoss>,
     /// What the connection agreed on.

@@ -407,7 +407,10 @@ fn error(bands: &[Band], change: f64, weight: f64, resolution_ns: f64, alone: bo
 const BEST_OF_VIEWS: f64 = 2.77 / 1.96;
 
 /// Half the width by which the slope may be off because the queue never was empty.
+///
+/// Where another direction has a floor that is one, a doubtful one moves the line by no more than what it differs from that.
 fn doubt(bands: &[Band], weight: f64, alone: bool) -> f64 {
+    let sound = bands.iter().find(|band| band.wandering == 0.0);
     let of = |band: &Band| {
         let wandering = 1.96 * band.wandering;
         let rise = if alone {
@@ -415,7 +418,10 @@ fn doubt(bands: &[Band], weight: f64, alone: bool) -> f64 {
         } else {
             wandering
         };
-        band.weight() * rise / band.length()
+        let most = sound
+            .filter(|_| !alone)
+            .map_or(f64::MAX, |sound| (band.slope() - sound.slope()).abs());
+        band.weight() * (rise / band.length()).min(most)
     };
     bands.iter().map(of).sum::<f64>() / weight
 }
