@@ -105,3 +105,25 @@ def test_small_connections_that_are_summed_up_are_a_line_below_the_flows(synthet
     assert found.captures[0].small_connections.responders.busiest == "192.0.2.1"
     line = "and 5 000 of small connections, listed nowhere: in all 9 000 packets with 5.00 kB of payload, 3 lost"
     assert line in " ".join(text_of(found).replace("\xa0", " ").split())
+
+
+def changed(synthetic: Explanation, **parts: list) -> Explanation:
+    return Explanation(Synthetic(simulate(1), {**synthetic.document, **parts}))
+
+
+def test_what_held_nothing_up_is_not_told_behind_what_did(synthetic: Explanation):
+    [one] = synthetic.document["verdicts"]
+    harmless = {**one, "cause": "none", "sentence": "Nothing waited."}
+    assert "Nothing waited." not in text_of(changed(synthetic, verdicts=[one, harmless]))
+
+
+def test_of_no_cause_no_certainty_is_claimed(synthetic: Explanation):
+    [one] = synthetic.document["verdicts"]
+    unknown = {**one, "cause": "unknown", "confidence": 1.0}
+    assert "confidence" not in text_of(changed(synthetic, verdicts=[unknown])).split("Evidence")[0]
+
+
+def test_of_several_flows_a_verdict_says_which_are_its_own(synthetic: Explanation):
+    [flow] = synthetic.document["flows"]
+    assert f"Flow: {flow['flow']}" not in text_of(synthetic)
+    assert f"Flow: {flow['flow']}" in text_of(changed(synthetic, flows=[flow, flow]))

@@ -111,6 +111,7 @@ def _headline(verdict: Verdict | None, found: Explanation) -> str:
             f'<section class="verdict" data-cause="{_text(verdict.cause)}" aria-label="Verdict">',
             f"<h1>{_text(verdict.sentence)}</h1>",
             _place(verdict, found),
+            _flows(verdict, found),
             _standing(verdict),
             '<div class="columns">',
             _list("Evidence", verdict.evidence),
@@ -122,6 +123,11 @@ def _headline(verdict: Verdict | None, found: Explanation) -> str:
             "</section>",
         ]
     )
+
+
+def _flows(verdict: Verdict, found: Explanation) -> str:
+    flows = words.flows(verdict, len(found.flows))
+    return f'<p class="place">Flow: {_text(flows)}</p>' if flows else ""
 
 
 def _place(verdict: Verdict, found: Explanation) -> str:
@@ -160,10 +166,9 @@ def _standing(verdict: Verdict) -> str:
     meaning = words.cause_meaning(verdict.cause)
     if verdict.family is not None:
         meaning = f"{meaning}, {words.family(verdict.family)}"
-    facts = [
-        (words.cause_title(verdict.cause), meaning),
-        (units.percent(verdict.confidence), "confidence"),
-    ]
+    facts = [(words.cause_title(verdict.cause), meaning)]
+    if certainty := words.certainty(verdict):
+        facts.append((certainty, "confidence"))
     if verdict.lost:
         facts.append((units.percent(verdict.explained), f"of {units.count(verdict.lost)} losses accounted for"))
     if verdict.limited_share:
@@ -272,14 +277,15 @@ def _controls(what: str, choice: str = "") -> str:
 
 
 def _others(found: Explanation) -> str:
+    further = words.further(found.verdicts)
     parts = [
         f'<details class="verdict" data-cause="{_text(verdict.cause)}"><summary>{_text(verdict.sentence)}</summary>'
-        f"{_place(verdict, found)}{_standing(verdict)}"
+        f"{_place(verdict, found)}{_flows(verdict, found)}{_standing(verdict)}"
         f'<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
         f"{_advice(verdict)}{_against(verdict)}{_models(verdict)}</details>"
-        for verdict in found.verdicts[1 : 1 + _LONGEST_TABLE]
+        for verdict in further[:_LONGEST_TABLE]
     ]
-    left = len(found.verdicts) - 1 - _LONGEST_TABLE
+    left = len(further) - _LONGEST_TABLE
     if left > 0:
         parts.append(f'<p class="small">and {units.count(left)} more, which explain less</p>')
     where = "this recording" if found.recordings else "this capture" if found.pair is None else "these captures"

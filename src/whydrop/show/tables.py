@@ -70,7 +70,7 @@ def transfers(found: Explanation) -> Sheet:
             units.count(transfer.lost),
             "–" if transfer.goodput_bps is None else units.rate(transfer.goodput_bps),
             words.cause_title(transfer.cause),
-            units.percent(transfer.confidence),
+            "–" if transfer.cause == "unknown" else units.percent(transfer.confidence),
         )
         for transfer in found.transfers
     ]

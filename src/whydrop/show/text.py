@@ -43,14 +43,15 @@ def _print(found: Explanation, console: Console) -> None:
     if not found.verdicts:
         console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
     for verdict in found.verdicts[:1]:
-        _print_verdict(verdict, console, found.captures)
+        _print_verdict(verdict, console, found)
     if found.pair is not None:
         _print_pair(found.pair, found.stretches, console)
-    if len(found.verdicts) > 1:
+    further = words.further(found.verdicts)
+    if further:
         heading(console, "Also")
-    for verdict in found.verdicts[1 : 1 + _MOST_MINOR]:
-        _print_minor(verdict, console)
-    left = len(found.verdicts) - 1 - _MOST_MINOR
+    for verdict in further[:_MOST_MINOR]:
+        _print_minor(verdict, console, found)
+    left = len(further) - _MOST_MINOR
     if left > 0:
         console.print(safe(f"  and {units.count(left)} more, which explain less (--json lists all)", style="dim"))
     for sheet in (tables.transfers(found), tables.flows(found), tables.datagrams(found), tables.captures(found)):
@@ -63,10 +64,12 @@ def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None
             console.print(safe(f"{capture.path}: {note}", style="yellow"))
 
 
-def _print_verdict(verdict: Verdict, console: Console, captures: Sequence[Capture]) -> None:
+def _print_verdict(verdict: Verdict, console: Console, found: Explanation) -> None:
     console.print(safe(verdict.sentence, style="bold"))
     if verdict.place is not None:
-        console.print(safe(f"Where: {words.place(verdict.place, captures)}", style="bold"))
+        console.print(safe(f"Where: {words.place(verdict.place, found.captures)}", style="bold"))
+    if flows := words.flows(verdict, len(found.flows)):
+        console.print(safe(f"Flow: {flows}"))
     console.print(safe(_standing(verdict), style="dim"))
     _print_list(console, "Evidence", verdict.evidence)
     _print_parameters(verdict, console)
@@ -84,8 +87,10 @@ def _print_verdict(verdict: Verdict, console: Console, captures: Sequence[Captur
         console.print(_bullet(safe(line)))
 
 
-def _print_minor(verdict: Verdict, console: Console) -> None:
-    console.print(_bullet(Text.assemble(safe(verdict.sentence), safe(f" ({_standing(verdict)})", style="dim"))))
+def _print_minor(verdict: Verdict, console: Console, found: Explanation) -> None:
+    flows = words.flows(verdict, len(found.flows))
+    whose = safe(f"{flows}: ") if flows else Text()
+    console.print(_bullet(Text.assemble(whose, safe(verdict.sentence), safe(f" ({_standing(verdict)})", style="dim"))))
     for advice in verdict.advice:
         if advice.startswith("$ "):
             console.print(safe(f"      {advice}", style="cyan"), soft_wrap=True)
@@ -115,7 +120,8 @@ def _standing(verdict: Verdict) -> str:
     parts = [f"{words.cause_title(verdict.cause)}: {meaning}" if meaning else words.cause_title(verdict.cause)]
     if verdict.family is not None:
         parts.append(words.family(verdict.family))
-    parts.append(f"confidence {units.percent(verdict.confidence)}")
+    if certainty := words.certainty(verdict):
+        parts.append(f"confidence {certainty}")
     if verdict.lost:
         parts.append(f"accounts for {units.percent(verdict.explained)} of {units.count(verdict.lost)} losses")
     if verdict.limited_share:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from whydrop.document import Capture
+from whydrop import units
+from whydrop.document import Capture, Verdict
 
 _CAUSES = {
     "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),
@@ -62,6 +63,24 @@ _FAMILIES = {
 def family(name: str) -> str:
     """A family of queue management in words."""
     return _FAMILIES.get(name, f"of the {name.replace('-', ' ')} family")
+
+
+def certainty(verdict: Verdict) -> str:
+    """How sure a verdict is; empty for one that names no cause, since there is nothing to be sure of."""
+    return "" if verdict.cause == "unknown" else units.percent(verdict.confidence)
+
+
+def flows(verdict: Verdict, of: int) -> str:
+    """The flows of a verdict, each with its direction, where a capture holds several; else nothing."""
+    if of < 2 or not verdict.flows:
+        return ""
+    left = len(verdict.flows) - 1
+    return verdict.flows[0] + (f" and {units.count(left)} more flow{'s' if left > 1 else ''}" if left else "")
+
+
+def further(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """What to tell behind the headline: where nothing dropped or waited there is nothing to tell."""
+    return [verdict for verdict in verdicts[1:] if verdict.cause != "none"]
 
 
 def place(where: str, captures: Sequence[Capture]) -> str:
