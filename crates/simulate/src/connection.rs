@@ -469,8 +469,12 @@ impl Connection {
 
     fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
         while let Some(transmission) = self.sender.transmit(now_ns) {
-            sent.push(self.data(now_ns, transmission));
-            self.ledger.sent(now_ns);
+            let segment = self.data(now_ns, transmission);
+            // what a timer sends again waits for the same acknowledgment as before
+            if !segment.reason.is_by_timer() {
+                self.ledger.sent(now_ns);
+            }
+            sent.push(segment);
         }
     }
 

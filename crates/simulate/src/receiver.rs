@@ -149,7 +149,6 @@ impl Receiver {
     /// Take a data segment, and say whether to acknowledge at once.
     pub fn on_data(&mut self, now_ns: i64, start: u64, end: u64) -> bool {
         self.read(now_ns);
-        self.last_data_ns = now_ns;
         if end <= self.next
             || self
                 .out_of_order
@@ -159,6 +158,8 @@ impl Receiver {
             self.duplicate = Some((start, end));
             return true;
         }
+        // what is asked for again was held back until then
+        self.last_data_ns = now_ns;
         if start > self.next {
             self.store((start, end));
             return true;

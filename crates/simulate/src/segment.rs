@@ -36,6 +36,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub fn is_by_timer(self) -> bool {
+        matches!(self, Self::Timeout | Self::TailLossProbe)
+    }
+
     /// The retransmissions among them.
     pub const RETRANSMISSIONS: [Reason; 3] = [
         Reason::FastRetransmission,

@@ -19,6 +19,8 @@ struct Compared {
     point: &'static str,
     /// Of all limiters the one that is off most, by how much, and the truth's share; `None` where nothing was stated.
     worst: Option<(&'static str, f64, f64)>,
+    /// Limiters with a share in the truth or in what is stated, and how many of them are near.
+    shares: (usize, usize),
     largest: &'static str,
 }
 
@@ -92,29 +94,45 @@ fn compare(truth: &Value, point: &'static str, right: &Shares, report: &Value) -
         .unwrap_or(&Value::Null);
     let port = format!(":{} > ", flow["sport"]);
     let client = format!(":{}", flow["dport"]);
-    let named = |f: &&Value, whole: bool| {
-        let name = f["flow"].as_str().unwrap_or_default();
-        name.contains(&port) && (!whole || name.ends_with(&client))
-    };
     let flows = list(&report["flows"]);
-    // a translated client keeps the server's port
-    let stated = flows
-        .iter()
-        .find(|f| named(f, true))
-        .or_else(|| flows.iter().find(|f| named(f, false)));
+    // where one end is translated the other keeps its port
+    let ways = [
+        (&port, &client),
+        (&port, &String::new()),
+        (&client, &client),
+    ];
+    let stated = ways.iter().find_map(|(from, to)| {
+        flows.iter().find(|flow| {
+            let name = flow["flow"].as_str().unwrap_or_default();
+            name.contains(from.as_str()) && name.ends_with(to.as_str())
+        })
+    });
     let stated = stated.map_or(&Value::Null, |f| &f["limits"]["shares"]);
     let off = |limiter: &Limiter| {
         let right = right.get(limiter.name()).copied().unwrap_or(0.0);
         let found = stated[limiter.name()].as_f64().unwrap_or(0.0);
         (limiter.name(), found - right, right)
     };
-    let worst = Limiter::ALL.iter().map(off);
+    let all: Vec<_> = Limiter::ALL.iter().map(off).collect();
+    let named = || {
+        all.iter()
+            .filter(|(_, off, right)| *right > 0.0 || *off != 0.0)
+    };
+    let shares = match stated.is_object() {
+        true => (
+            named().filter(|(_, off, _)| off.abs() <= NEAR).count(),
+            named().count(),
+        ),
+        false => (0, named().count()),
+    };
+    let worst = all.iter().copied();
     let worst = worst.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     let largest = right.iter().max_by(|a, b| a.1.total_cmp(b.1));
     Compared {
         name: truth["name"].as_str().unwrap_or_default().into(),
         point,
         worst: worst.filter(|_| stated.is_object()),
+        shares,
         largest: largest.map_or("", |(name, _)| name),
     }
 }
@@ -123,10 +141,15 @@ fn print(compared: &[Compared]) {
     for point in ["b", "y"] {
         let of: Vec<&Compared> = compared.iter().filter(|c| c.point == point).collect();
         let near = of.iter().filter(|c| c.is_near()).count();
+        let (shares, of_shares) = of.iter().fold((0, 0), |sum, compared| {
+            (sum.0 + compared.shares.0, sum.1 + compared.shares.1)
+        });
         println!(
-            "capture {point}: shares of time within {NEAR} of the truth in {near} of {} ({:.3})",
+            "capture {point}: shares of time within {NEAR} of the truth: all of {near} of {} transfers ({:.3}), \
+             {shares} of {of_shares} shares ({:.3})",
             of.len(),
-            near as f64 / of.len().max(1) as f64
+            near as f64 / of.len().max(1) as f64,
+            shares as f64 / of_shares.max(1) as f64
         );
         let mut by_limiter: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for c in &of {

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::limiter::State;
-use crate::segment::{Reason, Segment};
+use crate::segment::Segment;
 use crate::sender::Wait;
 
 impl Connection {
@@ -45,9 +45,8 @@ impl Connection {
 
     /// After a timer: what was sent again because of silence.
     pub(super) fn note_silence(&mut self, now_ns: i64, due_ns: Option<i64>, sent: &[Segment]) {
-        let by_timer =
-            |segment: &&Segment| matches!(segment.reason, Reason::Timeout | Reason::TailLossProbe);
-        if let (Some(due_ns), Some(again)) = (due_ns, sent.iter().find(by_timer)) {
+        let mut by_timer = sent.iter().filter(|segment| segment.reason.is_by_timer());
+        if let (Some(due_ns), Some(again)) = (due_ns, by_timer.next()) {
             self.ledger.timed_out(now_ns, due_ns, again.sequence);
         }
     }
