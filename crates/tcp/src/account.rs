@@ -1,16 +1,19 @@
 //! The account of all time: each moment of a flow belongs to what kept its sender from sending more.
 //!
-//! Time is the sender's. Where the capture was taken elsewhere, what passes there is moved: data left its sender half of
-//! the near round trip earlier, an acknowledgment reaches it as much later (the round trip between capture point and
-//! sender, by the handshake). Only the sum of both counts, so an uneven path does no harm.
+//! Time is the sender's ([`SenderClock`]). Where the capture was taken elsewhere, what passes there is moved: data left its
+//! sender half of the near round trip earlier, an acknowledgment reaches it as much later. Only the sum of both counts,
+//! so an uneven path does no harm.
 //!
 //! The stretch between two packets belongs to what the sender waited for, which shows when it ends: by an
 //! acknowledgment that made room, by the window that opened, by a timer, or by nothing of that, when there was nothing
 //! to send before.
 
+use std::collections::VecDeque;
+
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
 use crate::limits::{Account, Limiter};
 use crate::rounds::Rounds;
+use crate::sender_clock::{Echoes, SenderClock};
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
 const RELEASE_NS: i64 = 2_000_000;
@@ -31,8 +34,9 @@ pub(crate) struct Told<'a> {
     pub handshake: Handshake,
     /// This flow's sender accepted the connection.
     pub is_responder: bool,
-    /// From the capture point to this flow's sender and back.
-    pub near_rtt_ns: i64,
+    /// From the capture point to this flow's sender and back, by the handshake.
+    pub near_rtt_ns: Option<i64>,
+    pub echoes: Option<&'a Echoes>,
 }
 
 /// An account of the flow's time; `None` where acknowledgments of its data were not captured.
@@ -50,6 +54,7 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
 
 struct Walk<'a> {
     told: &'a Told<'a>,
+    clock: SenderClock,
     rounds: Rounds,
     account: Account,
     mss: i64,
@@ -58,8 +63,9 @@ struct Walk<'a> {
     recent_rtt_ns: i64,
     next: i64,
     acknowledged: i64,
-    /// One past the last byte that the receiver allows; `None` while unknown.
-    edge: Option<i64>,
+    /// One past the last byte that the receiver allows, by the acknowledgment that was heard then. More than the last only
+    /// for as long as the order of packets and acknowledgments at the sender is in doubt.
+    edges: VecDeque<(i64, i64)>,
     last_sent_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
@@ -76,12 +82,13 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(told: &'a Told<'a>) -> Self {
+        let clock = SenderClock::of(told.flow, told.near_rtt_ns, told.echoes);
         let handshake_ns =
             crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a.saturating_add(b));
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
         let sampled_ns = told.flow.segments.iter().filter(exact);
         let sampled_ns = sampled_ns
-            .map(|segment| segment.rtt_ns.saturating_add(told.near_rtt_ns))
+            .map(|segment| segment.rtt_ns.saturating_add(clock.near_rtt_ns))
             .min();
         let base_rtt_ns = match (handshake_ns, sampled_ns) {
             (Some(a), Some(b)) => a.min(b),
@@ -90,14 +97,15 @@ impl<'a> Walk<'a> {
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         Self {
             told,
-            rounds: Rounds::of(told.flow, told.near_rtt_ns),
+            rounds: Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns),
+            clock,
             account: Account::default(),
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
             base_rtt_ns,
             recent_rtt_ns: base_rtt_ns,
             next: 0,
             acknowledged: 0,
-            edge: None,
+            edges: VecDeque::new(),
             last_sent_ns: 0,
             last_heard_ns: 0,
             last_bytes: 0,
@@ -107,14 +115,6 @@ impl<'a> Walk<'a> {
             slack_ns,
             lost: (0, 0),
         }
-    }
-
-    fn left_ns(&self, captured_ns: i64) -> i64 {
-        captured_ns - self.told.near_rtt_ns / 2
-    }
-
-    fn arrived_ns(&self, captured_ns: i64) -> i64 {
-        captured_ns + self.told.near_rtt_ns - self.told.near_rtt_ns / 2
     }
 
     fn run(mut self) -> Account {
@@ -127,9 +127,9 @@ impl<'a> Walk<'a> {
             while index < transfer.end {
                 index = self.burst(index, transfer.end, index == transfer.first);
             }
-            let bound_ns = transfers.get(number + 1).map_or(i64::MAX, |next| {
-                self.left_ns(flow.segments[next.first].time_ns)
-            });
+            let bound_ns = transfers
+                .get(number + 1)
+                .map_or(i64::MAX, |next| self.clock.sent_ns[next.first]);
             let until_ns = self.tail(bound_ns);
             self.account.transfers.push((from_ns, until_ns));
         }
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
     /// From the first SYN until the sender knows that the connection stands.
     fn set_up(&mut self) {
         let first = &self.told.flow.segments[0];
-        let begin_ns = self.left_ns(first.time_ns);
+        let begin_ns = self.clock.sent_ns[0];
         self.next = first.sequence;
         self.acknowledged = first.sequence;
         self.last_sent_ns = begin_ns;
@@ -152,8 +152,11 @@ impl<'a> Walk<'a> {
         };
         // the responder hears SYN and ACK later than they pass; the initiator sent the first and hears the answer
         let (from_ns, until_ns) = match self.told.is_responder {
-            true => (self.arrived_ns(syn_ns), self.arrived_ns(ack_ns)),
-            false => (self.left_ns(syn_ns), self.arrived_ns(syn_ack_ns)),
+            true => (self.clock.arrives_ns(syn_ns), self.clock.arrives_ns(ack_ns)),
+            false => (
+                self.clock.left_ns(syn_ns),
+                self.clock.arrives_ns(syn_ack_ns),
+            ),
         };
         let until_ns = until_ns.min(begin_ns);
         if from_ns < until_ns {
@@ -166,7 +169,7 @@ impl<'a> Walk<'a> {
 
     /// What comes before a transfer's first packet; returns when the transfer begins.
     fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
-        let segment_ns = self.left_ns(self.told.flow.segments[first].time_ns);
+        let segment_ns = self.clock.sent_ns[first];
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
         let request_ns = self.request_before(first);
         let asked_ns = request_ns.filter(|_| self.told.is_responder);
@@ -204,8 +207,9 @@ impl<'a> Walk<'a> {
         let is_new = first == 0 || request.time_ns > segments[first - 1].time_ns;
         // a near round trip that varies must not bring the request after its answer
         is_new.then(|| {
-            self.arrived_ns(request.time_ns)
-                .min(self.left_ns(answered_ns))
+            self.clock
+                .arrives_ns(request.time_ns)
+                .min(self.clock.sent_ns[first])
         })
     }
 
@@ -213,7 +217,7 @@ impl<'a> Walk<'a> {
     fn burst(&mut self, first: usize, end: usize, begins_transfer: bool) -> usize {
         let segments = &self.told.flow.segments[..end];
         let segment = segments[first];
-        let now_ns = self.left_ns(segment.time_ns).max(self.last_sent_ns);
+        let now_ns = self.clock.sent_ns[first].max(self.last_sent_ns);
         if !begins_transfer {
             self.wait_for(first, &segment, now_ns);
         }
@@ -228,12 +232,16 @@ impl<'a> Walk<'a> {
     }
 
     fn send(&mut self, segment: &Segment) {
+        // a sender that takes late packets for lost ones recovers from nothing, for as long: it learns from duplicate
+        // acknowledgments of three more that were out (RFC 5681, section 3.2)
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
-        match segment.kind {
-            Kind::Fast | Kind::Timeout if self.recovery.is_none() && !spurious => {
-                self.recovery = Some(self.next);
-            }
-            _ => {}
+        let recovers = match segment.kind {
+            Kind::Fast => !spurious || self.next - self.acknowledged > 3 * self.mss,
+            Kind::Timeout => !spurious,
+            Kind::New | Kind::TailLossProbe | Kind::Other => false,
+        };
+        if recovers && self.recovery.is_none() {
+            self.recovery = Some(self.next);
         }
         self.last_bytes = i64::from(segment.payload_bytes);
         self.next = self.next.max(segment.end());
@@ -253,7 +261,7 @@ impl<'a> Walk<'a> {
             && !segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
         while let Some(acknowledgment) = self.next_heard(now_ns) {
-            let heard_ns = self.arrived_ns(acknowledgment.time_ns).min(now_ns);
+            let heard_ns = self.clock.heard_ns[self.coming].min(now_ns);
             self.wait_until(heard_ns, limiter, Some(acknowledgment));
             self.hear(&acknowledgment);
         }
@@ -308,12 +316,10 @@ impl<'a> Walk<'a> {
     /// The next acknowledgment that reached the sender by then. The near round trip varies: what passed before the packet
     /// that left then, and acknowledges all before that, is what the packet waited for.
     fn next_heard(&self, until_ns: i64) -> Option<Acknowledgment> {
-        let near_rtt_ns = self.told.near_rtt_ns;
+        let near_rtt_ns = self.clock.near_rtt_ns;
         let next = self.told.flow.acknowledgments.get(self.coming).copied();
         next.filter(|acknowledgment| {
-            let late_ns = self
-                .arrived_ns(acknowledgment.time_ns)
-                .saturating_sub(until_ns);
+            let late_ns = self.clock.heard_ns[self.coming].saturating_sub(until_ns);
             let releases = acknowledgment.acknowledged >= self.next
                 && self.next > self.acknowledged
                 && acknowledgment.time_ns <= until_ns.saturating_add(near_rtt_ns / 2);
@@ -328,8 +334,8 @@ impl<'a> Walk<'a> {
     }
 
     fn hear(&mut self, acknowledgment: &Acknowledgment) {
+        let heard_ns = self.clock.heard_ns[self.coming];
         self.coming += 1;
-        let heard_ns = self.arrived_ns(acknowledgment.time_ns);
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
         if all && acknowledgment.acknowledged - self.acknowledged >= 2 * self.mss {
             // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
@@ -340,7 +346,10 @@ impl<'a> Walk<'a> {
         }
         self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
         if acknowledgment.window_bytes >= 0 {
-            self.edge = Some(acknowledgment.acknowledged + acknowledgment.window_bytes);
+            let edge = acknowledgment.acknowledged + acknowledgment.window_bytes;
+            self.edges.push_back((heard_ns, edge));
+        } else {
+            self.edges.clear();
         }
         if self.recovery.is_some_and(|high| self.acknowledged >= high) {
             self.recovery = None;
@@ -348,13 +357,34 @@ impl<'a> Walk<'a> {
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
+    /// What the receiver allowed when the last packet left. A window that the receiver still opens further is not the
+    /// limit because it might have been so a moment before.
+    fn edge(&mut self) -> Option<i64> {
+        let certain_ns = self.last_sent_ns - self.clock.doubt_ns;
+        while (self.edges.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
+            self.edges.pop_front();
+        }
+        let settled = self.rounds.window_at(self.last_sent_ns) != Limiter::SlowStart;
+        let known = if settled {
+            self.edges.front()
+        } else {
+            self.edges.back()
+        };
+        known.map(|(_, edge)| *edge)
+    }
+
     /// What the sender waits for that sends `segment` next.
-    fn limiter_of(&self, segment: &Segment, now_ns: i64) -> Limiter {
+    fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
             return self.before.unwrap_or(self.rounds.window_at(now_ns));
         }
+        let goes_on =
+            now_ns - self.last_sent_ns <= self.rounds.pause_ns && self.next_heard(now_ns).is_none();
+        if let Some(before) = self.before.filter(|_| goes_on) {
+            return before; // with what went before, as fast as the line takes it
+        }
         let bytes = i64::from(segment.payload_bytes);
-        if self.edge.is_some_and(|edge| edge - self.next < bytes) {
+        if self.edge().is_some_and(|edge| edge - self.next < bytes) {
             return Limiter::ReceiveWindow;
         }
         // what is left over of a write is small, and the next packet did not wait for anything
@@ -373,11 +403,10 @@ impl<'a> Walk<'a> {
         let mut heard_ns = self.last_heard_ns;
         let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);
         let coming = &self.told.flow.acknowledgments[self.coming..];
-        for acknowledgment in coming {
-            let at_ns = self.arrived_ns(acknowledgment.time_ns);
+        for (acknowledgment, &at_ns) in coming.iter().zip(&self.clock.heard_ns[self.coming..]) {
             let releases = acknowledgment.acknowledged >= self.next
-                && acknowledgment.time_ns <= now_ns + self.told.near_rtt_ns / 2;
-            if at_ns > now_ns && !(releases && at_ns - now_ns <= self.told.near_rtt_ns / 4) {
+                && acknowledgment.time_ns <= now_ns + self.clock.near_rtt_ns / 2;
+            if at_ns > now_ns && !(releases && at_ns - now_ns <= self.clock.near_rtt_ns / 4) {
                 break;
             }
             heard_ns = at_ns.min(now_ns);
@@ -392,10 +421,8 @@ impl<'a> Walk<'a> {
     /// Everything sent from the last packet on was lost, again after a timeout: until the sender hears again.
     fn outage_until(&mut self, index: usize, now_ns: i64) -> Option<i64> {
         let (begin, end) = self.lost_run(index - 1)?;
-        let segments = &self.told.flow.segments;
-        let (begin_ns, end_ns) = (segments[begin].time_ns, segments[end - 1].time_ns);
-        let due_ns = self
-            .left_ns(begin_ns)
+        let (begin_ns, end_ns) = (self.clock.sent_ns[begin], self.clock.sent_ns[end - 1]);
+        let due_ns = begin_ns
             .saturating_add(self.recent_rtt_ns)
             .saturating_add(self.slack_ns);
         let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
@@ -428,7 +455,7 @@ impl<'a> Walk<'a> {
             let Some(acknowledgment) = self.next_heard(bound_ns) else {
                 break;
             };
-            let heard_ns = self.arrived_ns(acknowledgment.time_ns);
+            let heard_ns = self.clock.heard_ns[self.coming];
             self.wait_until(heard_ns, limiter, Some(acknowledgment));
             self.hear(&acknowledgment);
         }

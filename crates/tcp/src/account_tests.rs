@@ -63,3 +63,63 @@ fn an_answer_that_pauses_is_this_applications() {
     // and the wait for the last acknowledgment belongs to what limited the answer
     assert_eq!(times(Limiter::Application), 540);
 }
+
+const RTT: i64 = 50 * MS;
+
+/// A sender that answers each acknowledgment of two segments with four for so many round trips, then with two for as
+/// many: the time of slow start and of the congestion window, milliseconds.
+fn times_of_growth(doubling: usize, steady: usize) -> (i64, i64) {
+    let begin = 21 * MS;
+    // when two segments leave
+    let mut sent: Vec<i64> = (0..5).map(|pair| begin + pair * MS / 100).collect();
+    let mut all = sent.clone();
+    for round in 0..doubling + steady {
+        let released = if round < doubling { 2 } else { 1 };
+        sent = (sent.iter())
+            .flat_map(|at| (0..released).map(move |pair| at + RTT + pair * MS / 100))
+            .collect();
+        sent.sort_unstable();
+        all.extend(&sent);
+    }
+    let acknowledged = all.iter().map(|at| (at + RTT, false));
+    let mut events: Vec<(i64, bool)> = all
+        .iter()
+        .map(|at| (*at, true))
+        .chain(acknowledged)
+        .collect();
+    events.sort_unstable();
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut next, mut acknowledged) = (0, 0);
+    for (at, is_data) in events {
+        if is_data {
+            talk.segments(at, next, next + 2);
+            next += 2;
+        } else {
+            acknowledged += 2;
+            talk.ack(at, acknowledged * MSS);
+        }
+    }
+    let account = talk.finish().account().clone();
+    let (from_ns, until_ns) = account.bounds().unwrap();
+    let times_ns = account.times_ns(from_ns, until_ns);
+    let time = |limiter: Limiter| times_ns[limiter as usize] / MS;
+    (
+        time(Limiter::SlowStart),
+        time(Limiter::CongestionWindow) + time(Limiter::SendBuffer),
+    )
+}
+
+#[test]
+fn a_flight_that_grows_by_all_that_is_acknowledged_is_slow_starts() {
+    let (slow_start, window) = times_of_growth(3, 0);
+    assert_eq!(window, 0);
+    assert!((199..=202).contains(&slow_start), "{slow_start} ms");
+}
+
+#[test]
+fn slow_start_ends_where_the_flight_stops_growing() {
+    let (slow_start, window) = times_of_growth(3, 4);
+    assert!((149..=152).contains(&slow_start), "{slow_start} ms");
+    assert!((249..=252).contains(&window), "{window} ms");
+}

@@ -10,6 +10,7 @@ use crate::ecn::AceCounter;
 use crate::flow::{Fate, Flow, OutstandingAtLoss, Segment, SegmentFlags, Transfer};
 use crate::ranges::RangeSet;
 use crate::segmentation::SegmentSize;
+use crate::sender_clock::Echoes;
 use crate::sequence::Unwrapper;
 use crate::signs::Silence;
 use crate::window::KnownWindow;
@@ -105,7 +106,12 @@ pub(crate) struct Half {
     /// Packets lost before this point for which no placeholder was left, and the segment that each comes after.
     pub more_lost: Vec<(u32, Segment)>,
     pub keep_acknowledgments: bool,
+    /// The timestamps of its data, once there are enough to tell something.
+    pub echoes: Option<Box<Echoes>>,
 }
+
+/// An initial window of ten segments waits for nobody (RFC 6928), and thousands of small connections need no more.
+const FEWEST_FOR_ECHOES: usize = 8;
 
 /// Guards against a number that is far from all others: damaged, forged, or the first after a hole in the capture.
 /// Only a second one near it is believed.
@@ -123,6 +129,19 @@ impl Jump {
 impl Half {
     pub fn in_flight_bytes(&self) -> i64 {
         (self.next - self.acknowledged - self.sacked.total()).max(0)
+    }
+
+    /// Data with these timestamps has passed.
+    pub fn note_timestamps(&mut self, time_ns: i64, timestamps: Option<(u32, u32)>) {
+        let Some((value, echo)) = timestamps else {
+            return;
+        };
+        if self.echoes.is_none() && self.flow.segments.len() >= FEWEST_FOR_ECHOES {
+            self.echoes = Some(Box::default());
+        }
+        if let Some(echoes) = &mut self.echoes {
+            echoes.data(time_ns, value, echo);
+        }
     }
 
     pub fn segment_size(&self) -> u32 {

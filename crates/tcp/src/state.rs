@@ -12,6 +12,7 @@ use crate::hash::ConnectionKey;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
+use crate::sender_clock::Echoes;
 use crate::sequence::Unwrapper;
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
 use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
@@ -317,6 +318,7 @@ impl State {
             answered_ns: self.opening[1 - direction].last_ns,
             ..data_packet(time_ns, packet, network, tcp)
         });
+        halves[direction].note_timestamps(time_ns, tcp.options.timestamps);
     }
 
     /// The first data: from here on both directions are followed in full.
@@ -484,11 +486,13 @@ impl State {
         let waits_until_ns = self.waits_until_ns(now_ns);
         let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
-        let (mut near_rtts_ns, mut keep_acknowledgments) = ([0; 2], false);
+        let near_rtts_ns = vantage::near_rtts(&self.handshake);
+        let near_rtts_ns = near_rtts_ns.map(|(initiator, responder)| [initiator, responder]);
+        let (mut echoes, mut keep_acknowledgments) = ([None, None], false);
         for (direction, mut half) in halves.into_iter().enumerate() {
             half.end_closed_window(waits_until_ns);
-            (near_rtts_ns[direction], keep_acknowledgments) =
-                (half.near_rtt_ns, half.keep_acknowledgments);
+            keep_acknowledgments = half.keep_acknowledgments;
+            echoes[direction] = half.echoes.take();
             let mut flow = half.finish();
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
             self.tell_signs(direction, &mut flow);
@@ -500,7 +504,7 @@ impl State {
             }
             connection.flows[direction] = flow;
         }
-        account_for_time(&mut connection, near_rtts_ns);
+        account_for_time(&mut connection, near_rtts_ns, &echoes);
         if !keep_acknowledgments {
             for flow in &mut connection.flows {
                 flow.acknowledgments = Vec::new();
@@ -515,14 +519,19 @@ fn offers_ecn(flags: TcpFlags) -> bool {
     flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
 }
 
-fn account_for_time(connection: &mut Connection, near_rtts_ns: [i64; 2]) {
-    for (direction, near_rtt_ns) in near_rtts_ns.into_iter().enumerate() {
+fn account_for_time(
+    connection: &mut Connection,
+    near_rtts_ns: Option<[i64; 2]>,
+    echoes: &[Option<Box<Echoes>>; 2],
+) {
+    for (direction, echoes) in echoes.iter().enumerate() {
         connection.flows[direction].account = account(&Told {
             flow: &connection.flows[direction],
             other: &connection.flows[1 - direction],
             handshake: connection.handshake,
             is_responder: direction == 1,
-            near_rtt_ns,
+            near_rtt_ns: near_rtts_ns.map(|both| both[direction]),
+            echoes: echoes.as_deref(),
         });
     }
 }
@@ -570,4 +579,7 @@ fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bo
         },
         pure,
     });
+    if let (Some(echoes), Some((value, _))) = (&mut half.echoes, tcp.options.timestamps) {
+        echoes.acknowledgment(value, half.flow.acknowledgments.len());
+    }
 }

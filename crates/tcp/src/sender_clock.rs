@@ -1,0 +1,279 @@
+//! When packets left a sender and acknowledgments reached it, for captures that were taken elsewhere.
+//!
+//! Between the sender and the capture point lies the near round trip, known from the handshake. What queues there makes
+//! it longer, which TCP timestamps tell (RFC 7323): data carries the sender's clock, and the receiver's clock of the
+//! newest acknowledgment that had reached the sender.
+
+use std::collections::VecDeque;
+
+use crate::flow::{Flow, Vantage};
+
+/// Ticks a second of the clocks in use (RFC 7323 allows 1 to 1000; Linux: 1000, before 100 or 250).
+const TICK_RATES: [f64; 4] = [1000.0, 250.0, 100.0, 10.0];
+/// Clocks are off by parts per million; a queue that grows meanwhile makes the rate look another.
+const RATE_TOLERANCE: f64 = 0.3;
+/// With fewer ticks the rate is not known.
+const FEWEST_TICKS: u32 = 30;
+/// The least delay is that of so long before and after: by then clocks that differ by 100 ppm are a millisecond apart.
+const BLOCK_NS: i64 = 10_000_000_000;
+
+/// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
+/// trips differ by some per cent.
+const LEAST_DOUBT_NS: i64 = 1_000_000;
+const DOUBT_PART: i64 = 20;
+
+/// The timestamps of a packet with data.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    time_ns: i64,
+    /// The sender's clock, ticks.
+    sent: u32,
+    /// Acknowledgments that had reached the sender, of those kept.
+    heard: u32,
+}
+
+/// The timestamps of a flow's data, where one of them changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Echoes {
+    /// Acknowledgments that no data has echoed: the receiver's clock, and how many there were.
+    coming: VecDeque<(u32, u32)>,
+    marks: Vec<Mark>,
+}
+
+impl Echoes {
+    /// `count`: acknowledgments kept, this one included.
+    pub fn acknowledgment(&mut self, value: u32, count: usize) {
+        let count = count as u32;
+        match self.coming.back_mut() {
+            Some(last) if last.0 == value => last.1 = count,
+            _ => self.coming.push_back((value, count)),
+        }
+    }
+
+    pub fn data(&mut self, time_ns: i64, value: u32, echo: u32) {
+        let last = self.marks.last().copied();
+        let mut heard = last.map_or(0, |mark| mark.heard);
+        while let Some(&(sent, count)) = self.coming.front() {
+            if (echo.wrapping_sub(sent) as i32) < 0 {
+                break;
+            }
+            heard = count;
+            self.coming.pop_front();
+        }
+        if last.is_none_or(|mark| mark.heard != heard || mark.sent != value) {
+            self.marks.push(Mark {
+                time_ns,
+                sent: value,
+                heard,
+            });
+        }
+    }
+
+    /// From the capture point to the sender and back at the least: from an acknowledgment until data that echoes it.
+    fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
+        let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
+        let answers = newly.filter_map(|marks| {
+            let heard = flow.acknowledgments.get(marks[1].heard as usize - 1)?;
+            Some(marks[1].time_ns.saturating_sub(heard.time_ns))
+        });
+        answers.filter(|ns| *ns >= 0).min()
+    }
+
+    /// How much longer than the fastest each mark took to the capture point, nanoseconds; `None` where the sender's clock
+    /// does not tell.
+    fn delays_ns(&self) -> Option<Vec<i64>> {
+        let tick_ns = self.tick_ns()?;
+        let first = self.marks[0];
+        let late = |mark: &Mark| {
+            let ticks = mark.sent.wrapping_sub(first.sent) as i32;
+            mark.time_ns - first.time_ns - i64::from(ticks) * tick_ns
+        };
+        let block = |mark: &Mark| ((mark.time_ns - first.time_ns).max(0) / BLOCK_NS) as usize;
+        let blocks = self.marks.iter().map(block).max().unwrap_or(0) + 1;
+        let mut least = vec![i64::MAX; blocks];
+        for mark in &self.marks {
+            let of_block = &mut least[block(mark)];
+            *of_block = late(mark).min(*of_block);
+        }
+        let delay = |mark: &Mark| {
+            let around = block(mark).saturating_sub(1)..=(block(mark) + 1).min(blocks - 1);
+            let least_ns = least[around].iter().min().copied().unwrap_or(0);
+            // a packet may have left at any moment of its tick
+            (late(mark) - least_ns - tick_ns).max(0)
+        };
+        Some(self.marks.iter().map(delay).collect())
+    }
+
+    fn tick_ns(&self) -> Option<i64> {
+        let (first, last) = (self.marks.first()?, self.marks.last()?);
+        let ticks = last.sent.wrapping_sub(first.sent);
+        let lasted_s = (last.time_ns - first.time_ns) as f64 / 1e9;
+        if ticks < FEWEST_TICKS || ticks > i32::MAX as u32 || lasted_s <= 0.0 {
+            return None;
+        }
+        let measured = f64::from(ticks) / lasted_s;
+        let near = |rate: &&f64| (measured / **rate - 1.0).abs() < RATE_TOLERANCE;
+        let rate = TICK_RATES.iter().find(near)?;
+        Some((1e9 / rate) as i64)
+    }
+}
+
+/// Times on the sender's clock, which is the capture's: of each of a flow's segments, and of each acknowledgment.
+#[derive(Debug, Default)]
+pub(crate) struct SenderClock {
+    pub sent_ns: Vec<i64>,
+    pub heard_ns: Vec<i64>,
+    /// From the capture point to the sender and back, without queues.
+    pub near_rtt_ns: i64,
+    /// An acknowledgment that reached the sender this long before a packet left may as well have come behind it.
+    pub doubt_ns: i64,
+    /// The most that a packet waited between its sender and the capture point; `None` where no timestamps tell.
+    pub longest_queued_ns: Option<i64>,
+}
+
+impl SenderClock {
+    /// `near_rtt_ns` by the handshake, `None` where it is not known.
+    pub fn of(flow: &Flow, near_rtt_ns: Option<i64>, echoes: Option<&Echoes>) -> Self {
+        let by_echo = || echoes.and_then(|echoes| echoes.near_rtt_ns(flow));
+        let near_rtt_ns = near_rtt_ns.or_else(by_echo).unwrap_or(0);
+        let mut clock = Self {
+            near_rtt_ns,
+            doubt_ns: match flow.vantage {
+                Vantage::Sender => 0,
+                _ => LEAST_DOUBT_NS.max(near_rtt_ns / DOUBT_PART),
+            },
+            ..Self::default()
+        };
+        let segments = flow.segments.iter();
+        clock.sent_ns = segments.map(|s| clock.left_ns(s.time_ns)).collect();
+        let acknowledgments = flow.acknowledgments.iter();
+        clock.heard_ns = acknowledgments
+            .map(|a| clock.arrives_ns(a.time_ns))
+            .collect();
+        if let Some(echoes) = echoes {
+            clock.correct(flow, echoes);
+        }
+        clock
+    }
+
+    /// When what passes now left the sender, if nothing queued.
+    pub fn left_ns(&self, captured_ns: i64) -> i64 {
+        captured_ns.saturating_sub(self.near_rtt_ns / 2)
+    }
+
+    /// When what passes now reaches the sender.
+    pub fn arrives_ns(&self, captured_ns: i64) -> i64 {
+        captured_ns.saturating_add(self.near_rtt_ns - self.near_rtt_ns / 2)
+    }
+
+    fn correct(&mut self, flow: &Flow, echoes: &Echoes) {
+        let delays_ns = echoes.delays_ns();
+        self.longest_queued_ns = delays_ns.iter().flatten().copied().max();
+        let delays_ns = delays_ns.unwrap_or_else(|| vec![0; echoes.marks.len()]);
+        let mut mark = 0;
+        let mut last_ns = i64::MIN;
+        for (segment, sent_ns) in flow.segments.iter().zip(&mut self.sent_ns) {
+            while (echoes.marks.get(mark + 1)).is_some_and(|next| next.time_ns <= segment.time_ns) {
+                mark += 1;
+            }
+            let known = echoes
+                .marks
+                .get(mark)
+                .filter(|m| m.time_ns <= segment.time_ns);
+            *sent_ns -= known.map_or(0, |_| delays_ns[mark]);
+            *sent_ns = (*sent_ns).max(last_ns);
+            last_ns = *sent_ns;
+        }
+        for pair in echoes.marks.windows(2) {
+            let (before, mark) = (&pair[0], &pair[1]);
+            let index = flow.segments.partition_point(|s| s.time_ns < mark.time_ns);
+            if index == 0 || index >= self.sent_ns.len() || mark.heard <= before.heard {
+                continue;
+            }
+            let (after_ns, until_ns) = (self.sent_ns[index - 1], self.sent_ns[index]);
+            let newly = before.heard as usize..(mark.heard as usize).min(self.heard_ns.len());
+            for heard_ns in &mut self.heard_ns[newly] {
+                *heard_ns = (*heard_ns).clamp(after_ns, until_ns);
+            }
+        }
+        let mut last_ns = i64::MIN;
+        for heard_ns in &mut self.heard_ns {
+            *heard_ns = (*heard_ns).max(last_ns);
+            last_ns = *heard_ns;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{Acknowledgment, Fate, Kind, Segment, SegmentFlags};
+
+    const MS: i64 = 1_000_000;
+
+    /// A packet each 10 ms that answers the acknowledgment before it; the capture point is 4 ms from the sender and back,
+    /// and packets wait before it for ever longer up to 100 ms.
+    fn behind_a_queue() -> (Flow, Echoes) {
+        let (mut flow, mut echoes) = (Flow::default(), Echoes::default());
+        for number in 0..100 {
+            let sent = number * 10 * MS;
+            let acknowledgment = Acknowledgment {
+                time_ns: sent - 2 * MS,
+                acknowledged: number * 1000,
+                window_bytes: 1_000_000,
+            };
+            flow.acknowledgments.push(acknowledgment);
+        }
+        let mut coming = 0;
+        for number in 0..100 {
+            let passes = number * 10 * MS + 2 * MS + number * MS;
+            while coming < 100 && flow.acknowledgments[coming].time_ns <= passes {
+                coming += 1;
+                echoes.acknowledgment(7000 + coming as u32, coming);
+            }
+            flow.segments.push(Segment {
+                time_ns: passes,
+                sequence: number * 1000,
+                rtt_ns: -1,
+                in_flight_bytes: 1000,
+                payload_bytes: 1000,
+                header_bytes: 52,
+                kind: Kind::New,
+                fate: Fate::Delivered,
+                flags: SegmentFlags::default(),
+            });
+            echoes.data(passes, 3000 + 10 * number as u32, 7001 + number as u32);
+        }
+        (flow, echoes)
+    }
+
+    #[test]
+    fn timestamps_tell_when_packets_left_that_waited_behind_others() {
+        let (flow, echoes) = behind_a_queue();
+        let clock = SenderClock::of(&flow, Some(4 * MS), Some(&echoes));
+        for (number, sent_ns) in clock.sent_ns.iter().enumerate() {
+            let off_ns = sent_ns - number as i64 * 10 * MS;
+            assert!((0..=MS).contains(&off_ns), "{number}: {off_ns} ns");
+        }
+        assert_eq!(clock.longest_queued_ns, Some(98 * MS));
+    }
+
+    #[test]
+    fn an_acknowledgment_reaches_the_sender_before_the_data_that_echoes_it_leaves() {
+        let (flow, echoes) = behind_a_queue();
+        let clock = SenderClock::of(&flow, Some(4 * MS), Some(&echoes));
+        for (sent_ns, heard_ns) in clock.sent_ns.iter().zip(&clock.heard_ns) {
+            assert!(heard_ns <= sent_ns);
+        }
+    }
+
+    #[test]
+    fn without_a_handshake_the_quickest_answer_is_the_near_round_trip() {
+        let (flow, echoes) = behind_a_queue();
+        assert_eq!(
+            SenderClock::of(&flow, None, Some(&echoes)).near_rtt_ns,
+            5 * MS
+        );
+        assert_eq!(SenderClock::of(&flow, None, None).near_rtt_ns, 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! When a sender was in slow start, by how its flight grows.
+//!
+//! In slow start each acknowledged byte adds one to the window (RFC 5681, section 3.1; RFC 3465), so that what is out grows
+//! by as much as is acknowledged. In congestion avoidance it grows by a segment a round trip, and by half of what is
+//! acknowledged at the very most (CUBIC: RFC 9438, section 4.4). Slow start ends where growth falls from the one to the
+//! other: at the maximum of the flight less a share between both of what was acknowledged (E. Page, "Continuous
+//! Inspection Schemes", Biometrika 41, 1954).
+
+use crate::flow::{Flow, Kind, Segment, SegmentFlags};
+use crate::sender_clock::SenderClock;
+
+/// Between growth by all that is acknowledged and by half of it.
+const SHARE: f64 = 0.75;
+/// Growth must have fallen behind by so many segments: of delayed acknowledgments two are under way.
+const BEHIND_SEGMENTS: i64 = 2;
+/// A flight that never sinks below this share of what it was is steady.
+const STEADY_SHARE: f64 = 0.9;
+/// The flight after a pause grows by more than that in slow start only.
+const AHEAD_SEGMENTS: f64 = 2.0;
+/// Senders that count acknowledgments and not bytes grow by half of what a receiver acknowledges with every other
+/// segment: how fast a connection begins tells, over so many initial windows of ten segments.
+const FIRST_WINDOWS: i64 = 2;
+const INITIAL_SEGMENTS: i64 = 10;
+
+/// Stretches of a flow's time in slow start, on its sender's clock.
+#[derive(Debug, Default)]
+pub(crate) struct SlowStart {
+    stretches: Vec<(i64, i64)>,
+}
+
+impl SlowStart {
+    pub fn contains(&self, now_ns: i64) -> bool {
+        let after = self
+            .stretches
+            .partition_point(|&(from_ns, _)| from_ns <= now_ns);
+        self.stretches[..after]
+            .last()
+            .is_some_and(|&(_, until_ns)| now_ns <= until_ns)
+    }
+
+    /// A sender that is silent for `pause_ns` waits, and not for its line.
+    pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64) -> Self {
+        let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
+        let mut walk = Walk {
+            mss,
+            unended: true,
+            share: SHARE,
+            pause_ns,
+            ..Walk::default()
+        };
+        let mut transfers = flow.transfers.iter().map(|t| t.first).peekable();
+        let mut coming = 0;
+        for (index, segment) in flow.segments.iter().enumerate() {
+            let now_ns = clock.sent_ns[index];
+            while let Some(heard_ns) = clock.heard_ns.get(coming).filter(|ns| **ns <= now_ns) {
+                walk.sample(*heard_ns);
+                let acknowledgment = flow.acknowledgments[coming];
+                walk.acknowledged = walk.acknowledged.max(acknowledgment.acknowledged);
+                if acknowledgment.window_bytes >= 0 {
+                    walk.edge = Some(acknowledgment.acknowledged + acknowledgment.window_bytes);
+                }
+                coming += 1;
+            }
+            if transfers.next_if(|first| *first <= index).is_some() {
+                walk.pending = None; // the last packets of a transfer do not fill the window
+                walk.end_phase(now_ns);
+                walk.begin_phase(now_ns, walk.unended);
+            }
+            walk.send(now_ns, segment);
+        }
+        walk.pending = None;
+        walk.end_phase(i64::MAX);
+        Self {
+            stretches: walk.stretches,
+        }
+    }
+}
+
+/// What was out when the sender next waited.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at_ns: i64,
+    flight: i64,
+    acknowledged: i64,
+    /// Nothing but the congestion window kept it from sending.
+    is_full: bool,
+}
+
+/// From a start, a pause or a timeout until the next.
+#[derive(Debug)]
+struct Phase {
+    from_ns: i64,
+    /// It begins in slow start.
+    certain: bool,
+    samples: Vec<Sample>,
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    mss: i64,
+    next: i64,
+    acknowledged: i64,
+    /// One past the last byte that the receiver allows.
+    edge: Option<i64>,
+    /// All below is to be acknowledged until the recovery is over.
+    recovery: Option<i64>,
+    /// The last packet of those that were not looked at yet: when it left, and its payload.
+    pending: Option<(i64, i64)>,
+    phase: Option<Phase>,
+    /// The connection has not left slow start yet.
+    unended: bool,
+    share: f64,
+    pause_ns: i64,
+    stretches: Vec<(i64, i64)>,
+}
+
+impl Walk {
+    fn begin_phase(&mut self, from_ns: i64, certain: bool) {
+        self.phase = Some(Phase {
+            from_ns,
+            certain,
+            samples: Vec::new(),
+        });
+    }
+
+    /// Looks at what is out before the next acknowledgment is heard: all that the window allows, unless the line lets out
+    /// the rest. A line that is busy for as long as it takes to hear of all that was out holds it back for good.
+    fn sample(&mut self, heard_ns: i64) {
+        let Some((at_ns, payload)) = self.pending else {
+            return;
+        };
+        let last = self.phase.as_ref().and_then(|phase| phase.samples.last());
+        let is_busy = last.is_none_or(|l| self.acknowledged < l.acknowledged + l.flight);
+        if heard_ns - at_ns < self.pause_ns && is_busy {
+            return;
+        }
+        self.pending = None;
+        if self.recovery.is_some_and(|high| self.acknowledged >= high) {
+            self.recovery = None;
+        }
+        let by_window = self.edge.is_some_and(|edge| edge - self.next < self.mss);
+        let sample = Sample {
+            at_ns,
+            flight: self.next - self.acknowledged,
+            acknowledged: self.acknowledged,
+            is_full: self.recovery.is_none() && !by_window && payload >= self.mss,
+        };
+        if let Some(phase) = &mut self.phase {
+            phase.samples.push(sample);
+        }
+    }
+
+    fn send(&mut self, now_ns: i64, segment: &Segment) {
+        let resent = matches!(segment.kind, Kind::Fast | Kind::Timeout)
+            && !segment.flags.has(SegmentFlags::INFERRED);
+        if resent && self.recovery.is_none_or(|high| self.acknowledged >= high) {
+            self.pending = None;
+            self.end_phase(now_ns);
+            if segment.kind == Kind::Timeout {
+                self.begin_phase(now_ns, true);
+            }
+            self.unended = false;
+            self.recovery = Some(self.next);
+        }
+        self.next = self.next.max(segment.end());
+        self.pending = Some((now_ns, i64::from(segment.payload_bytes)));
+    }
+
+    fn end_phase(&mut self, now_ns: i64) {
+        let Some(phase) = self.phase.take() else {
+            return;
+        };
+        if self.unended && self.stretches.is_empty() {
+            self.share = SHARE * first_growth(&phase.samples, self.mss);
+        }
+        let (began, ended_ns) = phase.slow_start(self.mss, self.share);
+        if began {
+            self.stretches
+                .push((phase.from_ns, ended_ns.unwrap_or(now_ns)));
+        }
+        self.unended &= ended_ns.is_none();
+    }
+}
+
+/// How much the flight grew at first by each byte that was acknowledged: 1, or less where acknowledgments are counted.
+fn first_growth(samples: &[Sample], mss: i64) -> f64 {
+    let Some(first) = samples.first() else {
+        return 1.0;
+    };
+    let most = FIRST_WINDOWS * INITIAL_SEGMENTS * mss;
+    let within = samples
+        .iter()
+        .take_while(|sample| sample.is_full && sample.acknowledged - first.acknowledged <= most);
+    // what is under way when an acknowledgment comes makes some of them too small
+    let grown = within
+        .map(|sample| {
+            (
+                sample.flight - first.flight,
+                sample.acknowledged - first.acknowledged,
+            )
+        })
+        .filter(|(_, acknowledged)| *acknowledged >= INITIAL_SEGMENTS * mss / 2)
+        .map(|(flight, acknowledged)| flight as f64 / acknowledged as f64)
+        .fold(0.5, f64::max);
+    if grown > 0.5 { grown.min(1.0) } else { 1.0 }
+}
+
+impl Phase {
+    /// Whether there was slow start, and when it ended, if before the phase did.
+    fn slow_start(&self, mss: i64, share: f64) -> (bool, Option<i64>) {
+        let Some(first) = self.samples.first() else {
+            return (self.certain, None);
+        };
+        let (mut ahead, mut best, mut at) = (0.0, 0.0, *first);
+        let (mut least, mut last) = (first.flight, *first);
+        for pair in self.samples.windows(2) {
+            if pair.iter().all(|sample| sample.is_full) {
+                let grown = (pair[1].flight - pair[0].flight) as f64;
+                ahead += grown - share * (pair[1].acknowledged - pair[0].acknowledged) as f64;
+            }
+            last = pair[1];
+            least = least.min(last.flight);
+            if ahead > best {
+                (best, at, least) = (ahead, last, last.flight);
+            }
+        }
+        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank
+        let since = last.acknowledged - at.acknowledged;
+        let told = since >= at.flight
+            || (2 * since >= at.flight && least as f64 >= STEADY_SHARE * at.flight as f64);
+        let behind = best - ahead > (BEHIND_SEGMENTS * mss) as f64;
+        let began = self.certain || best > AHEAD_SEGMENTS * mss as f64;
+        (began, (told && behind).then_some(at.at_ns))
+    }
+}
