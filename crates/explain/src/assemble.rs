@@ -7,16 +7,16 @@ use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
-use crate::evidence::{Evidence, Totals, measure};
+use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
-use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
-use crate::transfers::{ExpectedLosses, judge_transfer, lost};
+use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 use whydrop_verdict::Cause;
 
@@ -97,11 +97,23 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
 }
 
 fn judge_group(group: &Group, keep_tables: bool) -> Judged {
-    let evidence = measure(group);
-    let judgement = if evidence.totals.lost > 0 {
-        judge_losses(&evidence)
+    let mut evidence = measure(group);
+    let bottleneck = Bottleneck::of(&evidence);
+    let lossy = evidence.totals.lost > 0;
+    let mut held = if lossy {
+        Vec::new()
     } else {
-        judge_lossless(&evidence)
+        by_what_held(group, |flow| {
+            (bottleneck.judge(&limits::times_of_flow_s(flow)), ())
+        })
+    };
+    let judgement = match held.first() {
+        Some(most) => most.judgement.clone(),
+        None => judge_losses(&evidence),
+    };
+    let bottleneck = match lossy {
+        true => bottleneck.dropping(judgement.cause),
+        false => bottleneck,
     };
     let conditions = conditions::of_group(group, &evidence, judgement.cause);
     let expected = ExpectedLosses::of(group, &evidence);
@@ -110,31 +122,49 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .iter()
         .enumerate()
         .map(|(member, flow)| {
+            let member = (member, flow.flow);
             let judge = |transfer: &Transfer| {
-                let judged = judge_transfer(&judgement, &expected, (member, flow.flow), transfer);
+                let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
                 conditions.instead_of(judged.0).unwrap_or(judged)
             };
             (flow.index, flow.flow.transfers.iter().map(judge).collect())
         })
         .collect();
-    let names: Vec<String> = group.flows.iter().map(|flow| flow.flow.name()).collect();
     let mss = group
         .flows
         .iter()
         .filter_map(|flow| flow.flow.mss_bytes)
         .max()
         .unwrap_or(1460);
-    let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let found = |cause, names| Found::new(cause, &evidence, names, f64::from(mss));
-    let first = verdict(&judgement, &evidence, found(judgement.cause, names.clone()));
-    let first = Ranked {
-        model,
-        ..Ranked::new(first, &evidence.totals)
-    };
-    let mut verdicts = conditions.join(first, judgement.cause, &evidence.totals);
+    let mut model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
+    let all = evidence.totals;
+    let mut verdicts = Vec::new();
+    if lossy {
+        held.push(Held {
+            judgement,
+            place: (),
+            flows: Group {
+                flows: group.flows.clone(),
+            },
+        });
+    }
+    for one in held {
+        let cause = one.judgement.cause;
+        let names = one.flows.names();
+        evidence.totals = if lossy { all } else { totals(&one.flows) };
+        let found = Found::new(cause, &evidence, names, f64::from(mss));
+        let ranked = Ranked {
+            model: model.take(),
+            ..Ranked::new(verdict(&one.judgement, &evidence, found), &evidence.totals)
+        };
+        verdicts.push((cause, ranked));
+    }
+    evidence.totals = all;
+    let mut verdicts = conditions.join(verdicts, &evidence.totals);
     if missed_by_capture(&evidence) {
         let missed = Judgement::new(Cause::CaptureLoss, 0.99);
-        let mut second = verdict(&missed, &evidence, found(missed.cause, names));
+        let found = Found::new(missed.cause, &evidence, group.names(), f64::from(mss));
+        let mut second = verdict(&missed, &evidence, found);
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);
         verdicts.push(Ranked::new(second, &evidence.totals));

@@ -10,6 +10,7 @@ use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
+use crate::limits;
 use crate::thresholds::REPLAYED_SHARE;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
@@ -463,7 +464,7 @@ pub fn base_rtt_s(group: &Group) -> Option<f64> {
 }
 
 /// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
-const MINOR_SHARE: f64 = 0.05;
+pub const MINOR_SHARE: f64 = 0.05;
 
 pub fn totals(group: &Group) -> Totals {
     let mut totals = Totals::default();
@@ -499,11 +500,9 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
-        for &(from_ns, until_ns) in &flow.account().transfers {
-            let times_ns = flow.account().times_ns(from_ns, until_ns);
-            for (total, time_ns) in totals.limited_s.iter_mut().zip(times_ns) {
-                *total += time_ns as f64 * 1e-9;
-            }
+        let times_s = limits::times_of_flow_s(flow);
+        for (total, time_s) in totals.limited_s.iter_mut().zip(times_s) {
+            *total += time_s;
         }
     }
     totals.union_busy_s = union_busy_s(group);

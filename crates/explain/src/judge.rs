@@ -1,14 +1,17 @@
 //! Which cause accounts for what held a group of flows up; what it lost is judged by [`crate::losses`].
+//!
+//! Where nothing was lost, each cause claims the share of the time whose limiter it is, and the claims compete.
 
-use whydrop_path::fit::DrainFit;
+use std::collections::BTreeMap;
 
-use whydrop_verdict::{Cause, Fact};
+use whydrop_tcp::Limiter;
+use whydrop_verdict::{Cause, Fact, fact};
 
-use crate::evidence::{Evidence, Totals};
+use crate::contest::Contest;
+use crate::evidence::Evidence;
 use crate::limits;
 pub use crate::losses::judge_losses;
-use crate::thresholds::{DELAY_EXPLAINED, FEWEST_LOSSES};
-use whydrop_tcp::Limiter;
+use crate::thresholds::*;
 
 /// A cause and how sure it is, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,92 +35,129 @@ impl Judgement {
     }
 }
 
-/// With fewer data packets nothing is limited but by what there was to send.
-const FEWEST_PACKETS: u64 = 50;
+/// What a sender meets on the path whose congestion window is full.
+#[derive(Debug, Clone)]
+pub struct Bottleneck {
+    /// What a full congestion window is to be called ...
+    congested: Cause,
+    /// ... and one that still grows with each acknowledgment.
+    growing: Cause,
+    /// Share of the packets that waited in the bottleneck's queue: over a queue that stands, windows and buffers that are
+    /// full cap the queue, not the rate.
+    standing: f64,
+    /// Waits that no cause is known of, seconds, if half of the packets waited for longer than a round trip.
+    unexplained_s: Option<f64>,
+    /// With few packets nothing is limited but by what there was to send.
+    few_packets: bool,
+}
+
+impl Bottleneck {
+    /// By the delays, the marks and the order of the packets.
+    pub fn of(evidence: &Evidence) -> Self {
+        let totals = &evidence.totals;
+        let base_s = evidence.base_rtt_s.unwrap_or(0.0);
+        let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
+        let delays_s = &evidence.group_trace.trace.delay_s;
+        let seen = delays_s.iter().filter(|delay_s| !delay_s.is_nan());
+        let seen = seen.clone().count().max(1) as f64;
+        let longer = |bound_s: f64| {
+            let longer = delays_s
+                .iter()
+                .filter(|delay_s| f64::from(**delay_s) > bound_s);
+            longer.count() as f64 / seen
+        };
+        let drain = evidence.drain.as_ref();
+        let queue = drain.is_some_and(|d| d.explained > DELAY_EXPLAINED && d.largest_s > noticed_s);
+        let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
+        let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
+        let waits = longer(base_s.max(noticed_s)) > 0.5;
+        // without loss, marks and queue a congestion window grows past any limit: it is not what holds the sender
+        let settled = base_s > 0.0 && totals.busy_s > SETTLED_ROUND_TRIPS * base_s;
+        let congested = match () {
+            () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
+            () if queue => Cause::Shaper,
+            () if reorders => Cause::Reordering,
+            () if waits => Cause::Unknown,
+            () if settled => Cause::Sender,
+            () => Cause::None,
+        };
+        Self {
+            congested,
+            growing: match congested {
+                Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
+                _ => Cause::None,
+            },
+            standing: if queue { longer(noticed_s) } else { 0.0 },
+            unexplained_s: (waits && !queue).then_some(base_s),
+            few_packets: totals.data_packets < FEWEST_PACKETS,
+        }
+    }
+
+    /// The same path, where losses have made windows small: what drops is the bottleneck if it is a queue.
+    pub fn dropping(self, cause: Cause) -> Self {
+        let congested = match (cause, self.congested) {
+            (Cause::Aqm | Cause::ShallowQueue | Cause::DeepQueue, _) => cause,
+            (Cause::Policer | Cause::RandomLoss | Cause::Unknown, Cause::Sender) => Cause::None,
+            (_, congested) => congested,
+        };
+        Self { congested, ..self }
+    }
+
+    /// Shares of the time of each limiter, by the cause that it is to be called.
+    fn claims(&self, times_s: &[f64; 11]) -> BTreeMap<Cause, f64> {
+        let total_s: f64 = times_s.iter().sum();
+        let mut claims = BTreeMap::new();
+        let mut claim = |cause, share: f64| *claims.entry(cause).or_insert(0.0) += share;
+        for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
+            let share = time_s / total_s.max(1e-9);
+            let at_the_ends = limits::cause_at_the_ends(limiter).filter(|cause| {
+                *time_s > limits::NOTICED_S && !(self.few_packets && *cause == Cause::Sender)
+            });
+            let standing = share * self.standing;
+            match limiter {
+                Limiter::Outage => claim(Cause::Outage, share),
+                Limiter::CongestionWindow | Limiter::LossRecovery => claim(self.congested, share),
+                Limiter::SlowStart if self.congested == Cause::Shaper => {
+                    claim(Cause::Shaper, standing);
+                    claim(self.growing, share - standing);
+                }
+                Limiter::SlowStart => claim(self.growing, share),
+                Limiter::ReceiveWindow | Limiter::SendBuffer => {
+                    claim(self.congested, standing);
+                    claim(at_the_ends.unwrap_or(Cause::None), share - standing);
+                }
+                _ => claim(at_the_ends.unwrap_or(Cause::None), share),
+            }
+        }
+        if total_s <= 0.0 {
+            // without acknowledgments only the path itself can be known
+            claim(self.congested, 1.0);
+        }
+        claims
+    }
+
+    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`].
+    pub fn judge(&self, times_s: &[f64; 11]) -> Judgement {
+        let known = times_s.iter().any(|time_s| *time_s > 0.0);
+        let mut contest = Contest::default();
+        for (cause, share) in self.claims(times_s) {
+            let nats = match cause {
+                Cause::None if !known => UNSEEN_TIME_NATS,
+                _ => ACCOUNT_NATS + SHARE_NATS * share.max(1e-6).ln(),
+            };
+            contest.support(cause, nats);
+        }
+        if let Some(base_rtt_s) = self.unexplained_s {
+            contest.rule_out(
+                Cause::None,
+                fact!("waited-a-round-trip", base_rtt_s = base_rtt_s),
+            );
+        }
+        contest.settle()
+    }
+}
 
 /// Judges what held a group up that lost nothing.
 pub fn judge_lossless(evidence: &Evidence) -> Judgement {
-    let totals = &evidence.totals;
-    let window_share = totals.window_share();
-    let time_s = totals.busy_s + totals.idle_s;
-    let at_the_ends = limits::largest(&totals.limited_s)
-        .and_then(|(limiter, share)| Some((limits::cause_at_the_ends(limiter)?, share)));
-    let base = evidence.base_rtt_s.unwrap_or(0.0);
-    let shaper = evidence
-        .drain
-        .as_ref()
-        .filter(|drain| is_shaper(drain, base, totals));
-    let closed_share = totals.window_closed_s / time_s.max(totals.window_closed_s).max(1e-9);
-    let (cause, confidence) = if closed_share > 0.5 {
-        // a fact, however few packets there were
-        (Cause::ReceiverWindow, 0.5 + closed_share / 2.0)
-    } else if let Some(cause) = waits_for_the_far_end(totals.limited_s) {
-        // as much of a fact
-        cause
-    } else if totals.data_packets < FEWEST_PACKETS {
-        (Cause::None, 0.9)
-    } else if totals.ecn_echoes > 0 || totals.ce_marked > 0 {
-        (Cause::Aqm, 0.9)
-    } else if let Some(drain) = shaper.filter(|drain| utilisation(drain, totals) > FULLY_USED) {
-        // a full window over a queue that stands caps the queue, not the rate
-        (Cause::Shaper, drain.explained)
-    } else if window_share > 0.5 || (totals.zero_windows > 0 && window_share > 0.2) {
-        (Cause::ReceiverWindow, 0.5 + window_share / 2.0)
-    } else if totals.reordered as f64 > MUCH_REORDERED_SHARE * totals.data_packets as f64 {
-        (Cause::Reordering, 0.9)
-    } else if let Some(drain) = shaper {
-        (Cause::Shaper, drain.explained)
-    } else if totals.reordered >= FEWEST_LOSSES
-        && totals.reordered as f64 > REORDERED_SHARE * totals.data_packets as f64
-    {
-        (Cause::Reordering, 0.9)
-    } else if let Some((cause, share)) = at_the_ends {
-        (cause, 0.5 + share / 2.0)
-    } else if evidence
-        .base_rtt_s
-        .is_some_and(|base| totals.busy_s > SETTLED_ROUND_TRIPS * base)
-    {
-        // without loss, marks and queue a congestion window grows past any limit: it was not what held the sender
-        (Cause::Sender, 0.6)
-    } else {
-        (Cause::None, 0.8)
-    };
-    Judgement::new(cause, confidence)
-}
-
-/// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments.
-const SETTLED_ROUND_TRIPS: f64 = 20.0;
-
-/// An application that answers late, or acknowledgments that are held back, for most of the time, and for long enough that
-/// somebody would notice.
-fn waits_for_the_far_end(limited_s: [f64; 11]) -> Option<(Cause, f64)> {
-    let (limiter, share) = limits::largest(&limited_s)?;
-    let far = matches!(limiter, Limiter::PeerApplication | Limiter::DelayedAck);
-    let long = limited_s[limiter as usize] > limits::NOTICED_S;
-    (far && long && share > 0.5)
-        .then(|| limits::cause_at_the_ends(limiter))
-        .flatten()
-        .map(|cause| (cause, 0.5 + share / 2.0))
-}
-
-/// One packet in a thousand out of order is what senders begin to feel.
-const REORDERED_SHARE: f64 = 1e-3;
-
-/// One in a hundred disturbs any sender.
-const MUCH_REORDERED_SHARE: f64 = 1e-2;
-/// A link that is the limit is in use most of the time that data is under way.
-const LIMITING_UTILISATION: f64 = 0.6;
-
-/// A link that is idle for less than a tenth of the time, slow start included, carries what it can.
-const FULLY_USED: f64 = 0.9;
-
-fn is_shaper(drain: &DrainFit, base_rtt_s: f64, totals: &Totals) -> bool {
-    drain.explained > DELAY_EXPLAINED
-        && drain.largest_s > (0.1 * base_rtt_s).max(1e-3)
-        && utilisation(drain, totals) > LIMITING_UTILISATION
-}
-
-/// Share of what the queue could let out that was let out while data was under way.
-fn utilisation(drain: &DrainFit, totals: &Totals) -> f64 {
-    totals.payload_bytes as f64 * 8.0 / totals.union_busy_s.max(1e-9) / drain.rate_bps
+    Bottleneck::of(evidence).judge(&evidence.totals.limited_s)
 }
