@@ -104,7 +104,8 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         Vec::new()
     } else {
         by_what_held(group, |flow| {
-            (bottleneck.judge(&limits::times_of_flow_s(flow)), ())
+            let times_s = limits::times_of_flow_s(flow);
+            (bottleneck.judge(&times_s, &times_s), ())
         })
     };
     let judgement = match held.first() {
@@ -122,7 +123,8 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .iter()
         .enumerate()
         .map(|(member, flow)| {
-            let member = (member, flow.flow);
+            let times_s = limits::times_of_flow_s(flow.flow);
+            let member = (member, flow.flow, &times_s);
             let judge = |transfer: &Transfer| {
                 let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
                 conditions.instead_of(judged.0).unwrap_or(judged)

@@ -57,14 +57,17 @@ impl Bottleneck {
         let totals = &evidence.totals;
         let base_s = evidence.base_rtt_s.unwrap_or(0.0);
         let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
-        let delays_s = &evidence.group_trace.trace.delay_s;
-        let seen = delays_s.iter().filter(|delay_s| !delay_s.is_nan());
-        let seen = seen.clone().count().max(1) as f64;
+        let trace = &evidence.group_trace.trace;
+        // by bytes: the acknowledgments of small packets that come singly wait for the receiver's timer
+        let seen = trace.delay_s.iter().zip(&trace.bytes);
+        let seen = seen.filter(|(delay_s, _)| !delay_s.is_nan());
+        let seen: Vec<(f64, f64)> = seen
+            .map(|(delay_s, bytes)| (f64::from(*delay_s), f64::from(*bytes)))
+            .collect();
+        let all_bytes: f64 = seen.iter().map(|(_, bytes)| bytes).sum();
         let longer = |bound_s: f64| {
-            let longer = delays_s
-                .iter()
-                .filter(|delay_s| f64::from(**delay_s) > bound_s);
-            longer.count() as f64 / seen
+            let longer = seen.iter().filter(|(delay_s, _)| *delay_s > bound_s);
+            longer.map(|(_, bytes)| bytes).sum::<f64>() / all_bytes.max(1.0)
         };
         let drain = evidence.drain.as_ref();
         let queue = drain.is_some_and(|d| d.explained > DELAY_EXPLAINED && d.largest_s > noticed_s);
@@ -103,15 +106,21 @@ impl Bottleneck {
         Self { congested, ..self }
     }
 
-    /// Shares of the time of each limiter, by the cause that it is to be called.
-    fn claims(&self, times_s: &[f64; 11]) -> BTreeMap<Cause, f64> {
+    /// Shares of the time of each limiter, by the cause that it is to be called. What of all transfers together nobody would
+    /// notice is none.
+    fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, f64> {
         let total_s: f64 = times_s.iter().sum();
         let mut claims = BTreeMap::new();
-        let mut claim = |cause, share: f64| *claims.entry(cause).or_insert(0.0) += share;
+        let mut claim = |cause, share: f64| {
+            if share > 0.0 {
+                *claims.entry(cause).or_insert(0.0) += share;
+            }
+        };
         for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
             let share = time_s / total_s.max(1e-9);
             let at_the_ends = limits::cause_at_the_ends(limiter).filter(|cause| {
-                *time_s > limits::NOTICED_S && !(self.few_packets && *cause == Cause::Sender)
+                of_all_s[limiter as usize] > limits::NOTICED_S
+                    && !(self.few_packets && *cause == Cause::Sender)
             });
             let standing = share * self.standing;
             match limiter {
@@ -136,14 +145,15 @@ impl Bottleneck {
         claims
     }
 
-    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`].
-    pub fn judge(&self, times_s: &[f64; 11]) -> Judgement {
+    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`]: that of a transfer, beside that of
+    /// all of its flow.
+    pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
         let known = times_s.iter().any(|time_s| *time_s > 0.0);
         let mut contest = Contest::default();
-        for (cause, share) in self.claims(times_s) {
+        for (cause, share) in self.claims(times_s, of_all_s) {
             let nats = match cause {
                 Cause::None if !known => UNSEEN_TIME_NATS,
-                _ => ACCOUNT_NATS + SHARE_NATS * share.max(1e-6).ln(),
+                _ => ACCOUNT_NATS + SHARE_NATS * share.ln(),
             };
             contest.support(cause, nats);
         }
@@ -159,5 +169,6 @@ impl Bottleneck {
 
 /// Judges what held a group up that lost nothing.
 pub fn judge_lossless(evidence: &Evidence) -> Judgement {
-    Bottleneck::of(evidence).judge(&evidence.totals.limited_s)
+    let times_s = &evidence.totals.limited_s;
+    Bottleneck::of(evidence).judge(times_s, times_s)
 }

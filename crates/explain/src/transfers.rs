@@ -96,12 +96,12 @@ pub fn by_what_held<'a, P: PartialEq>(
     held
 }
 
-/// The cause of one transfer, and how sure: what dropped its packets, else what held it up.
+/// The cause of one transfer of a member, of whose time so much belongs to each limiter, and how sure: what dropped its packets, else what held it up.
 pub fn judge_transfer(
     judgement: &Judgement,
     bottleneck: &Bottleneck,
     expected: &ExpectedLosses,
-    (member, flow): (usize, &Flow),
+    (member, flow, of_all_s): (usize, &Flow, &[f64; 11]),
     transfer: &Transfer,
 ) -> (Cause, f64) {
     let lost = lost(flow, transfer);
@@ -109,7 +109,8 @@ pub fn judge_transfer(
         let number = flow
             .transfers
             .partition_point(|other| other.first < transfer.first);
-        let judged = bottleneck.judge(&limits::times_s(flow, number));
+        let times_s = limits::times_s(flow, number);
+        let judged = bottleneck.judge(&times_s, of_all_s);
         return (judged.cause, judged.confidence);
     }
     // a policer proven by the connection is no excuse for losses that find its bucket full

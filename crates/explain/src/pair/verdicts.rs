@@ -289,10 +289,10 @@ fn lossless(
         _ => false,
     };
     let judge = |times_s: &[f64; 11]| {
-        let judged = between.judge(times_s);
+        let judged = between.judge(times_s, times_s);
         match by_hop(&judged) {
             true => (judged, true),
-            false => (all.judge(times_s), false),
+            false => (all.judge(times_s, times_s), false),
         }
     };
     let mut held = by_what_held(&group.at_upstream, |flow| {
@@ -469,6 +469,7 @@ fn transfer_causes(
                 let own = own[places[member]];
                 own.lost > 0 && 2 * own.predicted < own.lost
             });
+            let times_s = limits::times_of_flow_s(flow.flow);
             let causes = flow
                 .flow
                 .transfers
@@ -478,7 +479,7 @@ fn transfer_causes(
                         headline,
                         bottleneck,
                         &nothing_expected,
-                        (member, flow.flow),
+                        (member, flow.flow, &times_s),
                         transfer,
                     ),
                     _ if unlike => (Cause::Unknown, 0.5),
