@@ -363,11 +363,17 @@ fn behind_line_of_super_segments(
         }
     }
     let bucket = found.map(|found| found.complete(&trace));
+    // where the delays are those of the line itself, nothing behind it explains them
+    let of_line = (plain.trace.lost == 0).then(|| drain_fit(&plain, base_rtt_s));
     let group_trace = GroupTrace {
         trace,
         origins: plain.origins,
     };
-    let drain = drain_fit(&group_trace, base_rtt_s);
+    let explained = |drain: &DrainFit| drain.explained;
+    let drain = drain_fit(&group_trace, base_rtt_s)
+        .into_iter()
+        .chain(of_line.flatten());
+    let drain = drain.max_by(|a, b| explained(a).total_cmp(&explained(b)));
     Placed {
         group_trace,
         bucket,

@@ -42,6 +42,9 @@ pub struct Bottleneck {
     congested: Cause,
     /// ... and one that still grows with each acknowledgment.
     growing: Cause,
+    /// Signals that make windows small time and again. Then a flight that stands at one size, or packets that leave without
+    /// an acknowledgment, prove no buffer and no pacing; and marks, no application.
+    disturbs: &'static [Limiter],
     /// Share of the packets that waited in the bottleneck's queue: over a queue that stands, windows and buffers that are
     /// full cap the queue, not the rate.
     standing: f64,
@@ -90,6 +93,11 @@ impl Bottleneck {
                 Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
                 _ => Cause::None,
             },
+            disturbs: match congested {
+                Cause::Aqm => &[Limiter::SendBuffer, Limiter::Pacing, Limiter::Application],
+                Cause::Reordering => &[Limiter::SendBuffer, Limiter::Pacing],
+                _ => &[],
+            },
             standing: if queue { longer(noticed_s) } else { 0.0 },
             unexplained_s: (waits && !queue).then_some(base_s),
             few_packets: totals.data_packets < FEWEST_PACKETS,
@@ -126,6 +134,7 @@ impl Bottleneck {
             match limiter {
                 Limiter::Outage => claim(Cause::Outage, share),
                 Limiter::CongestionWindow | Limiter::LossRecovery => claim(self.congested, share),
+                disturbed if self.disturbs.contains(&disturbed) => claim(self.congested, share),
                 Limiter::SlowStart if self.congested == Cause::Shaper => {
                     claim(Cause::Shaper, standing);
                     claim(self.growing, share - standing);

@@ -82,17 +82,26 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
 pub(crate) const NOTICED_S: f64 = 0.1;
 
 /// The time of one transfer by what limited it, seconds, in the order of [`Limiter::ALL`]; all zero where nothing is known.
+/// A window that stays closed after the last acknowledgment holds the last one.
 pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
-    let bounds = flow.account().transfers.get(number);
-    bounds.map_or([0.0; 11], |&(from_ns, until_ns)| {
-        flow.account().times_ns(from_ns, until_ns).map(seconds)
-    })
+    let account = flow.account();
+    let bounds = account.transfers.get(number);
+    let mut times_ns = bounds.map_or([0; 11], |&(from_ns, until_ns)| {
+        account.times_ns(from_ns, until_ns)
+    });
+    if number + 1 == flow.transfers.len() {
+        let known_ns = account.bounds().map_or(0, |(from_ns, until_ns)| {
+            account.times_ns(from_ns, until_ns)[Limiter::ReceiveWindow as usize]
+        });
+        times_ns[Limiter::ReceiveWindow as usize] += (flow.limited.closed_ns - known_ns).max(0);
+    }
+    times_ns.map(seconds)
 }
 
 /// The same of all transfers of a flow.
 pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
     let mut sums_s = [0.0; 11];
-    for number in 0..flow.account().transfers.len() {
+    for number in 0..flow.transfers.len() {
         let times_s = times_s(flow, number);
         sums_s
             .iter_mut()
