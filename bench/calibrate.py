@@ -4,7 +4,7 @@
     .venv/bin/python bench/calibrate.py /tmp/drawn
 
 Each transfer is explained from one capture, before the path element or behind it in turn. Of the connection that the
-truth is about the largest counts, which is most of it. What is called `unknown` states no cause, and is counted apart.
+truth is about the transfer counts that lost most, else the largest, which is most of it. What is called `unknown` states no cause, and is counted apart.
 
 *Expected calibration error*: the mean distance between the confidence that is stated and the share that is right, over
 ten classes of equally many transfers (Naeini et al. 2015). *Brier score*: the mean square of the distance between the
@@ -51,7 +51,7 @@ def stated(folder: Path) -> Stated | None:
     own = [transfer for transfer in found.transfers if transfer.flow.endswith((f":{port}", f"]:{port}"))]
     if not own:
         return None
-    largest = max(own, key=lambda transfer: transfer.payload_bytes)
+    largest = max(own, key=lambda transfer: (transfer.lost, transfer.payload_bytes))
     right = truth["right_causes"]
     return Stated(folder.name, largest.cause, largest.confidence, largest.cause in right, right[0], largest.lost)
 

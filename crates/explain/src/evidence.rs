@@ -101,6 +101,8 @@ pub struct Totals {
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
+    /// Largest payload of a packet.
+    pub mss_bytes: u32,
     /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
     pub limited_s: [f64; 11],
 }
@@ -506,6 +508,7 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
+        totals.mss_bytes = totals.mss_bytes.max(flow.mss_bytes.unwrap_or(0));
         let times_s = limits::times_of_flow_s(flow);
         for (total, time_s) in totals.limited_s.iter_mut().zip(times_s) {
             *total += time_s;

@@ -77,8 +77,15 @@ impl Bottleneck {
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let waits = longer(base_s.max(noticed_s)) > 0.5;
-        // without loss, marks and queue a congestion window grows past any limit: it is not what holds the sender
-        let settled = base_s > 0.0 && totals.busy_s > SETTLED_ROUND_TRIPS * base_s;
+        // without loss, marks and queue slow start fills any window, and what comes after it doubles one in as many round
+        // trips as it holds segments
+        let round_trips = if base_s > 0.0 {
+            totals.busy_s / base_s
+        } else {
+            0.0
+        };
+        let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
+        let settled = round_trips > SETTLED_ROUND_TRIPS + segments / round_trips.max(1.0);
         let congested = match () {
             () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
             () if queue => Cause::Shaper,
@@ -108,22 +115,17 @@ impl Bottleneck {
     pub fn dropping(self, cause: Cause) -> Self {
         let congested = match (cause, self.congested) {
             (Cause::Aqm | Cause::ShallowQueue | Cause::DeepQueue, _) => cause,
+            // after a loss windows are small for long
             (Cause::Policer | Cause::RandomLoss | Cause::Unknown, Cause::Sender) => Cause::None,
             (_, congested) => congested,
         };
         Self { congested, ..self }
     }
 
-    /// Shares of the time of each limiter, by the cause that it is to be called. What of all transfers together nobody would
-    /// notice is none.
-    fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, f64> {
+    /// The claims of each cause on the time of each limiter. What of all transfers together nobody would notice is none.
+    fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
         let total_s: f64 = times_s.iter().sum();
-        let mut claims = BTreeMap::new();
-        let mut claim = |cause, share: f64| {
-            if share > 0.0 {
-                *claims.entry(cause).or_insert(0.0) += share;
-            }
-        };
+        let mut claims: BTreeMap<Cause, Claim> = BTreeMap::new();
         for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
             let share = time_s / total_s.max(1e-9);
             let at_the_ends = limits::cause_at_the_ends(limiter).filter(|cause| {
@@ -131,6 +133,11 @@ impl Bottleneck {
                     && !(self.few_packets && *cause == Cause::Sender)
             });
             let standing = share * self.standing;
+            let mut claim = |cause, share: f64| {
+                if share > 0.0 {
+                    claims.entry(cause).or_default().add(cause, limiter, share);
+                }
+            };
             match limiter {
                 Limiter::Outage => claim(Cause::Outage, share),
                 Limiter::CongestionWindow | Limiter::LossRecovery => claim(self.congested, share),
@@ -147,9 +154,13 @@ impl Bottleneck {
                 _ => claim(at_the_ends.unwrap_or(Cause::None), share),
             }
         }
-        if total_s <= 0.0 {
+        if claims.is_empty() {
             // without acknowledgments only the path itself can be known
-            claim(self.congested, 1.0);
+            let unseen = Claim {
+                unseen: true,
+                ..Claim::default()
+            };
+            claims.insert(self.congested, unseen);
         }
         claims
     }
@@ -157,14 +168,9 @@ impl Bottleneck {
     /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`]: that of a transfer, beside that of
     /// all of its flow.
     pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
-        let known = times_s.iter().any(|time_s| *time_s > 0.0);
         let mut contest = Contest::default();
-        for (cause, share) in self.claims(times_s, of_all_s) {
-            let nats = match cause {
-                Cause::None if !known => UNSEEN_TIME_NATS,
-                _ => ACCOUNT_NATS + SHARE_NATS * share.ln(),
-            };
-            contest.support(cause, nats);
+        for (cause, claim) in self.claims(times_s, of_all_s) {
+            contest.support(cause, claim.nats(cause));
         }
         if let Some(base_rtt_s) = self.unexplained_s {
             contest.rule_out(
@@ -173,6 +179,45 @@ impl Bottleneck {
             );
         }
         contest.settle()
+    }
+}
+
+/// What a cause claims of the time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claim {
+    /// Share of the time: of all limiters of one cause together, of the largest of those that are none's.
+    share: f64,
+    /// Of this, what a queue before the capture point would look like as well: a flight that stands at one size, packets that
+    /// leave evenly, a congestion window that is full of what waits nowhere behind it.
+    doubtful: f64,
+    /// No acknowledgments say what took the time.
+    unseen: bool,
+}
+
+impl Claim {
+    fn add(&mut self, cause: Cause, limiter: Limiter, share: f64) {
+        let doubtful = match (cause, limiter) {
+            (Cause::Sender, Limiter::Application) => 0.0,
+            (Cause::Sender, _) | (Cause::None, Limiter::CongestionWindow) => share,
+            _ => 0.0,
+        };
+        if cause != Cause::None {
+            self.share += share;
+            self.doubtful += doubtful;
+        } else if share > self.share {
+            (self.share, self.doubtful) = (share, doubtful);
+        }
+    }
+
+    fn nats(self, cause: Cause) -> f64 {
+        match (self.unseen, cause) {
+            (true, Cause::None) => UNSEEN_TIME_NATS,
+            (true, _) => ACCOUNT_NATS,
+            _ => {
+                ACCOUNT_NATS - DOUBT_NATS * self.doubtful / self.share
+                    + SHARE_NATS * self.share.ln()
+            }
+        }
     }
 }
 

@@ -137,7 +137,8 @@ fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static s
         // both what limits and what packets wait for is right to say, and that they overtake each other
         Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => {
             let mut right = vec!["none"];
-            if stands || mechanism == Mechanism::Reorder {
+            // acknowledgments wait on the way back, which the points do not see
+            if stands || matches!(mechanism, Mechanism::Reorder | Mechanism::SlowWayBack) {
                 right.extend(bottleneck(pair, mechanism));
             }
             right
@@ -204,6 +205,9 @@ fn bottleneck(pair: &Pair, mechanism: Mechanism) -> Vec<&'static str> {
             right.extend(["shaper", "deep-queue"]);
             right.dedup();
             right
+        }
+        Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer => {
+            vec!["shaper", "deep-queue", "none", "sender"]
         }
         Mechanism::Reorder => vec!["reordering", "none", "sender"],
         // The sender's own card, or the way there and back alone.
