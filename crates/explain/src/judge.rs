@@ -169,9 +169,18 @@ impl Bottleneck {
     /// all of its flow.
     pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
         let mut contest = Contest::default();
+        let mut background = 1.0;
         for (cause, claim) in self.claims(times_s, of_all_s) {
-            contest.support(cause, claim.nats(cause));
+            let nats = claim.nats(cause);
+            background += match cause {
+                Cause::Unknown => nats.exp(),
+                _ => DOUBT_ODDS * claim.doubtful_share() * nats.exp(),
+            };
+            if cause != Cause::Unknown {
+                contest.support(cause, nats);
+            }
         }
+        contest.support(Cause::Unknown, background.ln());
         if let Some(base_rtt_s) = self.unexplained_s {
             contest.rule_out(
                 Cause::None,
@@ -209,14 +218,20 @@ impl Claim {
         }
     }
 
+    /// Of what it claims, the share that may be a queue's that is not seen.
+    fn doubtful_share(self) -> f64 {
+        if self.unseen {
+            0.0
+        } else {
+            self.doubtful / self.share
+        }
+    }
+
     fn nats(self, cause: Cause) -> f64 {
         match (self.unseen, cause) {
             (true, Cause::None) => UNSEEN_TIME_NATS,
             (true, _) => ACCOUNT_NATS,
-            _ => {
-                ACCOUNT_NATS - DOUBT_NATS * self.doubtful / self.share
-                    + SHARE_NATS * self.share.ln()
-            }
+            _ => ACCOUNT_NATS + SHARE_NATS * self.share.ln(),
         }
     }
 }

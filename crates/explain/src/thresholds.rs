@@ -120,9 +120,10 @@ pub const MUCH_REORDERED_SHARE: f64 = 1e-2;
 pub const FEWEST_PACKETS: u64 = 50;
 /// A cause that has all of the time is right, log odds, and how much less likely it is with each e-fold less of the
 /// time, nats. Fitted on transfers of the training split (`bench/calibrate.py`).
-pub const ACCOUNT_NATS: f64 = 2.8;
-pub const SHARE_NATS: f64 = 0.9;
-/// How much less likely it is right where a queue before the capture point would look the same, nats. Fitted likewise.
-pub const DOUBT_NATS: f64 = 1.4;
+pub const ACCOUNT_NATS: f64 = 3.5;
+pub const SHARE_NATS: f64 = 2.0;
+/// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
+/// that the cause is right. Fitted likewise.
+pub const DOUBT_ODDS: f64 = 0.6;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;
