@@ -12,6 +12,7 @@ use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 use crate::group::{Group, GroupTrace, line_rate_bps};
 use crate::limits;
 use crate::thresholds::REPLAYED_SHARE;
+use whydrop_verdict::Cause;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,11 +115,16 @@ impl Totals {
         self.window_s.max(self.window_closed_s)
     }
 
-    /// The share of the time with data in flight, or waiting, for which the window held it.
+    /// The share of the time with data in flight, or waiting, for which the window held it: by the window that was left, or
+    /// by the account of what senders waited for, whichever is more.
     pub fn window_share(&self) -> f64 {
         // what waits for a closed window is not in flight
         let waited_s = self.busy_s.max(self.window_closed_s);
-        self.held_by_window_s() / waited_s.max(1e-9)
+        let left = self.held_by_window_s() / waited_s.max(1e-9);
+        left.max(limits::share_at_the_ends(
+            &self.limited_s,
+            Cause::ReceiverWindow,
+        ))
     }
 }
 
