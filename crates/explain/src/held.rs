@@ -81,7 +81,7 @@ impl Bottleneck {
                 Cause::Reordering => &[Limiter::SendBuffer, Limiter::Pacing],
                 _ => &[],
             },
-            standing: if queue { longer(noticed_s) } else { 0.0 },
+            standing: longer(noticed_s),
             unexplained_s: (waits && !queue).then_some(base_s),
             few_packets: totals.data_packets < FEWEST_PACKETS,
         }
@@ -98,6 +98,13 @@ impl Bottleneck {
         Self { congested, ..self }
     }
 
+    fn is_queue(&self) -> bool {
+        matches!(
+            self.congested,
+            Cause::Shaper | Cause::ShallowQueue | Cause::DeepQueue
+        )
+    }
+
     /// The claims of each cause on the time of each limiter. What of all transfers together nobody would notice is none.
     fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
         let total_s: f64 = times_s.iter().sum();
@@ -108,7 +115,11 @@ impl Bottleneck {
                 of_all_s[limiter as usize] > limits::NOTICED_S
                     && !(self.few_packets && *cause == Cause::Sender)
             });
-            let standing = share * self.standing;
+            let standing = if self.is_queue() {
+                share * self.standing
+            } else {
+                0.0
+            };
             let mut claim = |cause, share: f64| {
                 if share > 0.0 {
                     claims.entry(cause).or_default().add(cause, limiter, share);
@@ -118,11 +129,10 @@ impl Bottleneck {
                 Limiter::Outage => claim(Cause::Outage, share),
                 Limiter::CongestionWindow | Limiter::LossRecovery => claim(self.congested, share),
                 disturbed if self.disturbs.contains(&disturbed) => claim(self.congested, share),
-                Limiter::SlowStart if self.congested == Cause::Shaper => {
-                    claim(Cause::Shaper, standing);
+                Limiter::SlowStart => {
+                    claim(self.congested, standing);
                     claim(self.growing, share - standing);
                 }
-                Limiter::SlowStart => claim(self.growing, share),
                 Limiter::ReceiveWindow | Limiter::SendBuffer => {
                     claim(self.congested, standing);
                     claim(at_the_ends.unwrap_or(Cause::None), share - standing);

@@ -78,6 +78,7 @@ impl Condition {
         Ranked {
             payload_bytes,
             limited_s: self.limited_s,
+            weight: 1.0,
             verdict: Verdict::of(verdicts.swap_remove(0)),
             model: None,
         }
