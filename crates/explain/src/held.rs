@@ -28,6 +28,8 @@ pub struct Bottleneck {
     unexplained_s: Option<f64>,
     /// With few packets nothing is limited but by what there was to send.
     few_packets: bool,
+    /// How often a queue before the capture point, or something else, makes what looks like a steady sender.
+    doubt_odds: f64,
 }
 
 impl Bottleneck {
@@ -84,6 +86,15 @@ impl Bottleneck {
             standing: longer(noticed_s),
             unexplained_s: (waits && !queue).then_some(base_s),
             few_packets: totals.data_packets < FEWEST_PACKETS,
+            doubt_odds: DOUBT_ODDS,
+        }
+    }
+
+    /// The same path, by a capture that has another one behind it.
+    pub fn by_the_first_of_two(self) -> Self {
+        Self {
+            doubt_odds: FIRST_DOUBT_ODDS,
+            ..self
         }
     }
 
@@ -164,7 +175,7 @@ impl Bottleneck {
             let nats = claim.nats(cause);
             background += match cause {
                 Cause::Unknown => nats.exp(),
-                _ => DOUBT_ODDS * claim.doubtful_share() * nats.exp(),
+                _ => self.doubt_odds * claim.doubtful_share() * nats.exp(),
             };
             if cause != Cause::Unknown {
                 contest.support(cause, nats);

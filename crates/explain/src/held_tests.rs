@@ -14,6 +14,7 @@ fn plain() -> Bottleneck {
         standing: 0.0,
         unexplained_s: None,
         few_packets: false,
+        doubt_odds: DOUBT_ODDS,
     }
 }
 

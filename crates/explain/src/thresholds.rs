@@ -125,5 +125,7 @@ pub const SHARE_NATS: f64 = 2.0;
 /// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
 /// that the cause is right. Fitted likewise.
 pub const DOUBT_ODDS: f64 = 0.6;
+/// ... where the capture is the first of two, which is before more of the path.
+pub const FIRST_DOUBT_ODDS: f64 = 0.25;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;

@@ -155,7 +155,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     "missed-by-captures": _missed_by_captures,
     "nothing-lost": "Nothing was lost and nothing waited for long.",
     "unexplained": lambda v: (
-        ("{lost|packet} lost, and no cause accounts for them" if v["lost"] else "No cause accounts for what took the time")
+        ("{lost|packet} lost, and no cause accounts for them" if v["lost"] else "No cause accounts for the time")
         + " markedly better than the others."
     ),
     "syns-unanswered": lambda v: (

@@ -163,7 +163,12 @@ fn between_points(
     };
     let winner = replays.iter().find(|replayed| replayed.why.is_none());
     let own = winner.and_then(|winner| own_losses(group, &hop, winner));
-    (judged.judgement, Bottleneck::of(&hop.evidence), ranked, own)
+    (
+        judged.judgement,
+        Bottleneck::of(&hop.evidence).by_the_first_of_two(),
+        ranked,
+        own,
+    )
 }
 
 /// What a member of a group lost between the points, and how much of it the winning model drops.
@@ -281,7 +286,8 @@ fn lossless(
     // the way back may be missing: then nobody says what was acknowledged out of order
     hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
     let mut evidence = measure(&group.at_upstream);
-    let (between, all) = (Bottleneck::of(&hop.evidence), Bottleneck::of(&evidence));
+    let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
+    let (between, all) = (of(&hop.evidence), of(&evidence));
     let by_hop = |judged: &Judgement| match judged.cause {
         Cause::Shaper => true,
         Cause::Reordering => overtaken > 0,
