@@ -40,21 +40,20 @@ impl Bottleneck {
         let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
         let trace = &evidence.group_trace.trace;
         // by bytes: the acknowledgments of small packets that come singly wait for the receiver's timer
-        let seen = trace.delay_s.iter().zip(&trace.bytes);
-        let seen = seen.filter(|(delay_s, _)| !delay_s.is_nan());
-        let seen: Vec<(f64, f64)> = seen
-            .map(|(delay_s, bytes)| (f64::from(*delay_s), f64::from(*bytes)))
-            .collect();
-        let all_bytes: f64 = seen.iter().map(|(_, bytes)| bytes).sum();
-        let longer = |bound_s: f64| {
-            let longer = seen.iter().filter(|(delay_s, _)| *delay_s > bound_s);
-            longer.map(|(_, bytes)| bytes).sum::<f64>() / all_bytes.max(1.0)
+        let bytes_beyond = |bound_s: f64| {
+            let delays = trace.delay_s.iter().zip(&trace.bytes);
+            let beyond = delays.filter(|(delay_s, _)| f64::from(**delay_s) > bound_s);
+            beyond.map(|(_, bytes)| f64::from(*bytes)).sum::<f64>()
         };
+        // where no delay was measured it is not a number, and beyond nothing
+        let measured_bytes = bytes_beyond(-1.0).max(1.0);
+        let longer = |bound_s: f64| bytes_beyond(bound_s) / measured_bytes;
         let drain = evidence.drain.as_ref();
         let queue = drain.is_some_and(|d| d.explained > DELAY_EXPLAINED && d.largest_s > noticed_s);
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
-        let waits = longer(base_s.max(noticed_s)) > 0.5;
+        let few_packets = totals.data_packets < FEWEST_PACKETS;
+        let waits = !few_packets && longer(base_s.max(noticed_s)) > 0.5;
         // without loss, marks and queue slow start fills any window, and what comes after it doubles one in as many round
         // trips as it holds segments
         let round_trips = if base_s > 0.0 {
@@ -85,7 +84,7 @@ impl Bottleneck {
             },
             standing: longer(noticed_s),
             unexplained_s: (waits && !queue).then_some(base_s),
-            few_packets: totals.data_packets < FEWEST_PACKETS,
+            few_packets,
             doubt_odds: DOUBT_ODDS,
         }
     }
