@@ -53,7 +53,8 @@ impl Bottleneck {
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let few_packets = totals.data_packets < FEWEST_PACKETS;
-        let waits = !few_packets && longer(base_s.max(noticed_s)) > 0.5;
+        let round_trip_s = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
+        let waits = !few_packets && longer(round_trip_s.max(noticed_s)) > 0.5;
         // without loss, marks and queue slow start fills any window, and what comes after it doubles one in as many round
         // trips as it holds segments
         let round_trips = if base_s > 0.0 {
@@ -83,7 +84,7 @@ impl Bottleneck {
                 _ => &[],
             },
             standing: longer(noticed_s),
-            unexplained_s: (waits && !queue).then_some(base_s),
+            unexplained_s: (waits && !queue).then_some(round_trip_s),
             few_packets,
             doubt_odds: DOUBT_ODDS,
         }
@@ -93,6 +94,14 @@ impl Bottleneck {
     pub fn by_the_first_of_two(self) -> Self {
         Self {
             doubt_odds: FIRST_DOUBT_ODDS,
+            ..self
+        }
+    }
+
+    /// The same path, of which a part is known better.
+    pub fn with_a_part(self, part: &Self) -> Self {
+        Self {
+            unexplained_s: self.unexplained_s.or(part.unexplained_s),
             ..self
         }
     }

@@ -287,7 +287,8 @@ fn lossless(
     hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
     let mut evidence = measure(&group.at_upstream);
     let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
-    let (between, all) = (of(&hop.evidence), of(&evidence));
+    let between = of(&hop.evidence);
+    let all = of(&evidence).with_a_part(&between);
     let by_hop = |judged: &Judgement| match judged.cause {
         Cause::Shaper => true,
         Cause::Reordering => overtaken > 0,
