@@ -55,15 +55,15 @@ impl Bottleneck {
         let few_packets = totals.data_packets < FEWEST_PACKETS;
         let round_trip_s = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
         let waits = !few_packets && longer(round_trip_s.max(noticed_s)) > 0.5;
-        // without loss, marks and queue slow start fills any window, and what comes after it doubles one in as many round
-        // trips as it holds segments
+        // without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681),
+        // makes one half as large again in half as many round trips as it holds segments
         let round_trips = if base_s > 0.0 {
             totals.busy_s / base_s
         } else {
             0.0
         };
         let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
-        let settled = round_trips > SETTLED_ROUND_TRIPS + segments / round_trips.max(1.0);
+        let settled = round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0);
         let congested = match () {
             () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
             () if queue => Cause::Shaper,
