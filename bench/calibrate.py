@@ -1,10 +1,11 @@
 """Whether a stated 80 % is right four times in five: the confidence of transfers' causes.
 
     cargo run --release -p whydrop-simulate -- transfers --out /tmp/drawn --split validation --seed 9 --count 2000
-    .venv/bin/python bench/calibrate.py /tmp/drawn
+    .venv/bin/python bench/calibrate.py /tmp/drawn --figure docs/images/calibration.png
 
-Each transfer is explained from one capture, before the path element or behind it in turn. Of the connection that the
-truth is about the largest counts, which is most of it. What is called `unknown` states no cause, and is counted apart.
+Each transfer is explained from one capture, before the path element or behind it in turn, or from both (`--both`).
+Of the connection that the truth is about the transfer counts that lost most, else the largest, which is most of it.
+What is called `unknown` states no cause, and is counted apart.
 
 *Expected calibration error*: the mean distance between the confidence that is stated and the share that is right, over
 ten classes of equally many transfers (Naeini et al. 2015). *Brier score*: the mean square of the distance between the
@@ -15,15 +16,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
+
 import whydrop
+from whydrop.show import printing
+from whydrop.show.charts.figure import Figure, Layer
 
 CLASSES = 10
 ENDS = ("b.pcap", "y.pcap")
@@ -41,17 +48,23 @@ class Stated:
     lost: int
 
 
-def stated(folder: Path) -> Stated | None:
-    """The largest transfer of the connection that the truth is about, by one of the captures. None if it shows none."""
+def stated(folder: Path, both: bool = False) -> Stated | None:
+    """The transfer that the truth is about, by one of the captures or both. None if they show none."""
     truth = json.loads((folder / "truth.json").read_text())
-    captures = [end for end in ENDS if (folder / end).exists()]
-    capture = captures[sum(folder.name.encode()) % len(captures)]
-    found = whydrop.explain(folder / capture)
+    captures = [folder / end for end in ENDS if (folder / end).exists()]
+    try:
+        found = (
+            whydrop.explain_pair(captures[0], captures[-1])
+            if both
+            else whydrop.explain(captures[sum(folder.name.encode()) % len(captures)])
+        )
+    except whydrop.CaptureError:  # nothing in common
+        return None
     port = truth["flows"][0]["dport"]
     own = [transfer for transfer in found.transfers if transfer.flow.endswith((f":{port}", f"]:{port}"))]
     if not own:
         return None
-    largest = max(own, key=lambda transfer: transfer.payload_bytes)
+    largest = max(own, key=lambda transfer: (transfer.lost, transfer.payload_bytes))
     right = truth["right_causes"]
     return Stated(folder.name, largest.cause, largest.confidence, largest.cause in right, right[0], largest.lost)
 
@@ -90,10 +103,54 @@ def say(title: str, of: Sequence[Stated]) -> None:
         print(f"  stated {said:.3f}  right {right:.3f}  {'#' * round(40 * right):40}  n {number}")
 
 
-def explained(folders: Sequence[Path], jobs: int) -> Iterable[Stated | None]:
+def explained(folders: Sequence[Path], jobs: int, both: bool) -> Iterable[Stated | None]:
     """All of them, in their order."""
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(stated, folders, chunksize=16)
+        yield from pool.map(partial(stated, both=both), folders, chunksize=16)
+
+
+def between(number: int, share: float) -> tuple[float, float]:
+    """Wilson's 95 % interval (1927) of a share of so many."""
+    z = 1.96
+    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
+    return max(middle - half, 0), min(middle + half, 1)
+
+
+def figure(named: Sequence[Stated]) -> Figure:
+    """The reliability diagram: what is right of each class, over what was stated of it."""
+
+    def layers(name: str, style: str, of: Sequence[Stated]) -> list[Layer]:
+        classes = reliability(of)
+        ends = [between(number, right) for number, _, right in classes]
+        said = [said for _, said, _ in classes]
+        bounds = pl.DataFrame({"x": said, "y": [low for low, _ in ends], "y2": [high for _, high in ends]})
+        points = pl.DataFrame({"x": said, "y": [right for _, _, right in classes]})
+        return [
+            Layer(f"{name}: 95 %", "window", "spans", bounds),
+            Layer(f"{name} ({len(of)})", style, "points", points, rare=True),
+        ]
+
+    without = [one for one in named if not one.lost]
+    diagonal = pl.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    return Figure(
+        key="calibration",
+        title="What a stated confidence is worth",
+        flow=f"{len(named)} transfers that name a cause, in classes of equally many",
+        x_title="stated confidence",
+        y_title="share that is right",
+        see=f"On the diagonal a stated 80 % is right four times in five. Expected calibration error "
+        f"{calibration_error(named):.3f}, Brier score {brier(named):.3f} "
+        f"(best constant {share_right(named) * (1 - share_right(named)):.3f}).",
+        layers=(
+            Layer("as stated", "limit", "line", diagonal),
+            *layers("nothing lost", "point-1", without),
+            *layers("packets lost", "lost", [one for one in named if one.lost]),
+        ),
+        over_time=False,
+        x_span=(0.0, 1.0),
+        y_span=(0.0, 1.0),
+    )
 
 
 def main() -> int:
@@ -102,12 +159,16 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="what `whydrop-simulate transfers` has drawn")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write what was stated of each transfer")
+    parser.add_argument("--both", action="store_true", help="explain both captures together")
+    parser.add_argument(
+        "--figure", type=Path, help="draw the reliability diagram: a path that ends in .png, .svg or .pdf"
+    )
     parser.add_argument("--causes", action="store_true", help="each cause for itself, too, and what was taken for what")
     given = parser.parse_args()
     folders = sorted(truth.parent for truth in given.folder.glob("*/truth.json"))
     if not folders:
         parser.error(f"{given.folder}: holds no drawn transfers")
-    found = [one for one in explained(folders, given.jobs) if one is not None]
+    found = [one for one in explained(folders, given.jobs, given.both) if one is not None]
     named = [one for one in found if one.cause != "unknown"]
     say("all that name a cause", named)
     say("of these, with losses", [one for one in named if one.lost])
@@ -119,6 +180,8 @@ def main() -> int:
             wrong = Counter(one.truth for one in named if one.cause == cause and not one.right)
             print("  wrong where it was:", ", ".join(f"{truth} {number}" for truth, number in wrong.most_common(8)))
         print("\nunknown where it was:", Counter(one.truth for one in found if one.cause == "unknown").most_common())
+    if given.figure:
+        printing.save(figure(named), given.figure)
     if given.json:
         given.json.write_text(json.dumps([vars(one) for one in found], indent=0))
     return 0

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
-use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
+use whydrop_tcp::{Ecn, Flow, Kind, Limiter, SegmentFlags, Tracked, Transfer};
 
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
-use crate::evidence::{Evidence, Totals, measure};
+use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
-use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
 use crate::tabulate;
-use crate::transfers::{ExpectedLosses, judge_transfer, lost};
+use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 use whydrop_verdict::Cause;
 
@@ -24,12 +24,18 @@ use whydrop_verdict::Cause;
 /// counts of losses are off by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
+/// Nobody waits for an application that has nothing to say, so a second of it counts less than one in which data waited:
+/// a tenth, since somebody may wait all the same.
+const IDLE_WEIGHT: f64 = 0.1;
+
 /// A verdict with what else decides its place, and the model behind it.
 pub(crate) struct Ranked {
     pub verdict: Verdict,
     pub payload_bytes: u64,
     /// Time that the cause limits, summed over the flows.
     pub limited_s: f64,
+    /// What that time counts beside that of others.
+    pub weight: f64,
     pub model: Option<ModelTable>,
 }
 
@@ -38,6 +44,10 @@ impl Ranked {
         Self {
             limited_s: verdict.limited_share * (totals.busy_s + totals.idle_s),
             payload_bytes: totals.payload_bytes,
+            weight: match limits::largest(&totals.limited_s) {
+                Some((Limiter::Application, _)) if verdict.cause == "sender" => IDLE_WEIGHT,
+                _ => 1.0,
+            },
             verdict,
             model: None,
         }
@@ -97,11 +107,24 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
 }
 
 fn judge_group(group: &Group, keep_tables: bool) -> Judged {
-    let evidence = measure(group);
-    let judgement = if evidence.totals.lost > 0 {
-        judge_losses(&evidence)
+    let mut evidence = measure(group);
+    let bottleneck = Bottleneck::of(&evidence);
+    let lossy = evidence.totals.lost > 0;
+    let mut held = if lossy {
+        Vec::new()
     } else {
-        judge_lossless(&evidence)
+        by_what_held(group, |flow| {
+            let times_s = limits::times_of_flow_s(flow);
+            (bottleneck.judge(&times_s, &times_s), ())
+        })
+    };
+    let judgement = match held.first() {
+        Some(most) => most.judgement.clone(),
+        None => judge_losses(&evidence),
+    };
+    let bottleneck = match lossy {
+        true => bottleneck.dropping(judgement.cause),
+        false => bottleneck,
     };
     let conditions = conditions::of_group(group, &evidence, judgement.cause);
     let expected = ExpectedLosses::of(group, &evidence);
@@ -110,31 +133,50 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .iter()
         .enumerate()
         .map(|(member, flow)| {
+            let times_s = limits::times_of_flow_s(flow.flow);
+            let member = (member, flow.flow, &times_s);
             let judge = |transfer: &Transfer| {
-                let judged = judge_transfer(&judgement, &expected, (member, flow.flow), transfer);
+                let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
                 conditions.instead_of(judged.0).unwrap_or(judged)
             };
             (flow.index, flow.flow.transfers.iter().map(judge).collect())
         })
         .collect();
-    let names: Vec<String> = group.flows.iter().map(|flow| flow.flow.name()).collect();
     let mss = group
         .flows
         .iter()
         .filter_map(|flow| flow.flow.mss_bytes)
         .max()
         .unwrap_or(1460);
-    let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let found = |cause, names| Found::new(cause, &evidence, names, f64::from(mss));
-    let first = verdict(&judgement, &evidence, found(judgement.cause, names.clone()));
-    let first = Ranked {
-        model,
-        ..Ranked::new(first, &evidence.totals)
-    };
-    let mut verdicts = conditions.join(first, judgement.cause, &evidence.totals);
+    let mut model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
+    let all = evidence.totals;
+    let mut verdicts = Vec::new();
+    if lossy {
+        held.push(Held {
+            judgement,
+            place: (),
+            flows: Group {
+                flows: group.flows.clone(),
+            },
+        });
+    }
+    for one in held {
+        let cause = one.judgement.cause;
+        let names = one.flows.names();
+        evidence.totals = if lossy { all } else { totals(&one.flows) };
+        let found = Found::new(cause, &evidence, names, f64::from(mss));
+        let ranked = Ranked {
+            model: model.take(),
+            ..Ranked::new(verdict(&one.judgement, &evidence, found), &evidence.totals)
+        };
+        verdicts.push((cause, ranked));
+    }
+    evidence.totals = all;
+    let mut verdicts = conditions.join(verdicts, &evidence.totals);
     if missed_by_capture(&evidence) {
         let missed = Judgement::new(Cause::CaptureLoss, 0.99);
-        let mut second = verdict(&missed, &evidence, found(missed.cause, names));
+        let found = Found::new(missed.cause, &evidence, group.names(), f64::from(mss));
+        let mut second = verdict(&missed, &evidence, found);
         // the losses belong to the first verdict
         (second.lost, second.explained) = (0, 0.0);
         verdicts.push(Ranked::new(second, &evidence.totals));
@@ -153,22 +195,25 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
 /// By the losses that a verdict explains, then by the share of time that it limits, weighted with what flowed.
 pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
-    let limited = |ranked: &Ranked| ranked.verdict.limited_share * ranked.payload_bytes as f64;
-    let says_something = |ranked: &Ranked| {
+    let limited = |ranked: &Ranked| {
+        ranked.weight * ranked.verdict.limited_share * ranked.payload_bytes as f64
+    };
+    let says = |ranked: &Ranked| {
         let verdict = &ranked.verdict;
         let costs = verdict.lost > 0 || verdict.limited_share > 0.0;
         match verdict.cause.as_str() {
-            "none" | "capture-loss" => false,
+            "none" => 0,
             // worth knowing, and no headline where it neither lost packets nor took time
-            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" => costs,
-            _ => true,
+            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" if !costs => 0,
+            "capture-loss" => 1,
+            _ => 2,
         }
     };
     verdicts.sort_by(|a, b| {
         explained(b)
             .total_cmp(&explained(a))
             .then(b.verdict.lost.cmp(&a.verdict.lost))
-            .then(says_something(b).cmp(&says_something(a)))
+            .then(says(b).cmp(&says(a)))
             .then(limited(b).total_cmp(&limited(a)))
             .then(b.payload_bytes.cmp(&a.payload_bytes))
     });

@@ -10,7 +10,9 @@ use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
 use crate::group::{Group, GroupTrace, line_rate_bps};
+use crate::limits;
 use crate::thresholds::REPLAYED_SHARE;
+use whydrop_verdict::Cause;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,6 +102,8 @@ pub struct Totals {
     pub idle_s: f64,
     /// Time with data of any of the flows in flight, at most the span of the group.
     pub union_busy_s: f64,
+    /// Largest payload of a packet.
+    pub mss_bytes: u32,
     /// Time of transfers by what limited it, in the order of [`Limiter::ALL`].
     pub limited_s: [f64; 11],
 }
@@ -111,11 +115,16 @@ impl Totals {
         self.window_s.max(self.window_closed_s)
     }
 
-    /// The share of the time with data in flight, or waiting, for which the window held it.
+    /// The share of the time with data in flight, or waiting, for which the window held it: by the window that was left, or
+    /// by the account of what senders waited for, whichever is more.
     pub fn window_share(&self) -> f64 {
         // what waits for a closed window is not in flight
         let waited_s = self.busy_s.max(self.window_closed_s);
-        self.held_by_window_s() / waited_s.max(1e-9)
+        let left = self.held_by_window_s() / waited_s.max(1e-9);
+        left.max(limits::share_at_the_ends(
+            &self.limited_s,
+            Cause::ReceiverWindow,
+        ))
     }
 }
 
@@ -362,11 +371,17 @@ fn behind_line_of_super_segments(
         }
     }
     let bucket = found.map(|found| found.complete(&trace));
+    // where the delays are those of the line itself, nothing behind it explains them
+    let of_line = (plain.trace.lost == 0).then(|| drain_fit(&plain, base_rtt_s));
     let group_trace = GroupTrace {
         trace,
         origins: plain.origins,
     };
-    let drain = drain_fit(&group_trace, base_rtt_s);
+    let explained = |drain: &DrainFit| drain.explained;
+    let drain = drain_fit(&group_trace, base_rtt_s)
+        .into_iter()
+        .chain(of_line.flatten());
+    let drain = drain.max_by(|a, b| explained(a).total_cmp(&explained(b)));
     Placed {
         group_trace,
         bucket,
@@ -463,7 +478,7 @@ pub fn base_rtt_s(group: &Group) -> Option<f64> {
 }
 
 /// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
-const MINOR_SHARE: f64 = 0.05;
+pub const MINOR_SHARE: f64 = 0.05;
 
 pub fn totals(group: &Group) -> Totals {
     let mut totals = Totals::default();
@@ -499,11 +514,10 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_closed_s += flow.limited.closed_ns as f64 * 1e-9;
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
-        for &(from_ns, until_ns) in &flow.account().transfers {
-            let times_ns = flow.account().times_ns(from_ns, until_ns);
-            for (total, time_ns) in totals.limited_s.iter_mut().zip(times_ns) {
-                *total += time_ns as f64 * 1e-9;
-            }
+        totals.mss_bytes = totals.mss_bytes.max(flow.mss_bytes.unwrap_or(0));
+        let times_s = limits::times_of_flow_s(flow);
+        for (total, time_s) in totals.limited_s.iter_mut().zip(times_s) {
+            *total += time_s;
         }
     }
     totals.union_busy_s = union_busy_s(group);

@@ -5,6 +5,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::evidence::Evidence;
 use crate::limits;
+use crate::thresholds::DELAY_EXPLAINED;
 
 /// What the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
@@ -19,10 +20,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
                 .as_ref()
                 .map_or(0.0, |at_loss| at_loss.largest_s)
         ),
-        Cause::Shaper => fact!(
-            "held-by-shaper",
-            longest_wait_s = evidence.drain.as_ref().map_or(0.0, |drain| drain.largest_s)
-        ),
+        Cause::Shaper => fact!("held-by-shaper", longest_wait_s = longest_wait_s(evidence)),
         Cause::Aqm if totals.lost == 0 => fact!(
             "marked-by-aqm",
             marked = totals.ce_marked,
@@ -58,6 +56,15 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::RandomLoss => fact!("dropped-at-random", flows = flows),
         _ => fact!("unexplained"),
     }
+}
+
+/// As the queue's model has it, where that explains the delays.
+fn longest_wait_s(evidence: &Evidence) -> f64 {
+    let delays_s = evidence.group_trace.trace.delay_s.iter();
+    let longest_s = || f64::from(delays_s.copied().fold(0.0, f32::max));
+    let drain = evidence.drain.as_ref();
+    let drain = drain.filter(|drain| drain.explained > DELAY_EXPLAINED);
+    drain.map_or_else(longest_s, |drain| drain.largest_s)
 }
 
 /// How long a limiter held the transfers up, and which share of their time that is.

@@ -50,6 +50,10 @@ pub fn by_destination<'a>(flows: &[FlowRef<'a>]) -> Vec<Group<'a>> {
 }
 
 impl Group<'_> {
+    pub fn names(&self) -> Vec<String> {
+        self.flows.iter().map(|flow| flow.flow.name()).collect()
+    }
+
     pub fn lost(&self) -> u64 {
         self.flows.iter().map(|flow| flow.flow.counters.lost).sum()
     }

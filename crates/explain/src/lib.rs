@@ -29,6 +29,7 @@ pub mod evidence;
 mod facts;
 mod failures;
 pub mod group;
+mod held;
 pub mod hop;
 pub mod judge;
 mod limits;

@@ -1,6 +1,6 @@
 //! The account of all time in the document.
 
-use whydrop_tcp::{Account, Limiter};
+use whydrop_tcp::{Account, Flow, Limiter};
 use whydrop_verdict::Cause;
 
 use crate::assemble::seconds;
@@ -81,15 +81,38 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
 /// People take what comes within a tenth of a second for immediate (Miller 1968).
 pub(crate) const NOTICED_S: f64 = 0.1;
 
-/// The largest limiter of one transfer, and its share, if it took long enough that somebody would notice.
-pub(crate) fn noticed(account: &Account, number: usize) -> Option<(Limiter, f64)> {
-    let &(from_ns, until_ns) = account.transfers.get(number)?;
-    let times_s = account.times_ns(from_ns, until_ns).map(seconds);
-    largest(&times_s).filter(|(limiter, _)| times_s[*limiter as usize] > NOTICED_S)
+/// The time of one transfer by what limited it, seconds, in the order of [`Limiter::ALL`]; all zero where nothing is known.
+/// A window that stays closed after the last acknowledgment holds the last one.
+pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
+    let account = flow.account();
+    let bounds = account.transfers.get(number);
+    let mut times_ns = bounds.map_or([0; 11], |&(from_ns, until_ns)| {
+        account.times_ns(from_ns, until_ns)
+    });
+    if number + 1 == flow.transfers.len() {
+        let known_ns = account.bounds().map_or(0, |(from_ns, until_ns)| {
+            account.times_ns(from_ns, until_ns)[Limiter::ReceiveWindow as usize]
+        });
+        times_ns[Limiter::ReceiveWindow as usize] += (flow.limited.closed_ns - known_ns).max(0);
+    }
+    times_ns.map(seconds)
+}
+
+/// The same of all transfers of a flow.
+pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
+    let mut sums_s = [0.0; 11];
+    for number in 0..flow.transfers.len() {
+        let times_s = times_s(flow, number);
+        sums_s
+            .iter_mut()
+            .zip(times_s)
+            .for_each(|(sum_s, time_s)| *sum_s += time_s);
+    }
+    sums_s
 }
 
 /// What to call a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are the
-/// path's own causes, set-up and slow start are none; an outage shows by itself (`crate::conditions`).
+/// path's own causes, set-up and slow start are none.
 pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
     match limiter {
         Limiter::PeerApplication => Some(Cause::PeerApplication),

@@ -2,10 +2,11 @@
 
 use whydrop_path::fit::Interval;
 use whydrop_path::{Arrival, PathElement, Policer};
-use whydrop_tcp::{Flow, Segment, SegmentFlags, Transfer};
+use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
 use crate::evidence::{Evidence, measure};
-use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::judge::{Bottleneck, Judgement, judge_losses, judge_lossless};
+use crate::limits;
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
 use crate::transfers::{ExpectedLosses, judge_transfer};
@@ -173,7 +174,10 @@ fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
         ..flow.transfers[0]
     };
     let expected = ExpectedLosses::of(&group, &evidence);
-    judge_transfer(&judgement, &expected, (0, &flows[0]), &transfer).0
+    let path = Bottleneck::of(&evidence).dropping(judgement.cause);
+    let times_s = limits::times_of_flow_s(&flows[0]);
+    let member = (0, &flows[0], &times_s);
+    judge_transfer(&judgement, &path, &expected, member, &transfer).0
 }
 
 #[test]
@@ -191,8 +195,14 @@ fn losses_of_a_transfer_are_the_policers_only_if_they_find_its_bucket_spent() {
 #[test]
 fn a_transfer_without_loss_may_wait_for_the_window_in_a_policed_connection() {
     let mut flow = policed();
-    for segment in &mut flow.segments[..8] {
-        segment.flags.set(SegmentFlags::WINDOW_LIMITED);
-    }
+    let span = |until_ns, limiter| Span {
+        from_ns: 0,
+        until_ns,
+        limiter,
+    };
+    flow.account = Some(Box::new(Account {
+        spans: vec![span(1_000 * MS, Limiter::ReceiveWindow)],
+        transfers: vec![(0, 1_000 * MS)],
+    }));
     assert_eq!(cause_of(&flow, (0, 9)), Cause::ReceiverWindow);
 }

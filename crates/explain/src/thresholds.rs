@@ -1,4 +1,4 @@
-//! The one table of thresholds and weights of the judges of losses, each with its reason and where it was chosen.
+//! The one table of thresholds and weights of the judges of losses and of time, each with its reason and where it was chosen.
 //!
 //! *Physics* and *chance* follow from what is named; *train* was chosen on drawn pairs and transfers of the training
 //! split of `whydrop-simulate` (and, where it says so, on half of the published laboratory captures), and tested on
@@ -105,3 +105,27 @@ pub const TIME_NATS: f64 = 2.0;
 pub const CHANCE_NATS: f64 = 1.4;
 /// ... and where no delays are seen, however many there are: what drops singly without a trace is not in every list.
 pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
+
+/// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
+pub const QUEUE_RTT_SHARE: f64 = 0.1;
+pub const SHORTEST_QUEUE_S: f64 = 1e-3;
+/// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments. Physics.
+pub const SETTLED_ROUND_TRIPS: f64 = 20.0;
+/// One packet in a thousand out of order is what senders begin to feel: three later ones make a sender repeat (RFC 5681) ...
+/// Train.
+pub const REORDERED_SHARE: f64 = 1e-3;
+/// ... and one in a hundred disturbs any, slow start included. Train.
+pub const MUCH_REORDERED_SHARE: f64 = 1e-2;
+/// With fewer data packets nothing is limited but by what there was to send: five initial windows. Physics.
+pub const FEWEST_PACKETS: u64 = 50;
+/// A cause that has all of the time is right, log odds, and how much less likely it is with each e-fold less of the
+/// time, nats. Fitted on transfers of the training split (`bench/calibrate.py`).
+pub const ACCOUNT_NATS: f64 = 3.5;
+pub const SHARE_NATS: f64 = 2.0;
+/// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
+/// that the cause is right. Fitted likewise.
+pub const DOUBT_ODDS: f64 = 0.6;
+/// ... where the capture is the first of two, which is before more of the path.
+pub const FIRST_DOUBT_ODDS: f64 = 0.25;
+/// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
+pub const UNSEEN_TIME_NATS: f64 = 0.75;

@@ -1,11 +1,11 @@
 //! The cause of each transfer: what a group of flows shows as a whole informs every part of it.
 
 use whydrop_path::fit::{Seen, virtual_queue};
-use whydrop_tcp::{Flow, SegmentFlags, Transfer};
+use whydrop_tcp::{Flow, Transfer};
 
-use crate::evidence::Evidence;
-use crate::group::Group;
-use crate::judge::Judgement;
+use crate::evidence::{Evidence, MINOR_SHARE};
+use crate::group::{FlowRef, Group};
+use crate::judge::{Bottleneck, Judgement};
 use crate::limits;
 use whydrop_verdict::Cause;
 
@@ -57,55 +57,68 @@ pub fn lost(flow: &Flow, transfer: &Transfer) -> usize {
         .count()
 }
 
-/// The cause of one transfer, and how sure.
+/// Flows of a group that lost nothing, and what held them up.
+pub struct Held<'a, P> {
+    pub judgement: Judgement,
+    /// Where that shows.
+    pub place: P,
+    pub flows: Group<'a>,
+}
+
+/// The flows of a group that lost nothing by what held each up, those with most of the payload first. What is small goes
+/// with them.
+pub fn by_what_held<'a, P: PartialEq>(
+    group: &Group<'a>,
+    judge: impl Fn(&Flow) -> (Judgement, P),
+) -> Vec<Held<'a, P>> {
+    let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
+    let total = group.flows.iter().map(payload).sum::<u64>() as f64;
+    let mut flows = group.flows.clone();
+    flows.sort_by_key(|flow| std::cmp::Reverse(payload(flow)));
+    let mut held: Vec<Held<P>> = Vec::new();
+    for flow in flows {
+        let (judgement, place) = judge(flow.flow);
+        let minor = (payload(&flow) as f64) < MINOR_SHARE * total;
+        let alike =
+            |one: &Held<P>| minor || (one.judgement.cause, &one.place) == (judgement.cause, &place);
+        match held.iter().position(alike) {
+            Some(known) => held[known].flows.flows.push(flow),
+            None => held.push(Held {
+                judgement,
+                place,
+                flows: Group { flows: vec![flow] },
+            }),
+        }
+    }
+    held.sort_by_key(|one| std::cmp::Reverse(one.flows.flows.iter().map(payload).sum::<u64>()));
+    held.iter_mut()
+        .for_each(|one| one.flows.flows.sort_by_key(|flow| flow.index));
+    held
+}
+
+/// The cause of one transfer of a member, of whose time so much belongs to each limiter, and how sure: what dropped its packets, else what held it up.
 pub fn judge_transfer(
     judgement: &Judgement,
+    bottleneck: &Bottleneck,
     expected: &ExpectedLosses,
-    (member, flow): (usize, &Flow),
+    (member, flow, of_all_s): (usize, &Flow, &[f64; 11]),
     transfer: &Transfer,
 ) -> (Cause, f64) {
-    let segments = &flow.segments[transfer.first..transfer.end];
     let lost = lost(flow, transfer);
-    if lost > 0 {
-        // a policer proven by the connection is no excuse for losses that find its bucket full
-        let other_cause =
-            judgement.cause == Cause::Policer && expected.within(member, transfer) * 2 < lost;
-        return if other_cause {
-            (Cause::Unknown, 0.5)
-        } else {
-            (judgement.cause, judgement.confidence)
-        };
+    if lost == 0 {
+        let number = flow
+            .transfers
+            .partition_point(|other| other.first < transfer.first);
+        let times_s = limits::times_s(flow, number);
+        let judged = bottleneck.judge(&times_s, of_all_s);
+        return (judged.cause, judged.confidence);
     }
-    let limited = segments
-        .iter()
-        .filter(|segment| segment.flags.has(SegmentFlags::WINDOW_LIMITED))
-        .count();
-    // over a queue that stands a full window caps the queue
-    if limited * 2 > segments.len() && judgement.cause != Cause::Shaper {
-        return (
-            Cause::ReceiverWindow,
-            limited as f64 / segments.len() as f64,
-        );
-    }
-    let number = flow
-        .transfers
-        .partition_point(|other| other.first < transfer.first);
-    let own = limits::noticed(flow.account(), number);
-    let at_the_ends = own.and_then(|(limiter, share)| {
-        Some((limits::cause_at_the_ends(limiter)?, 0.5 + share / 2.0))
-    });
-    match judgement.cause {
-        // a queue that stands holds what the ends would, too
-        Cause::Shaper | Cause::Aqm => (judgement.cause, judgement.confidence),
-        _ if at_the_ends.is_some_and(|(cause, _)| cause != Cause::ReceiverWindow) => {
-            at_the_ends.unwrap_or((Cause::None, 0.8))
-        }
-        Cause::Policer
-        | Cause::ShallowQueue
-        | Cause::DeepQueue
-        | Cause::RandomLoss
-        | Cause::Unknown => (Cause::None, 0.8),
-        // marks instead of losses, shaping, reordering and limits of the ends need no loss to show
-        cause => (cause, judgement.confidence),
+    // a policer proven by the connection is no excuse for losses that find its bucket full
+    let other_cause =
+        judgement.cause == Cause::Policer && expected.within(member, transfer) * 2 < lost;
+    if other_cause {
+        (Cause::Unknown, 0.5)
+    } else {
+        (judgement.cause, judgement.confidence)
     }
 }

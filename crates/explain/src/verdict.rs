@@ -228,9 +228,11 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
     let totals = &evidence.totals;
     let time = (totals.busy_s + totals.idle_s).max(1e-9);
     let share = match cause {
-        Cause::ReceiverWindow => totals.held_by_window_s() / time,
-        Cause::Sender => limits::share_at_the_ends(&totals.limited_s, Cause::Sender),
-        Cause::PeerApplication | Cause::DelayedAck => {
+        Cause::ReceiverWindow => {
+            let share = limits::share_at_the_ends(&totals.limited_s, cause);
+            share.max(totals.held_by_window_s() / time)
+        }
+        Cause::Sender | Cause::PeerApplication | Cause::DelayedAck => {
             limits::share_at_the_ends(&totals.limited_s, cause)
         }
         Cause::None | Cause::Unknown | Cause::CaptureLoss => 0.0,

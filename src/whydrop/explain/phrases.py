@@ -205,6 +205,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "a full queue of this size would have held packets for {queue_s}; just before a loss they had waited {waited_s}"
     ),
     "packets-waited": "a policer delays nothing; packets just before a loss had waited {waited_s}",
+    "waited-a-round-trip": "half of the data waited for longer than a round trip of {base_rtt_s}",
     "packets-waited-inside": (
         "a policer delays nothing; the packets before a loss waited {waited_s}, and each lost one found {inside} "
         "packets inside"

@@ -154,7 +154,10 @@ _SENTENCES: Mapping[str, Phrase] = {
     "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
     "missed-by-captures": _missed_by_captures,
     "nothing-lost": "Nothing was lost and nothing waited for long.",
-    "unexplained": "{lost|packet} lost, and no cause accounts for them markedly better than the others.",
+    "unexplained": lambda v: (
+        ("{lost|packet} lost, and no cause accounts for them" if v["lost"] else "No cause accounts for the time")
+        + " markedly better than the others."
+    ),
     "syns-unanswered": lambda v: (
         _responders(v) + " never answered: {connections|attempt} to connect got nothing back; down, or behind a filter "
         "that drops them."

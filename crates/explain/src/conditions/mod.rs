@@ -78,6 +78,7 @@ impl Condition {
         Ranked {
             payload_bytes,
             limited_s: self.limited_s,
+            weight: 1.0,
             verdict: Verdict::of(verdicts.swap_remove(0)),
             model: None,
         }
@@ -147,11 +148,12 @@ impl Conditions {
         causes.contains(&cause).then_some((by, confidence))
     }
 
-    /// The verdict on the load, unless a condition stands in for it, and those on the conditions.
-    pub fn join(self, of_load: Ranked, judged: Cause, totals: &Totals) -> Vec<Ranked> {
+    /// The verdicts on the load, each with its cause, unless a condition stands in for it, and those on the conditions.
+    pub fn join(self, of_load: Vec<(Cause, Ranked)>, totals: &Totals) -> Vec<Ranked> {
         let active_s = totals.busy_s + totals.idle_s;
-        let stays = self.instead_of(judged).is_none();
-        let mut verdicts: Vec<Ranked> = stays.then_some(of_load).into_iter().collect();
+        let staying = of_load.into_iter();
+        let staying = staying.filter(|(cause, _)| self.instead_of(*cause).is_none());
+        let mut verdicts: Vec<Ranked> = staying.map(|(_, verdict)| verdict).collect();
         let all = self.found.into_iter();
         verdicts.extend(all.map(|condition| condition.ranked(active_s, totals.payload_bytes)));
         verdicts

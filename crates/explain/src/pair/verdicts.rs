@@ -14,10 +14,11 @@ use crate::assemble::Ranked;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{Hop, HopInput, HopJudgement, Replayed, hop_verdict, judge_hop, measure_hop};
-use crate::judge::{Judgement, judge_losses, judge_lossless};
+use crate::judge::{Bottleneck, Judgement, judge_losses};
+use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::tables::ModelTable;
-use crate::transfers::{ExpectedLosses, judge_transfer, lost};
+use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 
 /// Cause and confidence of each transfer, by flow number.
@@ -67,11 +68,11 @@ fn judge(
 ) -> (Vec<Ranked>, TransferCauses) {
     let mut ranked = Vec::new();
     let outer = outer_losses(group);
-    let mut placed = None;
+    let (mut placed, mut bottleneck) = (None, None);
     let judgement = (passages.lost > 0).then(|| {
-        let (judgement, verdict, own) = between_points(pair, group, passages, keep_tables);
+        let (judgement, own, verdict, losses) = between_points(pair, group, passages, keep_tables);
         ranked.push(verdict);
-        placed = own;
+        (placed, bottleneck) = (losses, Some(own));
         judgement
     });
     for (place, evidence) in group.outer_places().into_iter().zip(outer) {
@@ -79,18 +80,22 @@ fn judge(
             continue;
         };
         ranked.push(outer_verdict(pair, group, place, &evidence, passages));
+        bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
     }
     let headline = match judgement {
         Some(judgement) => judgement,
         None if ranked.is_empty() => {
-            let (judgement, verdict) = lossless(pair, group, passages);
-            ranked.push(verdict);
+            let (judgement, own, verdicts) = lossless(pair, group, passages);
+            ranked.extend(verdicts);
+            bottleneck = Some(own);
             judgement
         }
         None => Judgement::new(cause_of(&ranked[0]), ranked[0].verdict.confidence),
     };
     ranked.extend(capture_loss(pair, group));
-    (ranked, transfer_causes(group, &headline, placed.as_deref()))
+    let bottleneck = bottleneck.map(|bottleneck| bottleneck.dropping(headline.cause));
+    let causes = bottleneck.map(|own| transfer_causes(group, &headline, &own, placed.as_deref()));
+    (ranked, causes.unwrap_or_default())
 }
 
 fn cause_of(ranked: &Ranked) -> Cause {
@@ -141,7 +146,7 @@ fn between_points(
     group: &PairGroup,
     passages: &Passages,
     keep_tables: bool,
-) -> (Judgement, Ranked, Option<Vec<OwnLosses>>) {
+) -> (Judgement, Bottleneck, Ranked, Option<Vec<OwnLosses>>) {
     let hop = hop_of(group, pair, passages);
     let judged = judge_hop(&hop);
     let (verdict, replays) = hop_verdict(
@@ -158,7 +163,12 @@ fn between_points(
     };
     let winner = replays.iter().find(|replayed| replayed.why.is_none());
     let own = winner.and_then(|winner| own_losses(group, &hop, winner));
-    (judged.judgement, ranked, own)
+    (
+        judged.judgement,
+        Bottleneck::of(&hop.evidence).by_the_first_of_two(),
+        ranked,
+        own,
+    )
 }
 
 /// What a member of a group lost between the points, and how much of it the winning model drops.
@@ -265,57 +275,117 @@ fn outer_verdict(
     Ranked::new(verdict, &evidence.totals)
 }
 
-/// The verdict on a group that lost nothing anywhere.
-fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, Ranked) {
-    let hop = hop_of(group, pair, passages);
-    let between = judge_lossless(&hop.evidence);
-    let reordered = between.cause == Cause::Reordering && group.overtaken(pair) > 0;
-    let marked = between.cause == Cause::Aqm && hop.marked > 0;
-    if between.cause == Cause::Shaper || reordered || marked {
-        let judged = HopJudgement {
-            judgement: between.clone(),
-            family: None,
-            beside_queue: false,
-        };
-        let mut facts = Vec::new();
-        if reordered {
-            facts.push(fact!(
-                "overtaken-between",
-                overtaken = group.overtaken(pair)
-            ));
+/// The verdicts on a group that lost nothing anywhere.
+fn lossless(
+    pair: &Pair,
+    group: &PairGroup,
+    passages: &Passages,
+) -> (Judgement, Bottleneck, Vec<Ranked>) {
+    let mut hop = hop_of(group, pair, passages);
+    let overtaken = group.overtaken(pair);
+    // the way back may be missing: then nobody says what was acknowledged out of order
+    hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
+    let mut evidence = measure(&group.at_upstream);
+    let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
+    let between = of(&hop.evidence);
+    let all = of(&evidence).with_a_part(&between);
+    let by_hop = |judged: &Judgement| match judged.cause {
+        Cause::Shaper => true,
+        Cause::Reordering => overtaken > 0,
+        Cause::Aqm => hop.marked > 0,
+        _ => false,
+    };
+    let judge = |times_s: &[f64; 11]| {
+        let judged = between.judge(times_s, times_s);
+        match by_hop(&judged) {
+            true => (judged, true),
+            false => (all.judge(times_s, times_s), false),
         }
-        if marked {
-            facts.push(fact!("marked-between", marked = hop.marked));
-        }
-        let (verdict, replays) = hop_verdict(
-            &judged,
-            &hop,
-            group.place(),
-            group.names(pair),
-            mss_bytes(&group.at_upstream),
-            facts,
-        );
-        let ranked = Ranked {
-            model: Some(model_table(group, &hop, &replays)),
-            ..Ranked::new(verdict, &hop.evidence.totals)
-        };
-        return (between, ranked);
+    };
+    let mut held = by_what_held(&group.at_upstream, |flow| {
+        judge(&limits::times_of_flow_s(flow))
+    });
+    if held.is_empty() {
+        let (judgement, place) = judge(&[0.0; 11]);
+        let flows = Group { flows: Vec::new() };
+        held.push(Held {
+            judgement,
+            place,
+            flows,
+        });
     }
-    let evidence = measure(&group.at_upstream);
-    let judgement = judge_lossless(&evidence);
-    let mut verdict = verdict(
-        &judgement,
-        &evidence,
-        found(pair, group, judgement.cause, &evidence),
-    );
+    let (first, at_hop) = (held[0].judgement.clone(), held[0].place);
+    let ranked = held.into_iter().map(|one| {
+        let names = match one.flows.flows.is_empty() {
+            true => group.names(pair),
+            false => one.flows.names(),
+        };
+        let totals = Totals {
+            lost: 0,
+            ..totals(&one.flows)
+        };
+        if one.place {
+            hop.evidence.totals = Totals {
+                reordered: totals.reordered.max(overtaken),
+                ..totals
+            };
+            held_between(pair, group, &hop, one.judgement, names)
+        } else {
+            evidence.totals = totals;
+            held_outside(pair, group, &evidence, &one.judgement, names)
+        }
+    });
+    let ranked = ranked.collect();
+    (first, if at_hop { between } else { all }, ranked)
+}
+
+fn held_between(
+    pair: &Pair,
+    group: &PairGroup,
+    hop: &Hop,
+    judgement: Judgement,
+    names: Vec<String>,
+) -> Ranked {
+    let facts = match judgement.cause {
+        Cause::Reordering => vec![fact!(
+            "overtaken-between",
+            overtaken = group.overtaken(pair)
+        )],
+        Cause::Aqm => vec![fact!("marked-between", marked = hop.marked)],
+        _ => Vec::new(),
+    };
+    let judged = HopJudgement {
+        judgement,
+        family: None,
+        beside_queue: false,
+    };
+    let mss_bytes = mss_bytes(&group.at_upstream);
+    let (verdict, replays) = hop_verdict(&judged, hop, group.place(), names, mss_bytes, facts);
+    Ranked {
+        model: Some(model_table(group, hop, &replays)),
+        ..Ranked::new(verdict, &hop.evidence.totals)
+    }
+}
+
+fn held_outside(
+    pair: &Pair,
+    group: &PairGroup,
+    evidence: &Evidence,
+    judgement: &Judgement,
+    names: Vec<String>,
+) -> Ranked {
+    let found = Found {
+        flows: names,
+        ..found(pair, group, judgement.cause, evidence)
+    };
+    let mut verdict = verdict(judgement, evidence, found);
     if matches!(
         judgement.cause,
         Cause::Shaper | Cause::Reordering | Cause::Aqm
     ) {
         verdict.facts.push(fact!("not-between"));
     }
-    let ranked = Ranked::new(verdict, &evidence.totals);
-    (judgement, ranked)
+    Ranked::new(verdict, &evidence.totals)
 }
 
 /// More of a flow's packets than this missing from a capture is worth a verdict of its own.
@@ -389,6 +459,7 @@ fn measure_nothing(group: &PairGroup) -> Evidence {
 fn transfer_causes(
     group: &PairGroup,
     headline: &Judgement,
+    bottleneck: &Bottleneck,
     own: Option<&[OwnLosses]>,
 ) -> TransferCauses {
     let nothing_expected = ExpectedLosses::none(&group.at_upstream);
@@ -405,12 +476,19 @@ fn transfer_causes(
                 let own = own[places[member]];
                 own.lost > 0 && 2 * own.predicted < own.lost
             });
+            let times_s = limits::times_of_flow_s(flow.flow);
             let causes = flow
                 .flow
                 .transfers
                 .iter()
                 .map(|transfer| match lost(flow.flow, transfer) {
-                    0 => judge_transfer(headline, &nothing_expected, (member, flow.flow), transfer),
+                    0 => judge_transfer(
+                        headline,
+                        bottleneck,
+                        &nothing_expected,
+                        (member, flow.flow, &times_s),
+                        transfer,
+                    ),
                     _ if unlike => (Cause::Unknown, 0.5),
                     _ => (headline.cause, headline.confidence),
                 })

@@ -242,7 +242,8 @@ pub fn right_causes(kind: &str) -> &'static [&'static str] {
         "peer_application" => &["peer-application"],
         "outage" => &["outage"],
         "slow_way_back" => &["deep-queue", "shallow-queue", "shaper"],
-        "batching" => &["batching", "jitter", "none"],
+        // as with jitter the sender's own line is what limits
+        "batching" => &["batching", "jitter", "none", "sender"],
         _ => &[],
     }
 }

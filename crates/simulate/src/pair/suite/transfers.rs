@@ -124,18 +124,47 @@ fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static s
             _ => right_causes(pair.kind).to_vec(),
         };
     }
+    let stands = queue_stands(pair, history);
     match pair.accounts.first().map(largest) {
-        Some(Limiter::ReceiveWindow) => match mechanism {
-            Mechanism::StandingQueue => right_causes(pair.kind).to_vec(),
-            _ => vec!["receiver-window"],
-        },
+        // over a queue that stands a larger window only makes it longer
+        Some(Limiter::ReceiveWindow | Limiter::SendBuffer) if stands => bottleneck(pair, mechanism),
+        Some(Limiter::ReceiveWindow) => vec!["receiver-window"],
         Some(Limiter::SendBuffer | Limiter::Application | Limiter::Pacing) => vec!["sender"],
         Some(Limiter::PeerApplication) => vec!["peer-application"],
         Some(Limiter::DelayedAck) => vec!["delayed-ack"],
         Some(Limiter::Outage) => vec!["outage"],
         Some(Limiter::CongestionWindow | Limiter::LossRecovery) => bottleneck(pair, mechanism),
-        Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => vec!["none"],
+        // both what limits and what packets wait for is right to say, and that they overtake each other
+        Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => {
+            let mut right = vec!["none"];
+            // acknowledgments wait on the way back, which the points do not see
+            if stands || matches!(mechanism, Mechanism::Reorder | Mechanism::SlowWayBack) {
+                right.extend(bottleneck(pair, mechanism));
+            }
+            right
+        }
     }
+}
+
+/// Whether most packets of the first connection waited between the points for longer than a tenth of the round trip.
+fn queue_stands(pair: &Pair, history: &History) -> bool {
+    let own = history.packets.iter().zip(&history.passed);
+    let own = own.filter(|(packet, _)| {
+        packet
+            .segment
+            .is_some_and(|s| s.flow == 0 && s.toward == Toward::Client && s.payload_bytes > 0)
+    });
+    let transits = own.filter_map(|(_, passed)| Some(passed[1]? - passed[0]?));
+    let mut transits: Vec<i64> = transits.collect();
+    transits.sort_unstable();
+    let (Some(&least), Some(&median)) = (transits.first(), transits.get(transits.len() / 2)) else {
+        return false;
+    };
+    let rtt_ms = pair
+        .circumstances
+        .get("rtt_ms")
+        .and_then(|rtt| rtt.as_f64());
+    rtt_ms.is_some_and(|rtt_ms| (median - least) as f64 / 1e6 > rtt_ms / 10.0)
 }
 
 /// The limiter of most of the time within transfers.
@@ -177,6 +206,10 @@ fn bottleneck(pair: &Pair, mechanism: Mechanism) -> Vec<&'static str> {
             right.dedup();
             right
         }
+        Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer => {
+            vec!["shaper", "deep-queue", "none", "sender"]
+        }
+        Mechanism::Reorder => vec!["reordering", "none", "sender"],
         // The sender's own card, or the way there and back alone.
         _ => vec!["none", "sender"],
     }

@@ -1,0 +1,256 @@
+//! What held transfers up that lost nothing: each cause claims the time of its limiters, and the claims compete.
+
+use std::collections::BTreeMap;
+
+use whydrop_tcp::Limiter;
+use whydrop_verdict::{Cause, fact};
+
+use crate::contest::Contest;
+use crate::evidence::Evidence;
+use crate::judge::Judgement;
+use crate::limits;
+use crate::thresholds::*;
+
+/// What a sender meets on the path whose congestion window is full.
+#[derive(Debug, Clone)]
+pub struct Bottleneck {
+    /// What a full congestion window is to be called ...
+    congested: Cause,
+    /// ... and one that still grows with each acknowledgment.
+    growing: Cause,
+    /// Signals that make windows small time and again. Then a flight that stands at one size, or packets that leave without
+    /// an acknowledgment, prove no buffer and no pacing; and marks, no application.
+    disturbs: &'static [Limiter],
+    /// Share of the packets that waited in the bottleneck's queue: over a queue that stands, windows and buffers that are
+    /// full cap the queue, not the rate.
+    standing: f64,
+    /// Waits that no cause is known of, seconds, if half of the packets waited for longer than a round trip.
+    unexplained_s: Option<f64>,
+    /// With few packets nothing is limited but by what there was to send.
+    few_packets: bool,
+    /// How often a queue before the capture point, or something else, makes what looks like a steady sender.
+    doubt_odds: f64,
+}
+
+impl Bottleneck {
+    /// By the delays, the marks and the order of the packets.
+    pub fn of(evidence: &Evidence) -> Self {
+        let totals = &evidence.totals;
+        let base_s = evidence.base_rtt_s.unwrap_or(0.0);
+        let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
+        let trace = &evidence.group_trace.trace;
+        // by bytes: the acknowledgments of small packets that come singly wait for the receiver's timer
+        let bytes_beyond = |bound_s: f64| {
+            let delays = trace.delay_s.iter().zip(&trace.bytes);
+            let beyond = delays.filter(|(delay_s, _)| f64::from(**delay_s) > bound_s);
+            beyond.map(|(_, bytes)| f64::from(*bytes)).sum::<f64>()
+        };
+        // where no delay was measured it is not a number, and beyond nothing
+        let measured_bytes = bytes_beyond(-1.0).max(1.0);
+        let longer = |bound_s: f64| bytes_beyond(bound_s) / measured_bytes;
+        let drain = evidence.drain.as_ref();
+        let queue = drain.is_some_and(|d| d.explained > DELAY_EXPLAINED && d.largest_s > noticed_s);
+        let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
+        let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
+        let few_packets = totals.data_packets < FEWEST_PACKETS;
+        let round_trip_s = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
+        let waits = !few_packets && longer(round_trip_s.max(noticed_s)) > 0.5;
+        // without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681),
+        // makes one half as large again in half as many round trips as it holds segments
+        let round_trips = if base_s > 0.0 {
+            totals.busy_s / base_s
+        } else {
+            0.0
+        };
+        let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
+        let settled = round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0);
+        let congested = match () {
+            () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
+            () if queue => Cause::Shaper,
+            () if reorders => Cause::Reordering,
+            () if waits => Cause::Unknown,
+            () if settled => Cause::Sender,
+            () => Cause::None,
+        };
+        Self {
+            congested,
+            growing: match congested {
+                Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
+                _ => Cause::None,
+            },
+            disturbs: match congested {
+                Cause::Aqm => &[Limiter::SendBuffer, Limiter::Pacing, Limiter::Application],
+                Cause::Reordering => &[Limiter::SendBuffer, Limiter::Pacing],
+                _ => &[],
+            },
+            standing: longer(noticed_s),
+            unexplained_s: (waits && !queue).then_some(round_trip_s),
+            few_packets,
+            doubt_odds: DOUBT_ODDS,
+        }
+    }
+
+    /// The same path, by a capture that has another one behind it.
+    pub fn by_the_first_of_two(self) -> Self {
+        Self {
+            doubt_odds: FIRST_DOUBT_ODDS,
+            ..self
+        }
+    }
+
+    /// The same path, of which a part is known better.
+    pub fn with_a_part(self, part: &Self) -> Self {
+        Self {
+            unexplained_s: self.unexplained_s.or(part.unexplained_s),
+            ..self
+        }
+    }
+
+    /// The same path, where losses have made windows small: what drops is the bottleneck if it is a queue.
+    pub fn dropping(self, cause: Cause) -> Self {
+        let congested = match (cause, self.congested) {
+            (Cause::Aqm | Cause::ShallowQueue | Cause::DeepQueue, _) => cause,
+            // after a loss windows are small for long
+            (Cause::Policer | Cause::RandomLoss | Cause::Unknown, Cause::Sender) => Cause::None,
+            (_, congested) => congested,
+        };
+        Self { congested, ..self }
+    }
+
+    fn is_queue(&self) -> bool {
+        matches!(
+            self.congested,
+            Cause::Shaper | Cause::ShallowQueue | Cause::DeepQueue
+        )
+    }
+
+    /// The claims of each cause on the time of each limiter. What of all transfers together nobody would notice is none.
+    fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
+        let total_s: f64 = times_s.iter().sum();
+        let mut claims: BTreeMap<Cause, Claim> = BTreeMap::new();
+        for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
+            let share = time_s / total_s.max(1e-9);
+            let at_the_ends = limits::cause_at_the_ends(limiter).filter(|cause| {
+                of_all_s[limiter as usize] > limits::NOTICED_S
+                    && !(self.few_packets && *cause == Cause::Sender)
+            });
+            let standing = if self.is_queue() {
+                share * self.standing
+            } else {
+                0.0
+            };
+            let mut claim = |cause, share: f64| {
+                if share > 0.0 {
+                    claims.entry(cause).or_default().add(cause, limiter, share);
+                }
+            };
+            match limiter {
+                Limiter::Outage => claim(Cause::Outage, share),
+                Limiter::CongestionWindow | Limiter::LossRecovery => claim(self.congested, share),
+                disturbed if self.disturbs.contains(&disturbed) => claim(self.congested, share),
+                Limiter::SlowStart => {
+                    claim(self.congested, standing);
+                    claim(self.growing, share - standing);
+                }
+                Limiter::ReceiveWindow | Limiter::SendBuffer => {
+                    claim(self.congested, standing);
+                    claim(at_the_ends.unwrap_or(Cause::None), share - standing);
+                }
+                _ => claim(at_the_ends.unwrap_or(Cause::None), share),
+            }
+        }
+        if claims.is_empty() {
+            // without acknowledgments only the path itself can be known
+            let unseen = Claim {
+                unseen: true,
+                ..Claim::default()
+            };
+            let by_the_path = match self.congested {
+                Cause::Sender | Cause::Unknown => Cause::None,
+                cause => cause,
+            };
+            claims.insert(by_the_path, unseen);
+        }
+        claims
+    }
+
+    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`]: that of a transfer, beside that of
+    /// all of its flow.
+    pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
+        let mut contest = Contest::default();
+        let mut background = 1.0;
+        for (cause, claim) in self.claims(times_s, of_all_s) {
+            let nats = claim.nats(cause);
+            background += match cause {
+                Cause::Unknown => nats.exp(),
+                _ => self.doubt_odds * claim.doubtful_share() * nats.exp(),
+            };
+            if cause != Cause::Unknown {
+                contest.support(cause, nats);
+            }
+        }
+        contest.support(Cause::Unknown, background.ln());
+        if let Some(base_rtt_s) = self.unexplained_s {
+            contest.rule_out(
+                Cause::None,
+                fact!("waited-a-round-trip", base_rtt_s = base_rtt_s),
+            );
+        }
+        contest.settle()
+    }
+}
+
+/// What a cause claims of the time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claim {
+    /// Share of the time: of all limiters of one cause together, of the largest of those that are none's.
+    share: f64,
+    /// Of this, what a queue before the capture point would look like as well: a flight that stands at one size, packets that
+    /// leave evenly, a congestion window that is full of what waits nowhere behind it.
+    doubtful: f64,
+    /// No acknowledgments say what took the time.
+    unseen: bool,
+}
+
+impl Claim {
+    fn add(&mut self, cause: Cause, limiter: Limiter, share: f64) {
+        let doubtful = match (cause, limiter) {
+            (Cause::Sender, Limiter::Application) => 0.0,
+            (Cause::Sender, _) | (Cause::None, Limiter::CongestionWindow) => share,
+            _ => 0.0,
+        };
+        if cause != Cause::None {
+            self.share += share;
+            self.doubtful += doubtful;
+        } else if share > self.share {
+            (self.share, self.doubtful) = (share, doubtful);
+        }
+    }
+
+    /// Of what it claims, the share that may be a queue's that is not seen.
+    fn doubtful_share(self) -> f64 {
+        if self.unseen {
+            0.0
+        } else {
+            self.doubtful / self.share
+        }
+    }
+
+    fn nats(self, cause: Cause) -> f64 {
+        match (self.unseen, cause) {
+            (true, Cause::None) => UNSEEN_TIME_NATS,
+            (true, _) => ACCOUNT_NATS,
+            _ => ACCOUNT_NATS + SHARE_NATS * self.share.ln(),
+        }
+    }
+}
+
+/// Judges what held a group up that lost nothing.
+pub fn judge_lossless(evidence: &Evidence) -> Judgement {
+    let times_s = &evidence.totals.limited_s;
+    Bottleneck::of(evidence).judge(times_s, times_s)
+}
+
+#[cfg(test)]
+#[path = "held_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+use whydrop_tcp::{Account, Flow, Span};
+
+use super::*;
+use crate::evidence::measure;
+use crate::testing::{MS, delivered, flow, group};
+use crate::transfers::by_what_held;
+
+/// A path without marks, queue or reordering, for many packets.
+fn plain() -> Bottleneck {
+    Bottleneck {
+        congested: Cause::None,
+        growing: Cause::None,
+        disturbs: &[],
+        standing: 0.0,
+        unexplained_s: None,
+        few_packets: false,
+        doubt_odds: DOUBT_ODDS,
+    }
+}
+
+fn over_a_queue(standing: f64) -> Bottleneck {
+    Bottleneck {
+        congested: Cause::Shaper,
+        standing,
+        ..plain()
+    }
+}
+
+/// Ten seconds, by the shares of limiters.
+fn times_s(shares: &[(Limiter, f64)]) -> [f64; 11] {
+    let mut times_s = [0.0; 11];
+    for (limiter, share) in shares {
+        times_s[*limiter as usize] = 10.0 * share;
+    }
+    times_s
+}
+
+fn judged(path: &Bottleneck, shares: &[(Limiter, f64)]) -> Judgement {
+    let times_s = times_s(shares);
+    path.judge(&times_s, &times_s)
+}
+
+#[test]
+fn a_transfer_is_called_after_its_largest_limiter() {
+    for (limiter, cause) in [
+        (Limiter::ConnectionSetup, Cause::None),
+        (Limiter::SlowStart, Cause::None),
+        (Limiter::CongestionWindow, Cause::None),
+        (Limiter::PeerApplication, Cause::PeerApplication),
+        (Limiter::Application, Cause::Sender),
+        (Limiter::SendBuffer, Cause::Sender),
+        (Limiter::Pacing, Cause::Sender),
+        (Limiter::ReceiveWindow, Cause::ReceiverWindow),
+        (Limiter::DelayedAck, Cause::DelayedAck),
+        (Limiter::Outage, Cause::Outage),
+    ] {
+        let rest = match limiter {
+            Limiter::SlowStart => Limiter::ReceiveWindow,
+            _ => Limiter::SlowStart,
+        };
+        let found = judged(&plain(), &[(limiter, 0.7), (rest, 0.3)]);
+        assert_eq!(found.cause, cause, "{limiter:?}");
+    }
+}
+
+#[test]
+fn a_full_window_over_a_queue_that_stands_caps_the_queue() {
+    for limiter in [
+        Limiter::ReceiveWindow,
+        Limiter::SendBuffer,
+        Limiter::SlowStart,
+    ] {
+        let shares = [(limiter, 0.9), (Limiter::ConnectionSetup, 0.1)];
+        assert_eq!(judged(&over_a_queue(0.9), &shares).cause, Cause::Shaper);
+    }
+    let window = [(Limiter::ReceiveWindow, 0.9), (Limiter::SlowStart, 0.1)];
+    assert_eq!(
+        judged(&over_a_queue(0.1), &window).cause,
+        Cause::ReceiverWindow
+    );
+}
+
+#[test]
+fn a_larger_share_of_the_time_makes_surer() {
+    let sure = |share: f64| {
+        let rest = [
+            (Limiter::PeerApplication, share),
+            (Limiter::SlowStart, 1.0 - share),
+        ];
+        judged(&plain(), &rest).confidence
+    };
+    let stated: Vec<f64> = [0.55, 0.7, 0.85, 1.0].map(sure).to_vec();
+    assert!(stated.is_sorted_by(|a, b| a < b), "{stated:?}");
+    assert!(stated[3] < 0.99);
+}
+
+#[test]
+fn what_a_queue_before_the_point_would_look_like_leaves_doubt() {
+    let sure = |limiter| judged(&plain(), &[(limiter, 1.0)]).confidence;
+    assert!(sure(Limiter::SendBuffer) < sure(Limiter::Application) - 0.2);
+    assert!(sure(Limiter::CongestionWindow) < sure(Limiter::SlowStart) - 0.2);
+}
+
+#[test]
+fn a_wait_of_a_round_trip_is_never_nothing() {
+    let waits = Bottleneck {
+        congested: Cause::Unknown,
+        unexplained_s: Some(0.05),
+        ..plain()
+    };
+    let found = judged(
+        &waits,
+        &[(Limiter::SlowStart, 0.5), (Limiter::CongestionWindow, 0.5)],
+    );
+    assert_eq!(found.cause, Cause::Unknown);
+}
+
+#[test]
+fn without_acknowledgments_nobody_is_sure() {
+    let found = judged(&plain(), &[]);
+    assert_eq!(found.cause, Cause::None);
+    assert!(found.confidence < 0.8);
+}
+
+#[test]
+fn what_nobody_would_notice_is_no_cause() {
+    let mut short_s = [0.0; 11];
+    short_s[Limiter::PeerApplication as usize] = 0.05;
+    assert_eq!(plain().judge(&short_s, &short_s).cause, Cause::None);
+    // unless it comes again and again
+    let all_s = short_s.map(|time_s| 60.0 * time_s);
+    assert_eq!(
+        plain().judge(&short_s, &all_s).cause,
+        Cause::PeerApplication
+    );
+}
+
+/// A flow of so many packets, for all of whose second one limiter accounts.
+fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
+    let mut flow = flow(
+        host,
+        (0..packets)
+            .map(|number| delivered(number * MS, 5))
+            .collect(),
+    );
+    let (from_ns, until_ns) = (0, 1_000 * MS);
+    flow.account = Some(Box::new(Account {
+        spans: vec![Span {
+            from_ns,
+            until_ns,
+            limiter,
+        }],
+        transfers: vec![(from_ns, until_ns)],
+    }));
+    flow
+}
+
+#[test]
+fn each_cause_names_the_flows_that_it_holds_and_small_ones_go_with_the_largest() {
+    let flows = [
+        held_by(Limiter::Application, 400, 1),
+        held_by(Limiter::ReceiveWindow, 600, 1),
+        held_by(Limiter::PeerApplication, 10, 1),
+    ];
+    let group = group(&flows);
+    let path = Bottleneck::of(&measure(&group));
+    let held = by_what_held(&group, |flow| {
+        let times_s = limits::times_of_flow_s(flow);
+        (path.judge(&times_s, &times_s), ())
+    });
+    let named: Vec<(Cause, usize)> = held
+        .iter()
+        .map(|one| (one.judgement.cause, one.flows.flows.len()))
+        .collect();
+    assert_eq!(named, [(Cause::ReceiverWindow, 2), (Cause::Sender, 1)]);
+}
