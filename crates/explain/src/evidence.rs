@@ -73,6 +73,8 @@ pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
 /// Counters of the group's flows, summed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
+    /// From the sender to the receiver and back, seconds.
+    pub whole_rtt_s: Option<f64>,
     pub packets: u64,
     pub data_packets: u64,
     pub payload_bytes: u64,
@@ -133,6 +135,7 @@ impl Totals {
 pub struct Evidence {
     pub group_trace: GroupTrace,
     pub totals: Totals,
+    /// From the capture point to the receiver and back.
     pub base_rtt_s: Option<f64>,
     pub bucket: Option<BucketFit>,
     pub occupancy: Option<DelayByOccupancy>,
@@ -464,24 +467,38 @@ fn worth_a_drain_fit(group_trace: &GroupTrace, base_rtt_s: Option<f64>) -> bool 
     upper > 0.001 && upper > 0.02 * base_rtt_s.unwrap_or(0.0)
 }
 
+/// From the capture point to the receiver and back, seconds.
 pub fn base_rtt_s(group: &Group) -> Option<f64> {
-    let smallest = group
+    let of_flows = group
         .flows
         .iter()
-        .flat_map(|flow| flow.flow.segments.iter())
-        .filter(|segment| segment.flags.has(SegmentFlags::RTT_EXACT))
-        .map(|segment| segment.rtt_ns)
-        // shorter than a tick of the capture's clock it is not known
-        .filter(|rtt_ns| *rtt_ns > 0)
-        .min()?;
-    Some(smallest as f64 * 1e-9)
+        .filter_map(|flow| least_rtt_ns(flow.flow));
+    Some(of_flows.min()? as f64 * 1e-9)
+}
+
+/// From the sender to the receiver and back, seconds; `None` where what lies before the capture point is not known.
+fn whole_rtt_s(group: &Group) -> Option<f64> {
+    let of_flows = group.flows.iter().filter_map(|flow| {
+        let near_ns = flow.flow.account().near_rtt_ns?;
+        Some(least_rtt_ns(flow.flow)?.saturating_add(near_ns))
+    });
+    Some(of_flows.min()? as f64 * 1e-9)
+}
+
+fn least_rtt_ns(flow: &Flow) -> Option<i64> {
+    let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
+    // shorter than a tick of the capture's clock it is not known
+    exact.map(|s| s.rtt_ns).filter(|ns| *ns > 0).min()
 }
 
 /// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
 pub const MINOR_SHARE: f64 = 0.05;
 
 pub fn totals(group: &Group) -> Totals {
-    let mut totals = Totals::default();
+    let mut totals = Totals {
+        whole_rtt_s: whole_rtt_s(group),
+        ..Totals::default()
+    };
     let payload: u64 = group
         .flows
         .iter()

@@ -203,6 +203,22 @@ fn a_transfer_without_loss_may_wait_for_the_window_in_a_policed_connection() {
     flow.account = Some(Box::new(Account {
         spans: vec![span(1_000 * MS, Limiter::ReceiveWindow)],
         transfers: vec![(0, 1_000 * MS)],
+        near_rtt_ns: None,
     }));
     assert_eq!(cause_of(&flow, (0, 9)), Cause::ReceiverWindow);
+}
+
+#[test]
+fn the_round_trip_is_told_from_the_sender_on_or_not_at_all() {
+    let flow_at = |near_rtt_ns| {
+        let mut flow = flow(1, vec![delivered(0, 5)]);
+        flow.account = Some(Box::new(Account {
+            near_rtt_ns,
+            ..Account::default()
+        }));
+        flow
+    };
+    let whole_rtt_s = |near_rtt_ns| evidence_of(&[flow_at(near_rtt_ns)]).totals.whole_rtt_s;
+    assert_eq!(whole_rtt_s(Some(20_000_000)), Some(0.025));
+    assert_eq!(whole_rtt_s(None), None);
 }

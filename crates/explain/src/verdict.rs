@@ -58,7 +58,7 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
     facts.extend(facts::evidence_for(cause, evidence));
     facts.push(fact!(
         "path",
-        base_rtt_s = evidence.base_rtt_s,
+        base_rtt_s = totals.whole_rtt_s,
         mss_bytes = found.mss_bytes,
         goodput_bps = goodput_bps,
         ecn_in_use = totals.ecn_in_use

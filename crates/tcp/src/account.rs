@@ -94,12 +94,16 @@ impl<'a> Walk<'a> {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(0),
         };
+        let account = Account {
+            near_rtt_ns: clock.known_near_rtt_ns,
+            ..Account::default()
+        };
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         Self {
             told,
             rounds: Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns),
             clock,
-            account: Account::default(),
+            account,
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
             base_rtt_ns,
             recent_rtt_ns: base_rtt_ns,

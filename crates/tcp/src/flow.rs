@@ -326,6 +326,7 @@ impl Flow {
         static NOTHING_KNOWN: Account = Account {
             spans: Vec::new(),
             transfers: Vec::new(),
+            near_rtt_ns: None,
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }

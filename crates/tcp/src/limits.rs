@@ -77,6 +77,8 @@ pub struct Account {
     pub spans: Vec<Span>,
     /// From the request (the first: from the SYN) until the last acknowledgment, of each of the flow's transfers.
     pub transfers: Vec<(i64, i64)>,
+    /// From the capture point to the sender and back; `None` where nothing tells.
+    pub near_rtt_ns: Option<i64>,
 }
 
 impl Account {

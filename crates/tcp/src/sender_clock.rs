@@ -123,8 +123,9 @@ impl Echoes {
 pub(crate) struct SenderClock {
     pub sent_ns: Vec<i64>,
     pub heard_ns: Vec<i64>,
-    /// From the capture point to the sender and back, without queues.
+    /// From the capture point to the sender and back, without queues; 0 where nothing tells.
     pub near_rtt_ns: i64,
+    pub known_near_rtt_ns: Option<i64>,
     /// An acknowledgment that reached the sender this long before a packet left may as well have come behind it.
     pub doubt_ns: i64,
     /// The most that a packet waited between its sender and the capture point; `None` where no timestamps tell.
@@ -135,9 +136,12 @@ impl SenderClock {
     /// `near_rtt_ns` by the handshake, `None` where it is not known.
     pub fn of(flow: &Flow, near_rtt_ns: Option<i64>, echoes: Option<&Echoes>) -> Self {
         let by_echo = || echoes.and_then(|echoes| echoes.near_rtt_ns(flow));
-        let near_rtt_ns = near_rtt_ns.or_else(by_echo).unwrap_or(0);
+        let at_sender = (flow.vantage == Vantage::Sender).then_some(0);
+        let known_near_rtt_ns = near_rtt_ns.or_else(by_echo).or(at_sender);
+        let near_rtt_ns = known_near_rtt_ns.unwrap_or(0);
         let mut clock = Self {
             near_rtt_ns,
+            known_near_rtt_ns,
             doubt_ns: match flow.vantage {
                 Vantage::Sender => 0,
                 _ => LEAST_DOUBT_NS.max(near_rtt_ns / DOUBT_PART),

@@ -134,7 +134,7 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
     for condition in &mut found {
         condition.facts.push(fact!(
             "path",
-            base_rtt_s = evidence.base_rtt_s,
+            base_rtt_s = totals.whole_rtt_s,
             ecn_in_use = totals.ecn_in_use
         ));
     }
