@@ -105,3 +105,8 @@ pub const TIME_NATS: f64 = 2.0;
 pub const CHANCE_NATS: f64 = 1.4;
 /// ... and where no delays are seen, however many there are: what drops singly without a trace is not in every list.
 pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
+/// A law of queue management must make drops and marks this many times likelier than a queue that drops when it is long,
+/// nats: the laws' parameters are paid for, so this is for having tried some. Chance.
+pub const LAW_NATS: f64 = 10.0;
+/// ... and this much likelier than the next family does, to be named: odds of 20 to 1. Chance.
+pub const FAMILY_NATS: f64 = 3.0;

@@ -13,7 +13,9 @@ use super::timeline::Timeline;
 use crate::assemble::Ranked;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
-use crate::hop::{Hop, HopInput, HopJudgement, Replayed, hop_verdict, judge_hop, measure_hop};
+use crate::hop::{
+    Hop, HopInput, HopJudgement, Replayed, family, hop_verdict, judge_hop, measure_hop,
+};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::parallel::on_all_cores;
 use crate::tables::ModelTable;
@@ -274,7 +276,7 @@ fn lossless(pair: &Pair, group: &PairGroup, passages: &Passages) -> (Judgement, 
     if between.cause == Cause::Shaper || reordered || marked {
         let judged = HopJudgement {
             judgement: between.clone(),
-            family: None,
+            family: marked.then(|| family(&hop)).flatten(),
             beside_queue: false,
         };
         let mut facts = Vec::new();

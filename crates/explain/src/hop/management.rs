@@ -1,0 +1,174 @@
+//! Drops of a queue that is not full, and marks: by which way of managing it.
+
+use std::collections::BTreeMap;
+
+use whydrop_path::fit::managed::{Law, LawFit, Management, Seeing, fit_management};
+use whydrop_verdict::{Cause, Fact, Quantity, fact};
+
+use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement};
+use super::measure::Hop;
+use crate::judge::Judgement;
+use crate::thresholds::{FAMILY_NATS, LAW_NATS};
+
+/// A family of active queue management, as far as it can be told from outside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Family {
+    /// The law that the drops and marks follow.
+    pub law: Option<LawFit>,
+    /// Flows overtake each other: each has a queue of its own.
+    pub isolates: bool,
+    /// How much likelier the law makes them than chance does, nats, and how many they are.
+    nats: f64,
+    events: usize,
+}
+
+impl Family {
+    fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
+        let told =
+            management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
+        let family = Self {
+            law: told.map(|found| found.laws[0]),
+            isolates,
+            nats: told.map_or(0.0, |found| found.laws[0].nats),
+            events: management.map_or(0, |found| found.events),
+        };
+        (isolates || family.law.is_some()).then_some(family)
+    }
+
+    pub fn name(&self) -> &'static str {
+        let Some(fit) = self.law else {
+            return "flow-queueing";
+        };
+        match (fit.law, self.isolates) {
+            (Law::CoDel | Law::Cobalt, false) => "codel",
+            (Law::CoDel, true) => "fq-codel",
+            (Law::Cobalt, true) => "cake",
+            (Law::Pie, false) => "pie",
+            (Law::Pie, true) => "fq-pie",
+            (Law::DualPi2, _) => "dualpi2",
+            (Law::Red, _) => "red",
+        }
+    }
+
+    pub fn fact(&self, hop: &Hop) -> Vec<Fact> {
+        let isolates = self.isolates.then(|| {
+            fact!(
+                "overtook-other-flows",
+                between_flows = hop.overtaking.between_flows,
+                within_flows = hop.overtaking.within_flows
+            )
+        });
+        let law = self
+            .law
+            .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats));
+        isolates.into_iter().chain(law).collect()
+    }
+
+    /// What the law aims at.
+    pub fn parameters(&self) -> BTreeMap<String, Quantity> {
+        let Some(fit) = self.law else {
+            return BTreeMap::new();
+        };
+        let target = match fit.law {
+            Law::Red => "threshold_s",
+            _ => "target_s",
+        };
+        let quantity = |interval: whydrop_path::fit::Interval| Quantity {
+            value: interval.value,
+            low: interval.low,
+            high: interval.high,
+        };
+        let interval = fit
+            .interval_s
+            .map(|interval| ("interval_s".to_owned(), quantity(interval)));
+        [(target.to_owned(), quantity(fit.target_s))]
+            .into_iter()
+            .chain(interval)
+            .collect()
+    }
+}
+
+/// The family, where marks alone show it.
+pub fn family(hop: &Hop) -> Option<Family> {
+    Family::of(management(hop).as_ref(), flows_overtake(hop))
+}
+
+fn management(hop: &Hop) -> Option<Management> {
+    let departures = hop.departures.as_ref()?;
+    let seeing = Seeing {
+        idle_wait_s: hop.idle_wait_s(),
+        rate_bps: departures.rate_bps.value,
+        blur_s: hop.blur_s,
+        isolated: flows_overtake(hop),
+    };
+    fit_management(&hop.passages, seeing)
+}
+
+fn flows_overtake(hop: &Hop) -> bool {
+    let overtaking = hop.overtaking;
+    overtaking.between_flows > 0
+        && overtaking.within_flows * 10 <= overtaking.between_flows
+        && overtaking.between_flows * 2 >= overtaking.chances
+}
+
+/// Drops of a queue that is not full: which way of managing it?
+pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
+    hop.departures.as_ref()?;
+    let held = hop.held.as_ref()?;
+    // with a queue before them, losses of a path without one are rare: half of the packets wait less
+    let queued =
+        held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
+    let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
+    let deviations = held.deviations.max(held.average_deviations);
+    let related = judgement.cause == Cause::Aqm || deviations > RELATED_DEVIATIONS;
+    let management = management(hop);
+    let lawful = management
+        .as_ref()
+        .is_some_and(|found| found.margin_nats() > LAW_NATS);
+    let family = Family::of(management.as_ref(), flows_overtake(hop));
+    let isolates = flows_overtake(hop) && queued && not_full;
+    if !(related || lawful || isolates) {
+        return None;
+    }
+    let confidence = match (lawful, related, isolates) {
+        (true, ..) | (_, true, true) => 0.85,
+        (_, true, _) => judgement.confidence,
+        _ => 0.65,
+    };
+    let mut judgement = Judgement {
+        cause: Cause::Aqm,
+        confidence: confidence.max(if judgement.cause == Cause::Aqm {
+            judgement.confidence
+        } else {
+            0.0
+        }),
+        against: judgement.against.clone(),
+        behind: Vec::new(),
+    };
+    judgement
+        .against
+        .retain(|(cause, _)| *cause != Cause::DeepQueue);
+    judgement
+        .against
+        .insert(0, (Cause::DeepQueue, early_reason(hop)));
+    Some(HopJudgement {
+        judgement,
+        family,
+        beside_queue: false,
+    })
+}
+
+/// Losses related to the queue by so many standard deviations are: one chance in three million, of the few that a path
+/// has with several mechanisms to look for.
+const RELATED_DEVIATIONS: f64 = 5.0;
+
+/// A queue that lets others in with as much inside is not full.
+pub fn early_reason(hop: &Hop) -> Fact {
+    let held = hop.held.as_ref().expect("there were losses");
+    fact!(
+        "queue-not-full",
+        low = held.packets.low.unwrap_or(0.0) as u64,
+        high = held.packets.high.unwrap_or(0.0) as u64,
+        most = held.most_passed_packets as u64
+    )
+}
