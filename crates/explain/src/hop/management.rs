@@ -6,7 +6,7 @@ use whydrop_path::fit::managed::{Law, LawFit, Management, Seeing, fit_management
 use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement};
-use super::measure::Hop;
+use super::measure::{Hop, MOST_BLUR_S};
 use crate::judge::Judgement;
 use crate::thresholds::{FAMILY_NATS, LAW_NATS};
 
@@ -90,30 +90,62 @@ impl Family {
 
 /// The family, where marks alone show it.
 pub fn family(hop: &Hop) -> Option<Family> {
-    Family::of(management(hop).as_ref(), flows_overtake(hop))
+    Family::of(management(hop).as_ref(), flows_are_apart(hop))
 }
 
 fn management(hop: &Hop) -> Option<Management> {
-    let departures = hop.departures.as_ref()?;
+    let mean_bps =
+        || hop.passages.mean_bytes() * hop.passages.passed as f64 * 8.0 / hop.passages.duration_s();
     let seeing = Seeing {
         idle_wait_s: hop.idle_wait_s(),
-        rate_bps: departures.rate_bps.value,
-        blur_s: hop.blur_s,
-        isolated: flows_overtake(hop),
+        rate_bps: hop
+            .departures
+            .map_or_else(mean_bps, |departures| departures.rate_bps.value),
+        blur_s: hop.blur_s.min(MOST_BLUR_S),
+        isolated: flows_are_apart(hop),
     };
-    fit_management(&hop.passages, seeing)
+    let x = fit_management(&hop.passages, seeing);
+    if std::env::var("AQMDEBUG").is_ok() {
+        eprintln!(
+            "{seeing:?} {:?} {:?}",
+            hop.overtaking,
+            x.as_ref().map(|x| (
+                x.events,
+                x.when_long_nats,
+                x.laws
+                    .iter()
+                    .map(|l| (
+                        l.law,
+                        l.nats as i64,
+                        l.target_s.value,
+                        l.interval_s.map(|i| i.value)
+                    ))
+                    .collect::<Vec<_>>()
+            ))
+        );
+    }
+    x
 }
 
+/// Others are overtaken by nearly all that come while they wait, as by what never waits long.
 fn flows_overtake(hop: &Hop) -> bool {
+    let overtaking = hop.overtaking;
+    flows_are_apart(hop) && overtaking.between_flows * 2 >= overtaking.chances
+}
+
+/// No queue for all lets packets overtake those of other flows, and none of their own; flows that wait alike seldom do.
+fn flows_are_apart(hop: &Hop) -> bool {
     let overtaking = hop.overtaking;
     overtaking.between_flows > 0
         && overtaking.within_flows * 10 <= overtaking.between_flows
-        && overtaking.between_flows * 2 >= overtaking.chances
+        && overtaking.between_flows * SELDOM >= overtaking.chances
 }
+
+/// Of one in so many chances.
+const SELDOM: usize = 20;
 
 /// Drops of a queue that is not full: which way of managing it?
 pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
-    hop.departures.as_ref()?;
     let held = hop.held.as_ref()?;
     // with a queue before them, losses of a path without one are rare: half of the packets wait less
     let queued =
@@ -125,9 +157,9 @@ pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement
     let lawful = management
         .as_ref()
         .is_some_and(|found| found.margin_nats() > LAW_NATS);
-    let family = Family::of(management.as_ref(), flows_overtake(hop));
+    let family = Family::of(management.as_ref(), flows_are_apart(hop));
     let isolates = flows_overtake(hop) && queued && not_full;
-    if !(related || lawful || isolates) {
+    if !(lawful || (hop.departures.is_some() && (related || isolates))) {
         return None;
     }
     let confidence = match (lawful, related, isolates) {
