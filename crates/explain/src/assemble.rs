@@ -12,6 +12,7 @@ use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Judgement, judge_losses, judge_lossless};
 use crate::limits;
+use crate::management;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
@@ -98,11 +99,12 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
 
 fn judge_group(group: &Group, keep_tables: bool) -> Judged {
     let evidence = measure(group);
-    let judgement = if evidence.totals.lost > 0 {
+    let mut judgement = if evidence.totals.lost > 0 {
         judge_losses(&evidence)
     } else {
         judge_lossless(&evidence)
     };
+    let family = management::of_one_capture(&evidence, &mut judgement);
     let conditions = conditions::of_group(group, &evidence, judgement.cause);
     let expected = ExpectedLosses::of(group, &evidence);
     let transfers: Vec<(usize, Vec<(Cause, f64)>)> = group
@@ -126,7 +128,13 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         .unwrap_or(1460);
     let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
     let found = |cause, names| Found::new(cause, &evidence, names, f64::from(mss));
-    let first = verdict(&judgement, &evidence, found(judgement.cause, names.clone()));
+    let mut own = found(judgement.cause, names.clone());
+    if let Some(family) = family {
+        own.detail = Some(family.name().to_owned());
+        own.parameters.extend(family.parameters());
+        own.facts.extend(family.fact());
+    }
+    let first = verdict(&judgement, &evidence, own);
     let first = Ranked {
         model,
         ..Ranked::new(first, &evidence.totals)

@@ -8,13 +8,14 @@ use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
-use super::management::{Family, early_reason, queue_management};
+use super::management::{early_reason, queue_management};
 use super::measure::Hop;
 use super::models::{Element, replay_over};
 use crate::contest::Contest;
 use crate::evidence::ReplayCheck;
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
+use crate::management::Family;
 use crate::thresholds::NEEDED_CERTAINTY;
 
 /// A judgement on a stretch, with what only two captures tell.

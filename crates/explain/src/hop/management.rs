@@ -1,91 +1,24 @@
 //! Drops of a queue that is not full, and marks: by which way of managing it.
 
-use std::collections::BTreeMap;
-
-use whydrop_path::fit::managed::{Law, LawFit, Management, Seeing, fit_management};
-use whydrop_verdict::{Cause, Fact, Quantity, fact};
+use whydrop_path::fit::managed::{Management, Seeing, fit_management};
+use whydrop_verdict::{Cause, Fact, fact};
 
 use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement};
 use super::measure::{Hop, MOST_BLUR_S};
 use crate::judge::Judgement;
-use crate::thresholds::{FAMILY_NATS, LAW_NATS};
+use crate::management::Family;
+use crate::thresholds::LAW_NATS;
 
-/// A family of active queue management, as far as it can be told from outside.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Family {
-    /// The law that the drops and marks follow.
-    pub law: Option<LawFit>,
-    /// Flows overtake each other: each has a queue of its own.
-    pub isolates: bool,
-    /// How much likelier the law makes them than chance does, nats, and how many they are.
-    nats: f64,
-    events: usize,
-}
-
-impl Family {
-    fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
-        let told =
-            management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
-        let family = Self {
-            law: told.map(|found| found.laws[0]),
-            isolates,
-            nats: told.map_or(0.0, |found| found.laws[0].nats),
-            events: management.map_or(0, |found| found.events),
-        };
-        (isolates || family.law.is_some()).then_some(family)
-    }
-
-    pub fn name(&self) -> &'static str {
-        let Some(fit) = self.law else {
-            return "flow-queueing";
-        };
-        match (fit.law, self.isolates) {
-            (Law::CoDel | Law::Cobalt, false) => "codel",
-            (Law::CoDel, true) => "fq-codel",
-            (Law::Cobalt, true) => "cake",
-            (Law::Pie, false) => "pie",
-            (Law::Pie, true) => "fq-pie",
-            (Law::DualPi2, _) => "dualpi2",
-            (Law::Red, _) => "red",
-        }
-    }
-
-    pub fn fact(&self, hop: &Hop) -> Vec<Fact> {
-        let isolates = self.isolates.then(|| {
-            fact!(
-                "overtook-other-flows",
-                between_flows = hop.overtaking.between_flows,
-                within_flows = hop.overtaking.within_flows
-            )
-        });
-        let law = self
-            .law
-            .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats));
-        isolates.into_iter().chain(law).collect()
-    }
-
-    /// What the law aims at.
-    pub fn parameters(&self) -> BTreeMap<String, Quantity> {
-        let Some(fit) = self.law else {
-            return BTreeMap::new();
-        };
-        let target = match fit.law {
-            Law::Red => "threshold_s",
-            _ => "target_s",
-        };
-        let quantity = |interval: whydrop_path::fit::Interval| Quantity {
-            value: interval.value,
-            low: interval.low,
-            high: interval.high,
-        };
-        let interval = fit
-            .interval_s
-            .map(|interval| ("interval_s".to_owned(), quantity(interval)));
-        [(target.to_owned(), quantity(fit.target_s))]
-            .into_iter()
-            .chain(interval)
-            .collect()
-    }
+/// What shows the family.
+pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
+    let isolates = family.isolates.then(|| {
+        fact!(
+            "overtook-other-flows",
+            between_flows = hop.overtaking.between_flows,
+            within_flows = hop.overtaking.within_flows
+        )
+    });
+    isolates.into_iter().chain(family.fact()).collect()
 }
 
 /// The family, where marks alone show it.
@@ -104,27 +37,7 @@ fn management(hop: &Hop) -> Option<Management> {
         blur_s: hop.blur_s.min(MOST_BLUR_S),
         isolated: flows_are_apart(hop),
     };
-    let x = fit_management(&hop.passages, seeing);
-    if std::env::var("AQMDEBUG").is_ok() {
-        eprintln!(
-            "{seeing:?} {:?} {:?}",
-            hop.overtaking,
-            x.as_ref().map(|x| (
-                x.events,
-                x.when_long_nats,
-                x.laws
-                    .iter()
-                    .map(|l| (
-                        l.law,
-                        l.nats as i64,
-                        l.target_s.value,
-                        l.interval_s.map(|i| i.value)
-                    ))
-                    .collect::<Vec<_>>()
-            ))
-        );
-    }
-    x
+    fit_management(&hop.passages, seeing)
 }
 
 /// Others are overtaken by nearly all that come while they wait, as by what never waits long.

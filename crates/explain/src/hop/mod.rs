@@ -23,6 +23,6 @@ mod parameters;
 mod verdict;
 
 pub use judge::{HopJudgement, judge_hop};
-pub use management::{Family, family};
+pub use management::family;
 pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
 pub use verdict::{Replayed, hop_verdict};

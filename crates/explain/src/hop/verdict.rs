@@ -4,6 +4,7 @@ use whydrop_path::InService;
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::judge::HopJudgement;
+use super::management::facts_of;
 use super::measure::Hop;
 use super::models::{Element, Replay, replay_over};
 use super::parameters::{dropping_bucket, hop_parameters};
@@ -148,7 +149,7 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
         ));
     }
     if let Some(family) = &judged.family {
-        facts.extend(family.fact(hop));
+        facts.extend(facts_of(family, hop));
     }
     if judged.beside_queue
         && let Some(departures) = &hop.departures

@@ -284,8 +284,19 @@ fn state(late_s: Option<f64>, near_s: f64) -> usize {
 }
 
 /// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this share of the
-/// time to it.
+/// time to it ...
 const COUNT_BLUR: f64 = 0.06;
+/// ... and lower counts are not wrong.
+const DOUBTFUL_COUNT: f64 = 8.0;
+
+/// By how much the time of a drop is uncertain, `step_s` after the one before.
+fn blur_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
+    if count < DOUBTFUL_COUNT {
+        stamps_s
+    } else {
+        stamps_s.max(COUNT_BLUR * step_s)
+    }
+}
 
 /// Less than this behind a packet is no queue: the RFC's "maximum packet size".
 const MAX_PACKET_BYTES: f64 = 1_514.0;
@@ -312,7 +323,11 @@ impl CoDel {
         let stamps_s = near_s;
         for item in &queue.items {
             let now_s = item.turn_s;
-            let near_s = stamps_s.max(COUNT_BLUR * interval_s / self.count.max(1.0).sqrt());
+            let near_s = blur_s(
+                stamps_s,
+                self.count,
+                interval_s / self.count.max(1.0).sqrt(),
+            );
             let above = item.wait_s() >= target_s && item.behind_bytes > MAX_PACKET_BYTES;
             if above && self.first_above_s.is_none() {
                 self.first_above_s = Some(now_s + interval_s);
@@ -375,7 +390,7 @@ impl Cobalt {
         let stamps_s = near_s;
         for item in &queue.items {
             let now_s = item.turn_s;
-            let near_s = stamps_s.max(COUNT_BLUR * step_s(self.count));
+            let near_s = blur_s(stamps_s, self.count, step_s(self.count));
             if item.wait_s() > target_s {
                 if !self.dropping {
                     self.dropping = true;
