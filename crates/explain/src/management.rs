@@ -18,6 +18,8 @@ pub struct Family {
     pub law: Option<LawFit>,
     /// Flows overtake each other: each has a queue of its own.
     pub isolates: bool,
+    /// The law is COBALT's for certain.
+    cobalt: bool,
     /// How much likelier the law makes them than chance does, nats, and how many they are.
     nats: f64,
     events: usize,
@@ -30,6 +32,7 @@ impl Family {
         let family = Self {
             law: told.map(|found| found.laws[0]),
             isolates,
+            cobalt: told.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
             nats: told.map_or(0.0, |found| found.laws[0].nats),
             events: management.map_or(0, |found| found.events),
         };
@@ -41,9 +44,10 @@ impl Family {
             return "flow-queueing";
         };
         match (fit.law, self.isolates) {
+            // cake alone has it
+            (Law::Cobalt, _) if self.cobalt => "cake",
             (Law::CoDel | Law::Cobalt, false) => "codel",
-            (Law::CoDel, true) => "fq-codel",
-            (Law::Cobalt, true) => "cake",
+            (Law::CoDel | Law::Cobalt, true) => "fq-codel",
             (Law::Pie, false) => "pie",
             (Law::Pie, true) => "fq-pie",
             (Law::DualPi2, _) => "dualpi2",

@@ -58,6 +58,17 @@ impl Management {
         self.laws[0].nats - self.when_long_nats.max(0.0)
     }
 
+    /// By how much COBALT beats CoDel, nats.
+    pub fn cobalt_nats(&self) -> f64 {
+        let nats = |law: Law| {
+            self.laws
+                .iter()
+                .find(|fit| fit.law == law)
+                .map_or(0.0, |fit| fit.nats)
+        };
+        nats(Law::Cobalt) - nats(Law::CoDel).max(0.0)
+    }
+
     /// By how much the best law beats the best of the others, nats.
     pub fn lead_nats(&self) -> f64 {
         let own = self.laws[0].law.kin();
