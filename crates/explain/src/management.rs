@@ -97,7 +97,10 @@ pub fn of_one_capture(evidence: &Evidence, judgement: &mut Judgement) -> Option<
     let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
     let seeing = |isolated| Seeing {
         idle_wait_s: 0.0,
-        rate_bps: evidence.drain.map_or(mean_bps, |drain| drain.rate_bps),
+        // a queue lets out at least what came through
+        rate_bps: evidence
+            .drain
+            .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
         blur_s: RTT_BLUR_S,
         isolated,
     };

@@ -105,6 +105,9 @@ const FEWEST_EVENTS: usize = 5;
 
 /// Lets the laws compete. `None` where too little was dropped or marked.
 pub fn fit_management(passages: &Passages, seeing: Seeing) -> Option<Management> {
+    if !(seeing.rate_bps.is_finite() && seeing.rate_bps > 0.0) {
+        return None;
+    }
     let queues = Queue::of(passages, seeing);
     let events = queues.iter().map(Queue::events).sum::<usize>();
     let packets: usize = queues.iter().map(|queue| queue.items.len()).sum();

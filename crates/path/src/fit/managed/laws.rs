@@ -477,6 +477,8 @@ fn pie(queue: &Queue, target_s: f64, head: bool) -> Vec<Option<f64>> {
 
 // RFC 9332, appendix A.1.
 const DUAL_UPDATE_S: f64 = 0.016;
+/// Nothing is left of any state after so long without a packet.
+const DUAL_FORGETS_S: f64 = 60.0;
 const DUAL_ALPHA_HZ: f64 = 0.16;
 const DUAL_BETA_HZ: f64 = 3.2;
 
@@ -485,6 +487,9 @@ fn dual_pi2(queue: &Queue, target_s: f64) -> Vec<Option<f64>> {
     let (mut probability, mut before_s, mut from) = (0.0f64, 0.0, 0);
     let mut due_s = queue.items.first().map_or(0.0, |first| first.arrival_s) + DUAL_UPDATE_S;
     let of = |item: &Item| {
+        if item.turn_s - due_s > DUAL_FORGETS_S {
+            (probability, before_s, due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
+        }
         while due_s <= item.turn_s {
             let wait_s = queue.looked_at(due_s, &mut from, Law::DualPi2, true);
             let step = DUAL_ALPHA_HZ * (wait_s - target_s) + DUAL_BETA_HZ * (wait_s - before_s);
