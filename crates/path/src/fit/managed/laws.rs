@@ -21,12 +21,6 @@ const REFUTED_NATS: f64 = 1.92;
 /// What a law leaves to other causes: this share of all drops falls on any packet.
 const STRAY_SHARE: f64 = 0.05;
 
-/// By what the probability of a controller may be off, and how often that changes by a step, each packet.
-const FACTORS: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
-const WANDER: f64 = 1e-3;
-/// What it adds up is above this share of the mean while it drops at all.
-const LEAST_SHARE: f64 = 0.1;
-
 const TARGETS_S: [f64; 13] = [
     1e-3, 1.5e-3, 2.5e-3, 4e-3, 5e-3, 6.5e-3, 8e-3, 10e-3, 12.5e-3, 15e-3, 20e-3, 30e-3, 50e-3,
 ];
@@ -145,10 +139,11 @@ impl<'a> Hazards<'a> {
             let nats = [false, true]
                 .into_iter()
                 .filter(|head| law == Law::Pie || *head)
-                .map(|head| {
+                .flat_map(|head| PHASES.map(|phase| (head, phase)))
+                .map(|(head, phase)| {
                     let parts = self.queues.iter().map(|queue| match law {
-                        Law::DualPi2 => self.wandering(queue, dual_pi2(queue, target_s)),
-                        _ => self.wandering(queue, pie(queue, target_s, head)),
+                        Law::DualPi2 => self.likelihood(queue, dual_pi2(queue, target_s, phase)),
+                        _ => self.likelihood(queue, pie(queue, target_s, head, phase)),
                     });
                     parts.sum::<f64>()
                 })
@@ -162,7 +157,7 @@ impl<'a> Hazards<'a> {
         let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
         LawFit {
             law,
-            nats: best.0 - self.chance_nats() - self.cost(2.0),
+            nats: best.0 - self.chance_nats() - self.cost(2.0) - (PHASES.len() as f64).ln(),
             target_s: spread(best.1, likely.map(|one| one.1)),
             interval_s: None,
         }
@@ -180,34 +175,6 @@ impl<'a> Hazards<'a> {
             }
         };
         queue.items.iter().zip(probabilities).map(of).sum()
-    }
-
-    /// The same for a controller that is led: what it adds up is off by whatever was not seen, such as its clock, the time
-    /// before the capture and jitter, and stays off. So its probability counts but for a factor, which wanders slowly and
-    /// is summed over (the forward algorithm).
-    fn wandering(&self, queue: &Queue, probabilities: Vec<Option<f64>>) -> f64 {
-        let mean = self.events / self.packets;
-        let stray = STRAY_SHARE * mean;
-        let mut weights = [1.0 / FACTORS.len() as f64; FACTORS.len()];
-        let mut nats = 0.0;
-        for (item, probability) in queue.items.iter().zip(probabilities) {
-            // where it holds back, it does whatever the factor
-            let probability =
-                probability.map_or(0.0, |probability| probability.max(LEAST_SHARE * mean));
-            let moved = weights;
-            let mut sum = 0.0;
-            for (place, weight) in weights.iter_mut().enumerate() {
-                let below = moved[place.saturating_sub(1)];
-                let above = moved[(place + 1).min(FACTORS.len() - 1)];
-                let hazard = (stray + FACTORS[place] * probability).min(0.95);
-                let likely = if item.chosen { hazard } else { 1.0 - hazard };
-                *weight = likely * (moved[place] + WANDER * (below + above - 2.0 * moved[place]));
-                sum += *weight;
-            }
-            nats += sum.ln();
-            weights.iter_mut().for_each(|weight| *weight /= sum);
-        }
-        nats
     }
 
     /// RED: a share that rises with the average of the queue from a lower threshold on, drops evenly spaced.
@@ -459,8 +426,11 @@ fn to_ns(seconds: f64) -> i64 {
 }
 
 /// What the controller of RFC 8033 would drop each packet with.
-fn pie(queue: &Queue, target_s: f64, head: bool) -> Vec<Option<f64>> {
+fn pie(queue: &Queue, target_s: f64, head: bool, phase: f64) -> Vec<f64> {
     let mut control = PieControl::default();
+    if let Some(first) = queue.items.first() {
+        control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), 0, |_| 0);
+    }
     let from = std::cell::Cell::new(0);
     let probability = |item: &Item| {
         control.advance(to_ns(item.arrival_s), to_ns(target_s), |due_ns| {
@@ -470,11 +440,17 @@ fn pie(queue: &Queue, target_s: f64, head: bool) -> Vec<Option<f64>> {
             to_ns(wait_s)
         });
         let backlog_bytes = u64::from(item.before) * 1_500;
-        control.probability(to_ns(target_s), backlog_bytes)
+        control
+            .probability(to_ns(target_s), backlog_bytes)
+            .unwrap_or(0.0)
     };
     queue.items.iter().map(probability).collect()
 }
 
+/// When the controllers look first, as a share of the time between two looks: no capture shows their clock.
+const PHASES: [f64; 3] = [0.0, 0.33, 0.67];
+/// RFC 8033, section 4.
+const PIE_UPDATE_S: f64 = 0.015;
 // RFC 9332, appendix A.1.
 const DUAL_UPDATE_S: f64 = 0.016;
 /// Nothing is left of any state after so long without a packet.
@@ -483,9 +459,10 @@ const DUAL_ALPHA_HZ: f64 = 0.16;
 const DUAL_BETA_HZ: f64 = 3.2;
 
 /// What the classic queue of RFC 9332 would drop each packet with, at its turn.
-fn dual_pi2(queue: &Queue, target_s: f64) -> Vec<Option<f64>> {
+fn dual_pi2(queue: &Queue, target_s: f64, phase: f64) -> Vec<f64> {
     let (mut probability, mut before_s, mut from) = (0.0f64, 0.0, 0);
-    let mut due_s = queue.items.first().map_or(0.0, |first| first.arrival_s) + DUAL_UPDATE_S;
+    let mut due_s =
+        queue.items.first().map_or(0.0, |first| first.arrival_s) + (1.0 - phase) * DUAL_UPDATE_S;
     let of = |item: &Item| {
         if item.turn_s - due_s > DUAL_FORGETS_S {
             (probability, before_s, due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
@@ -497,7 +474,7 @@ fn dual_pi2(queue: &Queue, target_s: f64) -> Vec<Option<f64>> {
             before_s = wait_s;
             due_s += DUAL_UPDATE_S;
         }
-        (probability > 0.0).then_some(probability * probability)
+        probability * probability
     };
     queue.items.iter().map(of).collect()
 }
