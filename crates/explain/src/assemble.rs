@@ -12,6 +12,7 @@ use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
+use crate::management;
 use crate::parallel::on_all_cores;
 use crate::small_connections;
 use crate::tables::{ModelTable, Tables};
@@ -118,10 +119,11 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
             (bottleneck.judge(&times_s, &times_s), ())
         })
     };
-    let judgement = match held.first() {
+    let mut judgement = match held.first() {
         Some(most) => most.judgement.clone(),
         None => judge_losses(&evidence),
     };
+    let family = management::of_one_capture(&evidence, &mut judgement);
     let bottleneck = match lossy {
         true => bottleneck.dropping(judgement.cause),
         false => bottleneck,
@@ -164,7 +166,12 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         let cause = one.judgement.cause;
         let names = one.flows.names();
         evidence.totals = if lossy { all } else { totals(&one.flows) };
-        let found = Found::new(cause, &evidence, names, f64::from(mss));
+        let mut found = Found::new(cause, &evidence, names, f64::from(mss));
+        if let Some(family) = &family {
+            found.detail = Some(family.name().to_owned());
+            found.parameters.extend(family.parameters());
+            found.facts.extend(family.fact());
+        }
         let ranked = Ranked {
             model: model.take(),
             ..Ranked::new(verdict(&one.judgement, &evidence, found), &evidence.totals)

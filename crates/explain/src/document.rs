@@ -195,7 +195,7 @@ pub struct Verdict {
     pub place: Option<Place>,
     /// Which kind of the cause.
     pub detail: Option<String>,
-    /// Of active queue management: `codel`, `flow-queueing` or `random-early-drop`, where two captures tell.
+    /// Of active queue management, where drops and marks tell: see `Family`.
     pub family: Option<String>,
     /// With several captures: mechanisms replayed over the packets, the winner first.
     pub models: Vec<ModelInfo>,

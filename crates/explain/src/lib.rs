@@ -34,6 +34,7 @@ pub mod hop;
 pub mod judge;
 mod limits;
 mod losses;
+mod management;
 mod pair;
 mod parallel;
 mod parameters;

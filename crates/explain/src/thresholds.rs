@@ -129,3 +129,9 @@ pub const DOUBT_ODDS: f64 = 0.6;
 pub const FIRST_DOUBT_ODDS: f64 = 0.25;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;
+
+/// A law of queue management must make drops and marks this many times likelier than a queue that drops when it is long,
+/// nats: the laws' parameters are paid for, so this is for having tried some. Chance.
+pub const LAW_NATS: f64 = 10.0;
+/// ... and this much likelier than the next family does, to be named: odds of 20 to 1. Chance.
+pub const FAMILY_NATS: f64 = 3.0;

@@ -13,6 +13,7 @@ pub mod delay;
 pub mod envelope;
 pub mod exact;
 mod lanes;
+pub mod managed;
 pub mod passage;
 mod pattern;
 mod profile;

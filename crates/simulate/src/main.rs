@@ -18,7 +18,7 @@ usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [-
        whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
        whydrop-simulate transfers --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
        whydrop-simulate mechanisms
-       whydrop-simulate score-pairs DIR [--jobs N] [-- COMMAND ...]
+       whydrop-simulate score-pairs DIR [--single] [--jobs N] [-- COMMAND ...]
        whydrop-simulate score-time DIR [--jobs N] [-- COMMAND ...]
 
   --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
@@ -35,7 +35,8 @@ published writes a pair of captures (b.pcap before, y.pcap behind a policer of 3
 truth.json: bursts that a published analysis describes. --one-way leaves out what goes back.
 pairs writes pairs of captures of simulated TCP through every mechanism (default: two of each), as untidy as real ones;
 each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
-causes, lost packets, clocks, parameters; by mechanism and by treatment.
+causes, lost packets, clocks, parameters, families of queue management; by mechanism and by treatment. --single runs it
+on the first capture of each alone: causes and families.
 transfers writes pairs of captures of short transfers (default: 200), kept whether or not they show what is on their
 path: the truth says what is right by what happened. score-pairs scores them, too; score-time compares the account of
 time of each capture alone with the simulator's.
@@ -54,12 +55,27 @@ fn main() -> ExitCode {
             Ok((folder, config)) => run(&folder, &config),
             Err(problem) => misused(&problem),
         },
-        Some("score-pairs") => match parse_score(&arguments[1..]) {
-            Ok((folder, jobs, command)) => finish(whydrop_simulate::pair::score::score(
-                &folder, &command, jobs,
-            )),
-            Err(problem) => misused(&problem),
-        },
+        Some("score-pairs") => {
+            let is_single = |argument: &&String| argument.as_str() == "--single";
+            let single = arguments
+                .iter()
+                .take_while(|argument| *argument != "--")
+                .any(|argument| is_single(&argument));
+            let others: Vec<String> = arguments[1..]
+                .iter()
+                .filter(|argument| !is_single(argument))
+                .cloned()
+                .collect();
+            match parse_score(&others) {
+                Ok((folder, jobs, command)) => {
+                    let points: &[&str] = if single { &["b"] } else { &["b", "y"] };
+                    finish(whydrop_simulate::pair::score::score(
+                        &folder, &command, jobs, points,
+                    ))
+                }
+                Err(problem) => misused(&problem),
+            }
+        }
         Some("score-time") => match parse_score(&arguments[1..]) {
             Ok((folder, jobs, command)) => {
                 finish(whydrop_simulate::time_score::score(&folder, &command, jobs))

@@ -239,9 +239,9 @@ _PHRASES: Mapping[str, Phrase] = {
         "{largest_s}"
     ),
     "overtook-other-flows": _overtook,
-    "codel-replayed": (
-        "CoDel with the parameters of RFC 8289, replayed over the packets that entered, drops most of the very "
-        "packets that were lost"
+    "law-followed": (
+        "led along the waits that were seen, the law of this family makes the {events} drops and marks likelier than "
+        "chance does, by {gain_nats} nats"
     ),
     "marked-between": "{marked|packet} got the congestion mark between the captures",
     # chance

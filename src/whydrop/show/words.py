@@ -55,8 +55,13 @@ def cause_meaning(cause: str) -> str:
 
 _FAMILIES = {
     "codel": "of the CoDel family, which acts on the time that packets stay queued (RFC 8289)",
+    "fq-codel": "of the CoDel family (RFC 8289), with a queue for each flow, as FQ-CoDel (RFC 8290)",
+    "cake": "of the CoDel family, as COBALT has it in cake, with a queue for each flow",
+    "pie": "of the PIE family, whose probability to drop follows the delay (RFC 8033)",
+    "fq-pie": "of the PIE family (RFC 8033), with a queue for each flow",
+    "dualpi2": "of the DualPI2 family, which squares the probability of its controller (RFC 9332)",
+    "red": "of the RED family, whose probability to drop rises with the average queue (RFC 2309)",
     "flow-queueing": "with a queue for each flow (RFC 8290)",
-    "random-early-drop": "of the random early drop family, which drops by chance as the queue grows (RFC 2309)",
 }
 
 

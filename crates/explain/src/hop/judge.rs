@@ -8,34 +8,15 @@ use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
+use super::management::{early_reason, queue_management};
 use super::measure::Hop;
 use super::models::{Element, replay_over};
 use crate::contest::Contest;
-use crate::evidence::{ReplayCheck, near_losses};
+use crate::evidence::ReplayCheck;
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
+use crate::management::Family;
 use crate::thresholds::NEEDED_CERTAINTY;
-
-/// Kinds of active queue management that can be told apart from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Drops when packets leave, by how long they waited (RFC 8289).
-    CoDel,
-    /// Keeps a queue for each flow and serves them in turns (RFC 8290 and others).
-    FlowQueueing,
-    /// Drops at random on arrival, before the queue is full (RED, PIE of RFC 8033).
-    RandomEarly,
-}
-
-impl Family {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CoDel => "codel",
-            Self::FlowQueueing => "flow-queueing",
-            Self::RandomEarly => "random-early-drop",
-        }
-    }
-}
 
 /// A judgement on a stretch, with what only two captures tell.
 #[derive(Debug, Clone)]
@@ -52,9 +33,9 @@ const FULL_SHARE: f64 = 0.05;
 /// ... and nearly all other packets less.
 const FULL_RANK: f64 = 0.9;
 /// ... of the most that any packet found inside, a limit in bytes letting small packets in on top.
-const FULL_OF_MOST: f64 = 0.8;
+pub(super) const FULL_OF_MOST: f64 = 0.8;
 /// Fewer packets inside than this make no queue.
-const FEWEST_INSIDE: f64 = 2.0;
+pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
 /// Judges what a stretch lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
@@ -330,91 +311,4 @@ fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
             lost = replay.lost
         )
     })
-}
-
-/// Drops of a queue that is not full: which way of managing it?
-fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
-    hop.departures.as_ref()?;
-    let held = hop.held.as_ref()?;
-    // with a queue before them, losses of a path without one are rare: half of the packets wait less
-    let queued =
-        held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
-    let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
-    let deviations = held.deviations.max(held.average_deviations);
-    let related = judgement.cause == Cause::Aqm || deviations > RELATED_DEVIATIONS;
-    let overtaking = hop.overtaking;
-    let flow_queueing = overtaking.between_flows > 0
-        && overtaking.within_flows * 10 <= overtaking.between_flows
-        && overtaking.between_flows * 2 >= overtaking.chances;
-    let found = |family, confidence| {
-        let mut judgement = Judgement {
-            cause: Cause::Aqm,
-            confidence,
-            against: judgement.against.clone(),
-            behind: Vec::new(),
-        };
-        judgement
-            .against
-            .retain(|(cause, _)| *cause != Cause::DeepQueue);
-        judgement
-            .against
-            .insert(0, (Cause::DeepQueue, early_reason(hop)));
-        HopJudgement {
-            judgement,
-            family,
-            beside_queue: false,
-        }
-    };
-    if flow_queueing && (related || queued && not_full) {
-        return Some(found(
-            Some(Family::FlowQueueing),
-            if related { 0.85 } else { 0.65 },
-        ));
-    }
-    if !(related || queued && not_full) {
-        return None;
-    }
-    if codel_predicts(hop) {
-        return Some(found(Some(Family::CoDel), 0.85));
-    }
-    related.then(|| {
-        let family = (held.losses >= 10).then_some(Family::RandomEarly);
-        found(family, judgement.confidence)
-    })
-}
-
-/// Losses related to the queue by so many standard deviations are: one chance in three million, of the few that a path
-/// has with several mechanisms to look for.
-const RELATED_DEVIATIONS: f64 = 5.0;
-
-fn early_reason(hop: &Hop) -> Fact {
-    let held = hop.held.as_ref().expect("there were losses");
-    fact!(
-        "queue-not-full",
-        low = held.packets.low.unwrap_or(0.0) as u64,
-        high = held.packets.high.unwrap_or(0.0) as u64,
-        most = held.most_passed_packets as u64
-    )
-}
-
-/// A queue discipline may take the packet ahead out of the queue before its turn, so that its drop shows this many
-/// packets earlier or later.
-const NEAR_PACKETS: usize = 2;
-
-/// CoDel with the parameters that RFC 8289 recommends, replayed over the arrivals, drops where packets were lost, and
-/// hardly elsewhere. It draws no random numbers, so chance has no part in that.
-fn codel_predicts(hop: &Hop) -> bool {
-    let departures = hop.departures.as_ref().expect("a queue was seen");
-    let overhead = hop.drain_basis().map_or(0, |basis| basis.overhead_bytes());
-    let rate_bps = departures
-        .rate_with_overhead(f64::from(overhead), hop.packet_bytes())
-        .value;
-    let element = Element::CoDel { rate_bps };
-    let replay = replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
-    let near_loss = near_losses(&hop.passages.outcome, NEAR_PACKETS);
-    let drops = replay.packets.iter().zip(near_loss);
-    let near = drops
-        .filter(|(packet, near)| packet.dropped && *near)
-        .count();
-    near >= 2 && 3 * near >= 2 * replay.dropped && 3 * near >= replay.lost
 }

@@ -115,6 +115,9 @@ impl Hop {
 
 /// Shortest blur of timestamps, seconds: what a kernel takes to stamp a packet.
 const SHORTEST_BLUR_S: f64 = 1e-6;
+/// ... and longest: transits that vary by more do so because packets queue, seconds.
+pub(super) const MOST_BLUR_S: f64 = 1e-3;
+
 /// Measures a stretch of path.
 pub fn measure_hop(input: HopInput) -> Hop {
     let HopInput {
@@ -148,7 +151,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
-        overtaking: flow_overtaking(&passages, 3.0 * blur_s),
+        overtaking: flow_overtaking(&passages, 3.0 * blur_s.min(MOST_BLUR_S)),
         two_buckets: buckets.two,
         behind_queue: departures.as_ref().and_then(|departures| {
             bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`measure`](measure_hop) | losses and waits of the packets that entered it, buckets and queues fitted to them |
 //! | [`judge`](judge_hop) | which mechanism accounts for the losses |
+//! | `management` | which law of queue management drops and marks follow |
 //! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
 //! | `line` | how fast super-segments left the sender |
 //! | `buckets` | the token bucket, or two in company, that account for the losses |
@@ -15,11 +16,13 @@ mod behind_queue;
 mod buckets;
 mod judge;
 mod line;
+mod management;
 mod measure;
 pub mod models;
 mod parameters;
 mod verdict;
 
-pub use judge::{Family, HopJudgement, judge_hop};
+pub use judge::{HopJudgement, judge_hop};
+pub use management::family;
 pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
 pub use verdict::{Replayed, hop_verdict};

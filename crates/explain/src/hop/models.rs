@@ -3,9 +3,7 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
-use whydrop_path::{
-    Arrival, CoDel, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper, replay,
-};
+use whydrop_path::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper};
 
 /// A mechanism with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,9 +25,6 @@ pub enum Element {
         rate_bps: f64,
         burst_bytes: f64,
     },
-    CoDel {
-        rate_bps: f64,
-    },
 }
 
 impl Element {
@@ -38,7 +33,6 @@ impl Element {
             Self::Policer { .. } => "policer",
             Self::Fifo { .. } => "fifo",
             Self::Shaper { .. } => "shaper",
-            Self::CoDel { .. } => "codel",
         }
     }
 
@@ -46,8 +40,7 @@ impl Element {
         match self {
             Self::Policer { rate_bps, .. }
             | Self::Fifo { rate_bps, .. }
-            | Self::Shaper { rate_bps, .. }
-            | Self::CoDel { rate_bps } => *rate_bps,
+            | Self::Shaper { rate_bps, .. } => *rate_bps,
         }
     }
 }
@@ -152,16 +145,6 @@ fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<
             step(arrivals, &mut shaper, 0.0, |shaper, time_ns| {
                 shaper.backlog_at(time_ns).bytes as f64
             })
-        }
-        Element::CoDel { rate_bps } => {
-            let mut codel = CoDel::new(whole(rate_bps), Limit::NONE).with_overhead(overhead_bytes);
-            let outcomes = replay(&mut codel, arrivals);
-            let one = |(arrival, outcome): (&Arrival, Outcome)| Modelled {
-                level_bytes: f64::NAN,
-                dropped: outcome.is_dropped(),
-                wait_s: wait_s(arrival, outcome, 8.0 / rate_bps),
-            };
-            arrivals.iter().zip(outcomes).map(one).collect()
         }
     }
 }

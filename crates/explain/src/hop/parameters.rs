@@ -20,7 +20,9 @@ pub fn hop_parameters(
         Cause::Shaper => shaper(hop),
         Cause::Aqm => {
             let basis = hop.drain_basis();
-            let mut parameters = BTreeMap::new();
+            let mut parameters = judged
+                .family
+                .map_or_else(BTreeMap::new, |family| family.parameters());
             parameters
                 .extend(drain_rate(hop, basis).map(|rate| ("drain_rate_bps".to_owned(), rate)));
             (parameters, basis)

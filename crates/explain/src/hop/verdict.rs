@@ -3,7 +3,8 @@
 use whydrop_path::InService;
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
-use super::judge::{Family, HopJudgement};
+use super::judge::HopJudgement;
+use super::management::facts_of;
 use super::measure::Hop;
 use super::models::{Element, Replay, replay_over};
 use super::parameters::{dropping_bucket, hop_parameters};
@@ -147,14 +148,8 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
             unseen_share = departures.unseen_share
         ));
     }
-    match judged.family {
-        Some(Family::FlowQueueing) => facts.push(fact!(
-            "overtook-other-flows",
-            between_flows = hop.overtaking.between_flows,
-            within_flows = hop.overtaking.within_flows
-        )),
-        Some(Family::CoDel) => facts.push(fact!("codel-replayed")),
-        _ => {}
+    if let Some(family) = &judged.family {
+        facts.extend(facts_of(family, hop));
     }
     if judged.beside_queue
         && let Some(departures) = &hop.departures
@@ -213,9 +208,6 @@ fn winner(
             burst_bytes: value("burst_bytes")
                 .unwrap_or(0.0)
                 .max(hop.packet_bytes() + 100.0),
-        }),
-        Cause::Aqm if judged.family == Some(Family::CoDel) => Some(Element::CoDel {
-            rate_bps: value("drain_rate_bps")?,
         }),
         _ => None,
     }
@@ -410,7 +402,6 @@ fn model_info(replayed: &Replayed) -> ModelInfo {
             limit_bytes,
             ..
         } => (limit_bytes, limit_packets),
-        Element::CoDel { .. } => (None, None),
     };
     ModelInfo {
         role: if replayed.why.is_none() {

@@ -13,7 +13,9 @@ use super::timeline::Timeline;
 use crate::assemble::Ranked;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
-use crate::hop::{Hop, HopInput, HopJudgement, Replayed, hop_verdict, judge_hop, measure_hop};
+use crate::hop::{
+    Hop, HopInput, HopJudgement, Replayed, family, hop_verdict, judge_hop, measure_hop,
+};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
 use crate::parallel::on_all_cores;
@@ -354,9 +356,10 @@ fn held_between(
         Cause::Aqm => vec![fact!("marked-between", marked = hop.marked)],
         _ => Vec::new(),
     };
+    let managed = judgement.cause == Cause::Aqm;
     let judged = HopJudgement {
         judgement,
-        family: None,
+        family: managed.then(|| family(hop)).flatten(),
         beside_queue: false,
     };
     let mss_bytes = mss_bytes(&group.at_upstream);

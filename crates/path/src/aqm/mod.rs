@@ -18,5 +18,6 @@ pub use codel::CoDel;
 pub use dual_pi2::DualPi2;
 pub use fq_codel::FqCoDel;
 pub use fq_pie::FqPie;
+pub(crate) use pie::Control as PieControl;
 pub use pie::Pie;
 pub use red::Red;

@@ -23,7 +23,7 @@ pub struct Pie {
 
 /// The variables of RFC 8033, section 4; FQ-PIE keeps them for each flow queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Control {
+pub(crate) struct Control {
     pub drop_probability: f64,
     wait_before_ns: i64,
     burst_allowance_ns: i64,
@@ -140,14 +140,17 @@ impl Control {
 
     /// Whether a packet that comes to `backlog_bytes` is the one to drop early.
     pub fn chooses(&self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
-        if self.burst_allowance_ns > 0 {
-            return false;
-        }
+        let probability = self.probability(target_ns, backlog_bytes);
+        probability.is_some_and(|probability| random.chance(probability))
+    }
+
+    /// How likely that is; `None` while no packet is dropped early.
+    pub fn probability(&self, target_ns: i64, backlog_bytes: u64) -> Option<f64> {
         let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
-        if calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES {
-            return false;
+        if self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES {
+            return None;
         }
-        random.chance(self.drop_probability)
+        Some(self.drop_probability)
     }
 
     /// Whether a packet that was chosen may be marked instead: as long as that is rare (section 5.1).

@@ -56,6 +56,66 @@ pub struct Judged {
     pub numbers: Vec<Compared>,
     /// (stated, truth)
     pub byte_basis: Option<(Option<String>, String)>,
+    /// Of queue management that had enough to drop or mark.
+    pub family: Option<FamilyJudged>,
+}
+
+/// The family of queue management as stated, beside the true one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FamilyJudged {
+    pub stated: Option<String>,
+    pub truth: String,
+    /// Packets that it dropped or marked.
+    pub events: u64,
+}
+
+impl FamilyJudged {
+    /// The law is right, whether or not flows have queues of their own, which one flow does not show.
+    pub fn law_right(&self) -> bool {
+        self.stated
+            .as_deref()
+            .is_some_and(|stated| law(stated) == law(&self.truth))
+    }
+
+    pub fn name_right(&self) -> bool {
+        self.stated.as_deref() == Some(self.truth.as_str())
+    }
+}
+
+fn law(family: &str) -> &str {
+    match family {
+        "fq-codel" | "cake" => "codel",
+        "fq-pie" => "pie",
+        family => family,
+    }
+}
+
+/// Fewer drops and marks tell no family ...
+const EVENTS_FOR_FAMILY: u64 = 10;
+/// ... nor CoDel's parameters, and how near those are to be.
+const EVENTS_FOR_PARAMETERS: u64 = 30;
+const TARGET: f64 = 0.25;
+
+/// What managed the queue dropped and marked.
+fn events(truth: &Value) -> u64 {
+    let marks = list(&truth["flows"])
+        .iter()
+        .filter_map(|flow| flow["ce_marked_between"].as_u64());
+    truth["forward_packets_lost_between"].as_u64().unwrap_or(0) + marks.sum::<u64>()
+}
+
+fn family(kind: &str, truth: &Value, stated: Option<&Value>) -> Option<FamilyJudged> {
+    let name = match kind.strip_prefix("aqm_") {
+        Some(name) => name,
+        None => truth["parameters"]["discipline"].as_str()?,
+    };
+    let events = events(truth);
+    let family = stated.and_then(|verdict| verdict["detail"].as_str());
+    (events >= EVENTS_FOR_FAMILY).then(|| FamilyJudged {
+        stated: family.map(String::from),
+        truth: name.replace('_', "-"),
+        events,
+    })
 }
 
 impl Judged {
@@ -135,6 +195,7 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
         lost_right,
         numbers,
         byte_basis: byte_basis(&truth["parameters"], verdicts.first()).filter(|_| cause_right),
+        family: family(kind, truth, verdicts.first()),
     }
 }
 
@@ -211,6 +272,7 @@ fn clock(truth: &Value, pair: &Value, slack: f64) -> Vec<Compared> {
 /// The parameters that are asked for by kind.
 fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Compared> {
     let tellable = |name: &str| truth["identifiable"][name].as_bool().unwrap_or(true);
+    let tells = events(truth) >= EVENTS_FOR_PARAMETERS;
     let truth = &truth["parameters"];
     let relative = |name: &'static str, true_name: &str, bar: f64| {
         let true_value = truth[true_name].as_f64()?;
@@ -245,7 +307,23 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
             BURST.max(ONE_PACKET_BYTES / true_value.max(1.0)),
         )
     };
+    let in_ms = |name: &'static str, true_name: &str| {
+        let true_value = truth[true_name].as_f64()? * 1e-3;
+        Some(Compared {
+            name,
+            error: stated[name]["value"]
+                .as_f64()
+                .map(|value| value / true_value - 1.0),
+            bar: TARGET,
+            covered: covered(&stated[name], true_value),
+            tellable: true,
+        })
+    };
     let found = match kind {
+        "aqm_codel" | "aqm_fq_codel" | "aqm_cake" if tells => vec![
+            in_ms("target_s", "target_ms"),
+            in_ms("interval_s", "interval_ms"),
+        ],
         "policer" => vec![
             relative("rate_bps", "rate_bps", RATE),
             burst("burst_bytes"),

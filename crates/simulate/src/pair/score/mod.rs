@@ -14,11 +14,17 @@ use crate::score::{ScoreError, in_parallel, run_command};
 pub(crate) use judge::{BURST, ONE_PACKET_BYTES, RATE};
 pub use judge::{Compared, Judged, judge};
 
-/// Run `command` (its words; the two captures are added) on every pair in `folder` and print tables.
-pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
+/// Run `command` (its words; the captures at `points` are added) on every pair in `folder` and print tables.
+pub fn score(
+    folder: &Path,
+    command: &[String],
+    jobs: usize,
+    points: &[&str],
+) -> Result<(), ScoreError> {
     let folders = pair_folders(folder)?;
     let results = in_parallel(&folders, jobs, |folder| {
-        judge_folder(folder, command).map_err(|what| format!("{}: {what}", folder.display()))
+        judge_folder(folder, command, points)
+            .map_err(|what| format!("{}: {what}", folder.display()))
     });
     let (judged, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.is_ok());
     let mut judged: Vec<Judged> = judged.into_iter().flatten().collect();
@@ -54,10 +60,11 @@ pub(crate) fn pair_folders(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
     Ok(folders)
 }
 
-fn judge_folder(folder: &Path, command: &[String]) -> Result<Judged, String> {
+fn judge_folder(folder: &Path, command: &[String], points: &[&str]) -> Result<Judged, String> {
     let text = fs::read_to_string(folder.join("truth.json")).map_err(|e| e.to_string())?;
     let truth: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let report = run_command(command, &[capture(folder, "b")?, capture(folder, "y")?])?;
+    let captures: Result<Vec<_>, _> = points.iter().map(|point| capture(folder, point)).collect();
+    let report = run_command(command, &captures?)?;
     Ok(judge(&truth, &report))
 }
 

@@ -13,6 +13,7 @@ pub fn print(judged: &[Judged], failures: &[String]) {
     });
     println!();
     numbers(judged);
+    families(judged);
     let all = judged.len() + failures.len();
     let count = |of: &dyn Fn(&Judged) -> bool| judged.iter().filter(|j| of(j)).count();
     println!(
@@ -33,6 +34,33 @@ pub fn print(judged: &[Judged], failures: &[String]) {
     }
     println!("failures: {}", failures.len());
     failures.iter().for_each(|failure| println!("  {failure}"));
+}
+
+/// Families of queue management, where ten or more packets were dropped or marked.
+fn families(judged: &[Judged]) {
+    let told: Vec<_> = judged
+        .iter()
+        .filter_map(|j| Some((j, j.family.as_ref()?)))
+        .collect();
+    if told.is_empty() {
+        return;
+    }
+    let laws = told.iter().filter(|(_, family)| family.law_right()).count();
+    let names = told
+        .iter()
+        .filter(|(_, family)| family.name_right())
+        .count();
+    println!(
+        "\nqueue management with ten or more drops and marks: law right {laws}/{0}, family by name {names}/{0}",
+        told.len()
+    );
+    for (j, family) in told.iter().filter(|(_, family)| !family.name_right()) {
+        let stated = family.stated.as_deref().unwrap_or("-");
+        println!(
+            "  {}: {stated}, truth {}, {} drops and marks",
+            j.name, family.truth, family.events
+        );
+    }
 }
 
 fn groups(title: &str, judged: &[Judged], of: impl Fn(&Judged) -> Vec<&str>) {

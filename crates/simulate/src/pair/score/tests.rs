@@ -136,17 +136,22 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
     fs::write(folder.join("b.pcap"), "").unwrap();
     let script = r#"test -f "$1" && test -f "$2" && cat "$(dirname "$1")/answer.json""#;
     let command = ["sh", "-c", script, "sh"].map(String::from);
-    let missing = judge_folder(&folder, &command).unwrap_err();
+    let missing = judge_folder(&folder, &command, &["b", "y"]).unwrap_err();
     assert!(missing.contains("y.pcap.zst"), "{missing}");
     fs::write(folder.join("y.pcap.zst"), "").unwrap();
-    assert!(judge_folder(&folder, &command).unwrap().faults().is_empty());
+    assert!(
+        judge_folder(&folder, &command, &["b", "y"])
+            .unwrap()
+            .faults()
+            .is_empty()
+    );
     assert_eq!(
         pair_folders(&folder).unwrap(),
         std::slice::from_ref(&folder)
     );
     let failing = ["sh", "-c", "echo broken >&2; exit 3"].map(String::from);
     assert!(
-        judge_folder(&folder, &failing)
+        judge_folder(&folder, &failing, &["b", "y"])
             .unwrap_err()
             .contains("broken")
     );

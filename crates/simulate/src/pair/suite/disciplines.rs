@@ -44,6 +44,7 @@ fn managed(world: &mut World, random: &mut Random) {
     let element: Element = match world.mechanism {
         Mechanism::FqCoDel => {
             world.parameter("target_ms", target_ms);
+            world.parameter("interval_ms", 100);
             let queue = FqCoDel::new(rate_bps, limit_packets, seed);
             let queue = queue.with_target(target_ms * MS, 100 * MS);
             Box::new(queue.with_overhead(overhead_bytes))

@@ -219,6 +219,7 @@ fn managed_queue(world: &mut World, random: &mut Random) {
         Mechanism::CoDel => {
             let target_ms = *pick(&[5, 5, 5, 10, 15], random);
             world.parameter("target_ms", target_ms);
+            world.parameter("interval_ms", 100);
             let codel = CoDel::new(rate_bps, limit).with_target(target_ms * MS, 100 * MS);
             Box::new(codel.with_overhead(overhead_bytes))
         }

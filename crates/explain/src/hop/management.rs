@@ -1,0 +1,119 @@
+//! Drops of a queue that is not full, and marks: by which way of managing it.
+
+use whydrop_path::fit::managed::{Management, Seeing, fit_management};
+use whydrop_verdict::{Cause, Fact, fact};
+
+use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement};
+use super::measure::{Hop, MOST_BLUR_S};
+use crate::judge::Judgement;
+use crate::management::Family;
+use crate::thresholds::LAW_NATS;
+
+/// What shows the family.
+pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
+    let isolates = family.isolates.then(|| {
+        fact!(
+            "overtook-other-flows",
+            between_flows = hop.overtaking.between_flows,
+            within_flows = hop.overtaking.within_flows
+        )
+    });
+    isolates.into_iter().chain(family.fact()).collect()
+}
+
+/// The family, where marks alone show it.
+pub fn family(hop: &Hop) -> Option<Family> {
+    Family::of(management(hop).as_ref(), flows_are_apart(hop))
+}
+
+fn management(hop: &Hop) -> Option<Management> {
+    let mean_bps =
+        || hop.passages.mean_bytes() * hop.passages.passed as f64 * 8.0 / hop.passages.duration_s();
+    let seeing = Seeing {
+        idle_wait_s: hop.idle_wait_s(),
+        rate_bps: hop
+            .departures
+            .map_or_else(mean_bps, |departures| departures.rate_bps.value),
+        blur_s: hop.blur_s.min(MOST_BLUR_S),
+        isolated: flows_are_apart(hop),
+    };
+    fit_management(&hop.passages, seeing)
+}
+
+/// Others are overtaken by nearly all that come while they wait, as by what never waits long.
+fn flows_overtake(hop: &Hop) -> bool {
+    let overtaking = hop.overtaking;
+    flows_are_apart(hop) && overtaking.between_flows * 2 >= overtaking.chances
+}
+
+/// No queue for all lets packets overtake those of other flows, and none of their own; flows that wait alike seldom do.
+fn flows_are_apart(hop: &Hop) -> bool {
+    let overtaking = hop.overtaking;
+    overtaking.between_flows > 0
+        && overtaking.within_flows * 10 <= overtaking.between_flows
+        && overtaking.between_flows * SELDOM >= overtaking.chances
+}
+
+/// Of one in so many chances.
+const SELDOM: usize = 20;
+
+/// Drops of a queue that is not full: which way of managing it?
+pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
+    let held = hop.held.as_ref()?;
+    // with a queue before them, losses of a path without one are rare: half of the packets wait less
+    let queued =
+        held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;
+    let not_full = held.packets.value < FULL_OF_MOST * held.most_passed_packets;
+    let deviations = held.deviations.max(held.average_deviations);
+    let related = judgement.cause == Cause::Aqm || deviations > RELATED_DEVIATIONS;
+    let management = management(hop);
+    let lawful = management
+        .as_ref()
+        .is_some_and(|found| found.margin_nats() > LAW_NATS);
+    let family = Family::of(management.as_ref(), flows_are_apart(hop));
+    let isolates = flows_overtake(hop) && queued && not_full;
+    if !(lawful || (hop.departures.is_some() && (related || isolates))) {
+        return None;
+    }
+    let confidence = match (lawful, related, isolates) {
+        (true, ..) | (_, true, true) => 0.85,
+        (_, true, _) => judgement.confidence,
+        _ => 0.65,
+    };
+    let mut judgement = Judgement {
+        cause: Cause::Aqm,
+        confidence: confidence.max(if judgement.cause == Cause::Aqm {
+            judgement.confidence
+        } else {
+            0.0
+        }),
+        against: judgement.against.clone(),
+        behind: Vec::new(),
+    };
+    judgement
+        .against
+        .retain(|(cause, _)| *cause != Cause::DeepQueue);
+    judgement
+        .against
+        .insert(0, (Cause::DeepQueue, early_reason(hop)));
+    Some(HopJudgement {
+        judgement,
+        family,
+        beside_queue: false,
+    })
+}
+
+/// Losses related to the queue by so many standard deviations are: one chance in three million, of the few that a path
+/// has with several mechanisms to look for.
+const RELATED_DEVIATIONS: f64 = 5.0;
+
+/// A queue that lets others in with as much inside is not full.
+pub fn early_reason(hop: &Hop) -> Fact {
+    let held = hop.held.as_ref().expect("there were losses");
+    fact!(
+        "queue-not-full",
+        low = held.packets.low.unwrap_or(0.0) as u64,
+        high = held.packets.high.unwrap_or(0.0) as u64,
+        most = held.most_passed_packets as u64
+    )
+}

@@ -1,0 +1,148 @@
+//! Families of queue management, told by the law that drops and marks follow.
+
+use std::collections::BTreeMap;
+
+use whydrop_path::fit::Interval;
+use whydrop_path::fit::managed::{Law, LawFit, Management, Seeing, fit_management};
+use whydrop_path::fit::passage::Passages;
+use whydrop_verdict::{Cause, Fact, Quantity, fact};
+
+use crate::evidence::Evidence;
+use crate::judge::Judgement;
+use crate::thresholds::{FAMILY_NATS, LAW_NATS};
+
+/// A family of active queue management, as far as it can be told from outside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Family {
+    /// The law that the drops and marks follow.
+    pub law: Option<LawFit>,
+    /// Flows overtake each other: each has a queue of its own.
+    pub isolates: bool,
+    /// The law is COBALT's for certain.
+    cobalt: bool,
+    /// How much likelier the law makes them than chance does, nats, and how many they are.
+    nats: f64,
+    events: usize,
+}
+
+impl Family {
+    pub fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
+        let told =
+            management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
+        let family = Self {
+            law: told.map(|found| found.laws[0]),
+            isolates,
+            cobalt: told.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
+            nats: told.map_or(0.0, |found| found.laws[0].nats),
+            events: management.map_or(0, |found| found.events),
+        };
+        (isolates || family.law.is_some()).then_some(family)
+    }
+
+    pub fn name(&self) -> &'static str {
+        let Some(fit) = self.law else {
+            return "flow-queueing";
+        };
+        match (fit.law, self.isolates) {
+            // cake alone has it
+            (Law::Cobalt, _) if self.cobalt => "cake",
+            (Law::CoDel | Law::Cobalt, false) => "codel",
+            (Law::CoDel | Law::Cobalt, true) => "fq-codel",
+            (Law::Pie, false) => "pie",
+            (Law::Pie, true) => "fq-pie",
+            (Law::DualPi2, _) => "dualpi2",
+            (Law::Red, _) => "red",
+        }
+    }
+
+    pub fn fact(&self) -> Option<Fact> {
+        self.law
+            .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats))
+    }
+
+    /// What the law aims at.
+    pub fn parameters(&self) -> BTreeMap<String, Quantity> {
+        let Some(fit) = self.law else {
+            return BTreeMap::new();
+        };
+        let target = match fit.law {
+            Law::Red => "threshold_s",
+            _ => "target_s",
+        };
+        let quantity = |interval: Interval| Quantity {
+            value: interval.value,
+            low: interval.low,
+            high: interval.high,
+        };
+        let interval = fit
+            .interval_s
+            .map(|interval| ("interval_s".to_owned(), quantity(interval)));
+        [(target.to_owned(), quantity(fit.target_s))]
+            .into_iter()
+            .chain(interval)
+            .collect()
+    }
+}
+
+/// From one capture: round trips above the smallest for waits. Where the law tells it, losses without a cause are those of
+/// queue management, too.
+pub fn of_one_capture(evidence: &Evidence, judgement: &mut Judgement) -> Option<Family> {
+    let cause = judgement.cause;
+    if !matches!(cause, Cause::Aqm | Cause::Unknown | Cause::RandomLoss)
+        || evidence.totals.lost == 0
+    {
+        return None;
+    }
+    let passages = passages(evidence);
+    let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
+    let seeing = |isolated| Seeing {
+        idle_wait_s: 0.0,
+        // a queue lets out at least what came through
+        rate_bps: evidence
+            .drain
+            .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
+        blur_s: RTT_BLUR_S,
+        isolated,
+    };
+    let together = fit_management(&passages, seeing(false))?;
+    let several = passages.flow.iter().any(|flow| *flow != passages.flow[0]);
+    let apart = several
+        .then(|| fit_management(&passages, seeing(true)))
+        .flatten();
+    let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
+    let isolates = apart.is_some();
+    let management = apart.unwrap_or(together);
+    if cause != Cause::Aqm {
+        if management.margin_nats() < LAW_NATS || management.lead_nats() < FAMILY_NATS {
+            return None;
+        }
+        judgement.cause = Cause::Aqm;
+        judgement.against.retain(|(other, _)| *other != Cause::Aqm);
+    }
+    Family::of(Some(&management), isolates)
+}
+
+/// Acknowledgments come some packets late, seconds.
+const RTT_BLUR_S: f64 = 0.5e-3;
+
+/// The packets with what they waited.
+fn passages(evidence: &Evidence) -> Passages {
+    let group_trace = &evidence.group_trace;
+    let trace = &group_trace.trace;
+    Passages {
+        start_ns: trace.start_ns,
+        arrival_s: trace.time_s.clone(),
+        bytes: trace.bytes.clone(),
+        outcome: trace.outcome.clone(),
+        wait_s: trace.delay_s.iter().copied().map(f64::from).collect(),
+        flow: group_trace
+            .origins
+            .iter()
+            .map(|origin| origin.member)
+            .collect(),
+        marked: vec![false; trace.len()],
+        shortest_transit_s: 0.0,
+        lost: trace.lost,
+        passed: trace.passed,
+    }
+}

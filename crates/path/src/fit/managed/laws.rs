@@ -1,0 +1,522 @@
+//! The laws led along what was seen, each with its parameters searched.
+
+use super::queue::{Item, Queue};
+use super::{Law, LawFit, Seeing};
+use crate::aqm::PieControl;
+use crate::fit::profile::Interval;
+
+/// How likely drops and marks are by law, over all queues.
+pub(super) struct Hazards<'a> {
+    queues: &'a [Queue],
+    events: f64,
+    packets: f64,
+    /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
+    /// vary.
+    near_s: f64,
+}
+
+/// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
+/// with one degree of freedom.
+const REFUTED_NATS: f64 = 1.92;
+/// What a law leaves to other causes: this share of all drops falls on any packet.
+const STRAY_SHARE: f64 = 0.05;
+
+const TARGETS_S: [f64; 13] = [
+    1e-3, 1.5e-3, 2.5e-3, 4e-3, 5e-3, 6.5e-3, 8e-3, 10e-3, 12.5e-3, 15e-3, 20e-3, 30e-3, 50e-3,
+];
+const INTERVALS_S: [f64; 13] = [
+    10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
+    500e-3,
+];
+/// A finer search around the best: each parameter times these.
+const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
+
+impl<'a> Hazards<'a> {
+    pub fn new(queues: &'a [Queue], events: usize, packets: usize, seeing: Seeing) -> Self {
+        let longest_service_s = queues
+            .iter()
+            .flat_map(|queue| &queue.items)
+            .map(|item| item.service_s)
+            .fold(0.0, f64::max);
+        Self {
+            queues,
+            events: events as f64,
+            packets: packets as f64,
+            near_s: 2.0 * longest_service_s + 2.0 * seeing.blur_s,
+        }
+    }
+
+    /// Nats of drops at one rate for all packets.
+    fn chance_nats(&self) -> f64 {
+        nats_of_rate(self.events, self.packets)
+    }
+
+    fn cost(&self, parameters: f64) -> f64 {
+        0.5 * parameters * self.events.ln()
+    }
+
+    /// Two rates, on either side of the wait that parts them best.
+    pub fn when_long(&self) -> f64 {
+        let mut items: Vec<(f64, bool)> = self
+            .queues
+            .iter()
+            .flat_map(|queue| &queue.items)
+            .map(|item| (item.wait_s(), item.chosen))
+            .collect();
+        items.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut below = 0.0;
+        let mut best = f64::MIN;
+        for (index, (_, chosen)) in items.iter().enumerate() {
+            if *chosen {
+                let parted = nats_of_rate(below, index as f64)
+                    + nats_of_rate(self.events - below, self.packets - index as f64);
+                best = best.max(parted);
+                below += 1.0;
+            }
+        }
+        best - self.chance_nats() - self.cost(2.0)
+    }
+
+    pub fn codel(&self, law: Law) -> LawFit {
+        let score = |target_s: f64, interval_s: f64| {
+            let mut table = [(0.0, 0.0); CODEL_STATES];
+            for queue in self.queues {
+                match law {
+                    Law::Cobalt => {
+                        Cobalt::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
+                    }
+                    _ => {
+                        CoDel::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
+                    }
+                }
+            }
+            let due = table[DUE].0 / table[DUE].1.max(1.0);
+            // a law whose drops do not come when they are due is none
+            if table[DUE].0 < 0.3 * self.events || due < self.events / self.packets {
+                return f64::MIN;
+            }
+            table
+                .iter()
+                .map(|(events, packets)| nats_of_rate(*events, *packets))
+                .sum()
+        };
+        let mut tried: Vec<(f64, f64, f64)> = Vec::new();
+        let mut best = (f64::MIN, TARGETS_S[4], INTERVALS_S[6]);
+        let mut search = |targets: &[f64], intervals: &[f64], best: &mut (f64, f64, f64)| {
+            for target_s in targets {
+                for interval_s in intervals {
+                    let one = (score(*target_s, *interval_s), *target_s, *interval_s);
+                    tried.push(one);
+                    if one.0 > best.0 {
+                        *best = one;
+                    }
+                }
+            }
+        };
+        search(&TARGETS_S, &INTERVALS_S, &mut best);
+        let around = |value: f64| FINER.map(|factor| factor * value);
+        let rough = best;
+        search(&around(rough.1), &around(rough.2), &mut best);
+        let sharp = best;
+        search(
+            &[sharp.1],
+            &around(sharp.2).map(|value| sharp.2 + 0.2 * (value - sharp.2)),
+            &mut best,
+        );
+        let likely = || tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
+        LawFit {
+            law,
+            nats: best.0 - self.chance_nats() - self.cost(5.0),
+            target_s: spread(best.1, likely().map(|one| one.1)),
+            interval_s: Some(spread(best.2, likely().map(|one| one.2))),
+        }
+    }
+
+    /// PIE and the like: a controller that looks at the wait every few milliseconds.
+    pub fn controlled(&self, law: Law) -> LawFit {
+        let mut tried: Vec<(f64, f64)> = Vec::new();
+        for target_s in TARGETS_S.into_iter().filter(|target_s| *target_s >= 4e-3) {
+            let nats = [false, true]
+                .into_iter()
+                .filter(|head| law == Law::Pie || *head)
+                .flat_map(|head| PHASES.map(|phase| (head, phase)))
+                .map(|(head, phase)| {
+                    let parts = self.queues.iter().map(|queue| match law {
+                        Law::DualPi2 => self.likelihood(queue, dual_pi2(queue, target_s, phase)),
+                        _ => self.likelihood(queue, pie(queue, target_s, head, phase)),
+                    });
+                    parts.sum::<f64>()
+                })
+                .fold(f64::MIN, f64::max);
+            tried.push((nats, target_s));
+        }
+        let best = *tried
+            .iter()
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("targets");
+        let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
+        LawFit {
+            law,
+            nats: best.0 - self.chance_nats() - self.cost(2.0) - (PHASES.len() as f64).ln(),
+            target_s: spread(best.1, likely.map(|one| one.1)),
+            interval_s: None,
+        }
+    }
+
+    /// Of the probability of each packet, with a little for what has another cause.
+    fn likelihood(&self, queue: &Queue, probabilities: Vec<f64>) -> f64 {
+        let stray = STRAY_SHARE * self.events / self.packets;
+        let of = |(item, probability): (&Item, f64)| {
+            let hazard = (stray + (1.0 - stray) * probability).min(0.99);
+            if item.chosen {
+                hazard.ln()
+            } else {
+                (-hazard).ln_1p()
+            }
+        };
+        queue.items.iter().zip(probabilities).map(of).sum()
+    }
+
+    /// RED: a share that rises with the average of the queue from a lower threshold on, drops evenly spaced.
+    pub fn red(&self) -> LawFit {
+        let mut tried: Vec<(f64, f64)> = Vec::new();
+        for weight in [0.0005, 0.002, 0.008, 0.03] {
+            let averages: Vec<Vec<f64>> = self
+                .queues
+                .iter()
+                .map(|queue| averages(queue, weight))
+                .collect();
+            let mut at_events: Vec<f64> = self
+                .queues
+                .iter()
+                .zip(&averages)
+                .flat_map(|(queue, averages)| queue.items.iter().zip(averages))
+                .filter(|(item, _)| item.chosen)
+                .map(|(_, average)| *average)
+                .collect();
+            at_events.sort_by(f64::total_cmp);
+            // drops begin a little above the threshold; a stray one may lie below it
+            let least = at_events[at_events.len() / 20];
+            for share in [0.3, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98] {
+                let (nats, packets) = self.above(&averages, share * least);
+                tried.push((nats, packets));
+            }
+        }
+        let best = *tried
+            .iter()
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("weights");
+        let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
+        let items = self.queues.iter().flat_map(|queue| &queue.items);
+        let service_s = items.map(|item| item.service_s).fold(0.0, f64::max);
+        let in_seconds = spread(best.1 * service_s, likely.map(|one| one.1 * service_s));
+        LawFit {
+            law: Law::Red,
+            nats: best.0 - self.chance_nats() - self.cost(3.0),
+            target_s: in_seconds,
+            interval_s: None,
+        }
+    }
+
+    /// Nats with this lower threshold and the slope that suits it best; the threshold.
+    fn above(&self, averages: &[Vec<f64>], least: f64) -> (f64, f64) {
+        let room: f64 = averages
+            .iter()
+            .flatten()
+            .map(|average| (average - least).max(0.0))
+            .sum();
+        let steepest = self.events / room.max(1e-9);
+        // evenly spaced, drops come twice as often as the share says
+        let slopes = [0.35, 0.5, 0.7, 1.0].map(|factor| factor * steepest);
+        let nats = slopes
+            .into_iter()
+            .flat_map(|slope| [true, false].map(|even| (slope, even)))
+            .map(|(slope, even)| {
+                let parts = self.queues.iter().zip(averages);
+                parts
+                    .map(|(queue, averages)| {
+                        self.likelihood(queue, red(queue, averages, least, slope, even))
+                    })
+                    .sum::<f64>()
+            })
+            .fold(f64::MIN, f64::max);
+        (nats, least)
+    }
+}
+
+/// Nats of `events` among `packets` at their own rate.
+fn nats_of_rate(events: f64, packets: f64) -> f64 {
+    let part = |count: f64| {
+        if count > 0.0 {
+            count * (count / packets).ln()
+        } else {
+            0.0
+        }
+    };
+    part(events) + part(packets - events)
+}
+
+fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval {
+    let (low, high) = likely.fold((value, value), |(low, high), one| {
+        (low.min(one), high.max(one))
+    });
+    // the search has steps of its own
+    Interval {
+        value,
+        low: Some(0.95 * low),
+        high: Some(1.05 * high),
+    }
+}
+
+/// Of CoDel's time: nothing is due, a drop is nearly due, due, or long due.
+const CODEL_STATES: usize = 4;
+const NEARLY: usize = 1;
+const DUE: usize = 2;
+
+/// Which of the states that is, `late_s` after the time at which a drop falls due.
+fn state(late_s: Option<f64>, near_s: f64) -> usize {
+    match late_s {
+        Some(late_s) if late_s > 2.0 * near_s => 3,
+        Some(late_s) if late_s >= 0.0 => DUE,
+        Some(late_s) if late_s > -near_s => NEARLY,
+        _ => 0,
+    }
+}
+
+/// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this share of the
+/// time to it ...
+const COUNT_BLUR: f64 = 0.06;
+/// ... and lower counts are not wrong.
+const DOUBTFUL_COUNT: f64 = 8.0;
+
+/// By how much the time of a drop is uncertain, `step_s` after the one before.
+fn blur_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
+    if count < DOUBTFUL_COUNT {
+        stamps_s
+    } else {
+        stamps_s.max(COUNT_BLUR * step_s)
+    }
+}
+
+/// Less than this behind a packet is no queue: the RFC's "maximum packet size".
+const MAX_PACKET_BYTES: f64 = 1_514.0;
+
+/// RFC 8289, section 5, led along drops that happened.
+#[derive(Default)]
+struct CoDel {
+    first_above_s: Option<f64>,
+    dropping: bool,
+    drop_next_s: f64,
+    count: f64,
+    last_count: f64,
+}
+
+impl CoDel {
+    fn lead(
+        &mut self,
+        queue: &Queue,
+        target_s: f64,
+        interval_s: f64,
+        near_s: f64,
+        table: &mut [(f64, f64); CODEL_STATES],
+    ) {
+        let stamps_s = near_s;
+        for item in &queue.items {
+            let now_s = item.turn_s;
+            let near_s = blur_s(
+                stamps_s,
+                self.count,
+                interval_s / self.count.max(1.0).sqrt(),
+            );
+            let above = item.wait_s() >= target_s && item.behind_bytes > MAX_PACKET_BYTES;
+            if above && self.first_above_s.is_none() {
+                self.first_above_s = Some(now_s + interval_s);
+            } else if !above && !item.chosen {
+                self.first_above_s = None;
+            }
+            let since_s = self.first_above_s.map(|first_s| now_s - first_s);
+            if since_s.is_none_or(|since_s| since_s < -near_s) {
+                self.dropping = false;
+            }
+            let late_s = since_s.map(|since_s| {
+                if self.dropping {
+                    since_s.min(now_s - self.drop_next_s)
+                } else {
+                    since_s
+                }
+            });
+            let place = &mut table[state(late_s, near_s)];
+            place.1 += 1.0;
+            if !item.chosen {
+                continue;
+            }
+            place.0 += 1.0;
+            if self.dropping {
+                self.count += 1.0;
+                // what came at another time begins anew
+                let on_time = (now_s - self.drop_next_s).abs() <= 2.0 * near_s;
+                let from_s = if on_time { self.drop_next_s } else { now_s };
+                self.drop_next_s = from_s + interval_s / self.count.sqrt();
+            } else if late_s.is_some_and(|late_s| late_s > -near_s) {
+                let delta = self.count - self.last_count;
+                let recent = now_s - self.drop_next_s < 16.0 * interval_s;
+                self.count = if delta > 1.0 && recent { delta } else { 1.0 };
+                self.last_count = self.count;
+                self.dropping = true;
+                self.drop_next_s = now_s + interval_s / self.count.sqrt();
+            }
+        }
+    }
+}
+
+/// COBALT, the CoDel of cake, likewise.
+#[derive(Default)]
+struct Cobalt {
+    dropping: bool,
+    drop_next_s: f64,
+    count: f64,
+}
+
+impl Cobalt {
+    fn lead(
+        &mut self,
+        queue: &Queue,
+        target_s: f64,
+        interval_s: f64,
+        near_s: f64,
+        table: &mut [(f64, f64); CODEL_STATES],
+    ) {
+        let step_s = |count: f64| interval_s / count.max(1.0).sqrt();
+        let stamps_s = near_s;
+        for item in &queue.items {
+            let now_s = item.turn_s;
+            let near_s = blur_s(stamps_s, self.count, step_s(self.count));
+            if item.wait_s() > target_s {
+                if !self.dropping {
+                    self.dropping = true;
+                    self.drop_next_s = now_s + step_s(self.count);
+                }
+                self.count = self.count.max(1.0);
+            } else if !item.chosen {
+                self.dropping = false;
+            }
+            let late_s = self.dropping.then_some(now_s - self.drop_next_s);
+            let place = &mut table[state(late_s, near_s)];
+            place.1 += 1.0;
+            if item.chosen {
+                place.0 += 1.0;
+                if late_s.is_some_and(|late_s| late_s > -near_s) {
+                    self.count += 1.0;
+                    let on_time = (now_s - self.drop_next_s).abs() <= 2.0 * near_s;
+                    let from_s = if on_time { self.drop_next_s } else { now_s };
+                    self.drop_next_s = from_s + step_s(self.count);
+                }
+            } else if !self.dropping {
+                while self.count > 0.0 && now_s >= self.drop_next_s {
+                    self.count -= 1.0;
+                    self.drop_next_s += step_s(self.count);
+                }
+            }
+        }
+    }
+}
+
+fn to_ns(seconds: f64) -> i64 {
+    (seconds * 1e9) as i64
+}
+
+/// What the controller of RFC 8033 would drop each packet with.
+fn pie(queue: &Queue, target_s: f64, head: bool, phase: f64) -> Vec<f64> {
+    let mut control = PieControl::default();
+    if let Some(first) = queue.items.first() {
+        control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), 0, |_| 0);
+    }
+    let from = std::cell::Cell::new(0);
+    let probability = |item: &Item| {
+        control.advance(to_ns(item.arrival_s), to_ns(target_s), |due_ns| {
+            let mut place = from.get();
+            let wait_s = queue.looked_at(due_ns as f64 * 1e-9, &mut place, Law::Pie, head);
+            from.set(place);
+            to_ns(wait_s)
+        });
+        let backlog_bytes = u64::from(item.before) * 1_500;
+        control
+            .probability(to_ns(target_s), backlog_bytes)
+            .unwrap_or(0.0)
+    };
+    queue.items.iter().map(probability).collect()
+}
+
+/// When the controllers look first, as a share of the time between two looks: no capture shows their clock.
+const PHASES: [f64; 3] = [0.0, 0.33, 0.67];
+/// RFC 8033, section 4.
+const PIE_UPDATE_S: f64 = 0.015;
+// RFC 9332, appendix A.1.
+const DUAL_UPDATE_S: f64 = 0.016;
+/// Nothing is left of any state after so long without a packet.
+const DUAL_FORGETS_S: f64 = 60.0;
+const DUAL_ALPHA_HZ: f64 = 0.16;
+const DUAL_BETA_HZ: f64 = 3.2;
+
+/// What the classic queue of RFC 9332 would drop each packet with, at its turn.
+fn dual_pi2(queue: &Queue, target_s: f64, phase: f64) -> Vec<f64> {
+    let (mut probability, mut before_s, mut from) = (0.0f64, 0.0, 0);
+    let mut due_s =
+        queue.items.first().map_or(0.0, |first| first.arrival_s) + (1.0 - phase) * DUAL_UPDATE_S;
+    let of = |item: &Item| {
+        if item.turn_s - due_s > DUAL_FORGETS_S {
+            (probability, before_s, due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
+        }
+        while due_s <= item.turn_s {
+            let wait_s = queue.looked_at(due_s, &mut from, Law::DualPi2, true);
+            let step = DUAL_ALPHA_HZ * (wait_s - target_s) + DUAL_BETA_HZ * (wait_s - before_s);
+            probability = (probability + step).clamp(0.0, 1.0);
+            before_s = wait_s;
+            due_s += DUAL_UPDATE_S;
+        }
+        probability * probability
+    };
+    queue.items.iter().map(of).collect()
+}
+
+/// The average of the packets that each one finds, as RED keeps it.
+fn averages(queue: &Queue, weight: f64) -> Vec<f64> {
+    let mut average = 0.0;
+    let mut free_s = f64::MIN;
+    let of = |item: &Item| {
+        let before = f64::from(item.before);
+        if before > 0.0 || free_s > item.arrival_s {
+            average += weight * (before - average);
+        } else if item.service_s > 0.0 {
+            average *=
+                (1.0f64 - weight).powf(((item.arrival_s - free_s) / item.service_s).min(1e6));
+        }
+        free_s = item.turn_s + item.service_s;
+        average
+    };
+    queue.items.iter().map(of).collect()
+}
+
+/// RED's probability for each packet; `even` spaces drops as the paper does.
+fn red(queue: &Queue, averages: &[f64], least: f64, slope: f64, even: bool) -> Vec<f64> {
+    let mut since = 0.0;
+    let of = |(item, average): (&Item, &f64)| {
+        let share = (slope * (average - least)).clamp(0.0, 1.0);
+        if share == 0.0 {
+            since = 0.0;
+            return 0.0;
+        }
+        since += 1.0;
+        let left = 1.0 - since * share;
+        let hazard = match even {
+            true if left <= share => 0.9,
+            true => share / left,
+            false => share,
+        };
+        if item.chosen {
+            since = 0.0;
+        }
+        hazard
+    };
+    queue.items.iter().zip(averages).map(of).collect()
+}

@@ -1,0 +1,129 @@
+//! A queue as two points show it: what each packet met when it came and when its turn was.
+
+use super::{Law, Seeing};
+use crate::fit::passage::Passages;
+use crate::fit::trace::Seen;
+
+/// A packet in its queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    pub arrival_s: f64,
+    /// Its turn: when its transmission began, or would have.
+    pub turn_s: f64,
+    /// None for what was dropped.
+    pub service_s: f64,
+    /// Bytes that waited behind it at its turn, and packets before it when it came.
+    pub behind_bytes: f64,
+    pub before: u32,
+    /// Dropped or marked.
+    pub chosen: bool,
+}
+
+impl Item {
+    pub fn wait_s(&self) -> f64 {
+        self.turn_s - self.arrival_s
+    }
+}
+
+/// Packets in the order in which they came.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Queue {
+    pub items: Vec<Item>,
+}
+
+/// So many drops and marks tell all that can be told, and more packets than this take too long.
+const ENOUGH_EVENTS: usize = 400;
+const MOST_PACKETS: usize = 200_000;
+
+impl Queue {
+    /// All packets in one queue, or each flow in its own.
+    pub fn of(passages: &Passages, seeing: Seeing) -> Vec<Self> {
+        let mut queues: Vec<Self> = Vec::new();
+        let mut bytes: Vec<Vec<f64>> = Vec::new();
+        let mut events = 0;
+        for index in 0..passages.len().min(MOST_PACKETS) {
+            let own = if seeing.isolated {
+                passages.flow[index] as usize
+            } else {
+                0
+            };
+            if queues.len() <= own {
+                queues.resize(own + 1, Self::default());
+                bytes.resize(own + 1, Vec::new());
+            }
+            let arrival_s = passages.arrival_s[index];
+            let items = &mut queues[own].items;
+            let before_s = items
+                .last()
+                .map_or(arrival_s, |before| before.turn_s + before.service_s);
+            let wait_s = passages.wait_s[index] - seeing.idle_wait_s;
+            let turn_s = if wait_s.is_nan() {
+                before_s.max(arrival_s)
+            } else {
+                arrival_s + wait_s.max(0.0)
+            };
+            let lost = passages.outcome[index] == Seen::Lost;
+            let chosen = lost || passages.marked[index];
+            events += usize::from(chosen);
+            items.push(Item {
+                arrival_s,
+                turn_s,
+                service_s: if lost {
+                    0.0
+                } else {
+                    f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
+                },
+                behind_bytes: 0.0,
+                before: 0,
+                chosen,
+            });
+            bytes[own].push(f64::from(passages.bytes[index]));
+            if events == ENOUGH_EVENTS {
+                break;
+            }
+        }
+        for (queue, bytes) in queues.iter_mut().zip(&bytes) {
+            queue.count(bytes);
+        }
+        queues
+    }
+
+    pub fn events(&self) -> usize {
+        self.items.iter().filter(|item| item.chosen).count()
+    }
+
+    /// Who is before and behind whom.
+    fn count(&mut self, bytes: &[f64]) {
+        let (mut come, mut come_bytes, mut gone_bytes) = (0, 0.0, 0.0);
+        let mut first_inside = 0;
+        for index in 0..self.items.len() {
+            let item = self.items[index];
+            while come < self.items.len() && self.items[come].arrival_s <= item.turn_s {
+                come_bytes += bytes[come];
+                come += 1;
+            }
+            gone_bytes += bytes[index];
+            while first_inside < index && self.items[first_inside].turn_s <= item.arrival_s {
+                first_inside += 1;
+            }
+            self.items[index].behind_bytes = (come_bytes - gone_bytes).max(0.0);
+            self.items[index].before = (index - first_inside) as u32;
+        }
+    }
+
+    /// What a controller that looks at `due_s` takes for the wait: that of the head, or of who came now.
+    pub fn looked_at(&self, due_s: f64, from: &mut usize, law: Law, head: bool) -> f64 {
+        if head || law == Law::DualPi2 {
+            while *from < self.items.len() && self.items[*from].turn_s <= due_s {
+                *from += 1;
+            }
+            let first = self.items.get(*from);
+            return first.map_or(0.0, |first| (due_s - first.arrival_s).max(0.0));
+        }
+        while *from + 1 < self.items.len() && self.items[*from + 1].arrival_s <= due_s {
+            *from += 1;
+        }
+        let last = &self.items[*from];
+        (last.turn_s + last.service_s - due_s).max(0.0)
+    }
+}

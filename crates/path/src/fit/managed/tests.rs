@@ -1,0 +1,122 @@
+use super::*;
+use crate::fit::passage::Passage;
+use crate::fit::trace::Seen;
+use crate::{Arrival, CoDel, DualPi2, Limit, Outcome, PathElement, Pie, Random, Red, replay};
+
+const RATE_BPS: u64 = 12_000_000;
+
+/// Full packets whose rate swings by some per cent around that of the link, as that of a sender that saws.
+fn sawing(seconds: f64) -> Vec<Arrival> {
+    let mut random = Random::new(5);
+    let mut now_s = 0.0;
+    let mut arrivals = Vec::new();
+    while now_s < seconds {
+        arrivals.push(Arrival {
+            time_ns: (now_s * 1e9) as i64,
+            bytes: 1_500,
+        });
+        let share = 0.88 + 0.3 * (now_s / 2.1).fract();
+        now_s += 0.001 / share * random.uniform(0.8, 1.2);
+    }
+    arrivals
+}
+
+fn through(mut element: impl PathElement) -> Passages {
+    let arrivals = sawing(40.0);
+    let outcomes = replay(&mut element, &arrivals);
+    let passage = |(arrival, outcome): (&Arrival, &Outcome)| Passage {
+        arrival_ns: arrival.time_ns,
+        bytes: arrival.bytes,
+        outcome: if outcome.is_dropped() {
+            Seen::Lost
+        } else {
+            Seen::Passed
+        },
+        transit_ns: outcome
+            .departure_ns()
+            .map(|departure_ns| departure_ns - arrival.time_ns),
+        flow: 0,
+        marked: matches!(outcome, Outcome::Marked { .. }),
+    };
+    Passages::new(arrivals.iter().zip(&outcomes).map(passage).collect())
+}
+
+fn told(element: impl PathElement) -> Management {
+    let seeing = Seeing {
+        idle_wait_s: 0.0,
+        rate_bps: RATE_BPS as f64,
+        blur_s: 1e-6,
+        isolated: false,
+    };
+    fit_management(&through(element), seeing).expect("enough is dropped")
+}
+
+#[test]
+fn codel_is_told_with_its_target_and_interval() {
+    for (target_ms, interval_ms) in [(5, 100), (10, 60)] {
+        let element = CoDel::new(RATE_BPS, Limit::NONE);
+        let found = told(element.with_target(target_ms * 1_000_000, interval_ms * 1_000_000));
+        let best = found.laws[0];
+        assert_eq!(best.law, Law::CoDel, "{found:?}");
+        assert!(
+            found.lead_nats() > 20.0 && found.margin_nats() > 20.0,
+            "{found:?}"
+        );
+        let near =
+            |value: f64, truth_ms: i64| (value / (truth_ms as f64 * 1e-3) - 1.0).abs() < 0.25;
+        assert!(near(best.target_s.value, target_ms), "{best:?}");
+        assert!(
+            near(best.interval_s.unwrap().value, interval_ms),
+            "{best:?}"
+        );
+    }
+}
+
+#[test]
+fn marks_tell_the_law_as_drops_do() {
+    struct Capable(CoDel);
+    impl PathElement for Capable {
+        fn arrive(&mut self, packet: Arrival) -> Outcome {
+            let header = crate::Header {
+                ecn: crate::Ecn::Ect0,
+                ..crate::Header::default()
+            };
+            self.0.arrive_with(packet, header)
+        }
+        fn reset(&mut self) {
+            self.0.reset();
+        }
+        fn next_event_ns(&self) -> Option<i64> {
+            self.0.next_event_ns()
+        }
+        fn poll(&mut self, now_ns: i64, decided: &mut Vec<crate::Decision>) {
+            self.0.poll(now_ns, decided);
+        }
+        fn decides_at_arrival(&self) -> bool {
+            false
+        }
+    }
+    let found = told(Capable(CoDel::new(RATE_BPS, Limit::NONE).marking()));
+    assert_eq!(found.laws[0].law, Law::CoDel, "{found:?}");
+}
+
+#[test]
+fn queues_that_drop_by_chance_are_told_by_what_moves_the_chance() {
+    assert_eq!(
+        told(Pie::new(RATE_BPS, Limit::NONE, 3)).laws[0].law,
+        Law::Pie
+    );
+    assert_eq!(
+        told(DualPi2::new(RATE_BPS, 10_000, 3)).laws[0].law,
+        Law::DualPi2
+    );
+    let red = Red::new(RATE_BPS, Limit::NONE, 10.0, 30.0, 0.1, 3).gentle();
+    let found = told(red);
+    assert_eq!(found.laws[0].law, Law::Red, "{found:?}");
+}
+
+#[test]
+fn a_full_queue_follows_no_law() {
+    let found = told(crate::Fifo::new(RATE_BPS, Limit::packets(40)));
+    assert!(found.margin_nats() < 0.0, "{found:?}");
+}
