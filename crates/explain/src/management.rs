@@ -84,13 +84,11 @@ impl Family {
     }
 }
 
-/// From one capture: round trips above the smallest for waits. Where the law tells it, losses without a cause are those of
+/// From one capture: round trips above the smallest for waits. Where the law tells it, losses of unknown cause are those of
 /// queue management, too.
 pub fn of_one_capture(evidence: &Evidence, judgement: &mut Judgement) -> Option<Family> {
     let cause = judgement.cause;
-    if !matches!(cause, Cause::Aqm | Cause::Unknown | Cause::RandomLoss)
-        || evidence.totals.lost == 0
-    {
+    if !matches!(cause, Cause::Aqm | Cause::Unknown) || evidence.totals.lost == 0 {
         return None;
     }
     let passages = passages(evidence);
