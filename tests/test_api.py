@@ -55,6 +55,11 @@ def test_the_shallow_queue_example_is_not_accused_of_policing():
     assert all(verdict.cause != "policer" for verdict in found.verdicts)
 
 
+@pytest.mark.parametrize("name", ["policed-download-far.pcap.zst", "shallow-queue-far.pcap.zst"])
+def test_what_was_lost_before_the_capture_point_is_laid_to_no_queue_behind_it(name: str):
+    assert whydrop.explain(EXAMPLES / name).verdicts[0].cause == "unknown"
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_a_frame(policed: Explanation, name: str):
     frame = policed.table(name)

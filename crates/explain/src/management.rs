@@ -9,7 +9,7 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use crate::evidence::Evidence;
 use crate::judge::Judgement;
-use crate::thresholds::{FAMILY_NATS, LAW_NATS};
+use crate::thresholds::FAMILY_NATS;
 
 /// A family of active queue management, as far as it can be told from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,11 +84,10 @@ impl Family {
     }
 }
 
-/// From one capture: round trips above the smallest for waits. Where the law tells it, losses of unknown cause are those of
-/// queue management, too.
-pub fn of_one_capture(evidence: &Evidence, judgement: &mut Judgement) -> Option<Family> {
-    let cause = judgement.cause;
-    if !matches!(cause, Cause::Aqm | Cause::Unknown) || evidence.totals.lost == 0 {
+/// From one capture: round trips above the smallest for waits. The law tells families apart; that it is queue management
+/// at all is for the judge of losses, since what is lost before the capture point waits for nothing behind it.
+pub fn of_one_capture(evidence: &Evidence, judgement: &Judgement) -> Option<Family> {
+    if judgement.cause != Cause::Aqm || evidence.totals.lost == 0 {
         return None;
     }
     let passages = passages(evidence);
@@ -110,13 +109,6 @@ pub fn of_one_capture(evidence: &Evidence, judgement: &mut Judgement) -> Option<
     let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
     let isolates = apart.is_some();
     let management = apart.unwrap_or(together);
-    if cause != Cause::Aqm {
-        if management.margin_nats() < LAW_NATS || management.lead_nats() < FAMILY_NATS {
-            return None;
-        }
-        judgement.cause = Cause::Aqm;
-        judgement.against.retain(|(other, _)| *other != Cause::Aqm);
-    }
     Family::of(Some(&management), isolates)
 }
 
