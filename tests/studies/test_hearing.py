@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import polars as pl
 import pytest
 
 from studies.test_study_cli import CHOICE, SmallFleet, whydrop
-from whydrop.cli import hearing
+from whydrop.cli import hearing, terminating
 from whydrop.studies.discards import queries
 
 
@@ -54,6 +55,25 @@ def test_what_python_ignores_is_raised_again(capfd: pytest.CaptureFixture[str]) 
         finalized()
     assert "Exception ignored" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_raised_again_waits_for_the_hook_that_arranges_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a thread takes longer to start than the signal to come again."""
+    start = threading.Thread.start
+
+    def slow(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(20 * terminating._AGAIN_S)
+
+    monkeypatch.setattr(threading.Thread, "start", slow)
+
+    def finalized() -> None:
+        with hearing.ctrl_c():
+            Finalized()
+            threading.Event().wait(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        finalized()
 
 
 def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -74,20 +75,33 @@ def as_ctrl_c() -> Iterator[Heard]:
         yield heard
         return
     main, terminals = threading.get_ident(), [stream for stream in (1, 2) if os.isatty(stream)]
+    in_hook = False
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             _leave(terminals)
         heard.number = heard.number or number
-        deliver(number, lambda: _raise(number))
+        # Python ignores what its hook raises as well; the signal that the hook arranges comes in any case.
+        if not in_hook:
+            deliver(number, lambda: _raise(number))
+
+    def again(number: int) -> None:
+        while True:
+            time.sleep(_AGAIN_S)
+            if not in_hook:
+                # A signal of the system's, since only that ends what waits.
+                return signal.pthread_kill(main, number)
 
     def ignored(what: Any) -> None:
-        if issubclass(what.exc_type, KeyboardInterrupt):
-            # A signal of the system's, since only that ends what waits.
-            again = (main, getattr(what.exc_value, "number", signal.SIGINT))
-            threading.Timer(_AGAIN_S, signal.pthread_kill, again).start()
-        else:
+        nonlocal in_hook
+        if not issubclass(what.exc_type, KeyboardInterrupt):
             said(what)
+            return
+        in_hook = True
+        number = getattr(what.exc_value, "number", signal.SIGINT)
+        threading.Thread(target=again, args=(number,), daemon=True).start()
+        # Last: from here to the end of the hook Python handles no signal.
+        in_hook = False
 
     before, said = {number: signal.getsignal(number) for number in ENDING}, sys.unraisablehook
     ours = [number for number in ENDING if before[number] in (signal.SIG_DFL, signal.default_int_handler)]
