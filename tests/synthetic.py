@@ -6,7 +6,7 @@ policer is a token bucket of 10 Mbit/s and 100 kB. Sizes and times are plausible
 
 from __future__ import annotations
 
-import json
+import copy
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -124,8 +124,8 @@ class Synthetic:
         self._run = run
         self._document = document
 
-    def json(self, *, pretty: bool = False) -> str:
-        return json.dumps(self._document, indent=2 if pretty else None)
+    def document(self) -> dict:
+        return copy.deepcopy(self._document)
 
     def table(self, name: str) -> pl.DataFrame:
         schemas: dict[str, dict] = {

@@ -6,7 +6,6 @@ an idle time. The rival is a queue, which drops other packets and holds them lon
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import polars as pl
@@ -180,9 +179,3 @@ def _models(lost: int) -> list[dict]:
          "why": "A queue draining at 9.40 Mbit/s would have held some packets for 51.0 ms; none took more than "
                 "0.850 ms longer than the fastest.", **shared},
     ]  # fmt: skip
-
-
-def document_of(pair: SyntheticPair) -> dict[str, Any]:
-    """The document of a pair, to change."""
-    document: dict[str, Any] = json.loads(pair.json())
-    return document

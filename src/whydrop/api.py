@@ -46,9 +46,9 @@ class ArrowTable(Protocol):
 
 
 class Analysis(Protocol):
-    """What an analysis hands over: what it found in codes and numbers, as JSON text, and tables."""
+    """What an analysis hands over: what it found in codes and numbers, and tables."""
 
-    def json(self, *, pretty: bool = False) -> str:
+    def document(self) -> dict[str, Any]:
         """Return the document of the JSON contract before it is put into words."""
 
     def table(self, name: str) -> ArrowTable:
@@ -153,7 +153,7 @@ class Explanation:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The document of the JSON contract as plain Python values."""
-        return completing.document(self._analysis.json())
+        return completing.document(self._analysis.document())
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:

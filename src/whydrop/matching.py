@@ -55,7 +55,7 @@ class Matching:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The ``pair`` object of the JSON contract as plain Python values: what ``whydrop match --json`` prints."""
-        pair: dict[str, Any] = json.loads(self._analysis.json())["pair"]
+        pair: dict[str, Any] = self._analysis.document()["pair"]
         return pair
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -102,8 +101,8 @@ class _Narrowed:
         self._kept = kept
         self._crossing = crossing
 
-    def json(self, *, pretty: bool = False) -> str:
-        return json.dumps(self._document, indent=2 if pretty else None, ensure_ascii=False)
+    def document(self) -> dict[str, Any]:
+        return self._document
 
     def table(self, name: str) -> ArrowTable:
         import polars

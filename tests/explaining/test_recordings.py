@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def explained(tmp_path: Path) -> Callable[[MadePath], Verdicts]:
 
 
 def verdicts(recording: Recording) -> Verdicts:
-    document = json.loads(of_recording(recording).json())
+    document = of_recording(recording).document()
     assert document["captures"] == []
     assert [one["path"] for one in document["recordings"]] == [str(recording.path)]
     for verdict in document["verdicts"]:

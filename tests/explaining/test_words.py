@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whydrop import _core
 from whydrop.explain import completing, phrases, sentences
@@ -137,10 +139,28 @@ def test_a_shorter_snapshot_is_advised_only_where_it_is_one(snaplen: int | None,
 
 
 def test_words_that_are_there_stay_as_they_are():
-    example = (ROOT / "tests" / "golden" / "policed-download-pair.json").read_text(encoding="utf-8")
-    once = completing.document(example)
-    assert once == json.loads(example)
-    assert completing.document(completing.text(once, pretty=True)) == once
+    example = json.loads((ROOT / "tests" / "golden" / "policed-download-pair.json").read_text(encoding="utf-8"))
+    assert completing.document(example) == example
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)  # fmt: skip
+
+
+@given(JSON)
+def test_a_document_as_text_is_what_it_was(value: object):
+    assert json.loads(_core.dumps(value)) == value
+    assert json.loads(_core.dumps(value, pretty=True)) == value
+
+
+def test_what_json_cannot_hold_is_an_error_and_infinity_is_null():
+    assert _core.dumps({"a": (float("inf"), float("nan"))}) == '{"a":[null,null]}'
+    for value in ({1: 2}, {"a": object()}, {"a": 2**64}):
+        with pytest.raises(TypeError):
+            _core.dumps(value)
 
 
 def test_a_person_is_told_of_a_flood_in_one_line():
@@ -151,7 +171,7 @@ def test_a_person_is_told_of_a_flood_in_one_line():
     small = {"connections": 3616, "packets_below": 32, "packets": 7232, "payload_bytes": 3616, "lost": 0}
     small |= {"attempts": 3616, "answered": 0, **ends}
     capture = {"notes": ["cut off"], "connections_without_data": 1, "small_connections": small}
-    found = completing.document(json.dumps({"captures": [capture], "verdicts": []}))
+    found = completing.document({"captures": [capture], "verdicts": []})
     assert found["captures"][0]["notes"] == [
         "cut off",
         "without data, and so not listed: 1 TCP connection",

@@ -12,6 +12,7 @@ use whydrop_explain::{
 };
 
 use crate::columns;
+use crate::json;
 use crate::progress::Watch;
 use crate::table::Table;
 
@@ -22,7 +23,7 @@ pyo3::create_exception!(
     "A capture that could not be analysed. The message names the file, the byte offset and what was expected."
 );
 
-/// What one analysis found: the document as JSON, and the tables behind it.
+/// What one analysis found: the document, and the tables behind it.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,
@@ -31,19 +32,14 @@ pub struct Analysis {
 
 #[pymethods]
 impl Analysis {
-    /// The document of the JSON contract, as text.
-    #[pyo3(signature = (*, pretty = false))]
-    fn json(&self, pretty: bool) -> PyResult<String> {
-        let text = if pretty {
-            serde_json::to_string_pretty(&self.document)
-        } else {
-            serde_json::to_string(&self.document)
-        };
-        text.map_err(|error| {
+    /// The document of the JSON contract, as dictionaries and lists.
+    fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let text = serde_json::to_string(&self.document).map_err(|error| {
             PyRuntimeError::new_err(format!(
                 "the document could not be written as JSON: {error}"
             ))
-        })
+        })?;
+        json::loads(py, &text)
     }
 
     /// One of the tables `segments`, `acks`, `sacks`, `model`, `crossings`.

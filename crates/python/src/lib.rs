@@ -1,9 +1,10 @@
 //! The Python module `whydrop._core`: calls the analysis and hands over its results, nothing clever.
 //!
-//! The document crosses as one JSON string, the tables as Arrow record batches over the Arrow C stream interface.
+//! The document crosses as Python objects, the tables as Arrow record batches over the Arrow C stream interface.
 
 mod analysis;
 mod columns;
+mod json;
 mod progress;
 mod reduce;
 mod table;
@@ -22,6 +23,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::explain_pair, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;

@@ -36,7 +36,7 @@ def explain(path: str) -> int:
     from whydrop.explain import completing
 
     try:
-        found = completing.document(analyse([path], tables=False).json())
+        found = completing.document(analyse([path], tables=False).document())
         ending.write_document(completing.text(found, pretty=sys.stdout.isatty()))
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
         return ending.not_analysed(reason, [path])

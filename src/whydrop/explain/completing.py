@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from whydrop._core import dumps
 from whydrop.explain.advice import advice
 from whydrop.explain.filling import fill
 from whydrop.explain.numbers import plural
@@ -23,21 +22,16 @@ _METHOD = "payload that the cause's rate would carry, less payload acknowledged 
 _AFTER_WORDS = ("at", "detail", "family", "models", "facts", "against", "throughput_lost")
 
 
-def document(text: str) -> dict[str, Any]:
+def document(found: Mapping[str, Any]) -> dict[str, Any]:
     """The document of an analysis, complete. What is in words already stays as it is."""
-    found: dict[str, Any] = json.loads(text)
-    found["captures"] = [_capture(entry) for entry in found["captures"]]
-    known = (entry.get("snaplen") for entry in found["captures"])
-    kept = min((snaplen for snaplen in known if snaplen), default=None)
-    found["verdicts"] = [verdict(entry, kept) for entry in found["verdicts"]]
-    return found
+    captures = [_capture(entry) for entry in found["captures"]]
+    kept = min((snaplen for entry in captures if (snaplen := entry.get("snaplen"))), default=None)
+    return {**found, "captures": captures, "verdicts": [verdict(entry, kept) for entry in found["verdicts"]]}
 
 
 def text(found: Mapping[str, Any], *, pretty: bool = False) -> str:
     """The document as JSON text."""
-    if pretty:
-        return json.dumps(found, ensure_ascii=False, indent=2)
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return dumps(found, pretty=pretty)
 
 
 def verdict(found: Mapping[str, Any], snaplen_bytes: int | None = None) -> dict[str, Any]:

@@ -261,11 +261,8 @@ fn starts(
     score: &impl Fn(&[RateAndLimit], f64) -> Scores,
 ) -> Vec<Point> {
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
-    let best_limit_at = |rate: f64, hopeless: f64| {
-        let candidates: Vec<RateAndLimit> = limits_at_losses(rows, rate)
-            .into_iter()
-            .map(|limit| (rate, limit))
-            .collect();
+    let best_limit_at = |(rate, limits): (f64, Vec<f64>), hopeless: f64| {
+        let candidates: Vec<RateAndLimit> = limits.into_iter().map(|limit| (rate, limit)).collect();
         let nothing = Point {
             x: rate,
             y: 0.0,
@@ -283,9 +280,8 @@ fn starts(
     };
     // far worse than chance is no start, whatever is near it
     let hopeless = 3.0 * independent - 100.0;
-    let mut starts: Vec<Point> = rates_between_losses(rows)
-        .into_iter()
-        .map(|rate| best_limit_at(rate, hopeless))
+    let mut starts: Vec<Point> = limits_at_losses(rows, &rates_between_losses(rows))
+        .map(|limits| best_limit_at(limits, hopeless))
         .collect();
     // with a good start in hand, others must be better than chance would let them be
     let best = starts
@@ -300,10 +296,13 @@ fn starts(
     } else {
         rates
     };
-    let ridge: Vec<Point> = rates
+    let below: Vec<f64> = rates
         .iter()
-        .filter(|rate| **rate < fastest)
-        .map(|rate| best_limit_at(*rate, hopeless))
+        .copied()
+        .filter(|rate| *rate < fastest)
+        .collect();
+    let ridge: Vec<Point> = limits_at_losses(rows, &below)
+        .map(|limits| best_limit_at(limits, hopeless))
         .collect();
     let at = |index: usize| ridge.get(index).map_or(f64::MIN, |point| point.score);
     let is_local_maximum = |i: &usize| at(*i) >= at(i.wrapping_sub(1)) && at(*i) >= at(i + 1);
@@ -370,10 +369,23 @@ fn rates_between_losses(rows: &Rows) -> Vec<f64> {
     rates
 }
 
-/// Limits that would have made some of the losses: quantiles of the queue without limit that they find.
-fn limits_at_losses(rows: &Rows, rate: f64) -> Vec<f64> {
+/// Each rate with limits that would have made some of the losses: quantiles of the queue without limit that they find.
+fn limits_at_losses<'a>(
+    rows: &'a Rows,
+    rates: &'a [f64],
+) -> impl Iterator<Item = (f64, Vec<f64>)> + 'a {
+    const TOGETHER: usize = 4;
+    rates.chunks(TOGETHER).flat_map(move |rates| {
+        // places to spare repeat the last rate
+        let rate = |index: usize| rates[index.min(rates.len() - 1)];
+        let found: [Vec<f64>; TOGETHER] = uncorrected_at_losses(rows, std::array::from_fn(rate));
+        let limits = found.map(|queues| limits_of(rows, queues));
+        rates.iter().copied().zip(limits).collect::<Vec<_>>()
+    })
+}
+
+fn limits_of(rows: &Rows, mut found: Vec<f64>) -> Vec<f64> {
     let largest = rows.largest_bytes;
-    let mut found = uncorrected_at_losses(rows, rate);
     found.sort_by(f64::total_cmp);
     let last = found.len() - 1;
     let mut limits: Vec<f64> = [0.02, 0.2, 0.5, 0.9]

@@ -109,6 +109,12 @@ fn follow_on_this_processor<const L: usize>(
 ) -> Queues<L> {
     #[cfg(target_arch = "x86_64")]
     {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has AVX-512F, which is all that the function asks for beyond the baseline
+            return unsafe {
+                follow_with_avx512::<L>(rows, rate, limit, start, most_corrected_bytes)
+            };
+        }
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2, which is all that the function asks for beyond the baseline
             return unsafe {
@@ -122,6 +128,18 @@ fn follow_on_this_processor<const L: usize>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn follow_with_avx2<const L: usize>(
+    rows: &Rows,
+    rate: [f64; L],
+    limit: [f64; L],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> Queues<L> {
+    follow_lanes::<L>(rows, rate, limit, start, most_corrected_bytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn follow_with_avx512<const L: usize>(
     rows: &Rows,
     rate: [f64; L],
     limit: [f64; L],

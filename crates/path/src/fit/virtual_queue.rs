@@ -181,18 +181,27 @@ pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
     found
 }
 
-/// The virtual queue with each packet that was lost, bytes, when only the packets that passed enter it and nothing is
-/// corrected.
-pub fn uncorrected_at_losses(trace: &Rows, rate_bytes_per_s: f64) -> Vec<f64> {
-    let mut queue = 0.0f64;
-    let mut found = Vec::with_capacity(trace.lost);
+/// The virtual queue with each packet that was lost, bytes, at each of some rates, when only the packets that passed enter
+/// it and nothing is corrected. Together, since each rate is a chain in which every step waits for the one before.
+pub fn uncorrected_at_losses<const RATES: usize>(
+    trace: &Rows,
+    rates_bytes_per_s: [f64; RATES],
+) -> [Vec<f64>; RATES] {
+    let mut queues = [0.0f64; RATES];
+    let mut found = std::array::from_fn(|_| Vec::with_capacity(trace.lost));
     for row in &trace.rows {
-        queue = (queue - rate_bytes_per_s * row.gap_s).max(0.0);
-        let with_packet = (queue + row.bytes - rate_bytes_per_s * row.span_s).max(row.last_bytes);
+        let with_packet: [f64; RATES] = std::array::from_fn(|index| {
+            let rate = rates_bytes_per_s[index];
+            let left = (queues[index] - rate * row.gap_s).max(0.0);
+            queues[index] = left;
+            (left + row.bytes - rate * row.span_s).max(row.last_bytes)
+        });
         if row.outcome == Seen::Lost {
-            found.push(with_packet);
+            for (found, with_packet) in found.iter_mut().zip(with_packet) {
+                found.push(with_packet);
+            }
         } else {
-            queue = with_packet;
+            queues = with_packet;
         }
     }
     found

@@ -29,9 +29,10 @@ class RecordingAnalysis:
         self._document = document
         self._captured = captured
 
-    def json(self, *, pretty: bool = False) -> str:
-        """The document of the JSON contract."""
-        return json.dumps(self._document, ensure_ascii=False, indent=2 if pretty else None, allow_nan=False)
+    def document(self) -> dict[str, Any]:
+        """The document of the JSON contract: what JSON has, and a copy."""
+        document: dict[str, Any] = json.loads(json.dumps(self._document, allow_nan=False))
+        return document
 
     def table(self, name: str) -> ArrowTable:
         """One of the captures' tables; without captures there is none, as a recording's are its own."""
@@ -61,7 +62,7 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
     if scene is None:
         raise RecordingError(f"{recording.path}: a recording without probes and without flows: nothing to explain")
     if captured is not None:
-        seen = json.loads(captured.json())
+        seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
         far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, scene) else ()
         found = {"recordings": [_about(recording, scene)], "verdicts": together.verdicts(scene, far, seen)}

@@ -106,7 +106,7 @@ def _one(pipe: Connection, task: Task, memory_bytes: int | None) -> None:
     file = rows.File.at(task.path, status, digest)
     try:
         with _within(memory_bytes):
-            document = completing.document(explain([task.path], tables=False).json())
+            document = completing.document(explain([task.path], tables=False).document())
         frames = rows.of_document(file, document)
     except (CaptureError, OSError) as reason:
         frames = rows.of_failure(file, _one_line(reason))

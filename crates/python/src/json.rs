@@ -1,0 +1,152 @@
+//! JSON as Python objects and back, as `json.loads` and `json.dumps` do it: importing Python's `json` takes longer than the
+//! analysis of a small capture.
+
+use std::fmt;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Error as _, Serialize, Serializer};
+
+/// Reads one JSON value. Objects keep the order of their names.
+pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Read(py)
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A value of dictionaries with text for names, lists, tuples, text, numbers, truth values and `None` as JSON text. A number
+/// that is not finite becomes `null`, since JSON has none (RFC 8259, section 6).
+#[pyfunction]
+#[pyo3(signature = (value, *, pretty = false))]
+pub fn dumps(value: &Bound<'_, PyAny>, pretty: bool) -> PyResult<String> {
+    let text = if pretty {
+        serde_json::to_string_pretty(&Write(value))
+    } else {
+        serde_json::to_string(&Write(value))
+    };
+    text.map_err(|error| PyTypeError::new_err(error.to_string()))
+}
+
+#[derive(Clone, Copy)]
+struct Read<'py>(Python<'py>);
+
+impl<'py> Read<'py> {
+    fn object<T: IntoPyObject<'py>, E: serde::de::Error>(
+        self,
+        value: T,
+    ) -> Result<Bound<'py, PyAny>, E> {
+        value
+            .into_bound_py_any(self.0)
+            .map_err(|error| E::custom(error))
+    }
+}
+
+impl<'de, 'py> DeserializeSeed<'de> for Read<'py> {
+    type Value = Bound<'py, PyAny>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de, 'py> Visitor<'de> for Read<'py> {
+    type Value = Bound<'py, PyAny>;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(self.0.None().into_bound(self.0))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        self.object(value)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        self.object(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        self.object(value)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Self::Value, E> {
+        self.object(value)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Self::Value, E> {
+        self.object(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let list = PyList::empty(self.0);
+        while let Some(entry) = entries.next_element_seed(self)? {
+            list.append(entry).map_err(A::Error::custom)?;
+        }
+        Ok(list.into_any())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let dict = PyDict::new(self.0);
+        while let Some(name) = entries.next_key_seed(self)? {
+            dict.set_item(name, entries.next_value_seed(self)?)
+                .map_err(A::Error::custom)?;
+        }
+        Ok(dict.into_any())
+    }
+}
+
+struct Write<'a, 'py>(&'a Bound<'py, PyAny>);
+
+impl Serialize for Write<'_, '_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = self.0;
+        if value.is_none() {
+            to.serialize_unit()
+        } else if let Ok(text) = value.cast::<PyString>() {
+            to.serialize_str(&text.to_string_lossy())
+        } else if let Ok(truth) = value.cast::<PyBool>() {
+            to.serialize_bool(truth.is_true())
+        } else if value.is_instance_of::<PyInt>() {
+            match value.extract::<i64>() {
+                Ok(number) => to.serialize_i64(number),
+                Err(_) => to.serialize_u64(value.extract().map_err(S::Error::custom)?),
+            }
+        } else if let Ok(number) = value.cast::<PyFloat>() {
+            to.serialize_f64(number.value())
+        } else if let Ok(dict) = value.cast::<PyDict>() {
+            to.collect_map(dict.iter().map(|(name, entry)| (Text(name), Owned(entry))))
+        } else if let Ok(list) = value.cast::<PyList>() {
+            to.collect_seq(list.iter().map(Owned))
+        } else if let Ok(tuple) = value.cast::<PyTuple>() {
+            to.collect_seq(tuple.iter().map(Owned))
+        } else {
+            Err(S::Error::custom(format!("no JSON for {value}")))
+        }
+    }
+}
+
+struct Owned<'py>(Bound<'py, PyAny>);
+
+impl Serialize for Owned<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Write(&self.0).serialize(to)
+    }
+}
+
+/// The name of an entry, which is text.
+struct Text<'py>(Bound<'py, PyAny>);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let text = self.0.cast::<PyString>().map_err(S::Error::custom)?;
+        to.serialize_str(&text.to_string_lossy())
+    }
+}
