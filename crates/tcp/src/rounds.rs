@@ -52,17 +52,20 @@ impl Rounds {
     pub fn of(flow: &Flow, clock: &SenderClock, base_rtt_ns: i64, slack_ns: i64) -> Self {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let rounds = cut(flow, clock);
-        let line_gap_ns = line_gap_ns(flow, clock);
+        let gaps_ns = gaps_ns(flow, clock);
+        // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
+        // behind another
+        let line_gap_ns = quantile(&gaps_ns, 0.25);
         let pause_ns = (PAUSE_GAPS * line_gap_ns).min(slack_ns);
         let slow_start = SlowStart::of(flow, clock, pause_ns);
-        let waits = waits_between_packets(flow, clock, pause_ns);
+        let waits = waits_between_packets(&gaps_ns, pause_ns);
         let cap = cap(&rounds, mss, flow.vantage).filter(|_| waits);
         Self {
             rounds,
             slow_start,
             cap,
             mss,
-            is_paced: leaves_by_rate(flow, clock, base_rtt_ns),
+            is_paced: leaves_by_rate(&gaps_ns, flow.vantage, clock, base_rtt_ns),
             pause_ns,
         }
     }
@@ -178,42 +181,35 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .collect()
 }
 
-/// From one full packet to the next of a burst, nanoseconds; half of the packets that delayed acknowledgments release
-/// come right behind another.
-fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
-    let mut gaps_ns = gaps_ns(flow, clock);
-    let quarter = gaps_ns.len() / 4;
-    match gaps_ns.is_empty() {
+/// 0 of nothing.
+fn quantile(of: &[i64], share: f64) -> i64 {
+    let mut of = of.to_vec();
+    let place = (of.len().saturating_sub(1) as f64 * share) as usize;
+    match of.is_empty() {
         true => 0,
-        false => *gaps_ns.select_nth_unstable(quarter).1,
+        false => *of.select_nth_unstable(place).1,
     }
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.
-fn waits_between_packets(flow: &Flow, clock: &SenderClock, pause_ns: i64) -> bool {
-    let gaps_ns = gaps_ns(flow, clock);
+fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     let busy_ns: i64 = gaps_ns.iter().filter(|gap| **gap <= pause_ns).sum();
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
 /// Whether full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
-fn leaves_by_rate(flow: &Flow, clock: &SenderClock, base_rtt_ns: i64) -> bool {
-    let gaps = gaps_ns(flow, clock);
+fn leaves_by_rate(gaps: &[i64], vantage: Vantage, clock: &SenderClock, base_rtt_ns: i64) -> bool {
     if gaps.len() < EVEN_PACKETS {
         return false;
     }
-    let quantile = |of: &[i64], share: f64| {
-        let mut sorted = of.to_vec();
-        sorted.sort_unstable();
-        sorted[((sorted.len() - 1) as f64 * share) as usize] as f64
-    };
-    let usual = quantile(&gaps, 0.5);
+    let quantile = |of: &[i64], share: f64| quantile(of, share) as f64;
+    let usual = quantile(gaps, 0.5);
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
     let unqueued = clock
         .longest_queued_ns
         .is_some_and(|ns| ns < a_window_ns / 2);
-    if flow.vantage != Vantage::Sender && !unqueued {
+    if vantage != Vantage::Sender && !unqueued {
         return false;
     }
     let first = quantile(&gaps[..INITIAL_SEGMENTS as usize - 1], 0.5);
@@ -225,7 +221,7 @@ fn leaves_by_rate(flow: &Flow, clock: &SenderClock, base_rtt_ns: i64) -> bool {
     let several = usual * 3.0 <= base_rtt_ns as f64;
     most && several
         && usual > 0.0
-        && quantile(&gaps, 0.1) >= EVEN * usual
+        && quantile(gaps, 0.1) >= EVEN * usual
         && first >= EVEN * usual
         && first * EVEN <= usual
 }
