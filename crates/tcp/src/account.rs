@@ -52,6 +52,23 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     Some(Box::new(account))
 }
 
+/// A sender that sends again.
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    /// Nothing below was acknowledged when it began.
+    low: i64,
+    /// All below is to be acknowledged until it is over.
+    high: i64,
+    /// It takes late packets for lost ones, and will know by the echo of the next acknowledgment (Eifel: RFC 3522).
+    is_undone: bool,
+}
+
+impl Recovery {
+    fn is_over(&self, acknowledged: i64) -> bool {
+        acknowledged >= self.high || (self.is_undone && acknowledged > self.low)
+    }
+}
+
 struct Walk<'a> {
     told: &'a Told<'a>,
     clock: SenderClock,
@@ -69,10 +86,11 @@ struct Walk<'a> {
     last_sent_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
-    /// All below is to be acknowledged until the recovery is over.
-    recovery: Option<i64>,
-    /// Limits the answer so far, for its tail.
+    recovery: Option<Recovery>,
+    /// What limited the sender before it last sent, timers and recoveries apart.
     before: Option<Limiter>,
+    /// Limits the answer so far, for its tail.
+    last: Option<Limiter>,
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
@@ -115,6 +133,7 @@ impl<'a> Walk<'a> {
             last_bytes: 0,
             recovery: None,
             before: None,
+            last: None,
             coming: 0,
             slack_ns,
             lost: (0, 0),
@@ -192,6 +211,7 @@ impl<'a> Walk<'a> {
         };
         self.account.push(segment_ns, begins_ns, limiter);
         self.before = None;
+        self.last = None;
         match number {
             0 => self
                 .account
@@ -245,7 +265,11 @@ impl<'a> Walk<'a> {
             Kind::New | Kind::TailLossProbe | Kind::Other => false,
         };
         if recovers && self.recovery.is_none() {
-            self.recovery = Some(self.next);
+            self.recovery = Some(Recovery {
+                low: self.acknowledged,
+                high: self.next,
+                is_undone: spurious && self.told.flow.timestamps,
+            });
         }
         self.last_bytes = i64::from(segment.payload_bytes);
         self.next = self.next.max(segment.end());
@@ -280,6 +304,10 @@ impl<'a> Walk<'a> {
         if !by_timer && self.recovery.is_none() {
             self.before = Some(limiter);
         }
+        self.last = match self.recovery {
+            Some(_) => Some(Limiter::LossRecovery),
+            None => self.before,
+        };
     }
 
     /// Gives the time until then to `limiter`, save for what an acknowledgment that ends it was held back.
@@ -355,9 +383,7 @@ impl<'a> Walk<'a> {
         } else {
             self.edges.clear();
         }
-        if self.recovery.is_some_and(|high| self.acknowledged >= high) {
-            self.recovery = None;
-        }
+        self.recovery = (self.recovery).filter(|recovery| !recovery.is_over(self.acknowledged));
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
@@ -452,8 +478,9 @@ impl<'a> Walk<'a> {
 
     /// All of an answer is out: until it is acknowledged.
     fn tail(&mut self, bound_ns: i64) -> i64 {
-        let limiter = self
-            .before
+        let recovers = self.recovery.map(|_| Limiter::LossRecovery);
+        let limiter = recovers
+            .or(self.last)
             .unwrap_or(self.rounds.window_at(self.last_sent_ns));
         while self.acknowledged < self.next {
             let Some(acknowledgment) = self.next_heard(bound_ns) else {

@@ -155,12 +155,15 @@ impl Walk {
             && !segment.flags.has(SegmentFlags::INFERRED);
         if resent && self.recovery.is_none_or(|high| self.acknowledged >= high) {
             self.pending = None;
-            self.end_phase(now_ns);
-            if segment.kind == Kind::Timeout {
-                self.begin_phase(now_ns, true);
-            }
-            self.unended = false;
             self.recovery = Some(self.next);
+            // a sender that took late packets for lost ones goes on as before, once it knows (RFC 4015)
+            if !segment.flags.has(SegmentFlags::SPURIOUS) {
+                self.end_phase(now_ns);
+                if segment.kind == Kind::Timeout {
+                    self.begin_phase(now_ns, true);
+                }
+                self.unended = false;
+            }
         }
         self.next = self.next.max(segment.end());
         self.pending = Some((now_ns, i64::from(segment.payload_bytes)));
