@@ -288,9 +288,16 @@ impl<'a> Walk<'a> {
         let by_timer = matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
             && !segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
+        // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
+        let waits = match limiter {
+            Limiter::Pacing => false,
+            Limiter::Application => self.released_at(now_ns).0,
+            _ => true,
+        };
         while let Some(acknowledgment) = self.next_heard(now_ns) {
             let heard_ns = self.clock.heard_ns[self.coming].min(now_ns);
-            self.wait_until(heard_ns, limiter, Some(acknowledgment));
+            let held = Some(acknowledgment).filter(|_| waits);
+            self.wait_until(heard_ns, limiter, held);
             self.hear(&acknowledgment);
         }
         if by_timer {
@@ -316,14 +323,13 @@ impl<'a> Walk<'a> {
             .account
             .bounds()
             .map_or(self.last_sent_ns, |(_, ns)| ns);
-        let waits = !matches!(limiter, Limiter::Pacing);
         let limiter = if self.recovery.is_some() {
             Limiter::LossRecovery
         } else {
             limiter
         };
         let held_ns = ended_by
-            .filter(|_| waits && self.recovery.is_none())
+            .filter(|_| self.recovery.is_none())
             .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
         if let Some(held_ns) = held_ns {
             self.account.push(held_ns, from_ns, limiter);
@@ -487,7 +493,15 @@ impl<'a> Walk<'a> {
                 break;
             };
             let heard_ns = self.clock.heard_ns[self.coming];
-            self.wait_until(heard_ns, limiter, Some(acknowledgment));
+            // a sender that hears of nothing for so long sends again (RFC 6298): it heard what was not captured
+            let longest_ns = MOST_HELD_NS.saturating_add(2 * self.recent_rtt_ns);
+            if heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns)) > longest_ns {
+                let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
+                self.wait_until(due_ns.max(self.last_heard_ns), limiter, None);
+                break;
+            }
+            let held = Some(acknowledgment).filter(|_| limiter != Limiter::Pacing);
+            self.wait_until(heard_ns, limiter, held);
             self.hear(&acknowledgment);
         }
         self.account

@@ -59,7 +59,11 @@ impl Rounds {
         let pause_ns = (PAUSE_GAPS * line_gap_ns).min(slack_ns);
         let slow_start = SlowStart::of(flow, clock, pause_ns);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
-        let cap = cap(&rounds, mss, flow.vantage).filter(|_| waits);
+        let is_near = match clock.longest_queued_ns {
+            Some(queued_ns) => queued_ns < slack_ns,
+            None => flow.vantage == Vantage::Sender,
+        };
+        let cap = cap(&rounds, mss, !is_near).filter(|_| waits);
         Self {
             rounds,
             slow_start,
@@ -145,9 +149,8 @@ impl Round {
 }
 
 /// What is out, seen far from the sender, leaves out what waits between: only little can be known to stand there.
-fn cap(rounds: &[Round], mss: i64, vantage: Vantage) -> Option<i64> {
+fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
     let most = rounds.iter().map(|round| round.flight).max()?;
-    let is_far = matches!(vantage, Vantage::Receiver | Vantage::Unknown);
     if is_far && most >= INITIAL_SEGMENTS * mss {
         return None;
     }
@@ -206,10 +209,11 @@ fn leaves_by_rate(gaps: &[i64], vantage: Vantage, clock: &SenderClock, base_rtt_
     let quantile = |of: &[i64], share: f64| quantile(of, share) as f64;
     let usual = quantile(gaps, 0.5);
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
-    let unqueued = clock
-        .longest_queued_ns
-        .is_some_and(|ns| ns < a_window_ns / 2);
-    if vantage != Vantage::Sender && !unqueued {
+    let is_near = match clock.longest_queued_ns {
+        Some(queued_ns) => queued_ns < a_window_ns / 2,
+        None => vantage == Vantage::Sender,
+    };
+    if !is_near {
         return false;
     }
     let first = quantile(&gaps[..INITIAL_SEGMENTS as usize - 1], 0.5);

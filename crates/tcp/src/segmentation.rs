@@ -38,6 +38,9 @@ impl SegmentSize {
 
     /// Payload of each wire packet that a captured packet was: less than its own for a super-segment.
     pub fn cut(&mut self, payload: u32, header_bytes: u32) -> u32 {
+        if self.announced.is_none() {
+            self.find_common(payload, header_bytes);
+        }
         let whole = payload <= self.bytes()
             || match self.announced {
                 Some(announced) => self.exceeds_announced(announced, payload, header_bytes),
@@ -69,6 +72,16 @@ impl SegmentSize {
         }
     }
 
+    /// Two super-segments, or one and a packet, that are multiples of one size: a capture that begins in the midst of a
+    /// connection has both before it has a packet alone.
+    fn find_common(&mut self, payload: u32, header_bytes: u32) {
+        let full = ethernet_payload(header_bytes);
+        let common = greatest_common_divisor(self.seen, payload);
+        if payload.max(self.seen) > full && (SMALLEST_FULL_SEGMENT_BYTES..=full).contains(&common) {
+            self.seen = common;
+        }
+    }
+
     /// A single packet that is larger than the handshake allows. Senders go by the peer's option alone, and middleboxes
     /// rewrite it; so what fits one Ethernet frame is one packet, if nothing shows otherwise.
     fn exceeds_announced(&self, announced: u32, payload: u32, header_bytes: u32) -> bool {
@@ -87,6 +100,17 @@ impl SegmentSize {
                 && !is_multiple(full)
                 && !is_multiple(self.seen)
     }
+}
+
+/// 0 with 0: nothing was seen.
+fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 fn ethernet_payload(header_bytes: u32) -> u32 {
@@ -135,5 +159,19 @@ mod tests {
         assert_eq!(cuts(size, &[1460, 2920, 65_160]), [1460, 1460, 1460]);
         assert_eq!(cuts(size, &[536, 5360]), [536, 536]);
         assert_eq!(cuts(size, &[8948, 17_896]), [8948, 8948]);
+    }
+
+    #[test]
+    fn super_segments_that_come_before_a_packet_alone_tell_their_common_size() {
+        let size = SegmentSize::default();
+        assert_eq!(
+            cuts(size, &[2800, 4200, 5600, 1400]),
+            [2800, 1400, 1400, 1400]
+        );
+        assert_eq!(
+            cuts(size, &[2800, 1400, 7000, 325]),
+            [2800, 1400, 1400, 325]
+        );
+        assert_eq!(cuts(size, &[8948, 4474, 512, 100]), [8948, 4474, 512, 100]);
     }
 }

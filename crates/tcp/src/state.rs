@@ -217,6 +217,12 @@ impl State {
         {
             self.handshake.ack_ns = Some(time_ns);
         }
+        if self.halves.is_none() && !syn && !is_reset && tcp.options.timestamps.is_some() {
+            // only where both sides agreed (RFC 7323, section 3.2), though a SYN be missing
+            self.opening
+                .iter_mut()
+                .for_each(|opening| opening.timestamps = true);
+        }
         if self.halves.is_none() && tcp.payload_bytes > 0 && !is_reset {
             self.begin_data(options);
         }
