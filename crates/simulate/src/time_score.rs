@@ -66,8 +66,8 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
 
 type Shares = BTreeMap<&'static str, f64>;
 
-/// What the simulator knows of the first connection, within what the capture holds of it: of a pause that it begins in, or
-/// ends in, nothing.
+/// What the simulator knows of the first connection, within what the capture holds of it: of a pause between transfers that
+/// it begins in, nothing.
 fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let capture = &truth["captures"][point];
     let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);
@@ -75,14 +75,20 @@ fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let flow = list(&truth["flows"])
         .iter()
         .find(|flow| flow["proto"] == "tcp" && flow["limits"].is_object())?;
+    let transfers = list(&flow["limits"]["transfers"]);
+    let next = transfers
+        .iter()
+        .find(|transfer| transfer["until_s"].as_f64() > Some(begins_s))?;
+    let begins_s = next["from_s"]
+        .as_f64()
+        .filter(|_| begins_s > 0.0)
+        .map_or(begins_s, |from_s| from_s.max(begins_s));
     let mut shares = Shares::new();
     for span in list(&flow["limits"]["spans"]) {
         let (from_s, until_s) = (span[0].as_f64()?, span[1].as_f64()?);
         let time_s = until_s.min(ends_s) - from_s.max(begins_s);
         let limiter = Limiter::ALL.iter().find(|l| span[2] == l.name())?;
-        let is_cut = from_s < begins_s || until_s > ends_s;
-        let is_pause = matches!(limiter, Limiter::Application | Limiter::PeerApplication);
-        if time_s > 0.0 && !(is_cut && is_pause) {
+        if time_s > 0.0 {
             *shares.entry(limiter.name()).or_default() += time_s;
         }
     }

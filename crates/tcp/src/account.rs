@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
 use crate::limits::{Account, Limiter};
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, quantile};
 use crate::sender_clock::{Echoes, SenderClock};
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
@@ -23,6 +23,8 @@ const RELEASE_SHARE: f64 = 0.1;
 /// more than half a second (RFC 1122, section 4.2.3.2).
 const LEAST_HELD_NS: i64 = 15_000_000;
 const MOST_HELD_NS: i64 = 550_000_000;
+/// Quantile of the round trips.
+const LONG: f64 = 0.95;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
 
@@ -76,6 +78,8 @@ struct Walk<'a> {
     account: Account,
     mss: i64,
     base_rtt_ns: i64,
+    /// Hardly any round trip is longer.
+    long_rtt_ns: i64,
     /// Round trip of acknowledgments that nobody held back, of late.
     recent_rtt_ns: i64,
     next: i64,
@@ -112,6 +116,8 @@ impl<'a> Walk<'a> {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(0),
         };
+        let all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
+        let long_rtt_ns = quantile(&all_ns, LONG).saturating_add(clock.near_rtt_ns);
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
             ..Account::default()
@@ -124,6 +130,7 @@ impl<'a> Walk<'a> {
             account,
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
             base_rtt_ns,
+            long_rtt_ns,
             recent_rtt_ns: base_rtt_ns,
             next: 0,
             acknowledged: 0,
@@ -494,8 +501,8 @@ impl<'a> Walk<'a> {
             };
             let heard_ns = self.clock.heard_ns[self.coming];
             // a sender that hears of nothing for so long sends again (RFC 6298): it heard what was not captured
-            let longest_ns = MOST_HELD_NS.saturating_add(2 * self.recent_rtt_ns);
-            if heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns)) > longest_ns {
+            let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
+            if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {
                 let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
                 self.wait_until(due_ns.max(self.last_heard_ns), limiter, None);
                 break;
