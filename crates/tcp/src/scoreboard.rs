@@ -137,7 +137,8 @@ impl Half {
             return;
         };
         if self.echoes.is_none() && self.flow.segments.len() >= FEWEST_FOR_ECHOES {
-            self.echoes = Some(Box::default());
+            let count = self.flow.acknowledgments.len();
+            self.echoes = Some(Box::new(Echoes::after(count)));
         }
         if let Some(echoes) = &mut self.echoes {
             echoes.data(time_ns, value, echo);

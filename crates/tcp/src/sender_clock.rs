@@ -38,9 +38,18 @@ pub(crate) struct Echoes {
     /// Acknowledgments that no data has echoed: the receiver's clock, and how many there were.
     coming: VecDeque<(u32, u32)>,
     marks: Vec<Mark>,
+    /// Acknowledgments before the first mark, of which nothing is known.
+    before: u32,
 }
 
 impl Echoes {
+    pub fn after(count: usize) -> Self {
+        Self {
+            before: count as u32,
+            ..Self::default()
+        }
+    }
+
     /// `count`: acknowledgments kept, this one included.
     pub fn acknowledgment(&mut self, value: u32, count: usize) {
         let count = count as u32;
@@ -52,7 +61,7 @@ impl Echoes {
 
     pub fn data(&mut self, time_ns: i64, value: u32, echo: u32) {
         let last = self.marks.last().copied();
-        let mut heard = last.map_or(0, |mark| mark.heard);
+        let mut heard = last.map_or(self.before, |mark| mark.heard);
         while let Some(&(sent, count)) = self.coming.front() {
             if (echo.wrapping_sub(sent) as i32) < 0 {
                 break;
