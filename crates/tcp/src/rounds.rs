@@ -155,22 +155,24 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
         return None;
     }
     let least = (NEAR_CAP * most as f64) as i64 - mss;
-    let there = rounds
-        .iter()
-        .filter(|round| !round.recovers && !round.is_cut);
-    let there: Vec<i64> = there
-        .map(|round| round.flight)
-        .filter(|flight| *flight >= least)
-        .collect();
     let needed = match most < INITIAL_SEGMENTS * mss {
         true => STANDING_ROUNDS_BELOW_INITIAL,
         false => STANDING_ROUNDS,
     };
-    let third = there.len() / 3;
     let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len().max(1) as f64;
-    let grown = mean(&there[there.len() - third..]) - mean(&there[..third]);
-    let as_window = LEAST_GROWTH * (there.len() - third) as f64 * mss as f64;
-    (there.len() >= needed && grown < as_window / 2.0).then_some(least + mss)
+    let (mut count, mut grown, mut as_window) = (0, 0.0, 0.0);
+    // a window begins anew with a transfer
+    for transfer in rounds.split(|round| round.is_cut) {
+        let there = transfer
+            .iter()
+            .filter(|round| !round.recovers && round.flight >= least);
+        let there: Vec<i64> = there.map(|round| round.flight).collect();
+        let third = there.len() / 3;
+        grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
+        as_window += LEAST_GROWTH * (there.len() - third) as f64 * mss as f64;
+        count += there.len();
+    }
+    (count >= needed && grown < as_window / 2.0).then_some(least + mss)
 }
 
 /// Times from each full packet that was sent for the first time to the next such, nanoseconds.
