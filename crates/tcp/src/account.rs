@@ -88,6 +88,8 @@ struct Walk<'a> {
     /// for as long as the order of packets and acknowledgments at the sender is in doubt.
     edges: VecDeque<(i64, i64)>,
     last_sent_ns: i64,
+    /// When the packet before the last one left.
+    sent_before_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
     recovery: Option<Recovery>,
@@ -136,6 +138,7 @@ impl<'a> Walk<'a> {
             acknowledged: 0,
             edges: VecDeque::new(),
             last_sent_ns: 0,
+            sent_before_ns: 0,
             last_heard_ns: 0,
             last_bytes: 0,
             recovery: None,
@@ -258,6 +261,11 @@ impl<'a> Walk<'a> {
             self.send(sent);
             index += 1;
         }
+        self.sent_before_ns = if index > first + 1 {
+            now_ns
+        } else {
+            self.last_sent_ns
+        };
         self.last_sent_ns = now_ns;
         index
     }
@@ -382,7 +390,10 @@ impl<'a> Walk<'a> {
         let heard_ns = self.clock.heard_ns[self.coming];
         self.coming += 1;
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
-        if all && acknowledgment.acknowledged - self.acknowledged >= 2 * self.mss {
+        // two that left together are acknowledged at once
+        let together = self.last_sent_ns - self.sent_before_ns <= self.slack_ns;
+        let bytes = acknowledgment.acknowledged - self.acknowledged;
+        if all && together && bytes >= 2 * self.mss {
             // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
             let sampled_ns = heard_ns.saturating_sub(self.last_sent_ns);
             let sampled_ns = sampled_ns.max(self.base_rtt_ns);

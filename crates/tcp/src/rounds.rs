@@ -61,7 +61,7 @@ impl Rounds {
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
-            None => flow.vantage == Vantage::Sender,
+            None => matches!(flow.vantage, Vantage::Sender | Vantage::Middle),
         };
         let cap = cap(&rounds, mss, !is_near).filter(|_| waits);
         Self {
