@@ -23,8 +23,8 @@ const RELEASE_SHARE: f64 = 0.1;
 /// more than half a second (RFC 1122, section 4.2.3.2).
 const LEAST_HELD_NS: i64 = 15_000_000;
 const MOST_HELD_NS: i64 = 550_000_000;
-/// Quantile of the round trips.
-const LONG: f64 = 0.95;
+/// Few round trips take so many times what the usual one does.
+const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
 
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
             (a, b) => a.or(b).unwrap_or(0),
         };
         let all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
-        let long_rtt_ns = quantile(&all_ns, LONG).saturating_add(clock.near_rtt_ns);
+        let usual_rtt_ns = quantile(&all_ns, 0.5).saturating_add(clock.near_rtt_ns);
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
             ..Account::default()
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             account,
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
             base_rtt_ns,
-            long_rtt_ns,
+            long_rtt_ns: LONG * usual_rtt_ns,
             recent_rtt_ns: base_rtt_ns,
             next: 0,
             acknowledged: 0,

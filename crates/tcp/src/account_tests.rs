@@ -1,7 +1,7 @@
 //! What limited a sender, by what ended each wait.
 
 use crate::limits::Limiter;
-use crate::testing::{MS, MSS, Talk};
+use crate::testing::{Extra, MS, MSS, Talk};
 
 /// Twenty times two segments and one more, each lot acknowledged after `wait` before the next goes out.
 fn share_of_delayed_acks(wait_ms: i64) -> f64 {
@@ -122,4 +122,80 @@ fn slow_start_ends_where_the_flight_stops_growing() {
     let (slow_start, window) = times_of_growth(3, 4);
     assert!((149..=152).contains(&slow_start), "{slow_start} ms");
     assert!((249..=252).contains(&window), "{window} ms");
+}
+
+/// Time of a limiter in a flow, milliseconds.
+fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
+    let account = talk.finish().account().clone();
+    let (from_ns, until_ns) = account.bounds().unwrap();
+    let times_ns = account.times_ns(from_ns, until_ns);
+    move |limiter| times_ns[limiter as usize] / MS
+}
+
+#[test]
+fn an_application_that_pauses_does_not_wait_for_an_acknowledgment_that_is_held_back() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    for number in 0..20 {
+        let now = (21 + 130 * i64::from(number)) * MS;
+        talk.segments(now, number, number + 1);
+        talk.ack(now + 60 * MS, (number + 1) * MSS);
+    }
+    let times = times_of(talk);
+    // but for the last one, which nothing but its acknowledgment ends
+    assert!(times(Limiter::DelayedAck) <= 40);
+    assert!(times(Limiter::Application) >= 19 * 130);
+}
+
+#[test]
+fn an_answer_whose_last_acknowledgment_was_not_captured_is_over_a_round_trip_after_it_left() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 4);
+    talk.ack(41 * MS, 2 * MSS);
+    talk.request(1021 * MS, 4 * MSS, 100);
+    talk.segments(1022 * MS, 4, 8);
+    talk.ack(1042 * MS, 8 * MSS);
+    let times = times_of(talk);
+    let at_work = times(Limiter::SlowStart) + times(Limiter::CongestionWindow);
+    assert!((39..=42).contains(&at_work), "{at_work} ms");
+}
+
+#[test]
+fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_longer_than_its_round_trip()
+ {
+    let stamped = |value, echo| Extra {
+        timestamps: Some((value, echo)),
+        ..Extra::default()
+    };
+    let mut talk = Talk::new();
+    talk.open(0);
+    let data = |talk: &mut Talk, ms: i64, number: u32| {
+        talk.data_with(ms * MS, number * MSS, MSS, stamped(1000 + ms as u32, 1));
+    };
+    for number in 0..10 {
+        data(&mut talk, 21, number);
+    }
+    // the first is late: the others report it missing, and it is sent again before it is acknowledged
+    for number in 1..10 {
+        let sack = [(MSS, (number + 1) * MSS)];
+        let extra = Extra {
+            sack: &sack,
+            ..stamped(50, 1021)
+        };
+        talk.ack_with(41 * MS, 0, extra);
+    }
+    data(&mut talk, 42, 0);
+    talk.ack_with(45 * MS, 10 * MSS, stamped(54, 1021));
+    for number in 10..30 {
+        data(&mut talk, 45, number);
+    }
+    talk.ack_with(65 * MS, 30 * MSS, stamped(74, 1045));
+    let times = times_of(talk);
+    assert!(
+        times(Limiter::LossRecovery) <= 3,
+        "{} ms",
+        times(Limiter::LossRecovery)
+    );
+    assert_eq!(times(Limiter::CongestionWindow), 0);
 }
