@@ -71,6 +71,10 @@ impl Recovery {
     }
 }
 
+fn is_by_timer(segment: &Segment) -> bool {
+    matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
+}
+
 struct Walk<'a> {
     told: &'a Told<'a>,
     clock: SenderClock,
@@ -261,6 +265,9 @@ impl<'a> Walk<'a> {
             self.send(sent);
             index += 1;
         }
+        if is_by_timer(&segment) && segment.flags.has(SegmentFlags::SPURIOUS) {
+            return index; // what is acknowledged is what it repeats
+        }
         self.sent_before_ns = if index > first + 1 {
             now_ns
         } else {
@@ -300,8 +307,8 @@ impl<'a> Walk<'a> {
                 .map_or(now_ns, |(_, until_ns)| until_ns);
             self.account.push(until_ns.min(now_ns), done_ns, limiter);
         }
-        let by_timer = matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
-            && !segment.flags.has(SegmentFlags::SPURIOUS);
+        let by_timer = is_by_timer(segment);
+        let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
         // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
         let waits = match limiter {
@@ -319,7 +326,11 @@ impl<'a> Walk<'a> {
             let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
             let due_ns = due_ns.max(self.last_heard_ns);
             self.wait_until(due_ns.min(now_ns), limiter, None);
-            self.wait_until(now_ns, Limiter::LossRecovery, None);
+            let late = match spurious {
+                true => self.late_answer(),
+                false => Limiter::LossRecovery,
+            };
+            self.wait_until(now_ns, late, None);
         } else {
             self.wait_until(now_ns, limiter, None);
         }
@@ -351,6 +362,17 @@ impl<'a> Walk<'a> {
             self.account.push(until_ns, from_ns, Limiter::DelayedAck);
         } else {
             self.account.push(until_ns, from_ns, limiter);
+        }
+    }
+
+    /// What a timer that ran out for nothing waited for: the acknowledgment of less than two full segments was held back,
+    /// any other one queued.
+    fn late_answer(&self) -> Limiter {
+        match self.next - self.acknowledged < 2 * self.mss {
+            true => Limiter::DelayedAck,
+            false => self
+                .before
+                .unwrap_or(self.rounds.window_at(self.last_sent_ns)),
         }
     }
 
