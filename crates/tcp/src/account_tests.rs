@@ -204,8 +204,10 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
 fn a_timer_that_runs_out_while_an_acknowledgment_is_held_back_waited_for_the_acknowledgment() {
     let mut talk = Talk::new();
     talk.open(0);
-    for number in 0..10 {
-        let now = (21 + 260 * i64::from(number)) * MS;
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    for number in 1..11 {
+        let now = (41 + 260 * i64::from(number)) * MS;
         talk.segments(now, number, number + 1);
         // comes sooner than a round trip after the repeat: it answers the original
         talk.data(now + 239 * MS, number * MSS, MSS);
