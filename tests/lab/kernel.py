@@ -16,6 +16,7 @@ PROBES = {
     "fq_codel": "qdisc add dev lo root fq_codel",
     "codel": "qdisc add dev lo root codel",
     "pie": "qdisc add dev lo root pie",
+    "fq_pie": "qdisc add dev lo root fq_pie",
     "red": "qdisc add dev lo root red limit 100000 avpkt 1000 bandwidth 10mbit probability 0.1",
     "sfq": "qdisc add dev lo root sfq",
     "cake": "qdisc add dev lo root cake bandwidth 10mbit",
