@@ -175,6 +175,11 @@ def _document(run: Run, path: str, flow: str) -> dict:
                 "rtt_median_s": RTT_NS / 1e9, "mss": MSS, "vantage": "sender", "start": start, "end": end,
                 "missed_by_capture_bytes": 0, "retransmitted_by_kind": {"fast": retransmitted}, "ce_marked": 0,
                 "ecn_echoes": 0, "zero_windows": 0, "window_limited_share": 0.0, "window_scale": 7,
+                "limits": {
+                    "from": start, "until": end, "shares": {"congestion-window": 0.9, "slow-start": 0.1},
+                    "spans": [[start, start + 0.1 * (end - start), "slow-start"],
+                              [start + 0.1 * (end - start), end, "congestion-window"]],
+                },
             }
         ],
         "transfers": [

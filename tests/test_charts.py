@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ import pytest
 from synthetic import BURST_BYTES, FLOW, RATE_BPS, Synthetic, policed_transfer, simulate
 from whydrop.api import Explanation
 from whydrop.show import charts
-from whydrop.show.charts.figure import Figure, NothingToDraw
+from whydrop.show.charts.figure import Figure, NothingToDraw, Scene
 from whydrop.show.charts.theme import STYLES
 
 
@@ -71,6 +72,20 @@ def test_throughput_adds_up_to_the_bytes_sent_in_whole_windows(synthetic: Explan
     whole = segments.filter(elapsed < window * sent.height)["ip_bytes"].sum()
     assert sent["y"].sum() * 1e6 * window / 8 == pytest.approx(whole)
     assert whole > 0.97 * segments["ip_bytes"].sum()
+
+
+def test_what_held_the_sender_has_a_lane_for_each_limiter_by_its_share(synthetic: Explanation):
+    one = figure(synthetic, "held")
+    assert one.y_labels == ((0.0, "slow start 10 %"), (1.0, "congestion window 90 %"))
+    bars = layer_data(one, "held by")
+    assert bars["y"].to_list() == [0.0, 1.0]
+    assert bars["x2"][0] == pytest.approx(bars["x"][1])
+
+
+def test_without_acknowledgments_nothing_tells_what_held_the_sender(synthetic: Explanation):
+    scene = Scene.of(synthetic, 0)
+    with pytest.raises(NothingToDraw):
+        charts.held.figure(replace(scene, flow=replace(scene.flow, limits=None)))
 
 
 def test_throughput_shows_the_fitted_rate(synthetic: Explanation):

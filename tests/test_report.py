@@ -116,7 +116,7 @@ def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: A
 
     opened = Opened(browser, written, scheme=scheme)
     drawn = opened.page.evaluate(DRAWN)
-    assert list(drawn) == ["time-sequence", "model", "in-flight", "burst", "rtt", "throughput"]
+    assert list(drawn) == ["time-sequence", "model", "in-flight", "burst", "rtt", "throughput", "held"]
     lost = STYLES["lost"].dark if scheme == "dark" else STYLES["lost"].light
     for key, colours in drawn.items():
         if key != "burst":
@@ -141,7 +141,7 @@ def test_the_page_fits_a_phone(browser: Any, written: Path):
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
-OVER_TIME = {"time-sequence", "model", "in-flight", "rtt", "throughput"}
+OVER_TIME = {"time-sequence", "model", "in-flight", "rtt", "throughput", "held"}
 
 
 @pytest.mark.needs_browser

@@ -136,6 +136,7 @@ class Flow(Entry):
     window_probes: int = 0
     outstanding_at_loss_mean_bytes: float | None = None
     outstanding_at_loss_deviation_bytes: float | None = None
+    limits: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

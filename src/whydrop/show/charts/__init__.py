@@ -12,6 +12,7 @@ from whydrop.show.charts import (
     clock,
     close_up,
     crossings,
+    held,
     in_flight,
     loss_burst,
     model,
@@ -36,6 +37,7 @@ CHARTS: dict[str, Callable[[Scene], Figure]] = {
     "burst": burst.figure,
     "rtt": rtt.figure,
     "throughput": throughput.figure,
+    "held": held.figure,
 }
 
 

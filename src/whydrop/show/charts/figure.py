@@ -129,6 +129,7 @@ class Scene:
 
     flow: Flow
     number: int
+    origin_s: float
     segments: pl.DataFrame
     acks: pl.DataFrame
     sacks: pl.DataFrame
@@ -162,6 +163,7 @@ class Scene:
         return cls(
             flow=flow,
             number=number,
+            origin_s=origin / 1e9,
             verdict=verdict,
             verdict_flows=frames["model"]["flow"].n_unique(),
             **frames,

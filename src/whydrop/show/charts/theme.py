@@ -64,5 +64,6 @@ STYLES: dict[str, Style] = {
     "median": Style(INK, PAPER, "dot", width=1.8),
     "slow": Style(VERMILLION, "#ff8a4c", "dot", width=1.8, dash=(7, 3)),
     "fit": Style(VERMILLION, "#ff8a4c", "dot", width=1.8),
+    "held": Style(BLUE, SKY, "dot", width=9.0),
     "unpredicted": Style(INK, PAPER, "ring", size=8.0, width=1.6),
 }

@@ -1,0 +1,45 @@
+"""What held a sender at each moment: a lane for each limiter."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop import units
+from whydrop.show.charts import losses
+from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present
+
+SEE = (
+    "At each moment one thing kept the sender from sending more: the lane that has a bar then. Lanes are in the order "
+    "of their shares of the time, the largest on top. Bars in the lane of the congestion window are a path that is "
+    "used in full; in any other lane something else decides how fast it is."
+)
+
+_SPANS = {"from": pl.Float64, "until": pl.Float64, "limiter": pl.String}
+
+
+def figure(scene: Scene) -> Figure:
+    """Draw the account of the flow's time."""
+    scene.need_segments()
+    limits = scene.flow.limits
+    if not limits or not limits["spans"]:
+        raise NothingToDraw(f"{scene.flow.flow}: without acknowledgments in the capture nothing tells what held it")
+    shares: dict[str, float] = limits["shares"]
+    lanes = {name: float(lane) for lane, name in enumerate(sorted(shares, key=lambda name: shares[name]))}
+    spans = pl.DataFrame(limits["spans"], schema=_SPANS, orient="row").with_columns(
+        pl.col("from", "until") - scene.origin_s,
+        y=pl.col("limiter").replace_strict(lanes, default=None, return_dtype=pl.Float64),
+    )
+    bars = points(spans, pl.col("from"), pl.col("y"), x2=pl.col("until"), y2=pl.col("y"))
+    return Figure(
+        key="held",
+        title="What held the sender, at each moment",
+        flow=scene.flow.flow,
+        x_title="Time since the flow's first packet (s), on the sender's clock",
+        y_title="Limiter (share of the time)",
+        see=SEE,
+        layers=present([Layer("held by", "held", "slants", bars, rare=True), losses.rug(scene.segments, -0.5)]),
+        y_span=(-0.8, len(lanes) - 0.4),
+        y_labels=tuple(
+            (lane, f"{name.replace('-', ' ')} {units.percent(shares[name])}") for name, lane in lanes.items()
+        ),
+    )
