@@ -96,7 +96,8 @@ def found(captures: list[Path]) -> dict[str, Any]:
     """The verdict on the queue."""
     import whydrop  # not in the machine, where Python is slow
 
-    document = whydrop.explain([str(capture) for capture in captures]).document
+    first, second = captures
+    document = whydrop.explain_pair(first, second).document
     verdicts: list[dict[str, Any]] = document["verdicts"]
     return next((one for one in verdicts if one["cause"] == "aqm"), verdicts[0])
 
