@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod exact;
 mod lanes;
 pub mod managed;
+mod pair;
 pub mod passage;
 mod pattern;
 mod profile;
@@ -39,6 +40,7 @@ pub use delay::{
 };
 pub use envelope::{EnvelopeBucket, EnvelopeFit, fit_envelope};
 pub use exact::refine_exact;
+pub use pair::{PairFit, refine_pair};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};

@@ -2,19 +2,17 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_beside, refine_exact,
+    BucketFit, PairFit, Trace, fit_envelope, refine_beside, refine_exact, refine_pair,
 };
 
 use super::measure::ByteBasis;
 use crate::evidence::Evidence;
 
-/// Two buckets in company: each packet must find room in both.
+/// Two buckets in company, in the bytes that they count, or in IP bytes where nothing tells.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoBuckets {
-    pub committed: EnvelopeBucket,
-    pub peak: EnvelopeBucket,
-    /// Losses that find no room in one or the other.
-    pub explained: usize,
+    pub pair: PairFit,
+    pub basis: Option<ByteBasis>,
 }
 
 /// What was found.
@@ -34,7 +32,7 @@ const MOST_REFINED: usize = 3_000_000;
 const FEWEST_LOSSES: usize = 10;
 /// A single bucket that is right needs less correction for each loss than this share of a packet.
 const EXACT: f64 = 0.004;
-/// Share of the losses that buckets must account for.
+/// Share of the losses that one bucket must account for by itself.
 const NEEDED_SHARE: f64 = 0.9;
 
 impl Buckets {
@@ -58,7 +56,7 @@ impl Buckets {
         let (single, two) = if exact || trace.lost < FEWEST_LOSSES {
             (refined.map(|(fit, _)| fit), None)
         } else {
-            by_envelope(trace, refined, blur_s)
+            by_envelope(passages, trace, refined, blur_s)
         };
         Self {
             basis: single.as_ref().and_then(|fit| basis(passages, fit, blur_s)),
@@ -70,6 +68,7 @@ impl Buckets {
 
 /// The best of all rates, where the nearest is not good enough.
 fn by_envelope(
+    passages: &Passages,
     trace: &Trace,
     refined: Option<(BucketFit, f64)>,
     blur_s: f64,
@@ -79,14 +78,6 @@ fn by_envelope(
         return (known, None);
     };
     let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
-    if let ([committed, peak], true) = (&envelope.buckets[..], enough) {
-        let two = TwoBuckets {
-            committed: *committed,
-            peak: *peak,
-            explained: envelope.explained,
-        };
-        return (known, Some(two));
-    }
     let starts: Vec<BucketFit> = envelope
         .buckets
         .iter()
@@ -103,7 +94,68 @@ fn by_envelope(
         }
         _ => known,
     };
-    (beside_others(trace, &starts, alone, blur_s), None)
+    let single = beside_others(trace, &starts, alone, blur_s);
+    let two = match starts[..] {
+        [committed, peak] => two_buckets(passages, [&committed, &peak], single.as_ref(), blur_s),
+        _ => None,
+    };
+    (single, two)
+}
+
+/// Each of two buckets must account for so many of the losses, and for this share of them, without the other.
+const FEWEST_EACH: usize = 5;
+const SHARE_EACH: f64 = 0.02;
+
+/// The two buckets near `starts`, in the bytes that they count, if they are clearly better than the single one.
+fn two_buckets(
+    passages: &Passages,
+    starts: [&BucketFit; 2],
+    single: Option<&BucketFit>,
+    blur_s: f64,
+) -> Option<TwoBuckets> {
+    let trace = passages.trace(0);
+    let (ip, blur) = refine_two(&trace, starts, blur_s)?;
+    let mut by_basis = vec![(ip.committed.agreement.score(blur), None, ip)];
+    if tells_bytes(passages, ip.committed.packet_bytes) {
+        for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
+            let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
+            let trace = passages.trace(basis.overhead_bytes());
+            if let Some(fit) = refine_pair(&trace, [&raised[0], &raised[1]], blur) {
+                by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
+            }
+        }
+        by_basis.sort_by(|a, b| b.0.total_cmp(&a.0));
+    }
+    let clear = by_basis.len() > 1 && by_basis[0].0 > by_basis[1].0 + BASIS_GAIN;
+    let (score, basis, pair) = match clear {
+        true => by_basis[0],
+        false => *by_basis.iter().find(|(_, basis, _)| basis.is_none())?,
+    };
+    let needed = FEWEST_EACH.max((SHARE_EACH * trace.lost as f64) as usize);
+    let better = single.is_none_or(|single| score > single.agreement.score(blur) + TWO_GAIN);
+    (better && pair.alone.iter().all(|alone| *alone >= needed)).then_some(TwoBuckets {
+        pair,
+        basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
+    })
+}
+
+/// Two parameters more must make the fates this much more likely, nats.
+const TWO_GAIN: f64 = 10.0;
+
+/// [`refine`] for two buckets.
+fn refine_two(trace: &Trace, starts: [&BucketFit; 2], blur_s: f64) -> Option<(PairFit, f64)> {
+    let mut blur = blur_bytes(starts[1], blur_s);
+    let mut best = refine_pair(trace, starts, blur)?;
+    for _ in 0..BLURS {
+        let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+        let smaller = corrected.max(smallest_blur_bytes(starts[1]));
+        if smaller > 0.8 * blur {
+            break;
+        }
+        blur = smaller;
+        best = refine_pair(trace, [&best.committed, &best.peak], blur)?;
+    }
+    Some((best, blur))
 }
 
 /// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
@@ -187,14 +239,25 @@ const ENOUGH_SMALL: f64 = 0.02;
 /// A basis is told when it suits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 
+/// Whether packets of other sizes show what a bucket counts on top of each.
+fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
+    let is_small = |bytes: &&f32| f64::from(**bytes) < 0.8 * packet_bytes;
+    let small = passages.bytes.iter().filter(is_small).count();
+    small as f64 >= ENOUGH_SMALL * passages.len() as f64 && passages.len() <= MOST_REFINED / 4
+}
+
+/// A fit in IP bytes as a start of one that counts more of each packet.
+fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
+    let raise = 1.0 + f64::from(basis.overhead_bytes()) / fit.packet_bytes;
+    let mut start = *fit;
+    start.rate_bps.value *= raise;
+    start.limit_bytes.value *= raise;
+    start
+}
+
 /// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
 fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis, BucketFit)> {
-    let small = passages
-        .bytes
-        .iter()
-        .filter(|bytes| f64::from(**bytes) < 0.8 * fit.packet_bytes)
-        .count();
-    if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
+    if !tells_bytes(passages, fit.packet_bytes) {
         return None;
     }
     let (_, blur) = refine(&passages.trace(0), fit, blur_s);
@@ -202,11 +265,7 @@ fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis
         .into_iter()
         .map(|basis| {
             let trace = passages.trace(basis.overhead_bytes());
-            let raise = (fit.packet_bytes + f64::from(basis.overhead_bytes())) / fit.packet_bytes;
-            let mut start = *fit;
-            start.rate_bps.value *= raise;
-            start.limit_bytes.value *= raise;
-            let counted = refine_exact(&trace, &start, blur);
+            let counted = refine_exact(&trace, &counting(basis, fit), blur);
             (counted.agreement.score(blur), (basis, counted))
         })
         .collect();

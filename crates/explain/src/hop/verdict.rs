@@ -72,7 +72,7 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
                 return 0.0;
             };
             let expected = match &hop.two_buckets {
-                Some(two) => two.explained,
+                Some(two) => two.pair.explained,
                 None => fit.agreement.expected_losses() as usize,
             };
             (expected as f64 / hop.passages.lost.max(1) as f64).min(1.0)
@@ -167,10 +167,10 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
     if let (Cause::Policer, Some(two)) = (cause, &hop.two_buckets) {
         facts.push(fact!(
             "two-buckets",
-            committed_alone = two.committed.alone as u64,
-            rate_bps = two.committed.rate_bps.value,
-            peak_rate_bps = two.peak.rate_bps.value,
-            peak_alone = two.peak.alone as u64
+            committed_alone = two.pair.alone[0] as u64,
+            rate_bps = two.pair.committed.rate_bps.value,
+            peak_rate_bps = two.pair.peak.rate_bps.value,
+            peak_alone = two.pair.alone[1] as u64
         ));
     }
     facts

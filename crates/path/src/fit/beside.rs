@@ -10,7 +10,7 @@ const ROUNDS: usize = 5;
 /// A loss that leaves room for so many packets is not the bucket's: more than corrections of timestamps make.
 const ROOM_PACKETS: f64 = 1.5;
 /// Of the losses the bucket must have at least this share: a bucket for the lesser part of them is chance's.
-const LEAST_SHARE: f64 = 0.5;
+pub(super) const LEAST_SHARE: f64 = 0.5;
 
 /// Fits the bucket near `known` again, with the losses that found room in it taken for others': they cost what losses by
 /// chance cost, and the bucket is not corrected to drop them.
@@ -24,7 +24,7 @@ pub fn refine_beside(
     let mut fit = *known;
     let mut others = Vec::new();
     for _ in 0..ROUNDS {
-        let found = with_room(trace, &fit);
+        let found = unclaimed(&claims(trace, [&fit]));
         if found.is_empty() || found.len() as f64 > LEAST_SHARE * trace.lost as f64 {
             return None;
         }
@@ -34,39 +34,67 @@ pub fn refine_beside(
         others = found;
         fit = refine_exact(&without(trace, &others), &fit, blur_bytes);
     }
-    let chance = binomial_log_likelihood(others.len() as f64, trace.passed as f64);
-    let lost = others.len() as u32;
-    fit.agreement.log_likelihood += chance;
-    fit.agreement.lost[0] += lost;
-    fit.independent_log_likelihood =
-        binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+    pay_for_others(&mut fit, trace, others.len());
     Some((fit, others.len()))
 }
 
-/// Losses for which the bucket had room. Those packets took their tokens: whatever lost them may be behind it.
-fn with_room(trace: &Trace, fit: &BucketFit) -> Vec<usize> {
-    let (rate, limit) = (fit.rate_bps.value / 8.0, fit.limit_bytes.value);
-    let brink = limit - ROOM_PACKETS * fit.packet_bytes;
-    let (mut queue, mut last_s) = (0.0f64, 0.0f64);
-    let mut found = Vec::new();
+/// Others' losses cost what losses by chance cost.
+pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) {
+    fit.agreement.log_likelihood += binomial_log_likelihood(others as f64, trace.passed as f64);
+    fit.agreement.lost[0] += others as u32;
+    fit.independent_log_likelihood =
+        binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+}
+
+/// A loss, and which of the buckets had least room for it: none, where all had room. `alone` where no other bucket was
+/// short of room.
+pub(super) struct Claim {
+    index: usize,
+    pub bucket: Option<usize>,
+    pub alone: bool,
+}
+
+/// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
+pub(super) fn claims<const N: usize>(trace: &Trace, fits: [&BucketFit; N]) -> Vec<Claim> {
+    let buckets = fits.map(BucketFit::rate_and_limit);
+    let brink_bytes = -ROOM_PACKETS * fits[0].packet_bytes;
+    let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
+    let mut found = Vec::with_capacity(trace.lost);
     for index in 0..trace.len() {
         let bytes = f64::from(trace.bytes[index]);
-        queue = (queue - rate * (trace.time_s[index] - last_s)).max(0.0);
+        for (queue, (rate, _)) in queues.iter_mut().zip(buckets) {
+            *queue = (*queue - rate * (trace.time_s[index] - last_s)).max(0.0);
+        }
         last_s = trace.time_s[index];
-        if trace.outcome[index] != Seen::Lost {
-            queue = (queue + bytes).min(limit);
-        } else if queue + bytes < brink {
-            found.push(index);
-            queue += bytes;
-        } else {
-            queue = queue.max(limit - bytes);
+        let over = |place: usize| queues[place] + bytes - buckets[place].1;
+        if trace.outcome[index] == Seen::Lost {
+            let fullest = (0..N).max_by(|&a, &b| over(a).total_cmp(&over(b)));
+            let bucket = fullest.filter(|&fullest| over(fullest) >= brink_bytes);
+            found.push(Claim {
+                index,
+                bucket,
+                alone: (0..N).all(|place| bucket == Some(place) || over(place) <= 0.0),
+            });
+            if let Some(place) = bucket {
+                queues[place] = queues[place].max(buckets[place].1 - bytes);
+                continue;
+            }
+        }
+        for (queue, (_, limit)) in queues.iter_mut().zip(buckets) {
+            *queue = (*queue + bytes).min(limit);
         }
     }
     found
 }
 
+/// Losses that are no bucket's.
+pub(super) fn unclaimed(claims: &[Claim]) -> Vec<usize> {
+    let others = claims.iter().filter(|claim| claim.bucket.is_none());
+    others.map(|claim| claim.index).collect()
+}
+
 /// The trace with some losses taken for packets of which nothing is known.
-fn without(trace: &Trace, others: &[usize]) -> Trace {
+pub(super) fn without(trace: &Trace, others: &[usize]) -> Trace {
     let mut trace = trace.clone();
     for &index in others {
         trace.outcome[index] = Seen::Unknown;

@@ -26,6 +26,11 @@ pub struct BucketFit {
 }
 
 impl BucketFit {
+    /// Rate, bytes/s, and limit, bytes.
+    pub(super) fn rate_and_limit(&self) -> RateAndLimit {
+        (self.rate_bps.value / 8.0, self.limit_bytes.value)
+    }
+
     /// Share of the uncertainty about which packets were lost that the model removes, 0 to 1 (Theil's uncertainty
     /// coefficient).
     pub fn certainty(&self) -> f64 {

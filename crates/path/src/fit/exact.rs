@@ -10,7 +10,7 @@ use super::profile::Interval;
 use super::rows::Rows;
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;
-use super::virtual_queue::{Agreement, Candidate, Start, follow};
+use super::virtual_queue::{Agreement, Start};
 
 /// Half the 95 % quantile of chi-squared with two degrees of freedom: how much more, in blurs, may have to be
 /// corrected inside the joint interval of rate and limit.
@@ -26,25 +26,33 @@ const OPEN_END: f64 = 3.0;
 /// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
 pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
-    let rows = Rows::single(trace).with_exact_margins(blur_bytes);
+    refine_in_company(trace, known, None, blur_bytes)
+}
+
+/// As [`refine_exact`], where a packet must also find room in a companion, which stays as it is.
+pub(super) fn refine_in_company(
+    trace: &Trace,
+    known: &BucketFit,
+    companion: Option<&BucketFit>,
+    blur_bytes: f64,
+) -> BucketFit {
+    let rows = Rows::single(trace)
+        .with_exact_margins(blur_bytes)
+        .beside(companion.map(BucketFit::rate_and_limit));
     let score = |agreement: &Agreement| agreement.score(blur_bytes);
     let many = |candidates: &[RateAndLimit], below: f64| -> Scores {
         follow_many(&rows, candidates, Start::Empty, -below * blur_bytes)
             .map(|agreement| agreement.as_ref().map(score))
     };
-    let (rate, limit) = (known.rate_bps.value / 8.0, known.limit_bytes.value);
+    let (rate, limit) = known.rate_and_limit();
     let start = Point {
         x: rate,
         y: limit,
         score: many(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
     };
     let best = best_nearby(climb(start, CLIMB, FINEST, LOOKS, &many), &many);
-    let whole = Candidate {
-        rate_bytes_per_s: best.x,
-        limit_bytes: best.y,
-        start: Start::Empty,
-    };
-    let agreement = follow(&rows, whole, f64::MAX).expect("nothing bounds the corrections");
+    let [agreement, ..] = follow_many(&rows, &[(best.x, best.y)], Start::Empty, f64::MAX);
+    let agreement = agreement.expect("nothing bounds the corrections");
     // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
     let tolerated_bytes = agreement.corrected_bytes() + REFUTED_BY * blur_bytes;
     let fits = |candidates: &[RateAndLimit; LANES]| {
