@@ -38,9 +38,9 @@ pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, burst_bytes_at, delay_at_loss, delay_by_occupancy,
     fit_drain_rate,
 };
-pub use envelope::{EnvelopeBucket, EnvelopeFit, fit_envelope};
+pub use envelope::{Envelope, envelope};
 pub use exact::refine_exact;
-pub use pair::{PairFit, refine_pair};
+pub use pair::{PairFit, refine_pair, with_companion};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};

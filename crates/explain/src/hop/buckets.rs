@@ -2,7 +2,7 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, PairFit, Trace, fit_envelope, refine_beside, refine_exact, refine_pair,
+    BucketFit, PairFit, Trace, envelope, refine_beside, refine_exact, refine_pair, with_companion,
 };
 
 use super::measure::ByteBasis;
@@ -74,42 +74,41 @@ fn by_envelope(
     blur_s: f64,
 ) -> (Option<BucketFit>, Option<TwoBuckets>) {
     let known = refined.map(|(fit, _)| fit);
-    let Some(envelope) = fit_envelope(trace) else {
+    let Some(envelope) = envelope(trace) else {
         return (known, None);
     };
-    let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
-    let starts: Vec<BucketFit> = envelope
-        .buckets
-        .iter()
-        .map(|bucket| bucket.to_fit(trace))
-        .collect();
-    let alone = match starts[..] {
-        [single] if enough => {
-            let (fit, blur) = refine(trace, &single, blur_s);
-            let blur = refined.map_or(blur, |(_, other)| blur.min(other));
-            let score = |fit: &BucketFit| fit.agreement.score(blur);
-            known
-                .filter(|known| score(known) >= score(&fit))
-                .or(Some(fit))
-        }
-        _ => known,
+    let (start, explained) = envelope.single(trace);
+    let alone = if explained as f64 > NEEDED_SHARE * trace.lost as f64 {
+        let (fit, blur) = refine(trace, &start, blur_s);
+        let blur = refined.map_or(blur, |(_, other)| blur.min(other));
+        let score = |fit: &BucketFit| fit.agreement.score(blur);
+        known
+            .filter(|known| score(known) >= score(&fit))
+            .or(Some(fit))
+    } else {
+        known
     };
+    let mut starts = vec![start];
+    starts.extend(envelope.pair(trace).into_iter().flatten());
     let single = beside_others(trace, &starts, alone, blur_s);
-    let two = match starts[..] {
-        [committed, peak] => two_buckets(passages, [&committed, &peak], single.as_ref(), blur_s),
-        _ => None,
-    };
+    let companions = |fit: BucketFit| with_companion(trace, &envelope, &fit);
+    let mut pairs: Vec<[BucketFit; 2]> = [known, single, Some(start)]
+        .into_iter()
+        .flatten()
+        .filter_map(companions)
+        .collect();
+    pairs.extend(envelope.pair(trace));
+    let two = two_buckets(passages, &pairs, single.as_ref(), blur_s);
     (single, two)
 }
 
-/// Each of two buckets must account for so many of the losses, and for this share of them, without the other.
-const FEWEST_EACH: usize = 5;
-const SHARE_EACH: f64 = 0.02;
+/// Each of two buckets must account for so many of the losses without the other.
+const FEWEST_EACH: usize = 3;
 
 /// The two buckets near `starts`, in the bytes that they count, if they are clearly better than the single one.
 fn two_buckets(
     passages: &Passages,
-    starts: [&BucketFit; 2],
+    starts: &[[BucketFit; 2]],
     single: Option<&BucketFit>,
     blur_s: f64,
 ) -> Option<TwoBuckets> {
@@ -131,9 +130,8 @@ fn two_buckets(
         true => by_basis[0],
         false => *by_basis.iter().find(|(_, basis, _)| basis.is_none())?,
     };
-    let needed = FEWEST_EACH.max((SHARE_EACH * trace.lost as f64) as usize);
     let better = single.is_none_or(|single| score > single.agreement.score(blur) + TWO_GAIN);
-    (better && pair.alone.iter().all(|alone| *alone >= needed)).then_some(TwoBuckets {
+    (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
         pair,
         basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
     })
@@ -142,13 +140,18 @@ fn two_buckets(
 /// Two parameters more must make the fates this much more likely, nats.
 const TWO_GAIN: f64 = 10.0;
 
-/// [`refine`] for two buckets.
-fn refine_two(trace: &Trace, starts: [&BucketFit; 2], blur_s: f64) -> Option<(PairFit, f64)> {
-    let mut blur = blur_bytes(starts[1], blur_s);
-    let mut best = refine_pair(trace, starts, blur)?;
+/// [`refine`] for two buckets, from the best of some starts.
+fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(PairFit, f64)> {
+    let peaks = starts.iter().map(|[_, peak]| blur_bytes(peak, blur_s));
+    let mut blur = peaks.fold(0.0, f64::max);
+    let score = |fit: &PairFit, blur: f64| fit.committed.agreement.score(blur);
+    let mut best = starts
+        .iter()
+        .filter_map(|[committed, peak]| refine_pair(trace, [committed, peak], blur))
+        .max_by(|a, b| score(a, blur).total_cmp(&score(b, blur)))?;
     for _ in 0..BLURS {
         let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
-        let smaller = corrected.max(smallest_blur_bytes(starts[1]));
+        let smaller = corrected.max(smallest_blur_bytes(&best.peak));
         if smaller > 0.8 * blur {
             break;
         }

@@ -46,12 +46,14 @@ pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) 
         binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
 }
 
-/// A loss, and which of the buckets had least room for it: none, where all had room. `alone` where no other bucket was
-/// short of room.
+/// A loss, and which of the buckets had least room for it: none, where all had room.
 pub(super) struct Claim {
     index: usize,
     pub bucket: Option<usize>,
+    /// No other bucket was short of room.
     pub alone: bool,
+    /// What the packet lacks in the bucket that has least room, bytes; negative where there is room.
+    pub short_bytes: f64,
 }
 
 /// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
@@ -69,10 +71,12 @@ pub(super) fn claims<const N: usize>(trace: &Trace, fits: [&BucketFit; N]) -> Ve
         let over = |place: usize| queues[place] + bytes - buckets[place].1;
         if trace.outcome[index] == Seen::Lost {
             let fullest = (0..N).max_by(|&a, &b| over(a).total_cmp(&over(b)));
-            let bucket = fullest.filter(|&fullest| over(fullest) >= brink_bytes);
+            let short_bytes = fullest.map_or(f64::MIN, over);
+            let bucket = fullest.filter(|_| short_bytes >= brink_bytes);
             found.push(Claim {
                 index,
                 bucket,
+                short_bytes,
                 alone: (0..N).all(|place| bucket == Some(place) || over(place) <= 0.0),
             });
             if let Some(place) = bucket {
@@ -108,7 +112,7 @@ pub(super) fn without(trace: &Trace, others: &[usize]) -> Trace {
 mod tests {
     use super::super::Observation;
     use super::super::testing::{Pattern, arrivals};
-    use super::super::{fit_bucket, fit_envelope};
+    use super::super::{envelope::envelope, fit_bucket};
     use super::*;
     use crate::{Arrival, PathElement, Policer, Random};
 
@@ -135,8 +139,7 @@ mod tests {
             }
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
-        let envelope = fit_envelope(&trace).unwrap();
-        let start = envelope.buckets[0].to_fit(&trace);
+        let (start, _) = envelope(&trace).unwrap().single(&trace);
         let (fit, apart) = refine_beside(&trace, &start, 30.0).unwrap();
         assert!(others > 30 && apart == others, "{apart} of {others}");
         assert!((fit.rate_bps.value / 18e6 - 1.0).abs() < 1e-3, "{fit:?}");
@@ -165,12 +168,10 @@ mod tests {
             delay_s: None,
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
-        let starts = fit_envelope(&trace).unwrap().buckets;
-        for start in starts
-            .iter()
-            .map(|bucket| bucket.to_fit(&trace))
-            .chain(fit_bucket(&trace))
-        {
+        let envelope = envelope(&trace).unwrap();
+        let pair = envelope.pair(&trace).into_iter().flatten();
+        let single = [envelope.single(&trace).0];
+        for start in single.into_iter().chain(pair).chain(fit_bucket(&trace)) {
             let found = refine_beside(&trace, &start, 30.0);
             assert!(
                 found.is_none_or(|(fit, _)| fit.certainty() < 0.2),

@@ -6,6 +6,7 @@
 
 use super::beside::{LEAST_SHARE, claims, pay_for_others, unclaimed, without};
 use super::bucket::BucketFit;
+use super::envelope::Envelope;
 use super::exact::refine_in_company;
 use super::trace::Trace;
 
@@ -20,6 +21,31 @@ pub struct PairFit {
     /// Losses that are one or the other's.
     pub explained: usize,
 }
+
+/// A bucket, and the one that accounts best for the losses that find room in it: a start for [`refine_pair`], the slower
+/// one first. `None` where no loss finds room.
+pub fn with_companion(
+    trace: &Trace,
+    envelope: &Envelope,
+    known: &BucketFit,
+) -> Option<[BucketFit; 2]> {
+    let room_bytes = ROOM * known.packet_bytes;
+    let claims = claims(trace, [known]);
+    let theirs: Vec<bool> = claims
+        .iter()
+        .map(|claim| claim.short_bytes < -room_bytes)
+        .collect();
+    if !theirs.contains(&true) {
+        return None;
+    }
+    let other = envelope.of_losses(trace, &theirs);
+    let mut pair = [*known, other];
+    pair.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
+    Some(pair)
+}
+
+/// A loss finds room where this share of a packet more would have passed.
+const ROOM: f64 = 0.1;
 
 /// Times that both buckets are fitted in turn, at most.
 const ROUNDS: usize = 8;
