@@ -2,7 +2,7 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, PairFit, Trace, envelope, refine_beside, refine_exact, refine_pair, with_companion,
+    BucketFit, PairFit, Trace, climb_pair, envelope, refine_beside, refine_exact, with_companion,
 };
 
 use super::measure::ByteBasis;
@@ -119,7 +119,7 @@ fn two_buckets(
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
             let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
             let trace = passages.trace(basis.overhead_bytes());
-            if let Some(fit) = refine_pair(&trace, [&raised[0], &raised[1]], blur) {
+            if let Some(fit) = again(&trace, [&raised[0], &raised[1]], blur) {
                 by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
             }
         }
@@ -144,11 +144,11 @@ const TWO_GAIN: f64 = 10.0;
 fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(PairFit, f64)> {
     let peaks = starts.iter().map(|[_, peak]| blur_bytes(peak, blur_s));
     let mut blur = peaks.fold(0.0, f64::max);
-    let score = |fit: &PairFit, blur: f64| fit.committed.agreement.score(blur);
     let mut best = starts
         .iter()
-        .filter_map(|[committed, peak]| refine_pair(trace, [committed, peak], blur))
-        .max_by(|a, b| score(a, blur).total_cmp(&score(b, blur)))?;
+        .filter_map(|[committed, peak]| climb_pair(trace, [committed, peak], blur))
+        .max_by(|a, b| a.score.total_cmp(&b.score))?
+        .complete(trace, blur)?;
     for _ in 0..BLURS {
         let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
         let smaller = corrected.max(smallest_blur_bytes(&best.peak));
@@ -156,9 +156,13 @@ fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(
             break;
         }
         blur = smaller;
-        best = refine_pair(trace, [&best.committed, &best.peak], blur)?;
+        best = again(trace, [&best.committed, &best.peak], blur)?;
     }
     Some((best, blur))
+}
+
+fn again(trace: &Trace, pair: [&BucketFit; 2], blur: f64) -> Option<PairFit> {
+    climb_pair(trace, pair, blur)?.complete(trace, blur)
 }
 
 /// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
@@ -238,7 +242,7 @@ fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
 }
 
 /// Share of packets of another size that must be there for their overhead to matter.
-const ENOUGH_SMALL: f64 = 0.02;
+const ENOUGH_SMALL: f64 = 0.0005;
 /// A basis is told when it suits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 

@@ -2,6 +2,7 @@
 
 use super::bucket::BucketFit;
 use super::exact::refine_exact;
+use super::lanes::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
 
@@ -24,7 +25,7 @@ pub fn refine_beside(
     let mut fit = *known;
     let mut others = Vec::new();
     for _ in 0..ROUNDS {
-        let found = unclaimed(&claims(trace, [&fit]));
+        let found = unclaimed(&claims(trace, [fit.rate_and_limit()]));
         if found.is_empty() || found.len() as f64 > LEAST_SHARE * trace.lost as f64 {
             return None;
         }
@@ -38,9 +39,14 @@ pub fn refine_beside(
     Some((fit, others.len()))
 }
 
+/// Log-likelihood of so many losses that no bucket made, nats.
+pub(super) fn chance(trace: &Trace, others: usize) -> f64 {
+    binomial_log_likelihood(others as f64, trace.passed as f64)
+}
+
 /// Others' losses cost what losses by chance cost.
 pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) {
-    fit.agreement.log_likelihood += binomial_log_likelihood(others as f64, trace.passed as f64);
+    fit.agreement.log_likelihood += chance(trace, others);
     fit.agreement.lost[0] += others as u32;
     fit.independent_log_likelihood =
         binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
@@ -57,9 +63,8 @@ pub(super) struct Claim {
 }
 
 /// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
-pub(super) fn claims<const N: usize>(trace: &Trace, fits: [&BucketFit; N]) -> Vec<Claim> {
-    let buckets = fits.map(BucketFit::rate_and_limit);
-    let brink_bytes = -ROOM_PACKETS * fits[0].packet_bytes;
+pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) -> Vec<Claim> {
+    let brink_bytes = -ROOM_PACKETS * trace.typical_bytes;
     let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
     let mut found = Vec::with_capacity(trace.lost);
     for index in 0..trace.len() {

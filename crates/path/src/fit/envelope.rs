@@ -8,9 +8,7 @@
 //! This needs exact fates, and finds the best of all rates instead of the nearest.
 
 use super::bucket::BucketFit;
-use super::profile::Interval;
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{Agreement, CLASSES, binomial_log_likelihood};
 
 /// A point of the envelope.
 #[derive(Debug, Clone)]
@@ -100,27 +98,7 @@ impl Point {
 
     /// As a fit to start a refinement from.
     fn to_fit(&self, trace: &Trace) -> BucketFit {
-        let sharp = |value: f64| Interval {
-            value,
-            low: None,
-            high: None,
-        };
-        BucketFit {
-            rate_bps: sharp(self.rate_bytes_per_s * 8.0),
-            limit_bytes: sharp(self.limit_bytes),
-            agreement: Agreement {
-                log_likelihood: f64::MIN,
-                added_bytes: 0.0,
-                removed_bytes: 0.0,
-                lost: [0; CLASSES],
-                passed: [0; CLASSES],
-            },
-            packet_bytes: trace.typical_bytes,
-            independent_log_likelihood: binomial_log_likelihood(
-                trace.lost as f64,
-                trace.passed as f64,
-            ),
-        }
+        BucketFit::start(trace, (self.rate_bytes_per_s, self.limit_bytes))
     }
 }
 

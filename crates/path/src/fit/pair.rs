@@ -4,10 +4,12 @@
 //! against one of the two only, and either bucket can be fitted while the other stays as it is, in turns, until neither
 //! moves. What found room in both is another's loss, and is paid for as chance.
 
-use super::beside::{LEAST_SHARE, claims, pay_for_others, unclaimed, without};
+use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, without};
 use super::bucket::BucketFit;
 use super::envelope::Envelope;
-use super::exact::refine_in_company;
+use super::exact::ExactFates;
+use super::lanes::RateAndLimit;
+use super::search::Point;
 use super::trace::Trace;
 
 /// Two buckets, and how well they account for the losses together.
@@ -22,7 +24,7 @@ pub struct PairFit {
     pub explained: usize,
 }
 
-/// A bucket, and the one that accounts best for the losses that find room in it: a start for [`refine_pair`], the slower
+/// A bucket, and the one that accounts best for the losses that find room in it: a start for [`climb_pair`], the slower
 /// one first. `None` where no loss finds room.
 pub fn with_companion(
     trace: &Trace,
@@ -30,7 +32,7 @@ pub fn with_companion(
     known: &BucketFit,
 ) -> Option<[BucketFit; 2]> {
     let room_bytes = ROOM * known.packet_bytes;
-    let claims = claims(trace, [known]);
+    let claims = claims(trace, [known.rate_and_limit()]);
     let theirs: Vec<bool> = claims
         .iter()
         .map(|claim| claim.short_bytes < -room_bytes)
@@ -52,28 +54,42 @@ const ROUNDS: usize = 8;
 /// A round that gains less, nats, is the last.
 const ROUND_GAIN: f64 = 0.5;
 
-/// Fits two buckets near `known`. `None` where most of the losses find room in both. See
+/// Two buckets in company on the way up: rates (bytes/s) and limits, the slower one first, and how well they account for
+/// the losses.
+#[derive(Debug, Clone, Copy)]
+pub struct Ascent {
+    buckets: [RateAndLimit; 2],
+    pub score: f64,
+}
+
+/// Climbs from two buckets, each in turn while the other stays. `None` where most of the losses find room in both. See
 /// [`refine_exact`](super::refine_exact) for `blur_bytes`.
-pub fn refine_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Option<PairFit> {
-    let mut best: Option<PairFit> = None;
-    let (mut committed, mut peak) = (*known[0], *known[1]);
+pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Option<Ascent> {
+    let start = known.map(BucketFit::rate_and_limit);
+    ascend(trace, start, blur_bytes, |fates, from| fates.climb(from))
+}
+
+fn ascend(
+    trace: &Trace,
+    mut buckets: [RateAndLimit; 2],
+    blur_bytes: f64,
+    up: impl Fn(&ExactFates, RateAndLimit) -> Point,
+) -> Option<Ascent> {
+    let mut best: Option<Ascent> = None;
     for _ in 0..ROUNDS {
-        let others = unclaimed(&claims(trace, [&committed, &peak]));
-        if others.len() as f64 > LEAST_SHARE * trace.lost as f64 {
-            break;
+        let others = others(trace, buckets)?;
+        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let mut score = f64::MIN;
+        for place in [1, 0] {
+            fates.set_companion(buckets[1 - place]);
+            let top = up(&fates, buckets[place]);
+            buckets[place] = (top.x, top.y);
+            score = top.score;
         }
-        let theirs = without(trace, &others);
-        peak = refine_in_company(&theirs, &peak, Some(&committed), blur_bytes);
-        committed = refine_in_company(&theirs, &committed, Some(&peak), blur_bytes);
-        pay_for_others(&mut committed, trace, others.len());
-        peak.agreement = committed.agreement;
-        let fit = of_both(trace, committed, peak);
-        let score = |fit: &PairFit| fit.committed.agreement.score(blur_bytes);
-        let gained = best
-            .as_ref()
-            .map_or(f64::MAX, |best| score(&fit) - score(best));
+        score += chance(trace, others.len());
+        let gained = best.map_or(f64::MAX, |best| score - best.score);
         if gained > 0.0 {
-            best = Some(fit);
+            best = Some(Ascent { buckets, score });
         }
         if gained < ROUND_GAIN {
             break;
@@ -82,16 +98,37 @@ pub fn refine_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Op
     best
 }
 
-fn of_both(trace: &Trace, committed: BucketFit, peak: BucketFit) -> PairFit {
-    let claims = claims(trace, [&committed, &peak]);
-    let alone = [0, 1].map(|bucket| {
-        let its = claims.iter().filter(|claim| claim.bucket == Some(bucket));
-        its.filter(|claim| claim.alone).count()
-    });
-    PairFit {
-        committed,
-        peak,
-        alone,
-        explained: claims.iter().filter(|claim| claim.bucket.is_some()).count(),
+/// Losses that find room in both; `None` where they are most.
+fn others(trace: &Trace, buckets: [RateAndLimit; 2]) -> Option<Vec<usize>> {
+    let others = unclaimed(&claims(trace, buckets));
+    (others.len() as f64 <= LEAST_SHARE * trace.lost as f64).then_some(others)
+}
+
+impl Ascent {
+    /// Looks around each bucket too, and completes the fit with intervals.
+    pub fn complete(self, trace: &Trace, blur_bytes: f64) -> Option<PairFit> {
+        let around = |fates: &ExactFates, from| fates.look_around(fates.climb(from));
+        let top = ascend(trace, self.buckets, blur_bytes, around)?;
+        let others = others(trace, top.buckets)?;
+        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let fits = [0, 1].map(|place| {
+            fates.set_companion(top.buckets[1 - place]);
+            let (x, y) = top.buckets[place];
+            let known = BucketFit::start(trace, top.buckets[place]);
+            let mut fit = fates.complete(Point { x, y, score: 0.0 }, &known);
+            pay_for_others(&mut fit, trace, others.len());
+            fit
+        });
+        let claims = claims(trace, top.buckets);
+        let alone = [0, 1].map(|bucket| {
+            let its = claims.iter().filter(|claim| claim.bucket == Some(bucket));
+            its.filter(|claim| claim.alone).count()
+        });
+        Some(PairFit {
+            committed: fits[0],
+            peak: fits[1],
+            alone,
+            explained: trace.lost - others.len(),
+        })
     }
 }

@@ -103,12 +103,6 @@ impl Rows {
         self
     }
 
-    /// In company of a second bucket.
-    pub fn beside(mut self, companion: Option<RateAndLimit>) -> Self {
-        self.companion = companion;
-        self
-    }
-
     fn take(&mut self, trace: &Trace, index: usize, gap_s: f64, most: u16) {
         let (bytes, outcome) = (f64::from(trace.bytes[index]), trace.outcome[index]);
         match outcome {
