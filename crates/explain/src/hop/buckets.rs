@@ -2,7 +2,8 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, PairFit, Trace, climb_pair, envelope, refine_beside, refine_exact, with_companion,
+    BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside, refine_exact,
+    score_alone, with_companion,
 };
 
 use super::measure::ByteBasis;
@@ -119,7 +120,7 @@ fn two_buckets(
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
             let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
             let trace = passages.trace(basis.overhead_bytes());
-            if let Some(fit) = again(&trace, [&raised[0], &raised[1]], blur) {
+            if let Some(fit) = tops(&trace, &[raised], blur) {
                 by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
             }
         }
@@ -130,7 +131,12 @@ fn two_buckets(
         true => by_basis[0],
         false => *by_basis.iter().find(|(_, basis, _)| basis.is_none())?,
     };
-    let better = single.is_none_or(|single| score > single.agreement.score(blur) + TWO_GAIN);
+    let counted = passages.trace(basis.map_or(0, ByteBasis::overhead_bytes));
+    let alone = single.and_then(|single| {
+        let single = basis.map_or(*single, |basis| counting(basis, single));
+        score_alone(&counted, &single, blur)
+    });
+    let better = alone.is_none_or(|alone| score > alone + TWO_GAIN);
     (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
         pair,
         basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
@@ -144,11 +150,7 @@ const TWO_GAIN: f64 = 10.0;
 fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(PairFit, f64)> {
     let peaks = starts.iter().map(|[_, peak]| blur_bytes(peak, blur_s));
     let mut blur = peaks.fold(0.0, f64::max);
-    let mut best = starts
-        .iter()
-        .filter_map(|[committed, peak]| climb_pair(trace, [committed, peak], blur))
-        .max_by(|a, b| a.score.total_cmp(&b.score))?
-        .complete(trace, blur)?;
+    let mut best = tops(trace, starts, blur)?;
     for _ in 0..BLURS {
         let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
         let smaller = corrected.max(smallest_blur_bytes(&best.peak));
@@ -156,13 +158,21 @@ fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(
             break;
         }
         blur = smaller;
-        best = again(trace, [&best.committed, &best.peak], blur)?;
+        best = tops(trace, &with(starts, &best), blur)?;
     }
     Some((best, blur))
 }
 
-fn again(trace: &Trace, pair: [&BucketFit; 2], blur: f64) -> Option<PairFit> {
-    climb_pair(trace, pair, blur)?.complete(trace, blur)
+fn tops(trace: &Trace, starts: &[[BucketFit; 2]], blur: f64) -> Option<PairFit> {
+    let climb = |[committed, peak]: &[BucketFit; 2]| climb_pair(trace, [committed, peak], blur);
+    best_of_tops(trace, starts.iter().filter_map(climb).collect(), blur)
+}
+
+/// What was found, and the other starts again: sharper, another one may be better.
+fn with(starts: &[[BucketFit; 2]], found: &PairFit) -> Vec<[BucketFit; 2]> {
+    let mut starts = starts.to_vec();
+    starts.push([found.committed, found.peak]);
+    starts
 }
 
 /// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.

@@ -38,7 +38,7 @@ const MOST_STEPS: usize = 60_000_000;
 const FINE_STEP: f64 = 4e-4;
 const FINE_STEPS: i32 = 40;
 /// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
-const STRAYS: f64 = 0.01;
+pub(super) const STRAYS: f64 = 0.01;
 /// A bucket for no more than one packet has every packet at its brink, and accounts for any losses.
 const SMALLEST_PACKETS: f64 = 1.1;
 /// A second bucket must account for so many losses by itself.

@@ -5,23 +5,24 @@
 //! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
 
 use super::bucket::BucketFit;
+use super::envelope::STRAYS;
 use super::lanes::{LANES, RateAndLimit, follow_many};
 use super::profile::Interval;
-use super::rows::Rows;
+use super::rows::{Companion, Rows};
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;
 use super::virtual_queue::Start;
 
-/// Half the 95 % quantile of chi-squared with two degrees of freedom: how much more, in blurs, may have to be
-/// corrected inside the joint interval of rate and limit.
-const REFUTED_BY: f64 = 3.0;
+/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four in company: how much more, in blurs,
+/// may have to be corrected inside the joint interval of rates and limits.
+const REFUTED_BY: [f64; 2] = [3.0, 4.74];
 /// First relative steps of rate and limit, and the smallest of the rate.
 const CLIMB: (f64, f64) = (4e-3, 1.6e-2);
-const FINEST: f64 = 1e-5;
+pub(super) const FINEST: f64 = 1e-5;
 /// Times that a climb may look around.
 const LOOKS: u32 = 60;
 /// An interval that reaches further than this factor has an open end.
-const OPEN_END: f64 = 3.0;
+pub(super) const OPEN_END: f64 = 3.0;
 
 /// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
@@ -45,9 +46,14 @@ impl ExactFates {
         }
     }
 
-    /// From now on in company of another: a rate (bytes/s) and a limit.
-    pub fn set_companion(&mut self, companion: RateAndLimit) {
-        self.rows.companion = Some(companion);
+    /// From now on in company of another: a rate (bytes/s) and a limit. A few packets may be mistaken altogether: a
+    /// Laplace distribution with so many strays, spread over a packet, costs no more than this at any one packet.
+    pub fn set_companion(&mut self, bucket: RateAndLimit) {
+        let stray = STRAYS * self.blur_bytes / self.rows.packet_bytes;
+        self.rows.companion = Some(Companion {
+            bucket,
+            most_corrected_bytes: -stray.ln() * self.blur_bytes,
+        });
     }
 
     fn scores(&self, candidates: &[RateAndLimit], below: f64) -> Scores {
@@ -79,7 +85,8 @@ impl ExactFates {
         let [agreement, ..] = follow_many(&self.rows, &[(rate, limit)], Start::Empty, f64::MAX);
         let agreement = agreement.expect("nothing bounds the corrections");
         // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
-        let tolerated_bytes = agreement.corrected_bytes() + REFUTED_BY * self.blur_bytes;
+        let refuted_by = REFUTED_BY[usize::from(self.rows.companion.is_some())];
+        let tolerated_bytes = agreement.corrected_bytes() + refuted_by * self.blur_bytes;
         let fits = |candidates: &[RateAndLimit; LANES]| {
             follow_many(&self.rows, candidates, Start::Empty, tolerated_bytes)
                 .iter()

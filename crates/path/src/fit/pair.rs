@@ -7,8 +7,9 @@
 use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, without};
 use super::bucket::BucketFit;
 use super::envelope::Envelope;
-use super::exact::ExactFates;
+use super::exact::{ExactFates, FINEST, OPEN_END};
 use super::lanes::RateAndLimit;
+use super::profile::Interval;
 use super::search::Point;
 use super::trace::Trace;
 
@@ -62,11 +63,34 @@ pub struct Ascent {
     pub score: f64,
 }
 
+/// Blurs to climb with first, in packets: where corrections are cheap, hills are wide.
+const FIRST_BLURS: [f64; 2] = [1.0, 0.25];
+
 /// Climbs from two buckets, each in turn while the other stays. `None` where most of the losses find room in both. See
 /// [`refine_exact`](super::refine_exact) for `blur_bytes`.
 pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Option<Ascent> {
     let start = known.map(BucketFit::rate_and_limit);
-    ascend(trace, start, blur_bytes, |fates, from| fates.climb(from))
+    let first = FIRST_BLURS.map(|packets| packets * trace.typical_bytes);
+    let mut blurs = first.into_iter().filter(|blur| *blur > blur_bytes);
+    let widely = blurs.try_fold(start, |buckets, blur| {
+        Some(ascend(trace, buckets, blur, ExactFates::climb)?.buckets)
+    });
+    [Some(start), widely]
+        .into_iter()
+        .flatten()
+        .filter_map(|start| ascend(trace, start, blur_bytes, ExactFates::climb))
+        .max_by(|a, b| a.score.total_cmp(&b.score))
+}
+
+/// How well one bucket accounts for the losses, by the measure of [`Ascent::score`].
+pub fn score_alone(trace: &Trace, fit: &BucketFit, blur_bytes: f64) -> Option<f64> {
+    // a bucket that has room for everything
+    const ROOMY: RateAndLimit = (1e15, 1e15);
+    let others = others(trace, [fit.rate_and_limit(), ROOMY])?;
+    let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+    fates.set_companion(ROOMY);
+    let top = fates.climb(fit.rate_and_limit());
+    Some(top.score + chance(trace, others.len()))
 }
 
 fn ascend(
@@ -104,9 +128,82 @@ fn others(trace: &Trace, buckets: [RateAndLimit; 2]) -> Option<Vec<usize>> {
     (others.len() as f64 <= LEAST_SHARE * trace.lost as f64).then_some(others)
 }
 
+/// Scores of tops that are as good as each other differ by less, nats: half the 95 % quantile of chi-squared with four
+/// degrees of freedom.
+const AS_GOOD: f64 = 4.74;
+/// Tops that are compared, the highest first.
+const MOST_TOPS: usize = 4;
+/// Tops that are as near as this, relative, are one.
+const ONE_TOP: f64 = 0.01;
+
+/// The best of some tops. Where others are as good, it is the one with most room around it (Occam's factor: the one that
+/// had to be hit least exactly), and its intervals hold the others.
+pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, blur_bytes: f64) -> Option<PairFit> {
+    tops.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let highest = tops.first()?.score;
+    let mut apart: Vec<Ascent> = Vec::new();
+    for top in tops.into_iter().filter(|top| top.score > highest - AS_GOOD) {
+        if apart.len() < MOST_TOPS && !apart.iter().any(|other| other.is_near(&top)) {
+            apart.push(top);
+        }
+    }
+    let fits = apart.into_iter();
+    let mut fits: Vec<PairFit> = fits
+        .filter_map(|top| top.complete(trace, blur_bytes))
+        .collect();
+    let score = |fit: &PairFit| fit.committed.agreement.score(blur_bytes);
+    let highest = fits.iter().map(score).fold(f64::MIN, f64::max);
+    fits.retain(|fit| score(fit) > highest - AS_GOOD);
+    let evidence = |fit: &PairFit| score(fit) + fit.room();
+    let best = fits
+        .iter()
+        .max_by(|a, b| evidence(a).total_cmp(&evidence(b)))?;
+    let mut best = *best;
+    for fit in &fits {
+        best.hold(fit);
+    }
+    Some(best)
+}
+
+impl PairFit {
+    /// Logarithm of the share of all rates and limits (each by its logarithm) that do as well.
+    fn room(&self) -> f64 {
+        let log_width = |interval: Interval| {
+            let (low, high) = (
+                interval.low.unwrap_or(interval.value / OPEN_END),
+                interval.high.unwrap_or(interval.value * OPEN_END),
+            );
+            (high / low).ln().max(FINEST).ln()
+        };
+        let bucket = |fit: &BucketFit| log_width(fit.rate_bps) + log_width(fit.limit_bytes);
+        bucket(&self.committed) + bucket(&self.peak)
+    }
+
+    /// Widens the intervals to hold those of another.
+    fn hold(&mut self, other: &Self) {
+        let widen = |own: &mut Interval, other: Interval| {
+            own.low = own.low.zip(other.low).map(|(a, b)| a.min(b));
+            own.high = own.high.zip(other.high).map(|(a, b)| a.max(b));
+        };
+        for (own, other) in [
+            (&mut self.committed, &other.committed),
+            (&mut self.peak, &other.peak),
+        ] {
+            widen(&mut own.rate_bps, other.rate_bps);
+            widen(&mut own.limit_bytes, other.limit_bytes);
+        }
+    }
+}
+
 impl Ascent {
+    fn is_near(&self, other: &Self) -> bool {
+        let near = |a: f64, b: f64| (a / b).ln().abs() < ONE_TOP;
+        let mut pairs = self.buckets.iter().zip(&other.buckets);
+        pairs.all(|(a, b)| near(a.0, b.0) && near(a.1, b.1))
+    }
+
     /// Looks around each bucket too, and completes the fit with intervals.
-    pub fn complete(self, trace: &Trace, blur_bytes: f64) -> Option<PairFit> {
+    fn complete(self, trace: &Trace, blur_bytes: f64) -> Option<PairFit> {
         let around = |fates: &ExactFates, from| fates.look_around(fates.climb(from));
         let top = ascend(trace, self.buckets, blur_bytes, around)?;
         let others = others(trace, top.buckets)?;
