@@ -3,7 +3,7 @@
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
     BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside, refine_exact,
-    score_alone, with_companion,
+    score_alone, with_companions,
 };
 
 use super::measure::ByteBasis;
@@ -92,11 +92,11 @@ fn by_envelope(
     let mut starts = vec![start];
     starts.extend(envelope.pair(trace).into_iter().flatten());
     let single = beside_others(trace, &starts, alone, blur_s);
-    let companions = |fit: BucketFit| with_companion(trace, &envelope, &fit);
+    let companions = |fit: BucketFit| with_companions(trace, &envelope, &fit);
     let mut pairs: Vec<[BucketFit; 2]> = [known, single, Some(start)]
         .into_iter()
         .flatten()
-        .filter_map(companions)
+        .flat_map(companions)
         .collect();
     pairs.extend(envelope.pair(trace));
     let two = two_buckets(passages, &pairs, single.as_ref(), blur_s);

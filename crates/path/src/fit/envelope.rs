@@ -38,7 +38,7 @@ const MOST_STEPS: usize = 60_000_000;
 const FINE_STEP: f64 = 4e-4;
 const FINE_STEPS: i32 = 40;
 /// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
-pub(super) const STRAYS: f64 = 0.01;
+const STRAYS: f64 = 0.01;
 /// A bucket for no more than one packet has every packet at its brink, and accounts for any losses.
 const SMALLEST_PACKETS: f64 = 1.1;
 /// A second bucket must account for so many losses by itself.
@@ -78,16 +78,25 @@ impl Envelope {
             .then(|| pair.map(|place| self.curve[place].to_fit(trace)))
     }
 
-    /// The bucket that has most of some of the losses above it; `theirs` is by loss.
-    pub fn of_losses(&self, trace: &Trace, theirs: &[bool]) -> BucketFit {
-        let count = |point: &&Point| {
+    /// Buckets that have most of some of the losses above them: the slowest, the fastest and one between. `theirs` is by
+    /// loss.
+    pub fn of_losses(&self, trace: &Trace, theirs: &[bool]) -> [BucketFit; 3] {
+        let count = |point: &Point| {
             let both = point.above.iter().zip(theirs);
             both.filter(|(above, theirs)| **above && **theirs).count()
         };
-        let best = self.curve.iter().max_by_key(count);
-        best.expect("a curve has points").to_fit(trace)
+        let counts: Vec<usize> = self.curve.iter().map(count).collect();
+        let most = counts.iter().copied().max().unwrap_or(0) as f64;
+        let good: Vec<usize> = (0..counts.len())
+            .filter(|&place| counts[place] as f64 >= MOST_OF_THEM * most)
+            .collect();
+        [good[0], good[good.len() / 2], good[good.len() - 1]]
+            .map(|place| self.curve[place].to_fit(trace))
     }
 }
+
+/// Between two points of the curve is a better one: this share of the most losses is as good.
+const MOST_OF_THEM: f64 = 0.9;
 
 impl Point {
     /// Losses above one or the other.

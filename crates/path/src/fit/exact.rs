@@ -5,10 +5,9 @@
 //! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
 
 use super::bucket::BucketFit;
-use super::envelope::STRAYS;
 use super::lanes::{LANES, RateAndLimit, follow_many};
 use super::profile::Interval;
-use super::rows::{Companion, Rows};
+use super::rows::Rows;
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;
 use super::virtual_queue::Start;
@@ -46,14 +45,9 @@ impl ExactFates {
         }
     }
 
-    /// From now on in company of another: a rate (bytes/s) and a limit. A few packets may be mistaken altogether: a
-    /// Laplace distribution with so many strays, spread over a packet, costs no more than this at any one packet.
-    pub fn set_companion(&mut self, bucket: RateAndLimit) {
-        let stray = STRAYS * self.blur_bytes / self.rows.packet_bytes;
-        self.rows.companion = Some(Companion {
-            bucket,
-            most_corrected_bytes: -stray.ln() * self.blur_bytes,
-        });
+    /// From now on in company of another: a rate (bytes/s) and a limit.
+    pub fn set_companion(&mut self, companion: RateAndLimit) {
+        self.rows.companion = Some(companion);
     }
 
     fn scores(&self, candidates: &[RateAndLimit], below: f64) -> Scores {

@@ -143,10 +143,10 @@ fn follow_lanes<const L: usize>(
     most_corrected_bytes: f64,
 ) -> Queues<L> {
     match rows.companion {
-        Some(companion) => follow_in_company::<L, true>(
+        Some((other_rate, other_limit)) => follow_in_company::<L, true>(
             rows,
-            [rate, [companion.bucket.0; L]],
-            [limit, [companion.bucket.1; L]],
+            [rate, [other_rate; L]],
+            [limit, [other_limit; L]],
             start,
             most_corrected_bytes,
         ),
@@ -176,9 +176,6 @@ fn follow_in_company<const L: usize, const TWO: bool>(
         added: [0.0; L],
         removed: [0.0; L],
     };
-    let most = rows
-        .companion
-        .map_or(f64::MAX, |companion| companion.most_corrected_bytes);
     let (mut queue, mut other) = ([0.0f64; L], [0.0f64; L]);
     let mut elapsed_s = 0.0;
     let mut start_is_unknown = start == Start::Unknown;
@@ -205,8 +202,7 @@ fn follow_in_company<const L: usize, const TWO: bool>(
                     }
                     count_above(&mut queues.passed_above, &margins, &reach, packets);
                     for lane in 0..L {
-                        let excess = larger(reach[lane] - limit[lane], 0.0);
-                        queues.removed[lane] += if TWO { smaller(excess, most) } else { excess };
+                        queues.removed[lane] += larger(reach[lane] - limit[lane], 0.0);
                         queue[lane] = smaller(with_packet[lane], limit[lane]);
                         other[lane] = smaller(with_other[lane], other_limit[lane]);
                     }
@@ -216,7 +212,6 @@ fn follow_in_company<const L: usize, const TWO: bool>(
                     count_above(&mut queues.lost_above, &margins, &reach, packets);
                     for lane in 0..L {
                         let missing = larger(limit[lane] - reach[lane], 0.0);
-                        let missing = if TWO { smaller(missing, most) } else { missing };
                         // what was there at the start has drained when a whole limit's worth of time has passed
                         let excused = start_is_unknown && elapsed_s * rate[lane] < limit[lane];
                         queues.added[lane] += if excused { 0.0 } else { missing };

@@ -25,13 +25,13 @@ pub struct PairFit {
     pub explained: usize,
 }
 
-/// A bucket, and the one that accounts best for the losses that find room in it: a start for [`climb_pair`], the slower
-/// one first. `None` where no loss finds room.
-pub fn with_companion(
+/// A bucket, and others that account best for the losses that find room in it: starts for [`climb_pair`], the slower one
+/// first. None where no loss finds room.
+pub fn with_companions(
     trace: &Trace,
     envelope: &Envelope,
     known: &BucketFit,
-) -> Option<[BucketFit; 2]> {
+) -> Vec<[BucketFit; 2]> {
     let room_bytes = ROOM * known.packet_bytes;
     let claims = claims(trace, [known.rate_and_limit()]);
     let theirs: Vec<bool> = claims
@@ -39,12 +39,14 @@ pub fn with_companion(
         .map(|claim| claim.short_bytes < -room_bytes)
         .collect();
     if !theirs.contains(&true) {
-        return None;
+        return Vec::new();
     }
-    let other = envelope.of_losses(trace, &theirs);
-    let mut pair = [*known, other];
-    pair.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
-    Some(pair)
+    let in_order = |other| {
+        let mut pair = [*known, other];
+        pair.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
+        pair
+    };
+    envelope.of_losses(trace, &theirs).map(in_order).to_vec()
 }
 
 /// A loss finds room where this share of a packet more would have passed.

@@ -34,17 +34,8 @@ pub struct Rows {
     pub packet_bytes: f64,
     /// Margins over the limit, bytes, between which predictions are counted apart.
     pub(super) margins_bytes: [f64; MARGINS.len()],
-    /// A second bucket, where each packet must find room in both.
-    pub(super) companion: Option<Companion>,
-}
-
-/// A second bucket that stays as it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Companion {
-    /// Rate, bytes/s, and limit, bytes.
-    pub(super) bucket: RateAndLimit,
-    /// No packet's correction counts for more than this, bytes: now and then a fate or an order is mistaken.
-    pub(super) most_corrected_bytes: f64,
+    /// Rate (bytes/s) and limit of a second bucket, where each packet must find room in both.
+    pub(super) companion: Option<RateAndLimit>,
 }
 
 /// Packets that pass just before and just after a loss stay single.
