@@ -14,6 +14,8 @@ use crate::evidence::Evidence;
 pub struct TwoBuckets {
     pub pair: PairFit,
     pub basis: Option<ByteBasis>,
+    /// Share of the losses that are one or the other's.
+    pub explained_share: f64,
 }
 
 /// What was found.
@@ -29,6 +31,8 @@ pub struct Buckets {
 
 /// Captures of more packets than these are not looked at packet by packet: a search would take minutes.
 const MOST_REFINED: usize = 3_000_000;
+/// Of longer captures the first packets give two buckets: each climb follows them some hundred times.
+const MOST_CLIMBED: usize = 60_000;
 /// Fewer losses need no second bucket.
 const FEWEST_LOSSES: usize = 10;
 /// A single bucket that is right needs less correction for each loss than this share of a packet.
@@ -93,11 +97,9 @@ fn by_envelope(
     starts.extend(envelope.pair(trace).into_iter().flatten());
     let single = beside_others(trace, &starts, alone, blur_s);
     let companions = |fit: BucketFit| with_companions(trace, &envelope, &fit);
-    let mut pairs: Vec<[BucketFit; 2]> = [known, single, Some(start)]
-        .into_iter()
-        .flatten()
-        .flat_map(companions)
-        .collect();
+    let mut firsts: Vec<BucketFit> = [known, single, Some(start)].into_iter().flatten().collect();
+    firsts.dedup_by(|a, b| a.rate_bps.value == b.rate_bps.value);
+    let mut pairs: Vec<[BucketFit; 2]> = firsts.into_iter().flat_map(companions).collect();
     pairs.extend(envelope.pair(trace));
     let two = two_buckets(passages, &pairs, single.as_ref(), blur_s);
     (single, two)
@@ -113,13 +115,14 @@ fn two_buckets(
     single: Option<&BucketFit>,
     blur_s: f64,
 ) -> Option<TwoBuckets> {
-    let trace = passages.trace(0);
+    let counting_more = |bytes: u32| passages.trace(bytes).first(MOST_CLIMBED);
+    let trace = counting_more(0);
     let (ip, blur) = refine_two(&trace, starts, blur_s)?;
     let mut by_basis = vec![(ip.committed.agreement.score(blur), None, ip)];
     if tells_bytes(passages, ip.committed.packet_bytes) {
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
             let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
-            let trace = passages.trace(basis.overhead_bytes());
+            let trace = counting_more(basis.overhead_bytes());
             if let Some(fit) = tops(&trace, &[raised], blur) {
                 by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
             }
@@ -131,7 +134,7 @@ fn two_buckets(
         true => by_basis[0],
         false => *by_basis.iter().find(|(_, basis, _)| basis.is_none())?,
     };
-    let counted = passages.trace(basis.map_or(0, ByteBasis::overhead_bytes));
+    let counted = counting_more(basis.map_or(0, ByteBasis::overhead_bytes));
     let alone = single.and_then(|single| {
         let single = basis.map_or(*single, |basis| counting(basis, single));
         score_alone(&counted, &single, blur)
@@ -140,6 +143,7 @@ fn two_buckets(
     (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
         pair,
         basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
+        explained_share: pair.explained as f64 / trace.lost.max(1) as f64,
     })
 }
 

@@ -71,11 +71,11 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
             let Some(fit) = dropping_bucket(hop) else {
                 return 0.0;
             };
-            let expected = match &hop.two_buckets {
-                Some(two) => two.pair.explained,
-                None => fit.agreement.expected_losses() as usize,
-            };
-            (expected as f64 / hop.passages.lost.max(1) as f64).min(1.0)
+            let alone = f64::from(fit.agreement.expected_losses());
+            let share = alone / hop.passages.lost.max(1) as f64;
+            hop.two_buckets
+                .map_or(share, |two| two.explained_share)
+                .min(1.0)
         }
         (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) => {
             explained(cause, &hop.evidence).max(1.0 - held.found_empty)

@@ -332,5 +332,29 @@ mod tests {
                 prop_assert!(near(found.log_likelihood, alone.log_likelihood));
             }
         }
+
+        /// A companion that has room for everything changes nothing, and which of two is the companion is all the same.
+        #[test]
+        fn two_in_company_are_one_where_one_has_room_for_everything(
+            packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..4), 2..300),
+            one in (1e4f64..1e7, 500.0f64..30_000.0),
+            other in (1e4f64..1e7, 500.0f64..30_000.0),
+        ) {
+            let mut time_us = 0;
+            let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
+                time_us += step_us;
+                let outcome = if outcome == 0 { Seen::Lost } else { Seen::Passed };
+                Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
+            });
+            let mut rows = Rows::single(&Trace::new(observations.collect()));
+            let mut corrected = |bucket: RateAndLimit, companion: Option<RateAndLimit>| {
+                rows.companion = companion;
+                let [found, ..] = follow_many(&rows, &[bucket], Start::Empty, f64::MAX);
+                found.unwrap().corrected_bytes()
+            };
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + b.abs());
+            prop_assert!(near(corrected(one, Some((1e15, 1e15))), corrected(one, None)));
+            prop_assert!(near(corrected(one, Some(other)), corrected(other, Some(one))));
+        }
     }
 }

@@ -231,3 +231,66 @@ impl Ascent {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::envelope::envelope;
+    use super::super::{Observation, Seen};
+    use super::*;
+    use crate::{Arrival, PathElement, Policer, Random};
+
+    /// Bursts of random length at a gigabit in random pauses, through a policer, with a few losses by chance.
+    fn policed(mut policer: Policer, lost_by_chance: f64) -> Trace {
+        let mut random = Random::new(11);
+        let (mut time_ns, mut seen) = (0i64, Vec::new());
+        for _ in 0..150 {
+            time_ns += random.below(12_000_000) as i64;
+            for _ in 0..5 + random.below(80) {
+                time_ns += 12_000;
+                let bytes = 1500;
+                let dropped = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
+                let lost = dropped || random.chance(lost_by_chance);
+                seen.push(Observation {
+                    time_ns,
+                    bytes,
+                    outcome: if lost { Seen::Lost } else { Seen::Passed },
+                    delay_s: None,
+                });
+            }
+        }
+        Trace::new(seen)
+    }
+
+    fn fitted(trace: &Trace) -> Option<PairFit> {
+        let starts = envelope(trace)?.pair(trace)?;
+        let top = climb_pair(trace, [&starts[0], &starts[1]], 30.0)?;
+        best_of_tops(trace, vec![top], 30.0)
+    }
+
+    #[test]
+    fn all_four_numbers_are_found_also_beside_losses_by_chance() {
+        for lost_by_chance in [0.0, 0.005] {
+            let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
+            let trace = policed(policer, lost_by_chance);
+            let fit = fitted(&trace).expect("two buckets");
+            for (bucket, (rate, burst)) in [
+                (fit.committed, (55e6, 120_000.0)),
+                (fit.peak, (300e6, 30_000.0)),
+            ] {
+                let off = |value: f64, truth: f64| (value / truth - 1.0).abs();
+                assert!(off(bucket.rate_bps.value, rate) < 0.01, "{bucket:?}");
+                assert!(off(bucket.limit_bytes.value, burst) < 0.05, "{bucket:?}");
+            }
+            assert!(fit.alone.iter().all(|alone| *alone > 20), "{fit:?}");
+        }
+    }
+
+    #[test]
+    fn two_buckets_are_no_better_than_the_one_that_dropped() {
+        let trace = policed(Policer::new(55_000_000, 120_000), 0.0);
+        let (one, _) = envelope(&trace).unwrap().single(&trace);
+        let alone = score_alone(&trace, &one, 30.0).expect("it drops them");
+        let two = fitted(&trace).map(|fit| fit.committed.agreement.score(30.0));
+        assert!(two.is_none_or(|two| two < alone + 10.0), "{two:?} {alone}");
+    }
+}
