@@ -3,7 +3,7 @@
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
     BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Trace,
-    delay_at_loss, delay_by_occupancy, fit_drain_rate, fit_envelope, loss_pattern, refine_beside,
+    delay_at_loss, delay_by_occupancy, envelope, fit_drain_rate, loss_pattern, refine_beside,
     score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
@@ -222,10 +222,14 @@ fn look_beside_others(evidence: &mut Evidence) {
     if trace.lost < FEWEST_TOLD_APART || evidence.bucket.is_some_and(alone) {
         return;
     }
-    let Some(envelope) = fit_envelope(trace) else {
+    let Some(envelope) = envelope(trace) else {
         return;
     };
-    let starts = envelope.buckets.iter().map(|bucket| bucket.to_fit(trace));
+    let starts = match envelope.pair(trace) {
+        Some(pair) => pair.to_vec(),
+        None => vec![envelope.single(trace).0],
+    };
+    let starts = starts.into_iter();
     let fits = starts.filter_map(|start| refine_beside(trace, &start, trace.typical_bytes));
     let best = fits
         .map(|(fit, _)| fit)

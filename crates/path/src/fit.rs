@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod exact;
 mod lanes;
 pub mod managed;
+mod pair;
 pub mod passage;
 mod pattern;
 mod profile;
@@ -37,8 +38,9 @@ pub use delay::{
     DelayAtLoss, DelayByOccupancy, DrainFit, burst_bytes_at, delay_at_loss, delay_by_occupancy,
     fit_drain_rate,
 };
-pub use envelope::{EnvelopeBucket, EnvelopeFit, fit_envelope};
+pub use envelope::{Envelope, envelope};
 pub use exact::refine_exact;
+pub use pair::{PairFit, best_of_tops, climb_pair, score_alone, with_companions};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};

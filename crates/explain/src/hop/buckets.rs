@@ -2,19 +2,20 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, EnvelopeBucket, Trace, fit_envelope, refine_beside, refine_exact,
+    BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside, refine_exact,
+    score_alone, with_companions,
 };
 
 use super::measure::ByteBasis;
 use crate::evidence::Evidence;
 
-/// Two buckets in company: each packet must find room in both.
+/// Two buckets in company, in the bytes that they count, or in IP bytes where nothing tells.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoBuckets {
-    pub committed: EnvelopeBucket,
-    pub peak: EnvelopeBucket,
-    /// Losses that find no room in one or the other.
-    pub explained: usize,
+    pub pair: PairFit,
+    pub basis: Option<ByteBasis>,
+    /// Share of the losses that are one or the other's.
+    pub explained_share: f64,
 }
 
 /// What was found.
@@ -30,11 +31,13 @@ pub struct Buckets {
 
 /// Captures of more packets than these are not looked at packet by packet: a search would take minutes.
 const MOST_REFINED: usize = 3_000_000;
+/// Of longer captures the first packets give two buckets: each climb follows them some hundred times.
+const MOST_CLIMBED: usize = 60_000;
 /// Fewer losses need no second bucket.
 const FEWEST_LOSSES: usize = 10;
 /// A single bucket that is right needs less correction for each loss than this share of a packet.
 const EXACT: f64 = 0.004;
-/// Share of the losses that buckets must account for.
+/// Share of the losses that one bucket must account for by itself.
 const NEEDED_SHARE: f64 = 0.9;
 
 impl Buckets {
@@ -58,7 +61,7 @@ impl Buckets {
         let (single, two) = if exact || trace.lost < FEWEST_LOSSES {
             (refined.map(|(fit, _)| fit), None)
         } else {
-            by_envelope(trace, refined, blur_s)
+            by_envelope(passages, trace, refined, blur_s)
         };
         Self {
             basis: single.as_ref().and_then(|fit| basis(passages, fit, blur_s)),
@@ -70,40 +73,111 @@ impl Buckets {
 
 /// The best of all rates, where the nearest is not good enough.
 fn by_envelope(
+    passages: &Passages,
     trace: &Trace,
     refined: Option<(BucketFit, f64)>,
     blur_s: f64,
 ) -> (Option<BucketFit>, Option<TwoBuckets>) {
     let known = refined.map(|(fit, _)| fit);
-    let Some(envelope) = fit_envelope(trace) else {
+    let Some(envelope) = envelope(trace) else {
         return (known, None);
     };
-    let enough = envelope.explained as f64 > NEEDED_SHARE * trace.lost as f64;
-    if let ([committed, peak], true) = (&envelope.buckets[..], enough) {
-        let two = TwoBuckets {
-            committed: *committed,
-            peak: *peak,
-            explained: envelope.explained,
-        };
-        return (known, Some(two));
-    }
-    let starts: Vec<BucketFit> = envelope
-        .buckets
-        .iter()
-        .map(|bucket| bucket.to_fit(trace))
-        .collect();
-    let alone = match starts[..] {
-        [single] if enough => {
-            let (fit, blur) = refine(trace, &single, blur_s);
-            let blur = refined.map_or(blur, |(_, other)| blur.min(other));
-            let score = |fit: &BucketFit| fit.agreement.score(blur);
-            known
-                .filter(|known| score(known) >= score(&fit))
-                .or(Some(fit))
-        }
-        _ => known,
+    let (start, explained) = envelope.single(trace);
+    let alone = if explained as f64 > NEEDED_SHARE * trace.lost as f64 {
+        let (fit, blur) = refine(trace, &start, blur_s);
+        let blur = refined.map_or(blur, |(_, other)| blur.min(other));
+        let score = |fit: &BucketFit| fit.agreement.score(blur);
+        known
+            .filter(|known| score(known) >= score(&fit))
+            .or(Some(fit))
+    } else {
+        known
     };
-    (beside_others(trace, &starts, alone, blur_s), None)
+    let mut starts = vec![start];
+    starts.extend(envelope.pair(trace).into_iter().flatten());
+    let single = beside_others(trace, &starts, alone, blur_s);
+    let companions = |fit: BucketFit| with_companions(trace, &envelope, &fit);
+    let mut firsts: Vec<BucketFit> = [known, single, Some(start)].into_iter().flatten().collect();
+    firsts.dedup_by(|a, b| a.rate_bps.value == b.rate_bps.value);
+    let mut pairs: Vec<[BucketFit; 2]> = firsts.into_iter().flat_map(companions).collect();
+    pairs.extend(envelope.pair(trace));
+    let two = two_buckets(passages, &pairs, single.as_ref(), blur_s);
+    (single, two)
+}
+
+/// Each of two buckets must account for so many of the losses without the other.
+const FEWEST_EACH: usize = 3;
+
+/// The two buckets near `starts`, in the bytes that they count, if they are clearly better than the single one.
+fn two_buckets(
+    passages: &Passages,
+    starts: &[[BucketFit; 2]],
+    single: Option<&BucketFit>,
+    blur_s: f64,
+) -> Option<TwoBuckets> {
+    let counting_more = |bytes: u32| passages.trace(bytes).first(MOST_CLIMBED);
+    let trace = counting_more(0);
+    let (ip, blur) = refine_two(&trace, starts, blur_s)?;
+    let mut by_basis = vec![(ip.committed.agreement.score(blur), None, ip)];
+    if tells_bytes(passages, ip.committed.packet_bytes) {
+        for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
+            let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
+            let trace = counting_more(basis.overhead_bytes());
+            if let Some(fit) = tops(&trace, &[raised], blur) {
+                by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
+            }
+        }
+        by_basis.sort_by(|a, b| b.0.total_cmp(&a.0));
+    }
+    let clear = by_basis.len() > 1 && by_basis[0].0 > by_basis[1].0 + TWO_GAIN;
+    let (score, basis, pair) = match clear {
+        true => by_basis[0],
+        false => *by_basis.iter().find(|(_, basis, _)| basis.is_none())?,
+    };
+    let counted = counting_more(basis.map_or(0, ByteBasis::overhead_bytes));
+    let alone = single.and_then(|single| {
+        let single = basis.map_or(*single, |basis| counting(basis, single));
+        score_alone(&counted, &single, blur)
+    });
+    let better = alone.is_none_or(|alone| score > alone + TWO_GAIN);
+    (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
+        pair,
+        basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
+        explained_share: pair.explained as f64 / trace.lost.max(1) as f64,
+    })
+}
+
+/// Two parameters more, or another basis of bytes for four, must make the fates this much more likely, nats: tops that
+/// climbs find differ by some nats among themselves.
+const TWO_GAIN: f64 = 10.0;
+
+/// [`refine`] for two buckets, from the best of some starts.
+fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(PairFit, f64)> {
+    let peaks = starts.iter().map(|[_, peak]| blur_bytes(peak, blur_s));
+    let mut blur = peaks.fold(0.0, f64::max);
+    let mut best = tops(trace, starts, blur)?;
+    for _ in 0..BLURS {
+        let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+        let smaller = corrected.max(smallest_blur_bytes(&best.peak));
+        if smaller > 0.8 * blur {
+            break;
+        }
+        blur = smaller;
+        best = tops(trace, &with(starts, &best), blur)?;
+    }
+    Some((best, blur))
+}
+
+fn tops(trace: &Trace, starts: &[[BucketFit; 2]], blur: f64) -> Option<PairFit> {
+    let climb = |[committed, peak]: &[BucketFit; 2]| climb_pair(trace, [committed, peak], blur);
+    best_of_tops(trace, starts.iter().filter_map(climb).collect(), blur)
+}
+
+/// What was found, and the other starts again: sharper, another one may be better.
+fn with(starts: &[[BucketFit; 2]], found: &PairFit) -> Vec<[BucketFit; 2]> {
+    let mut starts = starts.to_vec();
+    starts.push([found.committed, found.peak]);
+    starts
 }
 
 /// A bucket that drops beside something else must be this much more likely than one that drops alone, nats.
@@ -183,18 +257,29 @@ fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
 }
 
 /// Share of packets of another size that must be there for their overhead to matter.
-const ENOUGH_SMALL: f64 = 0.02;
+const ENOUGH_SMALL: f64 = 0.0005;
 /// A basis is told when it suits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 
+/// Whether packets of other sizes show what a bucket counts on top of each.
+fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
+    let is_small = |bytes: &&f32| f64::from(**bytes) < 0.8 * packet_bytes;
+    let small = passages.bytes.iter().filter(is_small).count();
+    small as f64 >= ENOUGH_SMALL * passages.len() as f64 && passages.len() <= MOST_REFINED / 4
+}
+
+/// A fit in IP bytes as a start of one that counts more of each packet.
+fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
+    let raise = 1.0 + f64::from(basis.overhead_bytes()) / fit.packet_bytes;
+    let mut start = *fit;
+    start.rate_bps.value *= raise;
+    start.limit_bytes.value *= raise;
+    start
+}
+
 /// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
 fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis, BucketFit)> {
-    let small = passages
-        .bytes
-        .iter()
-        .filter(|bytes| f64::from(**bytes) < 0.8 * fit.packet_bytes)
-        .count();
-    if (small as f64) < ENOUGH_SMALL * passages.len() as f64 || passages.len() > MOST_REFINED / 4 {
+    if !tells_bytes(passages, fit.packet_bytes) {
         return None;
     }
     let (_, blur) = refine(&passages.trace(0), fit, blur_s);
@@ -202,11 +287,7 @@ fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis
         .into_iter()
         .map(|basis| {
             let trace = passages.trace(basis.overhead_bytes());
-            let raise = (fit.packet_bytes + f64::from(basis.overhead_bytes())) / fit.packet_bytes;
-            let mut start = *fit;
-            start.rate_bps.value *= raise;
-            start.limit_bytes.value *= raise;
-            let counted = refine_exact(&trace, &start, blur);
+            let counted = refine_exact(&trace, &counting(basis, fit), blur);
             (counted.agreement.score(blur), (basis, counted))
         })
         .collect();

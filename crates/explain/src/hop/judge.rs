@@ -5,11 +5,11 @@
 //! differ between what drops and what delays.
 
 use whydrop_path::fit::passage::HeldAtLosses;
-use whydrop_path::fit::{BucketFit, Interval};
+use whydrop_path::fit::{BucketFit, Interval, PairFit};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
 use super::management::{early_reason, queue_management};
-use super::measure::Hop;
+use super::measure::{ByteBasis, Hop};
 use super::models::{Element, replay_over};
 use crate::contest::Contest;
 use crate::evidence::ReplayCheck;
@@ -160,12 +160,16 @@ fn refuted_reason(hop: &Hop) -> Fact {
 /// drop most of the very ones that were lost.
 fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     let two = hop.two_buckets.as_ref()?;
+    let PairFit {
+        committed, peak, ..
+    } = two.pair;
     let element = Element::Policer {
-        rate_bps: two.committed.rate_bps.value,
-        burst_bytes: two.committed.limit_bytes.value,
-        peak: Some((two.peak.rate_bps.value, two.peak.limit_bytes.value)),
+        rate_bps: committed.rate_bps.value,
+        burst_bytes: committed.limit_bytes.value,
+        peak: Some((peak.rate_bps.value, peak.limit_bytes.value)),
     };
-    let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
+    let overhead_bytes = two.basis.map_or(0, ByteBasis::overhead_bytes);
+    let replay = replay_over(&hop.passages, element, overhead_bytes, hop.idle_wait_s());
     let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
     let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
     (again && hop.departures.is_none() && agree > TWO_AGREE).then_some(agree)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
+use super::buckets::TwoBuckets;
 use super::judge::HopJudgement;
 use super::measure::{ByteBasis, Hop};
 use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
@@ -41,8 +42,14 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let Some(fit) = dropping_bucket(hop) else {
         return (parameters, None);
     };
-    let basis = hop.bucket_basis.map(|(basis, _)| basis);
-    let scale = Scale::new(basis, fit.packet_bytes, hop);
+    let basis = match &hop.two_buckets {
+        Some(two) => two.basis,
+        None => hop.bucket_basis.map(|(basis, _)| basis),
+    };
+    let scale = match &hop.two_buckets {
+        Some(TwoBuckets { basis: Some(_), .. }) => Scale::KNOWN,
+        _ => Scale::new(basis, fit.packet_bytes, hop),
+    };
     let mut put = |name: &str, interval: Interval| {
         let parameter = if name.ends_with("rate_bps") {
             scale.apply_to_rate(interval)
@@ -53,10 +60,10 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     };
     match &hop.two_buckets {
         Some(two) => {
-            put("rate_bps", two.committed.rate_bps);
-            put("burst_bytes", two.committed.limit_bytes);
-            put("peak_rate_bps", two.peak.rate_bps);
-            put("peak_burst_bytes", two.peak.limit_bytes);
+            put("rate_bps", two.pair.committed.rate_bps);
+            put("burst_bytes", two.pair.committed.limit_bytes);
+            put("peak_rate_bps", two.pair.peak.rate_bps);
+            put("peak_burst_bytes", two.pair.peak.limit_bytes);
         }
         None => {
             put("rate_bps", fit.rate_bps);

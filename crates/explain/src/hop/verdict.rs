@@ -71,11 +71,11 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
             let Some(fit) = dropping_bucket(hop) else {
                 return 0.0;
             };
-            let expected = match &hop.two_buckets {
-                Some(two) => two.explained,
-                None => fit.agreement.expected_losses() as usize,
-            };
-            (expected as f64 / hop.passages.lost.max(1) as f64).min(1.0)
+            let alone = f64::from(fit.agreement.expected_losses());
+            let share = alone / hop.passages.lost.max(1) as f64;
+            hop.two_buckets
+                .map_or(share, |two| two.explained_share)
+                .min(1.0)
         }
         (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) => {
             explained(cause, &hop.evidence).max(1.0 - held.found_empty)
@@ -167,10 +167,10 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
     if let (Cause::Policer, Some(two)) = (cause, &hop.two_buckets) {
         facts.push(fact!(
             "two-buckets",
-            committed_alone = two.committed.alone as u64,
-            rate_bps = two.committed.rate_bps.value,
-            peak_rate_bps = two.peak.rate_bps.value,
-            peak_alone = two.peak.alone as u64
+            committed_alone = two.pair.alone[0] as u64,
+            rate_bps = two.pair.committed.rate_bps.value,
+            peak_rate_bps = two.pair.peak.rate_bps.value,
+            peak_alone = two.pair.alone[1] as u64
         ));
     }
     facts

@@ -2,6 +2,7 @@
 
 use super::bucket::BucketFit;
 use super::exact::refine_exact;
+use super::lanes::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
 
@@ -10,7 +11,7 @@ const ROUNDS: usize = 5;
 /// A loss that leaves room for so many packets is not the bucket's: more than corrections of timestamps make.
 const ROOM_PACKETS: f64 = 1.5;
 /// Of the losses the bucket must have at least this share: a bucket for the lesser part of them is chance's.
-const LEAST_SHARE: f64 = 0.5;
+pub(super) const LEAST_SHARE: f64 = 0.5;
 
 /// Fits the bucket near `known` again, with the losses that found room in it taken for others': they cost what losses by
 /// chance cost, and the bucket is not corrected to drop them.
@@ -24,7 +25,7 @@ pub fn refine_beside(
     let mut fit = *known;
     let mut others = Vec::new();
     for _ in 0..ROUNDS {
-        let found = with_room(trace, &fit);
+        let found = unclaimed(&claims(trace, [fit.rate_and_limit()]));
         if found.is_empty() || found.len() as f64 > LEAST_SHARE * trace.lost as f64 {
             return None;
         }
@@ -34,39 +35,75 @@ pub fn refine_beside(
         others = found;
         fit = refine_exact(&without(trace, &others), &fit, blur_bytes);
     }
-    let chance = binomial_log_likelihood(others.len() as f64, trace.passed as f64);
-    let lost = others.len() as u32;
-    fit.agreement.log_likelihood += chance;
-    fit.agreement.lost[0] += lost;
-    fit.independent_log_likelihood =
-        binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+    pay_for_others(&mut fit, trace, others.len());
     Some((fit, others.len()))
 }
 
-/// Losses for which the bucket had room. Those packets took their tokens: whatever lost them may be behind it.
-fn with_room(trace: &Trace, fit: &BucketFit) -> Vec<usize> {
-    let (rate, limit) = (fit.rate_bps.value / 8.0, fit.limit_bytes.value);
-    let brink = limit - ROOM_PACKETS * fit.packet_bytes;
-    let (mut queue, mut last_s) = (0.0f64, 0.0f64);
-    let mut found = Vec::new();
+/// Log-likelihood of so many losses that no bucket made, nats.
+pub(super) fn chance(trace: &Trace, others: usize) -> f64 {
+    binomial_log_likelihood(others as f64, trace.passed as f64)
+}
+
+/// Others' losses cost what losses by chance cost.
+pub(super) fn pay_for_others(fit: &mut BucketFit, trace: &Trace, others: usize) {
+    fit.agreement.log_likelihood += chance(trace, others);
+    fit.agreement.lost[0] += others as u32;
+    fit.independent_log_likelihood =
+        binomial_log_likelihood(trace.lost as f64, trace.passed as f64);
+}
+
+/// A loss, and which of the buckets had least room for it: none, where all had room.
+pub(super) struct Claim {
+    index: usize,
+    pub bucket: Option<usize>,
+    /// No other bucket was short of room.
+    pub alone: bool,
+    /// What the packet lacks in the bucket that has least room, bytes; negative where there is room.
+    pub short_bytes: f64,
+}
+
+/// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
+pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) -> Vec<Claim> {
+    let brink_bytes = -ROOM_PACKETS * trace.typical_bytes;
+    let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
+    let mut found = Vec::with_capacity(trace.lost);
     for index in 0..trace.len() {
         let bytes = f64::from(trace.bytes[index]);
-        queue = (queue - rate * (trace.time_s[index] - last_s)).max(0.0);
+        for (queue, (rate, _)) in queues.iter_mut().zip(buckets) {
+            *queue = (*queue - rate * (trace.time_s[index] - last_s)).max(0.0);
+        }
         last_s = trace.time_s[index];
-        if trace.outcome[index] != Seen::Lost {
-            queue = (queue + bytes).min(limit);
-        } else if queue + bytes < brink {
-            found.push(index);
-            queue += bytes;
-        } else {
-            queue = queue.max(limit - bytes);
+        let over = |place: usize| queues[place] + bytes - buckets[place].1;
+        if trace.outcome[index] == Seen::Lost {
+            let fullest = (0..N).max_by(|&a, &b| over(a).total_cmp(&over(b)));
+            let short_bytes = fullest.map_or(f64::MIN, over);
+            let bucket = fullest.filter(|_| short_bytes >= brink_bytes);
+            found.push(Claim {
+                index,
+                bucket,
+                short_bytes,
+                alone: (0..N).all(|place| bucket == Some(place) || over(place) <= 0.0),
+            });
+            if let Some(place) = bucket {
+                queues[place] = queues[place].max(buckets[place].1 - bytes);
+                continue;
+            }
+        }
+        for (queue, (_, limit)) in queues.iter_mut().zip(buckets) {
+            *queue = (*queue + bytes).min(limit);
         }
     }
     found
 }
 
+/// Losses that are no bucket's.
+pub(super) fn unclaimed(claims: &[Claim]) -> Vec<usize> {
+    let others = claims.iter().filter(|claim| claim.bucket.is_none());
+    others.map(|claim| claim.index).collect()
+}
+
 /// The trace with some losses taken for packets of which nothing is known.
-fn without(trace: &Trace, others: &[usize]) -> Trace {
+pub(super) fn without(trace: &Trace, others: &[usize]) -> Trace {
     let mut trace = trace.clone();
     for &index in others {
         trace.outcome[index] = Seen::Unknown;
@@ -80,7 +117,7 @@ fn without(trace: &Trace, others: &[usize]) -> Trace {
 mod tests {
     use super::super::Observation;
     use super::super::testing::{Pattern, arrivals};
-    use super::super::{fit_bucket, fit_envelope};
+    use super::super::{envelope::envelope, fit_bucket};
     use super::*;
     use crate::{Arrival, PathElement, Policer, Random};
 
@@ -107,8 +144,7 @@ mod tests {
             }
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
-        let envelope = fit_envelope(&trace).unwrap();
-        let start = envelope.buckets[0].to_fit(&trace);
+        let (start, _) = envelope(&trace).unwrap().single(&trace);
         let (fit, apart) = refine_beside(&trace, &start, 30.0).unwrap();
         assert!(others > 30 && apart == others, "{apart} of {others}");
         assert!((fit.rate_bps.value / 18e6 - 1.0).abs() < 1e-3, "{fit:?}");
@@ -137,12 +173,10 @@ mod tests {
             delay_s: None,
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
-        let starts = fit_envelope(&trace).unwrap().buckets;
-        for start in starts
-            .iter()
-            .map(|bucket| bucket.to_fit(&trace))
-            .chain(fit_bucket(&trace))
-        {
+        let envelope = envelope(&trace).unwrap();
+        let pair = envelope.pair(&trace).into_iter().flatten();
+        let single = [envelope.single(&trace).0];
+        for start in single.into_iter().chain(pair).chain(fit_bucket(&trace)) {
             let found = refine_beside(&trace, &start, 30.0);
             assert!(
                 found.is_none_or(|(fit, _)| fit.certainty() < 0.2),

@@ -9,7 +9,7 @@ use super::rows::{Row, Rows};
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{
-    Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
+    Agreement, CLASSES, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
 };
 
 /// A token bucket or drop-tail queue fitted to the losses of a trace.
@@ -26,6 +26,36 @@ pub struct BucketFit {
 }
 
 impl BucketFit {
+    /// Rate, bytes/s, and limit, bytes.
+    pub(super) fn rate_and_limit(&self) -> RateAndLimit {
+        (self.rate_bps.value / 8.0, self.limit_bytes.value)
+    }
+
+    /// To start a refinement from; nothing is known of how it agrees.
+    pub(super) fn start(trace: &Trace, (rate_bytes_per_s, limit_bytes): RateAndLimit) -> Self {
+        let sharp = |value: f64| Interval {
+            value,
+            low: None,
+            high: None,
+        };
+        Self {
+            rate_bps: sharp(rate_bytes_per_s * 8.0),
+            limit_bytes: sharp(limit_bytes),
+            agreement: Agreement {
+                log_likelihood: f64::MIN,
+                added_bytes: 0.0,
+                removed_bytes: 0.0,
+                lost: [0; CLASSES],
+                passed: [0; CLASSES],
+            },
+            packet_bytes: trace.typical_bytes,
+            independent_log_likelihood: binomial_log_likelihood(
+                trace.lost as f64,
+                trace.passed as f64,
+            ),
+        }
+    }
+
     /// Share of the uncertainty about which packets were lost that the model removes, 0 to 1 (Theil's uncertainty
     /// coefficient).
     pub fn certainty(&self) -> f64 {

@@ -8,9 +8,7 @@
 //! This needs exact fates, and finds the best of all rates instead of the nearest.
 
 use super::bucket::BucketFit;
-use super::profile::Interval;
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{Agreement, CLASSES, binomial_log_likelihood};
 
 /// A point of the envelope.
 #[derive(Debug, Clone)]
@@ -23,22 +21,12 @@ struct Point {
     count: usize,
 }
 
-/// Buckets that account for losses by the envelope of what passed.
+/// The envelope of what passed: a bucket for each rate.
 #[derive(Debug, Clone)]
-pub struct EnvelopeFit {
-    /// By rate; one or two.
-    pub buckets: Vec<EnvelopeBucket>,
-    /// Losses that at least one of them accounts for.
-    pub explained: usize,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct EnvelopeBucket {
-    /// Rate, bit/s, and the rates that account for as many losses.
-    pub rate_bps: Interval,
-    pub limit_bytes: Interval,
-    /// Losses that it accounts for and the other one does not.
-    pub alone: usize,
+pub struct Envelope {
+    curve: Vec<Point>,
+    /// Relative step from one rate to the next.
+    step: f64,
 }
 
 /// Rates that are looked at, as multiples of the mean rate of what passed, and their steps; and how many packets times
@@ -53,12 +41,11 @@ const FINE_STEPS: i32 = 40;
 const STRAYS: f64 = 0.01;
 /// A bucket for no more than one packet has every packet at its brink, and accounts for any losses.
 const SMALLEST_PACKETS: f64 = 1.1;
-/// A second bucket must account for this share of the losses by itself, and for so many.
-const SECOND_SHARE: f64 = 0.05;
-const SECOND_LOSSES: usize = 5;
+/// A second bucket must account for so many losses by itself.
+const SECOND_LOSSES: usize = 3;
 
-/// Finds the bucket, or the two, whose envelope has most of the lost packets above it. `None` without losses.
-pub fn fit_envelope(trace: &Trace) -> Option<EnvelopeFit> {
+/// Finds the envelope of what passed. `None` without losses.
+pub fn envelope(trace: &Trace) -> Option<Envelope> {
     if trace.lost == 0 || trace.passed < 2 || trace.duration_s() <= 0.0 {
         return None;
     }
@@ -69,23 +56,47 @@ pub fn fit_envelope(trace: &Trace) -> Option<EnvelopeFit> {
     let rates = (0..=(span / step) as i32)
         .map(|position| mean * RATES.0 * (f64::from(position) * step).exp());
     let curve = points(trace, &rates.collect::<Vec<f64>>());
-    let single = curve.iter().max_by_key(|point| point.count)?.clone();
-    let pair = best_pair(&curve).filter(|pair| pair.union > single.count + needed(trace));
-    let Some(pair) = pair else {
-        let (bucket, point) = finer(trace, &single, None, step);
-        return Some(EnvelopeFit {
-            explained: point.count,
-            buckets: vec![bucket],
-        });
-    };
-    let (_, slow) = finer(trace, &curve[pair.slow], Some(&curve[pair.fast]), step);
-    let (fast_bucket, fast) = finer(trace, &curve[pair.fast], Some(&slow), step);
-    let (slow_bucket, slow) = finer(trace, &slow, Some(&fast), FINE_STEP);
-    Some(EnvelopeFit {
-        buckets: vec![slow_bucket, fast_bucket],
-        explained: slow.union(&fast),
-    })
+    Some(Envelope { curve, step })
 }
+
+impl Envelope {
+    fn best(&self) -> &Point {
+        let best = self.curve.iter().max_by_key(|point| point.count);
+        best.expect("a curve has points")
+    }
+
+    /// The one bucket that has most of the lost packets above it, and how many those are.
+    pub fn single(&self, trace: &Trace) -> (BucketFit, usize) {
+        let point = finer(trace, self.best(), self.step);
+        (point.to_fit(trace), point.count)
+    }
+
+    /// Two buckets that have more of the lost packets above one or the other than one has: the slower one first.
+    pub fn pair(&self, trace: &Trace) -> Option<[BucketFit; 2]> {
+        let (pair, union) = best_pair(&self.curve)?;
+        (union > self.best().count + SECOND_LOSSES)
+            .then(|| pair.map(|place| self.curve[place].to_fit(trace)))
+    }
+
+    /// Buckets that have most of some of the losses above them: the slowest, the fastest and one between. `theirs` is by
+    /// loss.
+    pub fn of_losses(&self, trace: &Trace, theirs: &[bool]) -> [BucketFit; 3] {
+        let count = |point: &Point| {
+            let both = point.above.iter().zip(theirs);
+            both.filter(|(above, theirs)| **above && **theirs).count()
+        };
+        let counts: Vec<usize> = self.curve.iter().map(count).collect();
+        let most = counts.iter().copied().max().unwrap_or(0) as f64;
+        let good: Vec<usize> = (0..counts.len())
+            .filter(|&place| counts[place] as f64 >= MOST_OF_THEM * most)
+            .collect();
+        [good[0], good[good.len() / 2], good[good.len() - 1]]
+            .map(|place| self.curve[place].to_fit(trace))
+    }
+}
+
+/// Between two points of the curve is a better one: this share of the most losses is as good.
+const MOST_OF_THEM: f64 = 0.9;
 
 impl Point {
     /// Losses above one or the other.
@@ -94,14 +105,10 @@ impl Point {
         both.filter(|(own, theirs)| **own || **theirs).count()
     }
 
-    /// Losses above this one and not above the other.
-    fn alone(&self, other: Option<&Self>) -> usize {
-        other.map_or(self.count, |other| self.union(other) - other.count)
+    /// As a fit to start a refinement from.
+    fn to_fit(&self, trace: &Trace) -> BucketFit {
+        BucketFit::start(trace, (self.rate_bytes_per_s, self.limit_bytes))
     }
-}
-
-fn needed(trace: &Trace) -> usize {
-    SECOND_LOSSES.max((SECOND_SHARE * trace.lost as f64) as usize)
 }
 
 /// Rates that are followed together: each is a chain in which every packet waits for the one before, and a processor
@@ -187,82 +194,38 @@ fn keep_largest(largest: &mut [f64], value: f64) {
     largest[place] = value;
 }
 
-struct Pair {
-    slow: usize,
-    fast: usize,
-    union: usize,
-}
+/// Two rates are further apart than this factor: nearer, they are one rate between two points of the curve.
+const APART: f64 = 1.1;
 
-/// The two points that have most losses above one or the other, each with its own share.
-fn best_pair(curve: &[Point]) -> Option<Pair> {
-    let mut best: Option<Pair> = None;
+/// The two points that have most losses above one or the other, the slower first, and how many those are.
+fn best_pair(curve: &[Point]) -> Option<([usize; 2], usize)> {
+    let mut best: Option<([usize; 2], usize)> = None;
     for (slow, first) in curve.iter().enumerate() {
         for (offset, second) in curve[slow + 1..].iter().enumerate() {
             // no union is larger than both together
-            let most = best.as_ref().map_or(0, |best| best.union);
-            if first.count + second.count <= most {
+            let most = best.map_or(0, |(_, union)| union);
+            let apart = second.rate_bytes_per_s > APART * first.rate_bytes_per_s;
+            if !apart || first.count + second.count <= most {
                 continue;
             }
             let union = first.union(second);
             if union > most {
-                let fast = slow + 1 + offset;
-                best = Some(Pair { slow, fast, union });
+                best = Some(([slow, slow + 1 + offset], union));
             }
         }
     }
     best
 }
 
-/// The middle of the rates near a point that account for most of the losses that `other` leaves.
-fn finer(trace: &Trace, near: &Point, other: Option<&Point>, step: f64) -> (EnvelopeBucket, Point) {
+/// The middle of the rates near a point that account for most of the losses.
+fn finer(trace: &Trace, near: &Point, step: f64) -> Point {
     let fine = FINE_STEP.max(step / f64::from(FINE_STEPS));
     let factor = |position: i32| (f64::from(position) * fine).exp();
     let rates = (-FINE_STEPS..=FINE_STEPS).map(|position| near.rate_bytes_per_s * factor(position));
     let around = points(trace, &rates.collect::<Vec<f64>>());
-    let alone = |point: &&Point| point.alone(other);
-    let most = around
-        .iter()
-        .map(|point| point.alone(other))
-        .max()
-        .unwrap_or(0);
-    let good: Vec<&Point> = around.iter().filter(|point| alone(point) == most).collect();
-    let (first, middle, last) = (good[0], good[good.len() / 2], good[good.len() - 1]);
-    let bucket = EnvelopeBucket {
-        rate_bps: Interval {
-            value: middle.rate_bytes_per_s * 8.0,
-            low: Some(first.rate_bytes_per_s * 8.0 * (1.0 - fine)),
-            high: Some(last.rate_bytes_per_s * 8.0 * (1.0 + fine)),
-        },
-        limit_bytes: Interval {
-            value: middle.limit_bytes,
-            low: Some(last.limit_bytes),
-            high: Some(first.limit_bytes + f64::from(trace.largest_bytes)),
-        },
-        alone: most,
-    };
-    (bucket, middle.clone())
-}
-
-impl EnvelopeBucket {
-    /// As a fit to start a refinement from.
-    pub fn to_fit(&self, trace: &Trace) -> BucketFit {
-        BucketFit {
-            rate_bps: self.rate_bps,
-            limit_bytes: self.limit_bytes,
-            agreement: Agreement {
-                log_likelihood: f64::MIN,
-                added_bytes: 0.0,
-                removed_bytes: 0.0,
-                lost: [0; CLASSES],
-                passed: [0; CLASSES],
-            },
-            packet_bytes: trace.typical_bytes,
-            independent_log_likelihood: binomial_log_likelihood(
-                trace.lost as f64,
-                trace.passed as f64,
-            ),
-        }
-    }
+    let most = around.iter().map(|point| point.count).max().unwrap_or(0);
+    let good: Vec<&Point> = around.iter().filter(|point| point.count == most).collect();
+    good[good.len() / 2].clone()
 }
 
 #[cfg(test)]
@@ -339,15 +302,12 @@ mod tests {
     #[test]
     fn one_bucket_lies_below_all_losses() {
         let trace = policed(Policer::new(60_000_000, 40_000), &bursts(3));
-        let fit = fit_envelope(&trace).unwrap();
-        assert_eq!(fit.buckets.len(), 1);
+        let (bucket, explained) = envelope(&trace).unwrap().single(&trace);
         assert!(
-            fit.explained * 100 >= trace.lost * 98,
-            "{} of {}",
-            fit.explained,
+            explained * 100 >= trace.lost * 98,
+            "{explained} of {}",
             trace.lost
         );
-        let bucket = fit.buckets[0];
         assert!(
             (bucket.rate_bps.value / 60e6 - 1.0).abs() < 0.01,
             "{bucket:?}"
@@ -362,19 +322,8 @@ mod tests {
     fn two_buckets_in_company_share_the_losses() {
         let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
         let trace = policed(policer, &bursts(5));
-        let fit = fit_envelope(&trace).unwrap();
-        assert_eq!(fit.buckets.len(), 2, "{fit:?}");
-        assert!(
-            fit.explained * 20 > trace.lost * 19,
-            "{} of {}",
-            fit.explained,
-            trace.lost
-        );
-        for (bucket, (rate, burst)) in fit
-            .buckets
-            .iter()
-            .zip([(55e6, 120_000.0), (300e6, 30_000.0)])
-        {
+        let pair = envelope(&trace).unwrap().pair(&trace).expect("two buckets");
+        for (bucket, (rate, burst)) in pair.iter().zip([(55e6, 120_000.0), (300e6, 30_000.0)]) {
             assert!(
                 (bucket.rate_bps.value / rate - 1.0).abs() < 0.02,
                 "{bucket:?}"
@@ -400,12 +349,7 @@ mod tests {
             delay_s: None,
         };
         let trace = Trace::new(bursts(7).iter().map(observe).collect());
-        let fit = fit_envelope(&trace).unwrap();
-        assert!(
-            fit.explained * 4 < trace.lost,
-            "{} of {}",
-            fit.explained,
-            trace.lost
-        );
+        let (_, explained) = envelope(&trace).unwrap().single(&trace);
+        assert!(explained * 4 < trace.lost, "{explained} of {}", trace.lost);
     }
 }

@@ -10,71 +10,106 @@ use super::profile::Interval;
 use super::rows::Rows;
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;
-use super::virtual_queue::{Agreement, Candidate, Start, follow};
+use super::virtual_queue::Start;
 
-/// Half the 95 % quantile of chi-squared with two degrees of freedom: how much more, in blurs, may have to be
-/// corrected inside the joint interval of rate and limit.
-const REFUTED_BY: f64 = 3.0;
+/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four in company: how much more, in blurs,
+/// may have to be corrected inside the joint interval of rates and limits.
+const REFUTED_BY: [f64; 2] = [3.0, 4.74];
 /// First relative steps of rate and limit, and the smallest of the rate.
 const CLIMB: (f64, f64) = (4e-3, 1.6e-2);
-const FINEST: f64 = 1e-5;
+pub(super) const FINEST: f64 = 1e-5;
 /// Times that a climb may look around.
 const LOOKS: u32 = 60;
 /// An interval that reaches further than this factor has an open end.
-const OPEN_END: f64 = 3.0;
+pub(super) const OPEN_END: f64 = 3.0;
 
 /// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
 pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
-    let rows = Rows::single(trace).with_exact_margins(blur_bytes);
-    let score = |agreement: &Agreement| agreement.score(blur_bytes);
-    let many = |candidates: &[RateAndLimit], below: f64| -> Scores {
-        follow_many(&rows, candidates, Start::Empty, -below * blur_bytes)
-            .map(|agreement| agreement.as_ref().map(score))
-    };
-    let (rate, limit) = (known.rate_bps.value / 8.0, known.limit_bytes.value);
-    let start = Point {
-        x: rate,
-        y: limit,
-        score: many(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
-    };
-    let best = best_nearby(climb(start, CLIMB, FINEST, LOOKS, &many), &many);
-    let whole = Candidate {
-        rate_bytes_per_s: best.x,
-        limit_bytes: best.y,
-        start: Start::Empty,
-    };
-    let agreement = follow(&rows, whole, f64::MAX).expect("nothing bounds the corrections");
-    // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
-    let tolerated_bytes = agreement.corrected_bytes() + REFUTED_BY * blur_bytes;
-    let fits = |candidates: &[RateAndLimit; LANES]| {
-        follow_many(&rows, candidates, Start::Empty, tolerated_bytes)
-            .iter()
-            .position(Option::is_some)
-    };
-    let rate_edge = |direction| {
-        edge(direction, (best.x, best.y), |rate, limits| {
-            fits(&limits.map(|limit| (rate, limit)))
+    let fates = ExactFates::new(trace, blur_bytes);
+    let best = fates.look_around(fates.climb(known.rate_and_limit()));
+    fates.complete(best, known)
+}
+
+/// What a bucket is fitted to: fates that are exact, and maybe a companion in which a packet must also find room.
+pub(super) struct ExactFates {
+    rows: Rows,
+    blur_bytes: f64,
+}
+
+impl ExactFates {
+    pub fn new(trace: &Trace, blur_bytes: f64) -> Self {
+        Self {
+            rows: Rows::single(trace).with_exact_margins(blur_bytes),
+            blur_bytes,
+        }
+    }
+
+    /// From now on in company of another: a rate (bytes/s) and a limit.
+    pub fn set_companion(&mut self, companion: RateAndLimit) {
+        self.rows.companion = Some(companion);
+    }
+
+    fn scores(&self, candidates: &[RateAndLimit], below: f64) -> Scores {
+        let most_corrected = -below * self.blur_bytes;
+        follow_many(&self.rows, candidates, Start::Empty, most_corrected)
+            .map(|agreement| agreement.map(|agreement| agreement.score(self.blur_bytes)))
+    }
+
+    /// The best point that is uphill from a rate and a limit.
+    pub fn climb(&self, (rate, limit): RateAndLimit) -> Point {
+        let start = Point {
+            x: rate,
+            y: limit,
+            score: self.scores(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
+        };
+        climb(start, CLIMB, FINEST, LOOKS, |points, below| {
+            self.scores(points, below)
         })
-    };
-    let limit_edge = |direction| {
-        edge(direction, (best.y, best.x), |limit, rates| {
-            fits(&rates.map(|rate| (rate, limit)))
-        })
-    };
-    BucketFit {
-        rate_bps: Interval {
-            value: best.x * 8.0,
-            low: rate_edge(-1.0).map(|low| low * 8.0),
-            high: rate_edge(1.0).map(|high| high * 8.0),
-        },
-        limit_bytes: Interval {
-            value: best.y,
-            low: limit_edge(-1.0),
-            high: limit_edge(1.0),
-        },
-        agreement,
-        ..*known
+    }
+
+    /// The best of its neighbourhood.
+    pub fn look_around(&self, top: Point) -> Point {
+        best_nearby(top, &|points, below| self.scores(points, below))
+    }
+
+    /// The fit at a top, with its intervals.
+    pub fn complete(&self, top: Point, known: &BucketFit) -> BucketFit {
+        let (rate, limit) = (top.x, top.y);
+        let [agreement, ..] = follow_many(&self.rows, &[(rate, limit)], Start::Empty, f64::MAX);
+        let agreement = agreement.expect("nothing bounds the corrections");
+        // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
+        let refuted_by = REFUTED_BY[usize::from(self.rows.companion.is_some())];
+        let tolerated_bytes = agreement.corrected_bytes() + refuted_by * self.blur_bytes;
+        let fits = |candidates: &[RateAndLimit; LANES]| {
+            follow_many(&self.rows, candidates, Start::Empty, tolerated_bytes)
+                .iter()
+                .position(Option::is_some)
+        };
+        let rate_edge = |direction| {
+            edge(direction, (rate, limit), |rate, limits| {
+                fits(&limits.map(|limit| (rate, limit)))
+            })
+        };
+        let limit_edge = |direction| {
+            edge(direction, (limit, rate), |limit, rates| {
+                fits(&rates.map(|rate| (rate, limit)))
+            })
+        };
+        BucketFit {
+            rate_bps: Interval {
+                value: rate * 8.0,
+                low: rate_edge(-1.0).map(|low| low * 8.0),
+                high: rate_edge(1.0).map(|high| high * 8.0),
+            },
+            limit_bytes: Interval {
+                value: limit,
+                low: limit_edge(-1.0),
+                high: limit_edge(1.0),
+            },
+            agreement,
+            ..*known
+        }
     }
 }
 

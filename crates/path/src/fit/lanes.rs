@@ -160,6 +160,30 @@ fn follow_lanes<const L: usize>(
     start: Start,
     most_corrected_bytes: f64,
 ) -> Queues<L> {
+    match rows.companion {
+        Some((other_rate, other_limit)) => follow_in_company::<L, true>(
+            rows,
+            [rate, [other_rate; L]],
+            [limit, [other_limit; L]],
+            start,
+            most_corrected_bytes,
+        ),
+        None => {
+            follow_in_company::<L, false>(rows, [rate; 2], [limit; 2], start, most_corrected_bytes)
+        }
+    }
+}
+
+/// Follows each candidate's queue, and with `TWO` that of a companion: a packet passes if both have room, and enters both.
+/// A loss is accounted for by whichever is fuller, and that one is corrected.
+#[inline(always)]
+fn follow_in_company<const L: usize, const TWO: bool>(
+    rows: &Rows,
+    [rate, other_rate]: [[f64; L]; 2],
+    [limit, other_limit]: [[f64; L]; 2],
+    start: Start,
+    most_corrected_bytes: f64,
+) -> Queues<L> {
     let margins: [[f64; L]; CLASSES - 1] =
         std::array::from_fn(|margin| limit.map(|limit| limit + rows.margins_bytes[margin]));
     let mut queues = Queues {
@@ -170,43 +194,62 @@ fn follow_lanes<const L: usize>(
         added: [0.0; L],
         removed: [0.0; L],
     };
-    let mut queue = [0.0f64; L];
+    let (mut queue, mut other) = ([0.0f64; L], [0.0f64; L]);
     let mut elapsed_s = 0.0;
     let mut start_is_unknown = start == Start::Unknown;
     for part in rows.rows.chunks(ROWS_BETWEEN_LOOKS) {
         for row in part {
             let with_packet = drain_and_add(&mut queue, &rate, row);
+            let (mut reach, mut with_other) = (with_packet, with_packet);
+            if TWO {
+                with_other = drain_and_add(&mut other, &other_rate, row);
+                for lane in 0..L {
+                    let as_much = limit[lane] + (with_other[lane] - other_limit[lane]);
+                    reach[lane] = larger(with_packet[lane], as_much);
+                }
+            }
             elapsed_s += row.gap_s + row.span_s;
             let packets = f64::from(row.packets);
             match row.outcome {
                 Seen::Passed => {
                     queues.passed += packets;
-                    if !any_above(&margins[0], &with_packet) {
+                    if !any_above(&margins[0], &reach) {
                         // far from every limit: the common case
-                        queue = with_packet;
+                        (queue, other) = (with_packet, with_other);
                         continue;
                     }
-                    count_above(&mut queues.passed_above, &margins, &with_packet, packets);
+                    count_above(&mut queues.passed_above, &margins, &reach, packets);
                     for lane in 0..L {
-                        queues.removed[lane] += larger(with_packet[lane] - limit[lane], 0.0);
+                        queues.removed[lane] += larger(reach[lane] - limit[lane], 0.0);
                         queue[lane] = smaller(with_packet[lane], limit[lane]);
+                        other[lane] = smaller(with_other[lane], other_limit[lane]);
                     }
                 }
                 Seen::Lost => {
                     queues.lost += packets;
-                    count_above(&mut queues.lost_above, &margins, &with_packet, packets);
+                    count_above(&mut queues.lost_above, &margins, &reach, packets);
                     for lane in 0..L {
-                        let missing = larger(limit[lane] - with_packet[lane], 0.0);
+                        let missing = larger(limit[lane] - reach[lane], 0.0);
                         // what was there at the start has drained when a whole limit's worth of time has passed
                         let excused = start_is_unknown && elapsed_s * rate[lane] < limit[lane];
                         queues.added[lane] += if excused { 0.0 } else { missing };
-                        queue[lane] = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
+                        let full = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
+                        if !TWO {
+                            queue[lane] = full;
+                            continue;
+                        }
+                        let others_full =
+                            larger(other[lane], larger(other_limit[lane] - row.bytes, 0.0));
+                        let own = with_packet[lane] >= reach[lane];
+                        queue[lane] = if own { full } else { queue[lane] };
+                        other[lane] = if own { other[lane] } else { others_full };
                     }
                     start_is_unknown = false;
                 }
                 Seen::Unknown => {
                     for lane in 0..L {
                         queue[lane] = smaller(with_packet[lane], limit[lane]);
+                        other[lane] = smaller(with_other[lane], other_limit[lane]);
                     }
                 }
             }
@@ -306,6 +349,30 @@ mod tests {
                 prop_assert!(near(found.removed_bytes, alone.removed_bytes));
                 prop_assert!(near(found.log_likelihood, alone.log_likelihood));
             }
+        }
+
+        /// A companion that has room for everything changes nothing, and which of two is the companion is all the same.
+        #[test]
+        fn two_in_company_are_one_where_one_has_room_for_everything(
+            packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..4), 2..300),
+            one in (1e4f64..1e7, 500.0f64..30_000.0),
+            other in (1e4f64..1e7, 500.0f64..30_000.0),
+        ) {
+            let mut time_us = 0;
+            let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
+                time_us += step_us;
+                let outcome = if outcome == 0 { Seen::Lost } else { Seen::Passed };
+                Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
+            });
+            let mut rows = Rows::single(&Trace::new(observations.collect()));
+            let mut corrected = |bucket: RateAndLimit, companion: Option<RateAndLimit>| {
+                rows.companion = companion;
+                let [found, ..] = follow_many(&rows, &[bucket], Start::Empty, f64::MAX);
+                found.unwrap().corrected_bytes()
+            };
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + b.abs());
+            prop_assert!(near(corrected(one, Some((1e15, 1e15))), corrected(one, None)));
+            prop_assert!(near(corrected(one, Some(other)), corrected(other, Some(one))));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A search follows the virtual queue some hundred times. Between losses it only matters how much passed in how much
 //! time, as long as the packets come evenly; near a loss every packet counts.
 
+use super::lanes::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::MARGINS;
 
@@ -33,6 +34,8 @@ pub struct Rows {
     pub packet_bytes: f64,
     /// Margins over the limit, bytes, between which predictions are counted apart.
     pub(super) margins_bytes: [f64; MARGINS.len()],
+    /// Rate (bytes/s) and limit of a second bucket, where each packet must find room in both.
+    pub(super) companion: Option<RateAndLimit>,
 }
 
 /// Packets that pass just before and just after a loss stay single.

@@ -106,6 +106,23 @@ impl Trace {
         through
     }
 
+    /// The first packets, `most` of them at most.
+    pub fn first(mut self, most: usize) -> Self {
+        if self.len() <= most {
+            return self;
+        }
+        self.time_s.truncate(most);
+        self.bytes.truncate(most);
+        self.outcome.truncate(most);
+        self.delay_s.truncate(most);
+        let count = |wanted| self.outcome.iter().filter(|seen| **seen == wanted).count();
+        (self.lost, self.passed) = (count(Seen::Lost), count(Seen::Passed));
+        let packets = self.bytes.iter().zip(&self.outcome);
+        let stayed = packets.filter(|(_, seen)| **seen != Seen::Lost);
+        self.passed_bytes = stayed.map(|(bytes, _)| f64::from(*bytes)).sum();
+        self
+    }
+
     pub fn len(&self) -> usize {
         self.time_s.len()
     }

@@ -1,0 +1,296 @@
+//! Two token buckets in company, fitted together: a committed and a peak rate (RFC 2698, RFC 4115).
+//!
+//! A packet passes if both have tokens for it, and takes them from both; what is dropped takes none. So a loss is proof
+//! against one of the two only, and either bucket can be fitted while the other stays as it is, in turns, until neither
+//! moves. What found room in both is another's loss, and is paid for as chance.
+
+use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, without};
+use super::bucket::BucketFit;
+use super::envelope::Envelope;
+use super::exact::{ExactFates, FINEST, OPEN_END};
+use super::lanes::RateAndLimit;
+use super::profile::Interval;
+use super::search::Point;
+use super::trace::Trace;
+
+/// Two buckets, and how well they account for the losses together.
+#[derive(Debug, Clone, Copy)]
+pub struct PairFit {
+    /// The slower one, and the faster. Each has the agreement of both.
+    pub committed: BucketFit,
+    pub peak: BucketFit,
+    /// Losses that were short of tokens in this one alone: of the committed bucket, and of the peak one.
+    pub alone: [usize; 2],
+    /// Losses that are one or the other's.
+    pub explained: usize,
+}
+
+/// A bucket, and others that account best for the losses that find room in it: starts for [`climb_pair`], the slower one
+/// first. None where no loss finds room.
+pub fn with_companions(
+    trace: &Trace,
+    envelope: &Envelope,
+    known: &BucketFit,
+) -> Vec<[BucketFit; 2]> {
+    let room_bytes = ROOM * known.packet_bytes;
+    let claims = claims(trace, [known.rate_and_limit()]);
+    let theirs: Vec<bool> = claims
+        .iter()
+        .map(|claim| claim.short_bytes < -room_bytes)
+        .collect();
+    if !theirs.contains(&true) {
+        return Vec::new();
+    }
+    let in_order = |other| {
+        let mut pair = [*known, other];
+        pair.sort_by(|a, b| a.rate_bps.value.total_cmp(&b.rate_bps.value));
+        pair
+    };
+    envelope.of_losses(trace, &theirs).map(in_order).to_vec()
+}
+
+/// A loss finds room where this share of a packet more would have passed.
+const ROOM: f64 = 0.1;
+
+/// Times that both buckets are fitted in turn, at most.
+const ROUNDS: usize = 8;
+/// A round that gains less, nats, is the last.
+const ROUND_GAIN: f64 = 0.5;
+
+/// Two buckets in company on the way up: rates (bytes/s) and limits, the slower one first, and how well they account for
+/// the losses.
+#[derive(Debug, Clone, Copy)]
+pub struct Ascent {
+    buckets: [RateAndLimit; 2],
+    pub score: f64,
+}
+
+/// Blurs to climb with first, in packets: where corrections are cheap, hills are wide.
+const FIRST_BLURS: [f64; 2] = [1.0, 0.25];
+
+/// Climbs from two buckets, each in turn while the other stays. `None` where most of the losses find room in both. See
+/// [`refine_exact`](super::refine_exact) for `blur_bytes`.
+pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Option<Ascent> {
+    let start = known.map(BucketFit::rate_and_limit);
+    let first = FIRST_BLURS.map(|packets| packets * trace.typical_bytes);
+    let mut blurs = first.into_iter().filter(|blur| *blur > blur_bytes);
+    let widely = blurs.try_fold(start, |buckets, blur| {
+        Some(ascend(trace, buckets, blur, ExactFates::climb)?.buckets)
+    });
+    [Some(start), widely]
+        .into_iter()
+        .flatten()
+        .filter_map(|start| ascend(trace, start, blur_bytes, ExactFates::climb))
+        .max_by(|a, b| a.score.total_cmp(&b.score))
+}
+
+/// How well one bucket accounts for the losses, by the measure of [`Ascent::score`].
+pub fn score_alone(trace: &Trace, fit: &BucketFit, blur_bytes: f64) -> Option<f64> {
+    // a bucket that has room for everything
+    const ROOMY: RateAndLimit = (1e15, 1e15);
+    let others = others(trace, [fit.rate_and_limit(), ROOMY])?;
+    let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+    fates.set_companion(ROOMY);
+    let top = fates.climb(fit.rate_and_limit());
+    Some(top.score + chance(trace, others.len()))
+}
+
+fn ascend(
+    trace: &Trace,
+    mut buckets: [RateAndLimit; 2],
+    blur_bytes: f64,
+    up: impl Fn(&ExactFates, RateAndLimit) -> Point,
+) -> Option<Ascent> {
+    let mut best: Option<Ascent> = None;
+    for _ in 0..ROUNDS {
+        let others = others(trace, buckets)?;
+        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let mut score = f64::MIN;
+        for place in [1, 0] {
+            fates.set_companion(buckets[1 - place]);
+            let top = up(&fates, buckets[place]);
+            buckets[place] = (top.x, top.y);
+            score = top.score;
+        }
+        score += chance(trace, others.len());
+        let gained = best.map_or(f64::MAX, |best| score - best.score);
+        if gained > 0.0 {
+            best = Some(Ascent { buckets, score });
+        }
+        if gained < ROUND_GAIN {
+            break;
+        }
+    }
+    best
+}
+
+/// Losses that find room in both; `None` where they are most.
+fn others(trace: &Trace, buckets: [RateAndLimit; 2]) -> Option<Vec<usize>> {
+    let others = unclaimed(&claims(trace, buckets));
+    (others.len() as f64 <= LEAST_SHARE * trace.lost as f64).then_some(others)
+}
+
+/// Scores of tops that are as good as each other differ by less, nats: half the 95 % quantile of chi-squared with four
+/// degrees of freedom.
+const AS_GOOD: f64 = 4.74;
+/// Tops that are compared, the highest first.
+const MOST_TOPS: usize = 4;
+/// Tops that are as near as this, relative, are one.
+const ONE_TOP: f64 = 0.01;
+
+/// The best of some tops. Where others are as good, it is the one with most room around it (Occam's factor: the one that
+/// had to be hit least exactly), and its intervals hold the others.
+pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, blur_bytes: f64) -> Option<PairFit> {
+    tops.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let highest = tops.first()?.score;
+    let mut apart: Vec<Ascent> = Vec::new();
+    for top in tops.into_iter().filter(|top| top.score > highest - AS_GOOD) {
+        if apart.len() < MOST_TOPS && !apart.iter().any(|other| other.is_near(&top)) {
+            apart.push(top);
+        }
+    }
+    let fits = apart.into_iter();
+    let mut fits: Vec<PairFit> = fits
+        .filter_map(|top| top.complete(trace, blur_bytes))
+        .collect();
+    let score = |fit: &PairFit| fit.committed.agreement.score(blur_bytes);
+    let highest = fits.iter().map(score).fold(f64::MIN, f64::max);
+    fits.retain(|fit| score(fit) > highest - AS_GOOD);
+    let evidence = |fit: &PairFit| score(fit) + fit.room();
+    let best = fits
+        .iter()
+        .max_by(|a, b| evidence(a).total_cmp(&evidence(b)))?;
+    let mut best = *best;
+    for fit in &fits {
+        best.hold(fit);
+    }
+    Some(best)
+}
+
+impl PairFit {
+    /// Logarithm of the share of all rates and limits (each by its logarithm) that do as well.
+    fn room(&self) -> f64 {
+        let log_width = |interval: Interval| {
+            let (low, high) = (
+                interval.low.unwrap_or(interval.value / OPEN_END),
+                interval.high.unwrap_or(interval.value * OPEN_END),
+            );
+            (high / low).ln().max(FINEST).ln()
+        };
+        let bucket = |fit: &BucketFit| log_width(fit.rate_bps) + log_width(fit.limit_bytes);
+        bucket(&self.committed) + bucket(&self.peak)
+    }
+
+    /// Widens the intervals to hold those of another.
+    fn hold(&mut self, other: &Self) {
+        let widen = |own: &mut Interval, other: Interval| {
+            own.low = own.low.zip(other.low).map(|(a, b)| a.min(b));
+            own.high = own.high.zip(other.high).map(|(a, b)| a.max(b));
+        };
+        for (own, other) in [
+            (&mut self.committed, &other.committed),
+            (&mut self.peak, &other.peak),
+        ] {
+            widen(&mut own.rate_bps, other.rate_bps);
+            widen(&mut own.limit_bytes, other.limit_bytes);
+        }
+    }
+}
+
+impl Ascent {
+    fn is_near(&self, other: &Self) -> bool {
+        let near = |a: f64, b: f64| (a / b).ln().abs() < ONE_TOP;
+        let mut pairs = self.buckets.iter().zip(&other.buckets);
+        pairs.all(|(a, b)| near(a.0, b.0) && near(a.1, b.1))
+    }
+
+    /// Looks around each bucket too, and completes the fit with intervals.
+    fn complete(self, trace: &Trace, blur_bytes: f64) -> Option<PairFit> {
+        let around = |fates: &ExactFates, from| fates.look_around(fates.climb(from));
+        let top = ascend(trace, self.buckets, blur_bytes, around)?;
+        let others = others(trace, top.buckets)?;
+        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let fits = [0, 1].map(|place| {
+            fates.set_companion(top.buckets[1 - place]);
+            let (x, y) = top.buckets[place];
+            let known = BucketFit::start(trace, top.buckets[place]);
+            let mut fit = fates.complete(Point { x, y, score: 0.0 }, &known);
+            pay_for_others(&mut fit, trace, others.len());
+            fit
+        });
+        let claims = claims(trace, top.buckets);
+        let alone = [0, 1].map(|bucket| {
+            let its = claims.iter().filter(|claim| claim.bucket == Some(bucket));
+            its.filter(|claim| claim.alone).count()
+        });
+        Some(PairFit {
+            committed: fits[0],
+            peak: fits[1],
+            alone,
+            explained: trace.lost - others.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::envelope::envelope;
+    use super::super::{Observation, Seen};
+    use super::*;
+    use crate::{Arrival, PathElement, Policer, Random};
+
+    /// Bursts of random length at a gigabit in random pauses, through a policer, with a few losses by chance.
+    fn policed(mut policer: Policer, lost_by_chance: f64) -> Trace {
+        let mut random = Random::new(11);
+        let (mut time_ns, mut seen) = (0i64, Vec::new());
+        for _ in 0..150 {
+            time_ns += random.below(12_000_000) as i64;
+            for _ in 0..5 + random.below(80) {
+                time_ns += 12_000;
+                let bytes = 1500;
+                let dropped = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
+                let lost = dropped || random.chance(lost_by_chance);
+                seen.push(Observation {
+                    time_ns,
+                    bytes,
+                    outcome: if lost { Seen::Lost } else { Seen::Passed },
+                    delay_s: None,
+                });
+            }
+        }
+        Trace::new(seen)
+    }
+
+    fn fitted(trace: &Trace) -> Option<PairFit> {
+        let starts = envelope(trace)?.pair(trace)?;
+        let top = climb_pair(trace, [&starts[0], &starts[1]], 30.0)?;
+        best_of_tops(trace, vec![top], 30.0)
+    }
+
+    #[test]
+    fn all_four_numbers_are_found_also_beside_losses_by_chance() {
+        for lost_by_chance in [0.0, 0.005] {
+            let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
+            let trace = policed(policer, lost_by_chance);
+            let fit = fitted(&trace).expect("two buckets");
+            for (bucket, (rate, burst)) in [
+                (fit.committed, (55e6, 120_000.0)),
+                (fit.peak, (300e6, 30_000.0)),
+            ] {
+                let off = |value: f64, truth: f64| (value / truth - 1.0).abs();
+                assert!(off(bucket.rate_bps.value, rate) < 0.01, "{bucket:?}");
+                assert!(off(bucket.limit_bytes.value, burst) < 0.05, "{bucket:?}");
+            }
+            assert!(fit.alone.iter().all(|alone| *alone > 20), "{fit:?}");
+        }
+    }
+
+    #[test]
+    fn two_buckets_are_no_better_than_the_one_that_dropped() {
+        let trace = policed(Policer::new(55_000_000, 120_000), 0.0);
+        let (one, _) = envelope(&trace).unwrap().single(&trace);
+        let alone = score_alone(&trace, &one, 30.0).expect("it drops them");
+        let two = fitted(&trace).map(|fit| fit.committed.agreement.score(30.0));
+        assert!(two.is_none_or(|two| two < alone + 10.0), "{two:?} {alone}");
+    }
+}
