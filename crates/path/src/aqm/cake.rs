@@ -169,7 +169,7 @@ impl Discipline for CakeQueues {
     fn dequeue(&mut self, now_ns: i64, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)> {
         let times = (self.target_ns, self.interval_ns);
         let random = &mut self.random;
-        self.flows.next(dropped, |flow, dropped| {
+        self.flows.next(dropped, |flow, _, dropped| {
             loop {
                 let Some(head) = flow.queue.pop() else {
                     flow.state.on_empty(now_ns, times.0, times.1);

@@ -113,11 +113,12 @@ impl<S: Default + Clone> FlowQueues<S> {
         }
     }
 
-    /// The next packet to send, taken from its queue by `take`, which puts what it drops on the way into `dropped`.
+    /// The next packet to send, taken from its queue by `take`, which is given the bytes in the other queues and puts what
+    /// it drops on the way into `dropped`.
     pub fn next(
         &mut self,
         dropped: &mut Vec<Waiting>,
-        mut take: impl FnMut(&mut FlowQueue<S>, &mut Vec<Waiting>) -> Option<(Waiting, bool)>,
+        mut take: impl FnMut(&mut FlowQueue<S>, u64, &mut Vec<Waiting>) -> Option<(Waiting, bool)>,
     ) -> Option<(Waiting, bool)> {
         let mut turns = 0;
         loop {
@@ -141,7 +142,8 @@ impl<S: Default + Clone> FlowQueues<S> {
                 continue;
             }
             let before = dropped.len();
-            let sent = take(queue, dropped);
+            let beside_bytes = self.bytes - queue.queue.bytes();
+            let sent = take(queue, beside_bytes, dropped);
             for lost in &dropped[before..] {
                 self.packets -= 1;
                 self.bytes -= lost.bytes;

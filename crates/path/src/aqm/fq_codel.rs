@@ -81,7 +81,12 @@ impl Discipline for FqCoDelQueues {
 
     fn dequeue(&mut self, now_ns: i64, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)> {
         let settings = self.settings;
-        self.flows.next(dropped, |flow, dropped| {
+        self.flows.next(dropped, |flow, beside_bytes, dropped| {
+            // as Linux counts: what waits in all queues is the backlog that lets a drop be
+            let settings = Settings {
+                beside_bytes,
+                ..settings
+            };
             flow.queue.dequeue(now_ns, settings, dropped)
         })
     }

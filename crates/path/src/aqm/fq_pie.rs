@@ -75,7 +75,7 @@ impl Discipline for FqPieQueues {
     }
 
     fn dequeue(&mut self, _: i64, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)> {
-        self.flows.next(dropped, |flow, _| {
+        self.flows.next(dropped, |flow, _, _| {
             flow.queue.pop().map(|head| (head, head.marked))
         })
     }

@@ -7,8 +7,8 @@ use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 /// PIE (RFC 8033, sections 4 and 5.1): packets that arrive are dropped with a probability that a controller moves
 /// every 15 ms, so that the wait stays near a target of 15 ms; after a quiet time 150 ms of burst are let through.
 ///
-/// The wait is the exact one of the modelled link, not an estimate of it. The optional parts of the RFC left out:
-/// derandomization (section 5.4) and turning off when idle (section 5.3).
+/// Drops are spread as section 5.4 proposes and Linux and FreeBSD do. The wait is the exact one of the modelled link, not
+/// an estimate of it. Left out of the optional parts of the RFC: turning off when idle (section 5.3).
 #[derive(Debug, Clone)]
 pub struct Pie {
     line: Transmitter,
@@ -27,6 +27,8 @@ pub(crate) struct Control {
     pub drop_probability: f64,
     wait_before_ns: i64,
     burst_allowance_ns: i64,
+    /// Sum of the probabilities of the packets since the last one that was chosen.
+    accumulated: f64,
     /// `None` before the first packet.
     next_update_ns: Option<i64>,
 }
@@ -37,6 +39,7 @@ impl Default for Control {
             drop_probability: 0.0,
             wait_before_ns: 0,
             burst_allowance_ns: MAX_BURST_NS,
+            accumulated: 0.0,
             next_update_ns: None,
         }
     }
@@ -50,6 +53,8 @@ const BETA_HZ: f64 = 1.25;
 const MEAN_PACKET_BYTES: u64 = 1_500;
 /// Above this drop probability packets are dropped although they could be marked (RFC 8033, section 5.2).
 const MARK_LIMIT: f64 = 0.1;
+/// No packet is chosen before the probabilities add up to the first of these, and each from the second on (section 5.4).
+const ACCUMULATED: [f64; 2] = [0.85, 8.5];
 /// After this many updates without a packet nothing is left of any state: 0.98^10000 is 10^-88.
 const UPDATES_TO_FORGET: u32 = 10_000;
 
@@ -87,7 +92,7 @@ impl Pie {
 
 impl Control {
     /// Run the updates that fell due since the last time; `wait_ns` says how long a packet would wait at each.
-    pub fn advance(&mut self, now_ns: i64, target_ns: i64, wait_ns: impl Fn(i64) -> i64) {
+    pub fn advance(&mut self, now_ns: i64, target_ns: i64, mut wait_ns: impl FnMut(i64) -> i64) {
         let mut due_ns = self
             .next_update_ns
             .unwrap_or(now_ns.saturating_add(UPDATE_NS));
@@ -139,18 +144,53 @@ impl Control {
     }
 
     /// Whether a packet that comes to `backlog_bytes` is the one to drop early.
-    pub fn chooses(&self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
-        let probability = self.probability(target_ns, backlog_bytes);
-        probability.is_some_and(|probability| random.chance(probability))
+    pub fn chooses(&mut self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
+        self.count(target_ns, backlog_bytes);
+        let chosen = random.chance(self.spread(target_ns, backlog_bytes));
+        if chosen {
+            self.chosen();
+        }
+        chosen
     }
 
-    /// How likely that is; `None` while no packet is dropped early.
-    pub fn probability(&self, target_ns: i64, backlog_bytes: u64) -> Option<f64> {
-        let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
-        if self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES {
-            return None;
+    /// A packet came to `backlog_bytes`: it counts for the spreading of drops.
+    pub fn count(&mut self, target_ns: i64, backlog_bytes: u64) {
+        if !self.rests(target_ns, backlog_bytes) {
+            self.accumulated = if self.drop_probability > 0.0 {
+                self.accumulated + self.drop_probability
+            } else {
+                0.0
+            };
         }
-        Some(self.drop_probability)
+    }
+
+    /// How likely it is dropped where drops are spread.
+    pub fn spread(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
+        match self.alone(target_ns, backlog_bytes) {
+            _ if self.accumulated < ACCUMULATED[0] => 0.0,
+            probability if probability > 0.0 && self.accumulated >= ACCUMULATED[1] => 1.0,
+            probability => probability,
+        }
+    }
+
+    /// How likely it is dropped where each packet is drawn for alone.
+    pub fn alone(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
+        if self.rests(target_ns, backlog_bytes) {
+            0.0
+        } else {
+            self.drop_probability
+        }
+    }
+
+    /// It was dropped or marked.
+    pub fn chosen(&mut self) {
+        self.accumulated = 0.0;
+    }
+
+    /// Nothing is dropped early: a burst is let through, the wait is short, or the queue (section 4.1).
+    fn rests(&self, target_ns: i64, backlog_bytes: u64) -> bool {
+        let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
+        self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES
     }
 
     /// Whether a packet that was chosen may be marked instead: as long as that is rare (section 5.1).
@@ -256,6 +296,21 @@ mod tests {
         ];
         let outcomes = replay(&mut Pie::new(12_000_000, Limit::packets(1_000), 1), &burst);
         assert!(outcomes.iter().all(|o| !o.is_dropped()));
+    }
+
+    #[test]
+    fn drops_keep_apart() {
+        // 2 % too much: one of fifty is dropped, and none within 0.85 times fifty of the one before
+        let outcomes = replay(
+            &mut Pie::new(12_000_000, Limit::NONE, 1),
+            &steady(60_000, 980_000),
+        );
+        let dropped: Vec<usize> = (20_000..60_000)
+            .filter(|&index| outcomes[index].is_dropped())
+            .collect();
+        let apart = |two: &[usize]| two[1] - two[0];
+        let closest = dropped.windows(2).map(apart).min();
+        assert!(closest.is_some_and(|packets| packets > 10), "{closest:?}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(super) struct Settings {
     pub target_ns: i64,
     pub interval_ns: i64,
     pub marks: bool,
+    /// What waits in other queues and counts as backlog.
+    pub beside_bytes: u64,
 }
 
 impl Default for Settings {
@@ -55,6 +57,7 @@ impl Default for Settings {
             target_ns: 5_000_000,
             interval_ns: 100_000_000,
             marks: false,
+            beside_bytes: 0,
         }
     }
 }
@@ -112,7 +115,9 @@ impl SojournQueue {
             return None;
         };
         let sojourn_ns = now_ns.saturating_sub(head.arrived_ns);
-        if sojourn_ns < settings.target_ns || self.bytes <= MAX_PACKET_BYTES {
+        if sojourn_ns < settings.target_ns
+            || self.bytes + settings.beside_bytes <= MAX_PACKET_BYTES
+        {
             self.control.first_above_time_ns = None;
             return Some((head, false));
         }

@@ -4,6 +4,7 @@
 //! and at every packet it says how likely the next drop is. The likelihood of all drops, and of all packets that passed,
 //! is compared with that of a queue that drops when it is long, whatever the law, and of chance.
 
+mod controlled;
 mod laws;
 mod queue;
 #[cfg(test)]
@@ -116,12 +117,15 @@ pub fn fit_management(passages: &Passages, seeing: Seeing) -> Option<Management>
     }
     let hazards = Hazards::new(&queues, events, packets, seeing);
     let mut laws = vec![
-        hazards.codel(Law::CoDel),
-        hazards.codel(Law::Cobalt),
+        hazards.codel(Law::CoDel, false),
+        hazards.codel(Law::Cobalt, false),
         hazards.controlled(Law::Pie),
         hazards.controlled(Law::DualPi2),
         hazards.red(),
     ];
+    if seeing.isolated {
+        laws.push(hazards.codel(Law::CoDel, true));
+    }
     laws.sort_by(|a, b| b.nats.total_cmp(&a.nats));
     Some(Management {
         events,

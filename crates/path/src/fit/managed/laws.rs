@@ -2,26 +2,25 @@
 
 use super::queue::{Item, Queue};
 use super::{Law, LawFit, Seeing};
-use crate::aqm::PieControl;
 use crate::fit::profile::Interval;
 
 /// How likely drops and marks are by law, over all queues.
 pub(super) struct Hazards<'a> {
-    queues: &'a [Queue],
-    events: f64,
-    packets: f64,
+    pub(super) queues: &'a [Queue],
+    pub(super) events: f64,
+    pub(super) packets: f64,
     /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
     /// vary.
-    near_s: f64,
+    pub(super) near_s: f64,
 }
 
 /// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
 /// with one degree of freedom.
-const REFUTED_NATS: f64 = 1.92;
+pub(super) const REFUTED_NATS: f64 = 1.92;
 /// What a law leaves to other causes: this share of all drops falls on any packet.
-const STRAY_SHARE: f64 = 0.05;
+pub(super) const STRAY_SHARE: f64 = 0.05;
 
-const TARGETS_S: [f64; 13] = [
+pub(super) const TARGETS_S: [f64; 13] = [
     1e-3, 1.5e-3, 2.5e-3, 4e-3, 5e-3, 6.5e-3, 8e-3, 10e-3, 12.5e-3, 15e-3, 20e-3, 30e-3, 50e-3,
 ];
 const INTERVALS_S: [f64; 13] = [
@@ -47,11 +46,11 @@ impl<'a> Hazards<'a> {
     }
 
     /// Nats of drops at one rate for all packets.
-    fn chance_nats(&self) -> f64 {
+    pub(super) fn chance_nats(&self) -> f64 {
         nats_of_rate(self.events, self.packets)
     }
 
-    fn cost(&self, parameters: f64) -> f64 {
+    pub(super) fn cost(&self, parameters: f64) -> f64 {
         0.5 * parameters * self.events.ln()
     }
 
@@ -77,7 +76,8 @@ impl<'a> Hazards<'a> {
         best - self.chance_nats() - self.cost(2.0)
     }
 
-    pub fn codel(&self, law: Law) -> LawFit {
+    /// CoDel or COBALT; `in_all` says that what waits in other queues is backlog too, as in Linux's fq_codel.
+    pub fn codel(&self, law: Law, in_all: bool) -> LawFit {
         let score = |target_s: f64, interval_s: f64| {
             let mut table = [(0.0, 0.0); CODEL_STATES];
             for queue in self.queues {
@@ -86,7 +86,11 @@ impl<'a> Hazards<'a> {
                         Cobalt::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
                     }
                     _ => {
-                        CoDel::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
+                        let mut codel = CoDel {
+                            in_all,
+                            ..CoDel::default()
+                        };
+                        codel.lead(queue, target_s, interval_s, self.near_s, &mut table)
                     }
                 }
             }
@@ -129,37 +133,6 @@ impl<'a> Hazards<'a> {
             nats: best.0 - self.chance_nats() - self.cost(5.0),
             target_s: spread(best.1, likely().map(|one| one.1)),
             interval_s: Some(spread(best.2, likely().map(|one| one.2))),
-        }
-    }
-
-    /// PIE and the like: a controller that looks at the wait every few milliseconds.
-    pub fn controlled(&self, law: Law) -> LawFit {
-        let mut tried: Vec<(f64, f64)> = Vec::new();
-        for target_s in TARGETS_S.into_iter().filter(|target_s| *target_s >= 4e-3) {
-            let nats = [false, true]
-                .into_iter()
-                .filter(|head| law == Law::Pie || *head)
-                .flat_map(|head| PHASES.map(|phase| (head, phase)))
-                .map(|(head, phase)| {
-                    let parts = self.queues.iter().map(|queue| match law {
-                        Law::DualPi2 => self.likelihood(queue, dual_pi2(queue, target_s, phase)),
-                        _ => self.likelihood(queue, pie(queue, target_s, head, phase)),
-                    });
-                    parts.sum::<f64>()
-                })
-                .fold(f64::MIN, f64::max);
-            tried.push((nats, target_s));
-        }
-        let best = *tried
-            .iter()
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .expect("targets");
-        let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
-        LawFit {
-            law,
-            nats: best.0 - self.chance_nats() - self.cost(2.0) - (PHASES.len() as f64).ln(),
-            target_s: spread(best.1, likely.map(|one| one.1)),
-            interval_s: None,
         }
     }
 
@@ -256,7 +229,7 @@ fn nats_of_rate(events: f64, packets: f64) -> f64 {
     part(events) + part(packets - events)
 }
 
-fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval {
+pub(super) fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval {
     let (low, high) = likely.fold((value, value), |(low, high), one| {
         (low.min(one), high.max(one))
     });
@@ -304,6 +277,7 @@ const MAX_PACKET_BYTES: f64 = 1_514.0;
 /// RFC 8289, section 5, led along drops that happened.
 #[derive(Default)]
 struct CoDel {
+    in_all: bool,
     first_above_s: Option<f64>,
     dropping: bool,
     drop_next_s: f64,
@@ -328,7 +302,12 @@ impl CoDel {
                 self.count,
                 interval_s / self.count.max(1.0).sqrt(),
             );
-            let above = item.wait_s() >= target_s && item.behind_bytes > MAX_PACKET_BYTES;
+            let behind_bytes = if self.in_all {
+                item.behind_in_all_bytes
+            } else {
+                item.behind_bytes
+            };
+            let above = item.wait_s() >= target_s && behind_bytes > MAX_PACKET_BYTES;
             if above && self.first_above_s.is_none() {
                 self.first_above_s = Some(now_s + interval_s);
             } else if !above && !item.chosen {
@@ -419,64 +398,6 @@ impl Cobalt {
             }
         }
     }
-}
-
-fn to_ns(seconds: f64) -> i64 {
-    (seconds * 1e9) as i64
-}
-
-/// What the controller of RFC 8033 would drop each packet with.
-fn pie(queue: &Queue, target_s: f64, head: bool, phase: f64) -> Vec<f64> {
-    let mut control = PieControl::default();
-    if let Some(first) = queue.items.first() {
-        control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), 0, |_| 0);
-    }
-    let from = std::cell::Cell::new(0);
-    let probability = |item: &Item| {
-        control.advance(to_ns(item.arrival_s), to_ns(target_s), |due_ns| {
-            let mut place = from.get();
-            let wait_s = queue.looked_at(due_ns as f64 * 1e-9, &mut place, Law::Pie, head);
-            from.set(place);
-            to_ns(wait_s)
-        });
-        let backlog_bytes = u64::from(item.before) * 1_500;
-        control
-            .probability(to_ns(target_s), backlog_bytes)
-            .unwrap_or(0.0)
-    };
-    queue.items.iter().map(probability).collect()
-}
-
-/// When the controllers look first, as a share of the time between two looks: no capture shows their clock.
-const PHASES: [f64; 3] = [0.0, 0.33, 0.67];
-/// RFC 8033, section 4.
-const PIE_UPDATE_S: f64 = 0.015;
-// RFC 9332, appendix A.1.
-const DUAL_UPDATE_S: f64 = 0.016;
-/// Nothing is left of any state after so long without a packet.
-const DUAL_FORGETS_S: f64 = 60.0;
-const DUAL_ALPHA_HZ: f64 = 0.16;
-const DUAL_BETA_HZ: f64 = 3.2;
-
-/// What the classic queue of RFC 9332 would drop each packet with, at its turn.
-fn dual_pi2(queue: &Queue, target_s: f64, phase: f64) -> Vec<f64> {
-    let (mut probability, mut before_s, mut from) = (0.0f64, 0.0, 0);
-    let mut due_s =
-        queue.items.first().map_or(0.0, |first| first.arrival_s) + (1.0 - phase) * DUAL_UPDATE_S;
-    let of = |item: &Item| {
-        if item.turn_s - due_s > DUAL_FORGETS_S {
-            (probability, before_s, due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
-        }
-        while due_s <= item.turn_s {
-            let wait_s = queue.looked_at(due_s, &mut from, Law::DualPi2, true);
-            let step = DUAL_ALPHA_HZ * (wait_s - target_s) + DUAL_BETA_HZ * (wait_s - before_s);
-            probability = (probability + step).clamp(0.0, 1.0);
-            before_s = wait_s;
-            due_s += DUAL_UPDATE_S;
-        }
-        probability * probability
-    };
-    queue.items.iter().map(of).collect()
 }
 
 /// The average of the packets that each one finds, as RED keeps it.

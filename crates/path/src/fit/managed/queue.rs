@@ -1,6 +1,6 @@
 //! A queue as two points show it: what each packet met when it came and when its turn was.
 
-use super::{Law, Seeing};
+use super::Seeing;
 use crate::fit::passage::Passages;
 use crate::fit::trace::Seen;
 
@@ -12,8 +12,9 @@ pub(super) struct Item {
     pub turn_s: f64,
     /// None for what was dropped.
     pub service_s: f64,
-    /// Bytes that waited behind it at its turn, and packets before it when it came.
+    /// Bytes that waited behind it at its turn, in its queue and in all, and packets before it when it came.
     pub behind_bytes: f64,
+    pub behind_in_all_bytes: f64,
     pub before: u32,
     /// Dropped or marked.
     pub chosen: bool,
@@ -74,6 +75,7 @@ impl Queue {
                     f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
                 },
                 behind_bytes: 0.0,
+                behind_in_all_bytes: 0.0,
                 before: 0,
                 chosen,
             });
@@ -85,6 +87,7 @@ impl Queue {
         for (queue, bytes) in queues.iter_mut().zip(&bytes) {
             queue.count(bytes);
         }
+        count_in_all(&mut queues, &bytes);
         queues
     }
 
@@ -112,8 +115,8 @@ impl Queue {
     }
 
     /// What a controller that looks at `due_s` takes for the wait: that of the head, or of who came now.
-    pub fn looked_at(&self, due_s: f64, from: &mut usize, law: Law, head: bool) -> f64 {
-        if head || law == Law::DualPi2 {
+    pub fn looked_at(&self, due_s: f64, from: &mut usize, by_head: bool) -> f64 {
+        if by_head {
             while *from < self.items.len() && self.items[*from].turn_s <= due_s {
                 *from += 1;
             }
@@ -125,5 +128,31 @@ impl Queue {
         }
         let last = &self.items[*from];
         (last.turn_s + last.service_s - due_s).max(0.0)
+    }
+}
+
+/// What waited in all queues at the turn of each packet, without itself.
+fn count_in_all(queues: &mut [Queue], bytes: &[Vec<f64>]) {
+    let every = |time_s: fn(&Item) -> f64| {
+        let of = |(queue, bytes): (&Queue, &Vec<f64>)| -> Vec<(f64, f64)> {
+            let times_s = queue.items.iter().map(time_s);
+            times_s.zip(bytes.iter().copied()).collect()
+        };
+        let mut found: Vec<(f64, f64)> = queues.iter().zip(bytes).flat_map(of).collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        for one in &mut found {
+            sum += one.1;
+            one.1 = sum;
+        }
+        found
+    };
+    let (come, gone) = (every(|item| item.arrival_s), every(|item| item.turn_s));
+    let by = |counted: &[(f64, f64)], time_s: f64| {
+        let number = counted.partition_point(|one| one.0 <= time_s);
+        number.checked_sub(1).map_or(0.0, |last| counted[last].1)
+    };
+    for item in queues.iter_mut().flat_map(|queue| &mut queue.items) {
+        item.behind_in_all_bytes = (by(&come, item.turn_s) - by(&gone, item.turn_s)).max(0.0);
     }
 }

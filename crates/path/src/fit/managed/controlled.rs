@@ -1,0 +1,275 @@
+//! Laws that move a probability with the wait: PIE, and the classic queue of DualPI2.
+//!
+//! Nobody sees the probability, when the controller looks, nor exactly what it sees; and it adds up what it sees. So it is
+//! followed by a particle filter (Gordon, Salmond and Smith 1993): many controllers look at times of their own, each with
+//! errors of its own, and those go on that made likely what happened.
+
+use super::laws::{Hazards, REFUTED_NATS, STRAY_SHARE, TARGETS_S, spread};
+use super::queue::{Item, Queue};
+use super::{Law, LawFit};
+use crate::Random;
+use crate::aqm::PieControl;
+
+/// RFC 8033, section 4.
+const PIE_UPDATE_S: f64 = 0.015;
+// RFC 9332, appendix A.1.
+const DUAL_UPDATE_S: f64 = 0.016;
+/// Nothing is left of any state after so long without a packet.
+const DUAL_FORGETS_S: f64 = 60.0;
+const DUAL_ALPHA_HZ: f64 = 0.16;
+const DUAL_BETA_HZ: f64 = 3.2;
+
+const PARTICLES: usize = 48;
+/// By so much, in the logarithm, a probability that is drawn anew may differ: without it all are soon alike (the paper's
+/// "roughening").
+const ROUGHENING: f64 = 0.3;
+/// They are drawn anew when as few as this share of them carries the weight.
+const FEWEST_SHARE: f64 = 0.5;
+/// Shorter targets are below what a controller that looks every 15 ms can hold.
+const SHORTEST_TARGET_S: f64 = 4e-3;
+
+impl Hazards<'_> {
+    /// PIE and the like: a controller that looks at the wait every few milliseconds.
+    pub fn controlled(&self, law: Law) -> LawFit {
+        let stray = STRAY_SHARE * self.events / self.packets;
+        let targets = TARGETS_S.into_iter();
+        let tried: Vec<(f64, f64)> = targets
+            .filter(|target_s| *target_s >= SHORTEST_TARGET_S)
+            .flat_map(|target_s| Form::of(law).iter().map(move |form| (target_s, *form)))
+            .map(|(target_s, form)| {
+                let controlled = Controlled {
+                    form,
+                    target_s,
+                    blur_s: 0.5 * self.near_s,
+                    stray,
+                };
+                let queues = self.queues.iter();
+                let nats: f64 = queues.map(|queue| controlled.nats(queue)).sum();
+                (nats, target_s)
+            })
+            .collect();
+        let best = *tried
+            .iter()
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("targets");
+        let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
+        let forms = Form::of(law).len() as f64;
+        LawFit {
+            law,
+            nats: best.0 - self.chance_nats() - self.cost(2.0) - forms.ln(),
+            target_s: spread(best.1, likely.map(|one| one.1)),
+            interval_s: None,
+        }
+    }
+}
+
+/// How a law is put to work.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Pie {
+        /// The wait is that of the head, as Linux has it; else what is inside over the rate, as the RFC.
+        by_head: bool,
+        /// Drops are spread (RFC 8033, section 5.4).
+        spread: bool,
+    },
+    DualPi2,
+}
+
+impl Form {
+    const fn pie(by_head: bool, spread: bool) -> Self {
+        Self::Pie { by_head, spread }
+    }
+
+    const PIE: [Self; 4] = [
+        Self::pie(true, true),
+        Self::pie(false, true),
+        Self::pie(true, false),
+        Self::pie(false, false),
+    ];
+
+    fn of(law: Law) -> &'static [Self] {
+        match law {
+            Law::DualPi2 => &[Self::DualPi2],
+            _ => &Self::PIE,
+        }
+    }
+}
+
+/// A law with its parameters, and how it is seen.
+struct Controlled {
+    form: Form,
+    target_s: f64,
+    blur_s: f64,
+    /// How likely a packet is dropped for another cause.
+    stray: f64,
+}
+
+/// A controller that may be the one.
+#[derive(Clone, Copy)]
+struct Particle {
+    state: State,
+    /// The first packet of the queue that it has not looked past.
+    from: usize,
+    weight: f64,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Pie(PieControl),
+    DualPi2 {
+        probability: f64,
+        before_s: f64,
+        due_s: f64,
+    },
+}
+
+impl State {
+    fn times(mut self, factor: f64) -> Self {
+        let probability = match &mut self {
+            Self::Pie(control) => &mut control.drop_probability,
+            Self::DualPi2 { probability, .. } => probability,
+        };
+        *probability = (*probability * factor).min(1.0);
+        self
+    }
+}
+
+impl Controlled {
+    /// Nats of what was dropped and what was not.
+    fn nats(&self, queue: &Queue) -> f64 {
+        let Some(first) = queue.items.first() else {
+            return 0.0;
+        };
+        let mut random = Random::new(1);
+        let mut particles: Vec<Particle> = (0..PARTICLES)
+            .map(|number| self.begin(first, (number as f64 + 0.5) / PARTICLES as f64))
+            .collect();
+        let mut nats = 0.0;
+        for item in &queue.items {
+            for particle in &mut particles {
+                let probability = self.probability(particle, queue, item, &mut random);
+                let hazard = (self.stray + (1.0 - self.stray) * probability).min(0.99);
+                particle.weight *= if item.chosen { hazard } else { 1.0 - hazard };
+            }
+            let sum: f64 = particles.iter().map(|one| one.weight).sum();
+            nats += sum.ln();
+            let mut squares = 0.0;
+            for particle in &mut particles {
+                particle.weight /= sum;
+                squares += particle.weight * particle.weight;
+            }
+            if squares * FEWEST_SHARE * PARTICLES as f64 > 1.0 {
+                particles = drawn_anew(&particles, &mut random);
+            }
+        }
+        nats
+    }
+
+    /// One that looks first at this `phase` of the time between two looks.
+    fn begin(&self, first: &Item, phase: f64) -> Particle {
+        let state = match self.form {
+            Form::DualPi2 => State::DualPi2 {
+                probability: 0.0,
+                before_s: 0.0,
+                due_s: first.arrival_s + (1.0 - phase) * DUAL_UPDATE_S,
+            },
+            Form::Pie { .. } => {
+                let mut control = PieControl::default();
+                control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), 0, |_| 0);
+                State::Pie(control)
+            }
+        };
+        Particle {
+            state,
+            from: 0,
+            weight: 1.0 / PARTICLES as f64,
+        }
+    }
+
+    /// How likely this one chooses the packet.
+    fn probability(
+        &self,
+        particle: &mut Particle,
+        queue: &Queue,
+        item: &Item,
+        random: &mut Random,
+    ) -> f64 {
+        let Particle { state, from, .. } = particle;
+        let by_head = !matches!(self.form, Form::Pie { by_head: false, .. });
+        let mut looked_at_s = |due_s: f64| {
+            let wait_s = queue.looked_at(due_s, from, by_head);
+            if wait_s == 0.0 {
+                return 0.0;
+            }
+            (wait_s + self.blur_s * random.uniform(-1.0, 1.0)).max(0.0)
+        };
+        match state {
+            State::Pie(control) => {
+                let target_ns = to_ns(self.target_s);
+                control.advance(to_ns(item.arrival_s), target_ns, |due_ns| {
+                    to_ns(looked_at_s(due_ns as f64 * 1e-9))
+                });
+                let spread = matches!(self.form, Form::Pie { spread: true, .. });
+                pie(control, target_ns, item, spread)
+            }
+            State::DualPi2 {
+                probability,
+                before_s,
+                due_s,
+            } => {
+                if item.turn_s - *due_s > DUAL_FORGETS_S {
+                    (*probability, *before_s, *due_s) = (0.0, 0.0, item.turn_s + DUAL_UPDATE_S);
+                }
+                while *due_s <= item.turn_s {
+                    let wait_s = looked_at_s(*due_s);
+                    let step = DUAL_ALPHA_HZ * (wait_s - self.target_s)
+                        + DUAL_BETA_HZ * (wait_s - *before_s);
+                    *probability = (*probability + step).clamp(0.0, 1.0);
+                    *before_s = wait_s;
+                    *due_s += DUAL_UPDATE_S;
+                }
+                *probability * *probability
+            }
+        }
+    }
+}
+
+/// What the controller of RFC 8033 drops a packet with.
+fn pie(control: &mut PieControl, target_ns: i64, item: &Item, spread: bool) -> f64 {
+    let backlog_bytes = u64::from(item.before) * 1_500;
+    control.count(target_ns, backlog_bytes);
+    let probability = if spread {
+        control.spread(target_ns, backlog_bytes)
+    } else {
+        control.alone(target_ns, backlog_bytes)
+    };
+    if item.chosen {
+        control.chosen();
+    }
+    probability
+}
+
+/// As many, drawn by their weights, in even steps.
+fn drawn_anew(particles: &[Particle], random: &mut Random) -> Vec<Particle> {
+    let share = 1.0 / particles.len() as f64;
+    let begin = random.unit() * share;
+    let (mut index, mut sum) = (0, particles[0].weight);
+    let draw = |number: usize| {
+        while sum < begin + number as f64 * share && index + 1 < particles.len() {
+            index += 1;
+            sum += particles[index].weight;
+        }
+        let state = particles[index].state;
+        let factor = random.uniform(-ROUGHENING, ROUGHENING).exp();
+        Particle {
+            state: state.times(factor),
+            weight: share,
+            ..particles[index]
+        }
+    };
+    (0..particles.len()).map(draw).collect()
+}
+
+fn to_ns(seconds: f64) -> i64 {
+    (seconds * 1e9) as i64
+}
