@@ -351,7 +351,7 @@ def _duplicate(v: Values) -> list[str]:
 def _batching(v: Values) -> list[str]:
     if v.get("detail") == "power-save":
         return [
-            "A station that sleeps gets its packets when it wakes. Look at power save of the wireless host, and turn it off:",
+            "A station that sleeps gets its packets when it wakes. Look at its power save, and turn it off:",
             "$ iw dev DEV get power_save",
             "$ iw dev DEV set power_save off",
         ]

@@ -313,7 +313,7 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "ecn-refused": "{connections|connection} offered ECN, and the answer to the SYN did not take it up",
     "delay-varies-alone": (
-        "{packets|packet} found none of their own traffic between the points, after pauses longer than their waits, and "
+        "{packets|packet} found none of their traffic between the points, after pauses longer than the waits, and "
         "took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to the next in the median"
     ),
     "released-in-batches": (
