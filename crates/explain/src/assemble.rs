@@ -211,7 +211,9 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         match verdict.cause.as_str() {
             "none" => 0,
             // worth knowing, and no headline where it neither lost packets nor took time
-            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" if !costs => 0,
+            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching" if !costs => {
+                0
+            }
             "capture-loss" => 1,
             _ => 2,
         }

@@ -348,6 +348,29 @@ def _duplicate(v: Values) -> list[str]:
     ]
 
 
+def _batching(v: Values) -> list[str]:
+    if v.get("detail") == "power-save":
+        return [
+            "A station that sleeps gets its packets when it wakes. Look at its power save, and turn it off:",
+            "$ iw dev DEV get power_save",
+            "$ iw dev DEV set power_save off",
+        ]
+    return [
+        "The link sends several packets at once. Where delay counts, allow shorter aggregates, and pace what is sent; "
+        "look at rates and airtime of the stations:",
+        "$ iw dev DEV station dump",
+    ]
+
+
+def _jitter(_: Values) -> list[str]:
+    return [
+        "Something else than this flow makes packets wait: a radio that repeats, a scheduler, traffic of others. Probe "
+        "beside the traffic and without it, and look at the link's own counters:",
+        "$ ping -i 0.2 HOST",
+        "$ ip -s link show dev DEV",
+    ]
+
+
 def _unknown(_: Values) -> list[str]:
     return [
         "No cause stands out. A longer capture, one taken at the sender, or a second one behind the suspected hop "
@@ -379,5 +402,7 @@ _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "ecn": _ecn,
     "duplicate": _duplicate,
     "checksum": _checksum,
+    "batching": _batching,
+    "jitter": _jitter,
     "unknown": _unknown,
 }

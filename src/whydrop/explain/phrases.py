@@ -312,6 +312,14 @@ _PHRASES: Mapping[str, Phrase] = {
         "{syns|SYN} that offered ECN had no answer; {connections|connection} were answered when it was not offered"
     ),
     "ecn-refused": "{connections|connection} offered ECN, and the answer to the SYN did not take it up",
+    "delay-varies-alone": (
+        "{packets|packet} found none of their traffic between the points, after pauses longer than the waits, and "
+        "took times that differ by {spread_s} (10th to 90th percentile); {change_s} from one to the next in the median"
+    ),
+    "released-in-batches": (
+        "{batches} times packets that went in one after the other came out at one moment; the first of them had waited "
+        "up to {held_s}"
+    ),
     "doubled-on-path": (
         "the receiver reports {copies} of {data_packets|data packet} as received twice that were sent once"
     ),

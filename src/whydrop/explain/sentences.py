@@ -124,6 +124,8 @@ _SENTENCES: Mapping[str, Phrase] = {
         "SYNs to {host} that offer ECN are dropped: {connections|connection} waited {waited_s} in all to do without."
     ),
     "ecn-refused": "{host} does not take up ECN that is offered, or something on the way removes the offer.",
+    "delay-varies-alone": "Delays vary by {spread_s} without load of this traffic.",
+    "released-in-batches": "Packets come out in batches of {batch_packets|packet}, one each {interval_s}.",
     "doubled-on-path": "The path delivers packets twice: {copies} of {data_packets|data packet}.",
     "doubled-by-tap": "The capture holds {copies|packet} twice: its copies, not the path's.",
     "dropped-by-policer": "A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.",

@@ -33,6 +33,8 @@ _CAUSES = {
     "ecn": ("ECN", "congestion marks were refused, removed or not told of"),
     "checksum": ("Damage", "packets were changed on the way, and dropped for it"),
     "duplicate": ("Duplicates", "packets exist twice, on the path or in the capture alone"),
+    "batching": ("Batching", "a link kept packets and let them go together"),
+    "jitter": ("Jitter", "delays varied, and this traffic's load does not explain it"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
     "none": ("Nothing", "nothing dropped packets or held them up"),
     "unknown": ("Unknown", "the evidence names no single cause"),

@@ -10,6 +10,7 @@ use whydrop_verdict::{Cause, Place, fact};
 
 use super::groups::{PairGroup, passages_of_groups};
 use super::timeline::Timeline;
+use super::variation;
 use crate::assemble::Ranked;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
@@ -42,7 +43,12 @@ pub fn judge_all(
     let mut verdicts = Vec::new();
     let mut causes = TransferCauses::new();
     for (ranked, transfers) in on_all_cores(&work, |(group, passages)| {
-        judge(pair, group, passages, keep_tables)
+        let (mut ranked, causes) = judge(pair, group, passages, keep_tables);
+        // other flows may share a queue, and what they do is not among these passages
+        if work.len() == 1 {
+            ranked.extend(varying(pair, group, passages, &ranked));
+        }
+        (ranked, causes)
     }) {
         verdicts.extend(ranked);
         causes.extend(transfers);
@@ -98,6 +104,21 @@ fn judge(
     let bottleneck = bottleneck.map(|bottleneck| bottleneck.dropping(headline.cause));
     let causes = bottleneck.map(|own| transfer_causes(group, &headline, &own, placed.as_deref()));
     (ranked, causes.unwrap_or_default())
+}
+
+/// Delays between the points that vary without the load. A shaper releases in ticks, and by its rate.
+fn varying(
+    pair: &Pair,
+    group: &PairGroup,
+    passages: &Passages,
+    judged: &[Ranked],
+) -> Option<Ranked> {
+    if judged.iter().any(|one| cause_of(one) == Cause::Shaper) {
+        return None;
+    }
+    let found = variation::find(passages, base_rtt_s(&group.at_upstream)?)?;
+    let payload_bytes = totals(&group.at_upstream).payload_bytes;
+    found.ranked(group.names(pair), group.place(), payload_bytes)
 }
 
 fn cause_of(ranked: &Ranked) -> Cause {
