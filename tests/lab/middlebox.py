@@ -119,6 +119,7 @@ class Box:
         self.effect: Effect = getattr(self, settings.get("effect", "nothing"))
         self.began_s: float | None = None
         self.last_s: dict[frozenset[bytes], float] = {}
+        self.due_s = 0.0
         self.carried = 0
         self.done = False
         self.numbers = itertools.count(1)
@@ -210,6 +211,20 @@ class Box:
         if self.settings.get("mute") and not frame.flags & SYN:
             frame.data[frame.at + 13] &= ~ECE
         return self.nothing(frame, link, now_s)
+
+    def vary(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
+        """Delay each packet of one direction by a time drawn for it; none overtakes another."""
+        if link != self.settings["link"]:
+            return self.nothing(frame, link, now_s)
+        self.due_s = max(now_s + self.random.uniform(0, self.settings["most_s"]), self.due_s)
+        return [(self.due_s - now_s, 1 - link, frame)]
+
+    def gather(self, frame: Frame, link: int, now_s: float) -> list[tuple[float, int, Frame]]:
+        """Let the packets of one direction go at certain times only, together."""
+        if link != self.settings["link"]:
+            return self.nothing(frame, link, now_s)
+        each_s = self.settings["each_s"]
+        return [(each_s - now_s % each_s, 1 - link, frame)]
 
     def run(self, links: list[dict[str, str]]) -> None:
         """Carry packets until killed."""

@@ -96,7 +96,8 @@ class Scene:
             ``["open"]``, ``["say", words, bytes_of_the_answer]``, ``["wait", s]``, ``["close"]`` keep a connection; at
             ``bulk`` the server sends 8 kB, at ``die`` it aborts.
         box: what the box between them does, see ``middlebox.py``; ``None`` for a router of Linux.
-        at: where the capture is taken: ``client``, ``server``, or ``router`` (on all its interfaces).
+        at: where the capture is taken: ``client``, ``server``, ``router`` (on all its interfaces), or ``ends``: one at the
+            client and one at the server.
         mtu: of the link behind the router.
         sysctls: of the hosts.
         snaplen: of the capture.
@@ -112,8 +113,8 @@ class Scene:
     snaplen: int = 128
     patience_s: float = 60.0
 
-    def play(self, folder: Path, name: str) -> Path:
-        """Let it happen; the capture of it."""
+    def play(self, folder: Path, name: str) -> list[Path]:
+        """Let it happen; the captures of it."""
         with Network(folder / f"{name}-logs") as network:
             client, box, server = (network.host(host) for host in ("client", "box", "server"))
             network.link(client, box)
@@ -132,16 +133,19 @@ class Scene:
                     network.hosts[host].sysctl(key, value)
             if self.box is not None and not self.mtu:
                 carry(box, client, server, self.box)
-            capture = folder / f"{name}.pcap"
-            with self._captured(network, capture):
+            places = ["client", "server"] if self.at == "ends" else [self.at]
+            captures = {place: folder / f"{name}-{place}.pcap" for place in places}
+            with contextlib.ExitStack() as capturing:
+                for place, capture in captures.items():
+                    capturing.enter_context(self._captured(network, place, capture))
                 self._talk(client, server)
                 time.sleep(0.1)
-        return capture
+        return list(captures.values())
 
     @contextlib.contextmanager
-    def _captured(self, network: Network, capture: Path) -> Any:
-        host = network.hosts["box" if self.at == "router" else self.at]
-        link = "any" if self.at == "router" else next(iter(host.interfaces.values())).name
+    def _captured(self, network: Network, place: str, capture: Path) -> Any:
+        host = network.hosts["box" if place == "router" else place]
+        link = "any" if place == "router" else next(iter(host.interfaces.values())).name
         words = [
             "tcpdump",
             "--immediate-mode",
@@ -183,8 +187,10 @@ def carry(box: Host, client: Host, server: Host, settings: dict[str, Any]) -> No
     box.popen([sys.executable, str(MIDDLEBOX), json.dumps({**settings, "links": links})]).wait_for("carrying")
 
 
-def played(scenes: dict[str, Scene], folder: Path, explain: Callable[[Path], Any], at_once: int = 8) -> dict[str, Any]:
+def played(
+    scenes: dict[str, Scene], folder: Path, explain: Callable[[list[Path]], Any], at_once: int = 8
+) -> dict[str, Any]:
     """All scenes side by side, and what is explained of each."""
     with ThreadPoolExecutor(at_once) as pool:
         captures = dict(zip(scenes, pool.map(lambda name: scenes[name].play(folder, name), scenes), strict=True))
-    return {name: explain(capture) for name, capture in captures.items()}
+    return {name: explain(taken) for name, taken in captures.items()}

@@ -44,6 +44,8 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
     bulk: list[Any] = ["send", 1_500_000, 0.0, 65536]
     idle: list[list[Any]] = [["open"], ["say", "hello", 5], ["wait", idle_s], ["say", "again", 5]]
     lossy = {"share": share, "delay_s": delay_s}
+    pausing: list[list[Any]] = [["open"], *([["say", "hello", 5], ["wait", 0.04]] * 40)]
+    stream: list[Any] = ["send", 400_000, 0.001, 1000]
     forget = {"effect": "forget", "after_s": 10.0, "delay_s": delay_s}
     return {
         "outage": (
@@ -145,6 +147,23 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
             None,
             Scene([bulk], {"effect": "mark", "each": 30}, sysctls=OFFERING, at="client"),
         ),
+        "varying delay": (
+            "jitter",
+            None,
+            Scene(pausing, {"effect": "vary", "link": 1, "most_s": 1.5 * delay_s, "delay_s": delay_s}, at="ends"),
+        ),
+        "steady delay": ("jitter", None, Scene(pausing, {"delay_s": delay_s}, at="ends")),
+        "gathered": (
+            "batching",
+            "aggregation",
+            Scene([stream], {"effect": "gather", "link": 1, "each_s": [0.008, 0.006, 0.009][setting]}, at="ends"),
+        ),
+        "asleep": (
+            "batching",
+            "power-save",
+            Scene([TRICKLE], {"effect": "gather", "link": 1, "each_s": [0.102, 0.051, 0.08][setting]}, at="ends"),
+        ),
+        "streamed": ("batching", None, Scene([stream], {"delay_s": delay_s}, at="ends")),
     }
 
 
@@ -160,6 +179,8 @@ TWINS = {
     "sack at work",
     "not damaged",
     "ecn at work",
+    "steady delay",
+    "streamed",
 }
 
 
@@ -167,8 +188,9 @@ TWINS = {
 def test_each_is_named_where_it_is_and_not_in_its_twin(lab: Lab, setting: int) -> None:
     wanted = scenes(setting)
 
-    def explained(capture: Path) -> dict[str, Any]:
-        return whydrop.explain(capture).document
+    def explained(captures: list[Path]) -> dict[str, Any]:
+        found = whydrop.explain_pair(*captures) if len(captures) > 1 else whydrop.explain(captures[0])
+        return found.document
 
     found = played({name: scene for name, (_, _, scene) in wanted.items()}, lab.folder, explained)
     wrong = {}

@@ -122,7 +122,10 @@ impl Verdict {
             parameters: verdict.quantities,
             byte_basis: None,
             place: verdict.place,
-            family: verdict.detail.clone(),
+            family: verdict
+                .detail
+                .clone()
+                .filter(|_| verdict.cause == Cause::Aqm),
             detail: verdict.detail,
             models: Vec::new(),
             facts: verdict.facts,

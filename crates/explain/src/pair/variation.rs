@@ -84,12 +84,13 @@ fn spread(sorted: &[f64]) -> f64 {
     quantile(sorted, 0.9) - quantile(sorted, 0.1)
 }
 
-/// The middle half of what was seen.
-fn quantity(sorted: &[f64]) -> Quantity {
+/// The median, and the ranks between which it lies with 95 % (the normal approximation of the binomial distribution).
+fn median(sorted: &[f64]) -> Quantity {
+    let by = 1.96 * 0.5 / (sorted.len() as f64).sqrt();
     Quantity {
         value: quantile(sorted, 0.5),
-        low: Some(quantile(sorted, 0.25)),
-        high: Some(quantile(sorted, 0.75)),
+        low: Some(quantile(sorted, (0.5 - by).max(0.0))),
+        high: Some(quantile(sorted, (0.5 + by).min(1.0))),
     }
 }
 
@@ -163,7 +164,7 @@ fn jitter(passages: &Passages, base_rtt_s: f64) -> Option<Variation> {
                     high: None,
                 },
             ),
-            ("change_s", quantity(&changes_s)),
+            ("change_s", median(&changes_s)),
         ],
         facts: vec![fact!(
             "delay-varies-alone",
@@ -226,8 +227,8 @@ fn batching(passages: &Passages) -> Option<Variation> {
             "aggregation"
         }),
         quantities: [
-            ("batch_interval_s", quantity(&apart_s)),
-            ("batch_packets", quantity(&packets)),
+            ("batch_interval_s", median(&apart_s)),
+            ("batch_packets", median(&packets)),
         ],
         facts: vec![fact!(
             "released-in-batches",

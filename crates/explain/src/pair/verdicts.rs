@@ -45,7 +45,8 @@ pub fn judge_all(
     for (ranked, transfers) in on_all_cores(&work, |(group, passages)| {
         let (mut ranked, causes) = judge(pair, group, passages, keep_tables);
         // other flows may share a queue, and what they do is not among these passages
-        if work.len() == 1 {
+        let alike = |other: &&&(&PairGroup, Passages)| other.0.direction == group.direction;
+        if work.iter().filter(alike).count() == 1 {
             ranked.extend(varying(pair, group, passages, &ranked));
         }
         (ranked, causes)

@@ -27,6 +27,8 @@ const INTERVALS_S: [f64; 13] = [
     10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
     500e-3,
 ];
+/// RED never drops what finds but one packet.
+const SMALLEST_THRESHOLD_PACKETS: f64 = 1.0;
 /// A finer search around the best: each parameter times these.
 const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
 
@@ -171,14 +173,13 @@ impl<'a> Hazards<'a> {
             // drops begin a little above the threshold; a stray one may lie below it
             let least = at_events[at_events.len() / 20];
             for share in [0.3, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98] {
-                let (nats, packets) = self.above(&averages, share * least);
-                tried.push((nats, packets));
+                if share * least >= SMALLEST_THRESHOLD_PACKETS {
+                    tried.push(self.above(&averages, share * least));
+                }
             }
         }
-        let best = *tried
-            .iter()
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .expect("weights");
+        let best = tried.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        let best = best.copied().unwrap_or((f64::MIN, 0.0));
         let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
         let items = self.queues.iter().flat_map(|queue| &queue.items);
         let service_s = items.map(|item| item.service_s).fold(0.0, f64::max);
