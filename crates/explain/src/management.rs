@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_path::fit::Interval;
 use whydrop_path::fit::managed::{Law, LawFit, Management, Seeing, fit_management};
 use whydrop_path::fit::passage::Passages;
+use whydrop_path::fit::{Interval, Seen};
+use whydrop_tcp::SegmentFlags;
 use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use crate::evidence::Evidence;
+use crate::group::{Group, Origin};
 use crate::judge::Judgement;
 use crate::thresholds::FAMILY_NATS;
 
@@ -86,11 +88,11 @@ impl Family {
 
 /// From one capture: round trips above the smallest for waits. The law tells families apart; that it is queue management
 /// at all is for the judge of losses, since what is lost before the capture point waits for nothing behind it.
-pub fn of_one_capture(evidence: &Evidence, judgement: &Judgement) -> Option<Family> {
-    if judgement.cause != Cause::Aqm || evidence.totals.lost == 0 {
+pub fn of_one_capture(group: &Group, evidence: &Evidence, judgement: &Judgement) -> Option<Family> {
+    if judgement.cause != Cause::Aqm {
         return None;
     }
-    let passages = passages(evidence);
+    let passages = passages(group, evidence);
     let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
     let seeing = |isolated| Seeing {
         idle_wait_s: 0.0,
@@ -115,22 +117,43 @@ pub fn of_one_capture(evidence: &Evidence, judgement: &Judgement) -> Option<Fami
 /// Acknowledgments come some packets late, seconds.
 const RTT_BLUR_S: f64 = 0.5e-3;
 
-/// The packets with what they waited.
-fn passages(evidence: &Evidence) -> Passages {
+/// The packets with what they waited. Of the marks those that an acknowledgment begins to report; of what is sent before
+/// the sender can answer, nobody hears (RFC 3168, section 6.1.3).
+fn passages(group: &Group, evidence: &Evidence) -> Passages {
     let group_trace = &evidence.group_trace;
     let trace = &group_trace.trace;
+    let segment = |origin: &Origin| {
+        let flow = group.flows[origin.member as usize].flow;
+        &flow.segments[origin.segment as usize]
+    };
+    let is_marked = |origin: &Origin| segment(origin).flags.has(SegmentFlags::CE_ECHOED);
+    let mut heard_from_ns = vec![i64::MIN; group.flows.len()];
+    let mut outcome = |(origin, outcome): (&Origin, &Seen)| {
+        let sent_ns = segment(origin).time_ns;
+        let from_ns = &mut heard_from_ns[origin.member as usize];
+        let hidden = sent_ns < *from_ns && *outcome == Seen::Passed;
+        if is_marked(origin) {
+            *from_ns = sent_ns + segment(origin).rtt_ns.max(0);
+        }
+        if hidden { Seen::Unknown } else { *outcome }
+    };
     Passages {
         start_ns: trace.start_ns,
         arrival_s: trace.time_s.clone(),
         bytes: trace.bytes.clone(),
-        outcome: trace.outcome.clone(),
+        outcome: group_trace
+            .origins
+            .iter()
+            .zip(&trace.outcome)
+            .map(&mut outcome)
+            .collect(),
         wait_s: trace.delay_s.iter().copied().map(f64::from).collect(),
         flow: group_trace
             .origins
             .iter()
             .map(|origin| origin.member)
             .collect(),
-        marked: vec![false; trace.len()],
+        marked: group_trace.origins.iter().map(is_marked).collect(),
         shortest_transit_s: 0.0,
         lost: trace.lost,
         passed: trace.passed,

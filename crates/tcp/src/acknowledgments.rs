@@ -63,12 +63,12 @@ impl Half {
             self.on_sack(packet, acknowledged, highest_before, &unwrapper);
         }
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
-        if acknowledged > self.acknowledged {
-            self.on_progress(packet, acknowledged, highest_before);
-        }
+        let newest = (acknowledged > self.acknowledged)
+            .then(|| self.on_progress(packet, acknowledged, highest_before))
+            .flatten();
         if !is_old {
             let delivered = self.acknowledged + self.sacked.total() - delivered_before;
-            self.on_ecn_report(packet.ecn, delivered.max(0) as u64);
+            self.on_ecn_report(packet.ecn, delivered.max(0) as u64, newest);
             self.judge_window(packet.time_ns, packet.syn);
         }
         match self.window_bytes {
@@ -144,8 +144,13 @@ impl Half {
         }
     }
 
-    /// The left edge moves: everything below it has arrived.
-    fn on_progress(&mut self, packet: &AckPacket, acknowledged: i64, highest_before: Option<i64>) {
+    /// The left edge moves: everything below it has arrived. The newest packet that this very acknowledgment reports.
+    fn on_progress(
+        &mut self,
+        packet: &AckPacket,
+        acknowledged: i64,
+        highest_before: Option<i64>,
+    ) -> Option<u32> {
         let duplicates = std::mem::take(&mut self.duplicate_acknowledgments);
         self.tail_probe_at = None;
         if acknowledged < self.next {
@@ -192,6 +197,7 @@ impl Half {
             unwrapper.advance(acknowledged);
         }
         self.mark_exact(newest);
+        newest
     }
 
     pub fn count_missed(&mut self, bytes: u64) {

@@ -6,6 +6,7 @@
 
 use whydrop_capture::TcpFlags;
 
+use crate::flow::SegmentFlags;
 use crate::scoreboard::Half;
 
 /// What both ends agreed on.
@@ -121,8 +122,8 @@ impl AceCounter {
 
 impl Half {
     /// Takes the congestion bits of an acknowledgment of this direction's data that is not older than others, and
-    /// reports `delivered_bytes` for the first time.
-    pub fn on_ecn_report(&mut self, report: EcnReport, delivered_bytes: u64) {
+    /// reports `delivered_bytes` for the first time, the last of them in the packet `newest`.
+    pub fn on_ecn_report(&mut self, report: EcnReport, delivered_bytes: u64, newest: Option<u32>) {
         if report.flags.has(TcpFlags::SYN) {
             return; // offers and answers
         }
@@ -136,7 +137,16 @@ impl Half {
             Ecn::Accurate => {}
             Ecn::Off => return,
             Ecn::Unknown | Ecn::Classic => {
-                self.flow.counters.ecn_echoes += u64::from(report.flags.has(TcpFlags::ECE));
+                let echoes = report.flags.has(TcpFlags::ECE);
+                self.flow.counters.ecn_echoes += u64::from(echoes);
+                // a receiver acknowledges at once what makes it begin
+                if echoes
+                    && !self.echoing
+                    && let Some(newest) = newest
+                {
+                    self.segment_mut(newest).flags.set(SegmentFlags::CE_ECHOED);
+                }
+                self.echoing = echoes;
                 return;
             }
         }

@@ -93,6 +93,8 @@ impl SegmentFlags {
     pub const OFFLOADED: u8 = 32;
     /// Arrived at the receiver after later data.
     pub const REORDERED: u8 = 64;
+    /// The first for which its receiver reports congestion (RFC 3168), since it last did not.
+    pub const CE_ECHOED: u8 = 128;
 
     #[inline]
     pub fn has(self, flag: u8) -> bool {

@@ -100,6 +100,8 @@ pub(crate) struct Half {
     pub silence: Option<Box<Silence>>,
     pub closed: ClosedWindow,
     pub ace: AceCounter,
+    /// The last acknowledgment reported congestion (RFC 3168).
+    pub echoing: bool,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
     pub segment_size: SegmentSize,

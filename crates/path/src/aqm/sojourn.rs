@@ -115,8 +115,7 @@ impl SojournQueue {
             return None;
         };
         let sojourn_ns = now_ns.saturating_sub(head.arrived_ns);
-        if sojourn_ns < settings.target_ns
-            || self.bytes + settings.beside_bytes <= MAX_PACKET_BYTES
+        if sojourn_ns < settings.target_ns || self.bytes + settings.beside_bytes <= MAX_PACKET_BYTES
         {
             self.control.first_above_time_ns = None;
             return Some((head, false));

@@ -111,7 +111,7 @@ pub fn fit_management(passages: &Passages, seeing: Seeing) -> Option<Management>
     }
     let queues = Queue::of(passages, seeing);
     let events = queues.iter().map(Queue::events).sum::<usize>();
-    let packets: usize = queues.iter().map(|queue| queue.items.len()).sum();
+    let packets: usize = queues.iter().map(Queue::packets).sum();
     if events < FEWEST_EVENTS || 2 * events > packets {
         return None;
     }

@@ -148,6 +148,9 @@ impl Controlled {
         for item in &queue.items {
             for particle in &mut particles {
                 let probability = self.probability(particle, queue, item, &mut random);
+                if item.hidden {
+                    continue;
+                }
                 let hazard = (self.stray + (1.0 - self.stray) * probability).min(0.99);
                 particle.weight *= if item.chosen { hazard } else { 1.0 - hazard };
             }
@@ -210,7 +213,11 @@ impl Controlled {
                     to_ns(looked_at_s(due_ns as f64 * 1e-9))
                 });
                 let spread = matches!(self.form, Form::Pie { spread: true, .. });
-                pie(control, target_ns, item, spread)
+                let probability = pie(control, target_ns, item, spread);
+                if item.chosen || (item.hidden && random.chance(probability)) {
+                    control.chosen();
+                }
+                probability
             }
             State::DualPi2 {
                 probability,
@@ -238,15 +245,11 @@ impl Controlled {
 fn pie(control: &mut PieControl, target_ns: i64, item: &Item, spread: bool) -> f64 {
     let backlog_bytes = u64::from(item.before) * 1_500;
     control.count(target_ns, backlog_bytes);
-    let probability = if spread {
+    if spread {
         control.spread(target_ns, backlog_bytes)
     } else {
         control.alone(target_ns, backlog_bytes)
-    };
-    if item.chosen {
-        control.chosen();
     }
-    probability
 }
 
 /// As many, drawn by their weights, in even steps.

@@ -62,6 +62,7 @@ impl<'a> Hazards<'a> {
             .queues
             .iter()
             .flat_map(|queue| &queue.items)
+            .filter(|item| !item.hidden)
             .map(|item| (item.wait_s(), item.chosen))
             .collect();
         items.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -149,7 +150,8 @@ impl<'a> Hazards<'a> {
                 (-hazard).ln_1p()
             }
         };
-        queue.items.iter().zip(probabilities).map(of).sum()
+        let pairs = queue.items.iter().zip(probabilities);
+        pairs.filter(|(item, _)| !item.hidden).map(of).sum()
     }
 
     /// RED: a share that rises with the average of the queue from a lower threshold on, drops evenly spaced.
@@ -257,6 +259,14 @@ fn state(late_s: Option<f64>, near_s: f64) -> usize {
     }
 }
 
+/// Of the state in which it comes: chosen, and in all.
+fn count(state: &mut (f64, f64), item: &Item) {
+    if !item.hidden {
+        state.0 += f64::from(u8::from(item.chosen));
+        state.1 += 1.0;
+    }
+}
+
 /// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this share of the
 /// time to it ...
 const COUNT_BLUR: f64 = 0.06;
@@ -325,12 +335,12 @@ impl CoDel {
                     since_s
                 }
             });
-            let place = &mut table[state(late_s, near_s)];
-            place.1 += 1.0;
-            if !item.chosen {
+            // where nobody saw what happened, what the law says
+            let chosen = item.chosen || (item.hidden && late_s.is_some_and(|late_s| late_s >= 0.0));
+            count(&mut table[state(late_s, near_s)], item);
+            if !chosen {
                 continue;
             }
-            place.0 += 1.0;
             if self.dropping {
                 self.count += 1.0;
                 // what came at another time begins anew
@@ -381,10 +391,9 @@ impl Cobalt {
                 self.dropping = false;
             }
             let late_s = self.dropping.then_some(now_s - self.drop_next_s);
-            let place = &mut table[state(late_s, near_s)];
-            place.1 += 1.0;
-            if item.chosen {
-                place.0 += 1.0;
+            let chosen = item.chosen || (item.hidden && late_s.is_some_and(|late_s| late_s >= 0.0));
+            count(&mut table[state(late_s, near_s)], item);
+            if chosen {
                 if late_s.is_some_and(|late_s| late_s > -near_s) {
                     self.count += 1.0;
                     let on_time = (now_s - self.drop_next_s).abs() <= 2.0 * near_s;

@@ -18,6 +18,8 @@ pub(super) struct Item {
     pub before: u32,
     /// Dropped or marked.
     pub chosen: bool,
+    /// Nobody knows whether it was.
+    pub hidden: bool,
 }
 
 impl Item {
@@ -78,6 +80,7 @@ impl Queue {
                 behind_in_all_bytes: 0.0,
                 before: 0,
                 chosen,
+                hidden: passages.outcome[index] == Seen::Unknown && !chosen,
             });
             bytes[own].push(f64::from(passages.bytes[index]));
             if events == ENOUGH_EVENTS {
@@ -93,6 +96,10 @@ impl Queue {
 
     pub fn events(&self) -> usize {
         self.items.iter().filter(|item| item.chosen).count()
+    }
+
+    pub fn packets(&self) -> usize {
+        self.items.iter().filter(|item| !item.hidden).count()
     }
 
     /// Who is before and behind whom.
