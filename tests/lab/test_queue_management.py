@@ -96,10 +96,19 @@ def found(captures: list[Path]) -> dict[str, Any]:
     """The verdict on the queue."""
     import whydrop  # not in the machine, where Python is slow
 
-    first, second = captures
-    document = whydrop.explain_pair(first, second).document
+    explained = whydrop.explain_pair(*captures) if len(captures) > 1 else whydrop.explain(captures[0])
+    document = explained.document
     verdicts: list[dict[str, Any]] = document["verdicts"]
     return next((one for one in verdicts if one["cause"] == "aqm"), verdicts[0])
+
+
+def left(left_by: LeftBy, managed: Managed) -> Path:
+    return left_by(f"tests/lab/test_queue_management.py::test_recorded[{managed.name}]")
+
+
+def law(family: str | None) -> str | None:
+    """The law of a family, whether or not flows have queues of their own."""
+    return {"fq-codel": "codel", "cake": "codel", "fq-pie": "pie"}.get(family or "", family)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +116,28 @@ def found(captures: list[Path]) -> dict[str, Any]:
     [pytest.param(*case.values, id=case.id, marks=[m for m in case.marks if m.name == "exhaustive"]) for case in CASES],
 )
 def test_the_family_is_told_by_its_law(left_by: LeftBy, managed: Managed) -> None:
-    folder = left_by(f"tests/lab/test_queue_management.py::test_recorded[{managed.name}]")
+    folder = left(left_by, managed)
     both = found([folder / "sender.pcap", folder / "after.pcap"])
-    assert (both["cause"], both["family"]) == ("aqm", managed.family)
+    assert (both["cause"], law(both["family"])) == ("aqm", law(managed.family))
+    for name, truth_s in (("target_s", managed.target_s), ("interval_s", managed.interval_s)):
+        if truth_s is not None:
+            assert both["parameters"][name]["value"] == pytest.approx(truth_s, rel=0.25)
+
+
+def test_one_capture_at_the_sender_tells_the_families_that_two_tell_first(left_by: LeftBy) -> None:
+    for managed in QUEUES[:FIRST]:
+        alone = found([left(left_by, managed) / "sender.pcap"])
+        assert (alone["cause"], alone["family"]) == ("aqm", managed.family)
+
+
+@pytest.mark.exhaustive
+def test_most_families_are_told_by_name(left_by: LeftBy) -> None:
+    """Nine of ten from two captures, and the law of four of five from the sender's alone."""
+    folders = [left(left_by, managed) for managed in QUEUES]
+    both = [found([folder / "sender.pcap", folder / "after.pcap"])["family"] for folder in folders]
+    alone = [found([folder / "sender.pcap"])["family"] for folder in folders]
+    families = [managed.family for managed in QUEUES]
+    right = sum(one == family for one, family in zip(both, families, strict=True))
+    right_alone = sum(law(one) == law(family) for one, family in zip(alone, families, strict=True))
+    assert right >= 0.9 * len(QUEUES), list(zip(both, families, strict=True))
+    assert right_alone >= 0.8 * len(QUEUES), list(zip(alone, families, strict=True))

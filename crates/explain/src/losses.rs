@@ -24,7 +24,8 @@ pub fn contest(evidence: &Evidence) -> Contest {
     let patterns = Patterns::of(evidence);
     let background = patterns.background();
     enter_random_loss(&mut contest, evidence, &patterns, background);
-    if patterns.outage > 0.0 {
+    // one silence accounts for the losses only if most of them fall into it
+    if patterns.outage > 0.0 && share_in_silence(evidence) > 0.5 {
         contest.support(Cause::Outage, patterns.outage - background);
     }
     enter_policer(&mut contest, evidence, patterns.bucket - background);
@@ -39,6 +40,12 @@ fn silence(evidence: &Evidence) -> Option<Silence> {
     let longest_burst_s = (3.0 * evidence.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
     (silence.until_s - silence.from_s > longest_burst_s && silence.lost as u64 >= FEWEST_LOSSES)
         .then_some(silence)
+}
+
+/// Share of the losses that fall into it.
+pub fn share_in_silence(evidence: &Evidence) -> f64 {
+    let lost = evidence.group_trace.trace.lost.max(1) as f64;
+    silence(evidence).map_or(0.0, |silence| silence.lost as f64 / lost)
 }
 
 /// What losses lean on, nats above losses at one rate.
@@ -135,7 +142,12 @@ fn enter_random_loss(
     contest.support(Cause::RandomLoss, -background);
     let trace = &evidence.group_trace.trace;
     let runs = trace.loss_runs();
-    if evidence.totals.lost < FEWEST_LOSSES
+    if trace.lost >= trace.passed && patterns.clumps >= 2 {
+        contest.rule_out(
+            Cause::RandomLoss,
+            fact!("most-were-lost", lost = trace.lost, sent = trace.len()),
+        );
+    } else if evidence.totals.lost < FEWEST_LOSSES
         || patterns.clumps < 2
         || runs < 2
         || trace.lost >= trace.passed

@@ -9,6 +9,7 @@ use crate::evidence::Evidence;
 use crate::facts;
 use crate::judge::Judgement;
 use crate::limits;
+use crate::losses::share_in_silence;
 use crate::parameters::parameters;
 
 /// What is found beside the judgement and its evidence.
@@ -223,6 +224,7 @@ pub(crate) fn explained(cause: Cause, evidence: &Evidence) -> f64 {
         Cause::Policer => by_bucket,
         Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm => by_delay,
         Cause::RandomLoss => 1.0,
+        Cause::Outage => share_in_silence(evidence),
         _ => 0.0,
     }
 }

@@ -208,6 +208,10 @@ fn the_same_bits_of_classic_ecn_are_echoes() {
         ),
         (Ecn::Classic, 2, 0)
     );
+    // the second acknowledgment is the first to echo, and what it reports last was marked
+    let echoed = |segment: &Segment| segment.flags.has(SegmentFlags::CE_ECHOED);
+    let marked: Vec<usize> = (0..8).filter(|&n| echoed(&flow.segments[n])).collect();
+    assert_eq!(marked, [3]);
 }
 
 #[test]

@@ -77,7 +77,7 @@ def plural(number: float, noun: str) -> str:
     >>> plural(1, "packet"), plural(2, "packet"), plural(2, "echo")
     ('1 packet', '2 packets', '2 echoes')
     """
-    ending = "" if number == 1 else "es" if noun.endswith("o") else "s"
+    ending = "" if number == 1 else "es" if noun.endswith(("o", "s")) else "s"
     return f"{count(number)} {noun}{ending}"
 
 

@@ -257,6 +257,8 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "waits-unmanaged": "half of all packets waited for more than {typical_s}: queue management lets none wait so long",
     # chance
+    "found-nothing-inside": "queue management acts on what waits; {share} of the lost packets found nothing inside",
+    "most-were-lost": "{lost} of {sent|packet} were lost: no chance that a path has by itself takes most",
     "too-few-clumps": "{lost|loss} in {clumps|clump}: too few to call them chance",
     "losses-in-runs": lambda v: (
         f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and without delays nothing "

@@ -94,7 +94,7 @@ def _forgotten(v: Values) -> str:
 
 _SENTENCES: Mapping[str, Phrase] = {
     "nothing-passed": _nothing_passed,
-    "lost-in-silence": "Nothing passed for {silence_s}: most of {losses} fell into it.",
+    "lost-in-silence": "Nothing passed for {silence_s}; {losses} fell into it.",
     "too-large-told": _too_large,
     "too-large-untold": _too_large,
     "forgotten-when-idle": _forgotten,

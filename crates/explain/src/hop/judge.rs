@@ -100,12 +100,25 @@ fn refute(contest: &mut Contest, hop: &Hop) {
         }
         contest.allow(Cause::Aqm);
     }
+    if let Some(held) = hop
+        .held
+        .as_ref()
+        .filter(|held| !managed_has_something(held))
+    {
+        let why = fact!("found-nothing-inside", share = held.found_empty);
+        contest.rule_out(Cause::Aqm, why);
+    }
     if let Some(fit) = &hop.bucket
         && contest.standing(Cause::Policer).is_some()
         && let Some(replay) = failing_replay(hop, fit)
     {
         contest.rule_out(Cause::Policer, replay);
     }
+}
+
+/// No law drops while less than a packet waits (RFC 8289, section 4.4; RFC 8033, section 4.1).
+pub(super) fn managed_has_something(held: &HeldAtLosses) -> bool {
+    held.packets.value >= 1.0
 }
 
 fn drops_when_full(hop: &Hop) -> Fact {
@@ -127,7 +140,9 @@ const WRONG_BY: f64 = 0.25;
 /// Losses that come in runs, on an empty hop, and that no bucket accounts for without being corrected at each: the path
 /// drops by itself, whatever is sent.
 fn neither_queue_nor_bucket(hop: &Hop) -> bool {
-    let again = hop.evidence.group_trace.trace.loss_runs() >= 2;
+    let pattern = hop.evidence.pattern.as_ref();
+    let again = hop.evidence.group_trace.trace.loss_runs() >= 2
+        && pattern.is_none_or(|pattern| pattern.clumps >= 2);
     let on_empty = hop
         .held
         .as_ref()

@@ -3,7 +3,7 @@
 use whydrop_path::fit::managed::{Management, Seeing, fit_management};
 use whydrop_verdict::{Cause, Fact, fact};
 
-use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement};
+use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement, managed_has_something};
 use super::measure::{Hop, MOST_BLUR_S};
 use crate::judge::Judgement;
 use crate::management::Family;
@@ -59,7 +59,10 @@ const SELDOM: usize = 20;
 
 /// Drops of a queue that is not full: which way of managing it?
 pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement> {
-    let held = hop.held.as_ref()?;
+    let held = hop
+        .held
+        .as_ref()
+        .filter(|held| managed_has_something(held))?;
     // with a queue before them, losses of a path without one are rare: half of the packets wait less
     let queued =
         held.mean_rank > 0.8 && held.found_empty < 0.2 && held.packets.value >= 2.0 * FEWEST_INSIDE;

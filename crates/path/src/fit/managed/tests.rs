@@ -41,14 +41,15 @@ fn through(mut element: impl PathElement) -> Passages {
     Passages::new(arrivals.iter().zip(&outcomes).map(passage).collect())
 }
 
+const SEEING: Seeing = Seeing {
+    idle_wait_s: 0.0,
+    rate_bps: RATE_BPS as f64,
+    blur_s: 1e-6,
+    isolated: false,
+};
+
 fn told(element: impl PathElement) -> Management {
-    let seeing = Seeing {
-        idle_wait_s: 0.0,
-        rate_bps: RATE_BPS as f64,
-        blur_s: 1e-6,
-        isolated: false,
-    };
-    fit_management(&through(element), seeing).expect("enough is dropped")
+    fit_management(&through(element), SEEING).expect("enough is dropped")
 }
 
 #[test]
@@ -98,6 +99,28 @@ fn marks_tell_the_law_as_drops_do() {
     }
     let found = told(Capable(CoDel::new(RATE_BPS, Limit::NONE).marking()));
     assert_eq!(found.laws[0].law, Law::CoDel, "{found:?}");
+}
+
+#[test]
+fn what_nobody_hears_of_is_as_the_law_says() {
+    // as echoes of marks hide those of the next 80 ms
+    let element = CoDel::new(RATE_BPS, Limit::NONE).with_target(10_000_000, 60_000_000);
+    let mut passages = through(element);
+    let mut heard_from_s = f64::MIN;
+    for index in 0..passages.len() {
+        let lost = passages.outcome[index] == Seen::Lost;
+        if passages.arrival_s[index] < heard_from_s {
+            passages.outcome[index] = Seen::Unknown;
+        } else if lost {
+            heard_from_s = passages.arrival_s[index] + 0.08;
+        }
+    }
+    let best = fit_management(&passages, SEEING).unwrap().laws[0];
+    assert_eq!(best.law, Law::CoDel);
+    assert!(
+        (best.interval_s.unwrap().value / 0.06 - 1.0).abs() < 0.1,
+        "{best:?}"
+    );
 }
 
 #[test]
