@@ -96,8 +96,8 @@ class Scene:
             ``["open"]``, ``["say", words, bytes_of_the_answer]``, ``["wait", s]``, ``["close"]`` keep a connection; at
             ``bulk`` the server sends 8 kB, at ``die`` it aborts.
         box: what the box between them does, see ``middlebox.py``; ``None`` for a router of Linux.
-        at: where the capture is taken: ``client``, ``server``, ``router`` (on all its interfaces), or ``ends``: one at the
-            client and one at the server.
+        at: where the capture is taken: ``client``, ``server``, ``router`` (on all its interfaces), or ``ends``, one
+            at each host.
         mtu: of the link behind the router.
         sysctls: of the hosts.
         snaplen: of the capture.
