@@ -16,7 +16,7 @@ use crate::rounds::{Rounds, quantile};
 use crate::sender_clock::{Echoes, SenderClock};
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
-const RELEASE_NS: i64 = 2_000_000;
+pub(crate) const RELEASE_NS: i64 = 2_000_000;
 /// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
 const RELEASE_SHARE: f64 = 0.1;
 /// Acknowledgments are held back by no less than this (Linux's minimum is 40 ms, its first timer half of that), and by no
@@ -465,7 +465,10 @@ impl<'a> Walk<'a> {
         }
         // what is left over of a write is small, and the next packet did not wait for anything
         let (released, empty_ns) = self.released_at(now_ns);
-        if empty_ns > self.slack_ns || (self.last_bytes < self.mss && !released) {
+        let own_time = self.rounds.own_time;
+        let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
+        let by_itself = own_time.unreleased && !released && !self.rounds.is_paced;
+        if empty_ns > self.slack_ns || left_over || by_itself {
             return Limiter::Application;
         }
         if self.last_bytes < self.mss && bytes < self.mss {

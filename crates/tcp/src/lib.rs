@@ -18,6 +18,7 @@ mod hash;
 mod hosts;
 mod limits;
 mod outcome;
+mod own_time;
 mod ranges;
 mod rounds;
 mod scoreboard;

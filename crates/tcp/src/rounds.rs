@@ -1,7 +1,9 @@
 //! How much a sender lets out, round trip by round trip: whether its window stands.
 
+use crate::account::RELEASE_NS;
 use crate::flow::{Flow, Kind, Segment, Vantage};
 use crate::limits::Limiter;
+use crate::own_time::OwnTime;
 use crate::sender_clock::SenderClock;
 use crate::slow_start::SlowStart;
 
@@ -43,7 +45,8 @@ pub(crate) struct Rounds {
     /// A flight that is reached again and again and never passed: the send buffer's.
     cap: Option<i64>,
     mss: i64,
-    is_paced: bool,
+    pub is_paced: bool,
+    pub own_time: OwnTime,
     /// A sender that is silent for so long waits, and not for its line.
     pub pause_ns: i64,
 }
@@ -63,13 +66,27 @@ impl Rounds {
             Some(queued_ns) => queued_ns < slack_ns,
             None => matches!(flow.vantage, Vantage::Sender | Vantage::Middle),
         };
+        // as it passes here; a near round trip varies
+        let release_ns = RELEASE_NS.saturating_add(clock.near_rtt_ns / 4 * 5);
+        let own_time = OwnTime::of(flow, clock, pause_ns, release_ns);
+        let own_time = OwnTime {
+            unreleased: own_time.unreleased && is_near,
+            ..own_time
+        };
         let cap = cap(&rounds, mss, !is_near).filter(|_| waits);
         Self {
             rounds,
             slow_start,
             cap,
             mss,
-            is_paced: leaves_by_rate(&gaps_ns, flow.vantage, clock, base_rtt_ns),
+            is_paced: leaves_by_rate(
+                &gaps_ns,
+                flow.vantage,
+                clock,
+                own_time.unreleased,
+                base_rtt_ns,
+            ),
+            own_time,
             pause_ns,
         }
     }
@@ -204,7 +221,13 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
 
 /// Whether full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
-fn leaves_by_rate(gaps: &[i64], vantage: Vantage, clock: &SenderClock, base_rtt_ns: i64) -> bool {
+fn leaves_by_rate(
+    gaps: &[i64],
+    vantage: Vantage,
+    clock: &SenderClock,
+    unreleased: bool,
+    base_rtt_ns: i64,
+) -> bool {
     if gaps.len() < EVEN_PACKETS {
         return false;
     }
@@ -225,7 +248,7 @@ fn leaves_by_rate(gaps: &[i64], vantage: Vantage, clock: &SenderClock, base_rtt_
     let most = even >= 0.5 * gaps_ns().sum::<f64>();
     // a packet or two in a round trip may each wait for an acknowledgment
     let several = usual * 3.0 <= base_rtt_ns as f64;
-    most && several
+    most && (several || unreleased)
         && usual > 0.0
         && quantile(gaps, 0.1) >= EVEN * usual
         && first >= EVEN * usual
