@@ -218,3 +218,59 @@ fn a_timer_that_runs_out_while_an_acknowledgment_is_held_back_waited_for_the_ack
     assert!((10 * 215..=10 * 221).contains(&held), "{held} ms");
     assert_eq!(times(Limiter::LossRecovery), 0);
 }
+
+/// So many bytes every so many milliseconds, each lot acknowledged a round trip later, whatever else is under way.
+fn stream(lots: u32, each_ms: i64, bytes: u32) -> Talk {
+    let mut events: Vec<(i64, u32, bool)> = (0..lots)
+        .flat_map(|lot| {
+            let at = 71 * MS + i64::from(lot) * each_ms * MS;
+            [(at, lot, true), (at + RTT, lot + 1, false)]
+        })
+        .collect();
+    events.sort_unstable();
+    let mut talk = Talk::new();
+    talk.open(0);
+    for (at, lot, is_data) in events {
+        let first = lot * bytes;
+        if !is_data {
+            talk.ack(at, first);
+            continue;
+        }
+        for sent in (0..bytes).step_by(MSS as usize) {
+            let number = i64::from(sent / MSS);
+            talk.data(at + number * 1000, first + sent, MSS.min(bytes - sent));
+        }
+    }
+    talk
+}
+
+#[test]
+fn what_leaves_with_much_under_way_and_no_acknowledgment_before_it_waited_for_its_application() {
+    // acknowledgments come ten milliseconds before the next lot
+    let times = times_of(stream(100, 15, 4 * MSS));
+    assert!(times(Limiter::Application) > 1300);
+    assert_eq!(times(Limiter::SendBuffer), 0);
+}
+
+#[test]
+fn bursts_that_end_with_less_than_a_segment_waited_for_their_application() {
+    // acknowledgments come one millisecond before the next lot, and release nothing
+    let times = times_of(stream(100, 17, 4 * MSS + 500));
+    assert!(times(Limiter::Application) > 1500);
+}
+
+#[test]
+fn packets_that_leave_evenly_whenever_acknowledgments_come_leave_by_a_rate() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let at = |number: u32| 71 * MS + i64::from(number) * 22 * MS;
+    for number in 0..100 {
+        talk.segments(at(number), number, number + 1);
+        if number % 4 == 2 {
+            talk.ack(at(number) + 7 * MS, (number - 1) * MSS);
+        }
+    }
+    let times = times_of(talk);
+    let (pacing, buffer) = (times(Limiter::Pacing), times(Limiter::SendBuffer));
+    assert!(pacing > 1500 && buffer == 0, "{pacing} ms, {buffer} ms");
+}
