@@ -274,3 +274,20 @@ fn packets_that_leave_evenly_whenever_acknowledgments_come_leave_by_a_rate() {
     let (pacing, buffer) = (times(Limiter::Pacing), times(Limiter::SendBuffer));
     assert!(pacing > 1500 && buffer == 0, "{pacing} ms, {buffer} ms");
 }
+
+#[test]
+fn the_port_tells_who_answers_where_the_capture_has_no_syn() {
+    let mut talk = Talk::new();
+    let mut now = 0;
+    for lot in 0..5 {
+        talk.segments(now, 4 * lot, 4 * (lot + 1));
+        talk.ack(now + 20 * MS, 4 * (lot + 1) * MSS);
+        talk.request(now + 21 * MS, 4 * (lot + 1) * MSS, 100);
+        now += 300 * MS;
+    }
+    // heard first
+    let account = talk.finish_connection().flows[0].account().clone();
+    let (from_ns, until_ns) = account.bounds().unwrap();
+    let far = account.times_ns(from_ns, until_ns)[Limiter::PeerApplication as usize] / MS;
+    assert!((4 * 270..=4 * 280).contains(&far), "{far} ms");
+}

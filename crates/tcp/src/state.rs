@@ -525,17 +525,34 @@ fn offers_ecn(flags: TcpFlags) -> bool {
     flags.has(TcpFlags::ECE) && flags.has(TcpFlags::CWR)
 }
 
+/// Ports of systems' services end here (RFC 6335, section 6) ...
+const FIRST_USER_PORT: u16 = 1_024;
+/// ... and those that Linux gives to who begins a connection begin here; others begin higher.
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+/// The side that accepted the connection. Where the capture has no SYN, the ports tell, else who was heard second.
+fn responder(connection: &Connection) -> usize {
+    let handshake = &connection.handshake;
+    let known = handshake.syn_ns.is_some() || handshake.syn_ack_ns.is_some();
+    let rank = |side: usize| {
+        let port = connection.flows[side].source.port;
+        u8::from(port >= FIRST_USER_PORT) + u8::from(port >= FIRST_EPHEMERAL_PORT)
+    };
+    usize::from(known || rank(1) <= rank(0))
+}
+
 fn account_for_time(
     connection: &mut Connection,
     near_rtts_ns: Option<[i64; 2]>,
     echoes: &[Option<Box<Echoes>>; 2],
 ) {
+    let responder = responder(connection);
     for (direction, echoes) in echoes.iter().enumerate() {
         connection.flows[direction].account = account(&Told {
             flow: &connection.flows[direction],
             other: &connection.flows[1 - direction],
             handshake: connection.handshake,
-            is_responder: direction == 1,
+            is_responder: direction == responder,
             near_rtt_ns: near_rtts_ns.map(|both| both[direction]),
             echoes: echoes.as_deref(),
         });
