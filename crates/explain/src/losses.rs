@@ -273,7 +273,7 @@ fn again(evidence: &Evidence) -> bool {
 }
 
 /// Whether delays may be measured at the losses: what was lost before the capture point leaves none.
-fn delays_tell(evidence: &Evidence) -> bool {
+pub fn delays_tell(evidence: &Evidence) -> bool {
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
 }
 

@@ -11,7 +11,8 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 use crate::evidence::Evidence;
 use crate::group::{Group, Origin};
 use crate::judge::Judgement;
-use crate::thresholds::FAMILY_NATS;
+use crate::losses::delays_tell;
+use crate::thresholds::{FAMILY_NATS, LAW_NATS};
 
 /// A family of active queue management, as far as it can be told from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,12 +87,37 @@ impl Family {
     }
 }
 
-/// From one capture: round trips above the smallest for waits. The law tells families apart; that it is queue management
-/// at all is for the judge of losses, since what is lost before the capture point waits for nothing behind it.
-pub fn of_one_capture(group: &Group, evidence: &Evidence, judgement: &Judgement) -> Option<Family> {
-    if judgement.cause != Cause::Aqm {
+/// From one capture: round trips above the smallest for waits. The law names the family of what the judge of losses calls
+/// queue management; and where that is undecided, drops and marks that follow a law are queue management. Not of what was
+/// lost before the capture point, which waits for nothing behind it.
+pub fn of_one_capture(
+    group: &Group,
+    evidence: &Evidence,
+    judgement: &mut Judgement,
+) -> Option<Family> {
+    let undecided = matches!(judgement.cause, Cause::Unknown | Cause::RandomLoss)
+        && delays_tell(evidence)
+        && evidence.totals.lost > 0;
+    if judgement.cause != Cause::Aqm && !undecided {
         return None;
     }
+    let (management, isolates) = management(group, evidence)?;
+    if undecided {
+        if management.margin_nats() < LAW_NATS {
+            return None;
+        }
+        judgement.cause = Cause::Aqm;
+        judgement.confidence = LAWFUL;
+        judgement.against.retain(|(cause, _)| *cause != Cause::Aqm);
+    }
+    Family::of(Some(&management), isolates)
+}
+
+/// How sure drops that follow a law make, as between two captures.
+pub const LAWFUL: f64 = 0.85;
+
+/// The laws in competition, and whether flows have queues of their own.
+fn management(group: &Group, evidence: &Evidence) -> Option<(Management, bool)> {
     let passages = passages(group, evidence);
     let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
     let seeing = |isolated| Seeing {
@@ -110,8 +136,7 @@ pub fn of_one_capture(group: &Group, evidence: &Evidence, judgement: &Judgement)
         .flatten();
     let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
     let isolates = apart.is_some();
-    let management = apart.unwrap_or(together);
-    Family::of(Some(&management), isolates)
+    Some((apart.unwrap_or(together), isolates))
 }
 
 /// Acknowledgments come some packets late, seconds.

@@ -6,7 +6,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement, managed_has_something};
 use super::measure::{Hop, MOST_BLUR_S};
 use crate::judge::Judgement;
-use crate::management::Family;
+use crate::management::{Family, LAWFUL};
 use crate::thresholds::LAW_NATS;
 
 /// What shows the family.
@@ -79,7 +79,7 @@ pub fn queue_management(hop: &Hop, judgement: &Judgement) -> Option<HopJudgement
         return None;
     }
     let confidence = match (lawful, related, isolates) {
-        (true, ..) | (_, true, true) => 0.85,
+        (true, ..) | (_, true, true) => LAWFUL,
         (_, true, _) => judgement.confidence,
         _ => 0.65,
     };
