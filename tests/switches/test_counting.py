@@ -439,8 +439,12 @@ def test_sums_never_exceed_the_truth_and_equal_it_where_they_can_be_known(histor
         seconds = history["interval_s"]
         true_ns = (switch.tick + ticks) * switch.interval_ns
         shares = [1.0]
-        # No switch begins anew twice within seconds; and without a steady clock a clock that was set hides it.
-        anew = step["restart"] is not None and true_ns - switch.booted_ns > 5 * SECOND
+        # No switch begins anew twice within seconds; without a steady clock a clock that was set hides it; and one that
+        # begins anew within a minute of the moment at which its uptime wraps looks as if that had wrapped.
+        from_wrap_ns = (true_ns - switch.booted_ns + UPTIME_WRAP // 2) % UPTIME_WRAP - UPTIME_WRAP // 2
+        just_booted = true_ns - switch.booted_ns <= 5 * SECOND
+        wraps = true_ns - switch.booted_ns > UPTIME_WRAP // 2 and abs(from_wrap_ns) < 60 * SECOND + seconds * SECOND
+        anew = step["restart"] is not None and not just_booted and not wraps
         if anew and (history["steady"] or not (was_set or step["wall_step_s"])):
             shares = [step["restart"], 1 - step["restart"]]
             switch.booted_ns = true_ns + int(step["restart"] * switch.interval_ns)
