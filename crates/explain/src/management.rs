@@ -103,7 +103,9 @@ pub fn of_one_capture(
     }
     let (management, isolates) = management(group, evidence)?;
     if undecided {
-        if management.margin_nats() < LAW_NATS {
+        // a share of drops that rises with the queue is what a bucket beside a queue looks like, too
+        let rises = matches!(management.laws[0].law, Law::Red | Law::DualPi2);
+        if rises || management.margin_nats() < LAW_NATS {
             return None;
         }
         judgement.cause = Cause::Aqm;
@@ -114,7 +116,7 @@ pub fn of_one_capture(
 }
 
 /// How sure drops that follow a law make, as between two captures.
-pub const LAWFUL: f64 = 0.85;
+pub const LAWFUL: f64 = 0.95;
 
 /// The laws in competition, and whether flows have queues of their own.
 fn management(group: &Group, evidence: &Evidence) -> Option<(Management, bool)> {

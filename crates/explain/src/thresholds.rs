@@ -126,9 +126,13 @@ pub const SHARE_NATS: f64 = 2.0;
 /// that the cause is right. Fitted likewise.
 pub const DOUBT_ODDS: f64 = 0.6;
 /// ... where the capture is the first of two, which is before more of the path.
-pub const FIRST_DOUBT_ODDS: f64 = 0.25;
+pub const FIRST_DOUBT_ODDS: f64 = 0.1;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;
+
+/// How much likelier exact fates between two captures make chance and full queues than one capture's do, nats. Fitted
+/// likewise.
+pub const EXACT_FATES_NATS: f64 = 1.0;
 
 /// A law of queue management must make drops and marks this many times likelier than a queue that drops when it is long,
 /// nats: the laws' parameters are paid for, so this is for having tried some. Chance.

@@ -16,7 +16,7 @@ use crate::evidence::ReplayCheck;
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
 use crate::management::Family;
-use crate::thresholds::NEEDED_CERTAINTY;
+use crate::thresholds::{EXACT_FATES_NATS, NEEDED_CERTAINTY};
 
 /// A judgement on a stretch, with what only two captures tell.
 #[derive(Debug, Clone)]
@@ -72,10 +72,23 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         }
         _ => None,
     };
-    early.unwrap_or(HopJudgement {
+    early.unwrap_or_else(|| HopJudgement {
         beside_queue,
-        ..plain(judgement)
+        ..plain(with_exact_fates(judgement))
     })
+}
+
+/// Chance and full queues are told with more certainty where fates are exact and nothing else is on the way.
+fn with_exact_fates(judgement: Judgement) -> Judgement {
+    let nats = match judgement.cause {
+        Cause::RandomLoss | Cause::ShallowQueue | Cause::DeepQueue => EXACT_FATES_NATS,
+        _ => 0.0,
+    };
+    let odds = (log_odds(judgement.confidence) + nats).exp();
+    Judgement {
+        confidence: odds / (1.0 + odds),
+        ..judgement
+    }
 }
 
 fn plain(judgement: Judgement) -> HopJudgement {
