@@ -31,8 +31,8 @@ SHORT_FIFO = "pfifo limit 100"
 FLOW_QUEUES = "fq_codel"
 
 LOAD_S = 30
-# Long enough for slow start to fill the FIFO, and for some seconds of what follows.
-SHORT_LOAD_S = 12
+# Long enough for slow start to fill the FIFOs of both ways, which hold each other up, and for ten seconds more.
+SHORT_LOAD_S = 20
 
 
 def measured(path: NetworkPath, folder: Path, test: str, title: str, load_s: int) -> dict[str, Any]:

@@ -119,11 +119,11 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
             (bottleneck.judge(&times_s, &times_s), ())
         })
     };
-    let mut judgement = match held.first() {
+    let judgement = match held.first() {
         Some(most) => most.judgement.clone(),
         None => judge_losses(&evidence),
     };
-    let family = management::of_one_capture(group, &evidence, &mut judgement);
+    let family = management::of_one_capture(group, &evidence, &judgement);
     let bottleneck = match lossy {
         true => bottleneck.dropping(judgement.cause),
         false => bottleneck,

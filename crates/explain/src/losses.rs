@@ -239,6 +239,9 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         // a queue that overflows makes the pattern of a bucket, too
         contest.support(depth, delays.max(patterns.bucket - background));
         contest.support(Cause::Aqm, delays - FULL_NATS);
+    } else if let Some(low_s) = drops_begin_late(evidence) {
+        contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
+        contest.rule_out(Cause::Aqm, fact!("drops-begin-late", low_s = low_s));
     } else if stands {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
         contest.rule_out(
@@ -273,7 +276,7 @@ fn again(evidence: &Evidence) -> bool {
 }
 
 /// Whether delays may be measured at the losses: what was lost before the capture point leaves none.
-pub fn delays_tell(evidence: &Evidence) -> bool {
+fn delays_tell(evidence: &Evidence) -> bool {
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
 }
 
@@ -399,15 +402,27 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
         && at_loss.median_s > SHORTEST_DELAY_S
 }
 
+/// No queue management lets packets wait so long before it drops any: the wait from which on they were lost, seconds.
+fn drops_begin_late(evidence: &Evidence) -> Option<f64> {
+    let at_loss = evidence.at_loss.as_ref()?;
+    let late = at_loss.events as u64 >= FEWEST_LOSSES
+        && related_to_delay(at_loss)
+        && at_loss.low_s > longest_managed_s(evidence);
+    late.then_some(at_loss.low_s)
+}
+
+fn longest_managed_s(evidence: &Evidence) -> f64 {
+    (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(LONGEST_MANAGED_S)
+}
+
 /// The delays are those of one queue, and half the packets waited in it for longer than any queue management would
 /// let them.
 fn standing_queue_shows(evidence: &Evidence) -> bool {
-    let longest_managed_s = (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(LONGEST_MANAGED_S);
     evidence
         .drain
         .as_ref()
         .is_some_and(|drain| drain.explained > STANDING_EXPLAINED)
-        && typical_s(evidence) > longest_managed_s
+        && typical_s(evidence) > longest_managed_s(evidence)
 }
 
 /// Losses before the capture point leave no delays to look at. Independent ones come in runs of one, but for chance;

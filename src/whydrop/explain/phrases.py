@@ -257,6 +257,7 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "waits-unmanaged": "half of all packets waited for more than {typical_s}: queue management lets none wait so long",
     # chance
+    "drops-begin-late": "queue management drops long before packets wait for {low_s}, where these losses began",
     "found-nothing-inside": "queue management acts on what waits; {share} of the lost packets found nothing inside",
     "most-were-lost": "{lost} of {sent|packet} were lost: no chance that a path has by itself takes most",
     "too-few-clumps": "{lost|loss} in {clumps|clump}: too few to call them chance",
