@@ -41,11 +41,13 @@ class Endless:
     """Runs until it is told to end, and takes its time for it. What it is told before it runs, it forgets."""
 
     def __init__(self) -> None:
+        self.has_begun = threading.Event()
         self.runs = threading.Event()
         self.was_told = threading.Event()
         self.ends = 0
 
     def run(self) -> str:
+        self.has_begun.set()
         time.sleep(0.05)
         self.was_told.clear()
         self.runs.set()
@@ -71,19 +73,19 @@ def test_ctrl_c_is_heard_when_the_work_has_ended(before_it_runs: bool) -> None:
     endless = Endless()
 
     def presses() -> None:
-        if not before_it_runs:
-            endless.runs.wait()
+        # What has not begun would never be done.
+        (endless.has_begun if before_it_runs else endless.runs).wait()
         press()
 
-    timer = threading.Timer(0.01, presses)
+    presser = threading.Thread(target=presses)
 
     def work() -> None:
-        timer.start()
+        presser.start()
         do(endless.run, endless.was_told.set)
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    timer.join()
+    presser.join()
     assert endless.ends == 1
 
 
