@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 from wire import FAR, Running, Wire, WireError
 
-from whydrop.record.recording import Recording
-from whydrop.sources.runners.parsing.irtt import IrttParser
+from whydrop.measure.runners.parsing.irtt import IrttParser
+from whydrop.recording.recording import Recording
 
 TESTS = Path(__file__).with_name("engine")
 # As whydrop counts by default.

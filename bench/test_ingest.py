@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ingest import files as made
 
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.store import Store
 
 
 @pytest.mark.parametrize("generation", [made.first_generation, made.second_generation])

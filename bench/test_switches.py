@@ -12,7 +12,7 @@ from switches.agents import COUNTERS, Agents
 from switches.runs import Collected, collect, percentile, summary
 
 from switches import agents, section
-from whydrop.record.store import tables
+from whydrop.store import tables
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.record.recording import Recording
-from whydrop.record.writer import RecordingWriter
+from whydrop.recording.recording import Recording
+from whydrop.recording.writer import RecordingWriter
 
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000

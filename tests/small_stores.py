@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.record.store.store import Store
-from whydrop.record.store.tables import TABLES, TIME
+from whydrop.store.store import Store
+from whydrop.store.tables import TABLES, TIME
 
 SECOND = 1_000_000_000
 BIN = 10 * SECOND

@@ -1,7 +1,7 @@
 """A real Spark cluster for tests: a master and two workers, each a process of its own on this machine.
 
 ``spark_master`` is its address. ``spark`` is a session with it that small questions are quick in; a
-`whydrop.record.store.backends.spark.Spark` that is opened meanwhile uses the same one.
+`whydrop.store.engines.spark.Spark` that is opened meanwhile uses the same one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def spark_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(spark_master: str) -> Iterator[Any]:
     """A session with the cluster."""
-    from whydrop.record.store.backends.spark import session
+    from whydrop.store.engines.spark import session
 
     started = session(spark_master, QUICK)
     yield started

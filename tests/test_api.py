@@ -17,9 +17,9 @@ from whydrop.api import TABLES, Explanation
 DOCUMENTED = (
     "whydrop",
     "whydrop.api",
-    "whydrop.printable",
-    "whydrop.matching",
-    "whydrop.selection",
+    "whydrop.show.printable",
+    "whydrop.explaining.matching",
+    "whydrop.explaining.selection",
     "whydrop.show.charts.figure",
     "whydrop.show.flattening",
     "whydrop.show.words",

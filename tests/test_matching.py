@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synthetic_pair import FLOW, paired_transfer
-from whydrop.matching import FORMATS, Matching
+from whydrop.explaining.matching import FORMATS, Matching
 
 READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
     ".parquet": pl.read_parquet,

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import recordings
 from example_files import POLICED, ROOT, Run
 from whydrop.cli.commands import COMMANDS
-from whydrop.record.errors import RecordingError
-from whydrop.sources.importing import files
+from whydrop.formats import files
+from whydrop.recording.errors import RecordingError
 
 
 @pytest.fixture

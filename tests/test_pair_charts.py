@@ -17,7 +17,7 @@ from synthetic_pair import (
 )
 from test_charts import decode_png, layer_data
 from whydrop.api import Explanation
-from whydrop.selection import only_flows
+from whydrop.explaining.selection import only_flows
 from whydrop.show import charts
 from whydrop.show.charts.figure import Drawing, Figure, Grid, NothingToDraw, panels
 from whydrop.show.charts.pair_scene import PairScene

@@ -11,7 +11,7 @@ from in_browser import DRAWN, Opened, changed, has_colour
 from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_report import HOSTILE, parsed
 from whydrop.api import Explanation
-from whydrop.selection import only_flows
+from whydrop.explaining.selection import only_flows
 from whydrop.show import charts, embedding, report
 from whydrop.show.charts.theme import STYLES
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from patience import wait_until
-from whydrop.sources import process_groups
+from whydrop.runtime import process_groups
 
 
 def started(*words: str) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ import pytest
 
 from synthetic import FLOW
 from whydrop.api import Explanation
-from whydrop.selection import matcher, only_flows
+from whydrop.explaining.selection import matcher, only_flows
 
 V6 = "[2001:db8::1]:443 > [2001:db8::2]:50000"
 

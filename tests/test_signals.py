@@ -16,7 +16,7 @@ import pytest
 
 from patience import wait_until
 from whydrop.cli import terminating
-from whydrop.signals import ENDING, held
+from whydrop.runtime.signals import ENDING, held
 
 OTHERS = [signal.SIGTERM, signal.SIGHUP]
 

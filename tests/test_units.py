@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop import units
-from whydrop.document import Parameter
+from whydrop.explaining.document import Parameter
 
 
 def test_a_rate_just_below_a_unit_is_not_written_as_a_thousand_of_the_smaller_one():

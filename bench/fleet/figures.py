@@ -36,7 +36,7 @@ def main() -> None:
 
 def with_duckdb(options: argparse.Namespace) -> None:
     """As `whydrop study discards` does."""
-    from whydrop.record.store.backends import open_backend
+    from whydrop.store.engines import open_backend
     from whydrop.studies.discards import queries
     from whydrop.studies.discards.parameters import Days, Parameters
 

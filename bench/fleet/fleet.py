@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.record.store import tables
+from whydrop.store import tables
 
 from . import clients, truth
 from .plan import BIN_NS, BINS_PER_DAY, DAY_NS, Plan

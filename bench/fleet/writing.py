@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.record.store.store import Store
+from whydrop.store.store import Store
 
 from . import truth
 from .fleet import Fleet

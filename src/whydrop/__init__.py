@@ -21,34 +21,43 @@ if TYPE_CHECKING:
 
     from whydrop._core import CaptureError, __version__
     from whydrop.api import Explanation, explain, explain_pair, explain_recording
-    from whydrop.document import Against, Capture, Flow, Model, Parameter, ThroughputLost, Transfer, Verdict
-    from whydrop.matching import Matching, match
-    from whydrop.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.document import (
+        Against,
+        Capture,
+        Flow,
+        Model,
+        Parameter,
+        ThroughputLost,
+        Transfer,
+        Verdict,
+    )
+    from whydrop.explaining.matching import Matching, match
+    from whydrop.explaining.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
 
 _HOMES = {
-    "AfterGap": "whydrop.pair",
-    "Against": "whydrop.document",
-    "Capture": "whydrop.document",
+    "AfterGap": "whydrop.explaining.pair",
+    "Against": "whydrop.explaining.document",
+    "Capture": "whydrop.explaining.document",
     "CaptureError": "whydrop._core",
-    "Changes": "whydrop.pair",
-    "ClockStretch": "whydrop.pair",
+    "Changes": "whydrop.explaining.pair",
+    "ClockStretch": "whydrop.explaining.pair",
     "Explanation": "whydrop.api",
-    "Flow": "whydrop.document",
-    "LeftOut": "whydrop.pair",
-    "Matching": "whydrop.matching",
-    "Model": "whydrop.document",
-    "Pair": "whydrop.pair",
-    "PairFlow": "whydrop.pair",
-    "Parameter": "whydrop.document",
-    "ThroughputLost": "whydrop.document",
-    "Transfer": "whydrop.document",
-    "Transit": "whydrop.pair",
-    "Verdict": "whydrop.document",
+    "Flow": "whydrop.explaining.document",
+    "LeftOut": "whydrop.explaining.pair",
+    "Matching": "whydrop.explaining.matching",
+    "Model": "whydrop.explaining.document",
+    "Pair": "whydrop.explaining.pair",
+    "PairFlow": "whydrop.explaining.pair",
+    "Parameter": "whydrop.explaining.document",
+    "ThroughputLost": "whydrop.explaining.document",
+    "Transfer": "whydrop.explaining.document",
+    "Transit": "whydrop.explaining.pair",
+    "Verdict": "whydrop.explaining.document",
     "__version__": "whydrop._core",
     "explain": "whydrop.api",
     "explain_pair": "whydrop.api",
     "explain_recording": "whydrop.api",
-    "match": "whydrop.matching",
+    "match": "whydrop.explaining.matching",
 }
 
 __all__ = [

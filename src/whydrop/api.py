@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop import _core
-from whydrop.document import Capture, Flow, Transfer, Verdict
-from whydrop.explain import completing
-from whydrop.pair import Pair
+from whydrop.explaining import completing
+from whydrop.explaining.document import Capture, Flow, Transfer, Verdict
+from whydrop.explaining.pair import Pair
 
 if TYPE_CHECKING:
     import altair
@@ -132,9 +132,9 @@ def explain_recording(path: str | PathLike[str], captured: Analysis | None = Non
         The explanation; it has :attr:`Explanation.recordings`, and without captures neither flows nor tables.
 
     Raises:
-        whydrop.record.errors.RecordingError: it cannot be read, or holds neither probes nor flows.
+        whydrop.recording.errors.RecordingError: it cannot be read, or holds neither probes nor flows.
     """
-    from whydrop.explain.recordings import document
+    from whydrop.explaining.recordings import document
 
     return Explanation(document.explain(path, captured))
 
@@ -328,7 +328,7 @@ class Explanation:
             path: the file to write.
             flow: the connection that the charts show first, or part of its name.
         """
-        from whydrop.record import durable
+        from whydrop.runtime import durable
         from whydrop.show import report
 
         target = Path(path)

@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.record.errors import RecordingError
-from whydrop.record.store.tables import TABLES, conform
-from whydrop.sources.archives import Piece
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives import Piece
+from whydrop.formats.archives.reading import pieces
+from whydrop.recording.errors import RecordingError
+from whydrop.store.tables import TABLES, conform
 
 
 def tables(path: Path, **options: Any) -> tuple[pl.DataFrame, pl.DataFrame]:

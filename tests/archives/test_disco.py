@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archives.published import published
-from whydrop.record.store import tables
-from whydrop.sources.archives import Piece, disco
-from whydrop.sources.archives.disco import pieces_of
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives import Piece, disco
+from whydrop.formats.archives.disco import pieces_of
+from whydrop.formats.archives.reading import pieces
+from whydrop.store import tables
 
 NS = 1_000_000_000
 HOUR = 1_526_400_000  # 2018-05-15T16:00Z

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.sources.archives import names
-from whydrop.sources.archives.names import Host
+from whydrop.formats.archives import names
+from whydrop.formats.archives.names import Host
 
 
 @pytest.mark.parametrize(

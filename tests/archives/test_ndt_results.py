@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import folders, published
 from archives.written import flipped, tar
-from whydrop.record.errors import RecordingError
-from whydrop.record.store.tables import TABLES
-from whydrop.sources.archives import json_text
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives import json_text
+from whydrop.formats.archives.reading import pieces
+from whydrop.recording.errors import RecordingError
+from whydrop.store.tables import TABLES
 
 NDT7: dict[str, Any] = {
     "GitShortCommit": "3ff6fc6", "ServerIP": "192.0.2.1", "ServerPort": 443, "ClientIP": "2001:db8::7",

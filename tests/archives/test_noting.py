@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.sources.archives.noting import Note, counted, together
+from whydrop.formats.archives.noting import Note, counted, together
 
 KINDS = ("Empty files", "Two metrics have one name, octets.tx: told apart (they were (2) 3: 4)", ".meta: files")
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archives.written import flipped, tar, zstd
-from whydrop.record.errors import RecordingError
-from whydrop.sources.archives import opening, tarring
-from whydrop.sources.archives.streams import Buffered, Gunzip, Plain
+from whydrop.formats.archives import opening, tarring
+from whydrop.formats.archives.streams import Buffered, Gunzip, Plain
+from whydrop.recording.errors import RecordingError
 
 TEXT = b"".join(b"%d: %d\n" % (number, number * number % 7919) for number in range(20_000))
 

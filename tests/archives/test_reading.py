@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from archives.outcomes import check, outcome, tables
 from archives.published import MLAB, folders
 from archives.written import flipped, snaplog, tar, tcp_info_lines, zstd
-from whydrop.record.errors import RecordingError
-from whydrop.record.store.tables import NDT, TCP
-from whydrop.sources.archives import Piece, json_text, sidestream, tcp_info, web100
-from whydrop.sources.archives import reading as reading_module
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives import Piece, json_text, sidestream, tcp_info, web100
+from whydrop.formats.archives import reading as reading_module
+from whydrop.formats.archives.reading import pieces
+from whydrop.recording.errors import RecordingError
+from whydrop.store.tables import NDT, TCP
 
 SNAPLOG = "20170922T23:51:06.885503000Z_client.example:34794.s2c_snaplog"
 META = b"""Date/Time: 20170922T23:51:06.885503000Z

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import published
 from archives.written import flipped
-from whydrop.record.errors import RecordingError
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives.reading import pieces
+from whydrop.recording.errors import RecordingError
 
 NAMES = (
     "cid PollTime LocalAddress LocalPort RemAddress RemPort State StartTimeSec StartTimeUsec Duration MinRTT CountRTT"

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import published
 from archives.written import flipped, tcp_info_lines, zstd
-from whydrop.record.errors import RecordingError
-from whydrop.record.store.tables import KEYS
-from whydrop.sources.archives import sock_diag
-from whydrop.sources.archives.linux_tcp import FIELDS
-from whydrop.sources.archives.reading import pieces
+from whydrop.formats.archives import sock_diag
+from whydrop.formats.archives.linux_tcp import FIELDS
+from whydrop.formats.archives.reading import pieces
+from whydrop.recording.errors import RecordingError
+from whydrop.store.tables import KEYS
 
 NAME = "host_1500000000_00000000000000AB.00000.jsonl.zst"
 TIME = "2019-05-16T00:00:05.205Z"

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from archives.outcomes import check, tables
 from archives.published import folders, published
 from archives.written import VARIABLES, flipped, snaplog, tar
-from whydrop.record.errors import RecordingError
-from whydrop.sources.archives import web100
-from whydrop.sources.archives.quantities import unwrapped
-from whydrop.sources.archives.reading import pieces
-from whydrop.sources.archives.web100_rows import MLAB_LAST_INDEX, signals_meaning
+from whydrop.formats.archives import web100
+from whydrop.formats.archives.quantities import unwrapped
+from whydrop.formats.archives.reading import pieces
+from whydrop.formats.archives.web100_rows import MLAB_LAST_INDEX, signals_meaning
+from whydrop.recording.errors import RecordingError
 
 NAME = "20170430T11:54:26.658288000Z_client.example:53088.s2c_snaplog"
 

@@ -17,15 +17,15 @@ import pytest
 
 import recordings
 from whydrop.cli import terminating
-from whydrop.record.exporting.flent import as_document
-from whydrop.record.recording import Recording
-from whydrop.sources import process_groups
-from whydrop.sources.batch import commands
-from whydrop.sources.batch.executing import Outcome, Summary, execute
-from whydrop.sources.batch.expanding import Run, Wanted, expand_runs
-from whydrop.sources.batch.measuring import described
-from whydrop.sources.batch.reading import read
-from whydrop.sources.batch.state import Entry, State, StateError
+from whydrop.formats.flent.writing import as_document
+from whydrop.measure.batch import commands
+from whydrop.measure.batch.executing import Outcome, Summary, execute
+from whydrop.measure.batch.expanding import Run, Wanted, expand_runs
+from whydrop.measure.batch.measuring import described
+from whydrop.measure.batch.reading import read
+from whydrop.measure.batch.state import Entry, State, StateError
+from whydrop.recording.recording import Recording
+from whydrop.runtime import process_groups
 
 Behaviour = Callable[[Run], str]
 

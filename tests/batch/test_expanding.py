@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.sources.batch import expanding, toml_writing
-from whydrop.sources.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
-from whydrop.sources.batch.reading import read
-from whydrop.sources.batch.variables import VariableError, expand
-from whydrop.sources.tests.problems import FileError
+from whydrop.measure.batch import expanding, toml_writing
+from whydrop.measure.batch.expanding import BatchError, Run, Wanted, expand_runs, shuffled
+from whydrop.measure.batch.reading import read
+from whydrop.measure.batch.variables import VariableError, expand
+from whydrop.runtime.user_files.problems import FileError
 
 
 def runs_of(tmp_path: Path, text: str, **wanted: Any) -> list[Run]:
@@ -251,7 +251,7 @@ WORDS = st.text(alphabet="abcde", min_size=1, max_size=4)
     st.integers(1, 3),
 )
 def test_the_runs_are_the_product_of_the_axes_each_once(axes: list[list[str]], repetitions: int) -> None:
-    from whydrop.sources.batch.reading import Table, Tables
+    from whydrop.measure.batch.reading import Table, Tables
 
     said = {
         "test": "ping",

@@ -18,10 +18,10 @@ import polars as pl
 import pytest
 
 import whydrop
-from whydrop.record.store.store import Store
-from whydrop.studies.captures import explaining, finding, worker
-from whydrop.studies.captures.rows import File, of_document
-from whydrop.studies.captures.workers import Limits, Outcome, explained
+from whydrop.explaining.many import explaining, finding, worker
+from whydrop.explaining.many.rows import File, of_document
+from whydrop.explaining.many.workers import Limits, Outcome, explained
+from whydrop.store.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -236,8 +236,8 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from whydrop.cli import ending
-from whydrop.record.store.store import Store
-from whydrop.studies.captures import explaining
+from whydrop.store.store import Store
+from whydrop.explaining.many import explaining
 def done(tally):
     if tally.done == int(sys.argv[4]):
         print(tally.done, flush=True)

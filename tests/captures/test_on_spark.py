@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from whydrop.record.store.store import Store
-from whydrop.studies.captures import explaining, finding
-from whydrop.studies.captures import spark as on_spark
-from whydrop.studies.captures.workers import Limits
+from whydrop.explaining.many import explaining, finding
+from whydrop.explaining.many import spark as on_spark
+from whydrop.explaining.many.workers import Limits
+from whydrop.store.store import Store
 
 pytestmark = [pytest.mark.needs_spark, pytest.mark.slow]
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from whydrop.sources.batch import schema as batch
-from whydrop.sources.tests import schema as tests
-from whydrop.sources.tests.expressions import FUNCTIONS
-from whydrop.sources.tests.quantities import CODE_POINTS
-from whydrop.sources.tests.reading import IN_FLOWS, VARIABLES
-from whydrop.sources.tests.settings import common
+from whydrop.measure.batch import schema as batch
+from whydrop.measure.tests import schema as tests
+from whydrop.measure.tests.expressions import FUNCTIONS
+from whydrop.measure.tests.quantities import CODE_POINTS
+from whydrop.measure.tests.reading import IN_FLOWS, VARIABLES
+from whydrop.measure.tests.settings import common
 
 DOCS = Path(__file__).parents[2] / "docs"
 

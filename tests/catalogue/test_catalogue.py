@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import whydrop
-from whydrop.sources.plan import Plan
-from whydrop.sources.tests import Test, check, load, names, resolve
-from whydrop.sources.tests.explaining import document, example_plan, flow_rows, listing
-from whydrop.sources.tests.loading import CATALOGUE
-from whydrop.sources.tests.schema import FAMILIES
+from whydrop.measure.plan import Plan
+from whydrop.measure.tests import Test, check, load, names, resolve
+from whydrop.measure.tests.explaining import document, example_plan, flow_rows, listing
+from whydrop.measure.tests.loading import CATALOGUE
+from whydrop.measure.tests.schema import FAMILIES
 
 NAMES = names()
 PLOTS = Path(whydrop.__file__).parent / "show" / "plots" / "catalogue"

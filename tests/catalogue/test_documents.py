@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from catalogue_tables import DOCS, filled, sections
 
-from whydrop.sources.batch.expanding import Wanted, expand_runs
-from whydrop.sources.batch.planning import times_s
-from whydrop.sources.batch.reading import read
-from whydrop.sources.tests import check
+from whydrop.measure.batch.expanding import Wanted, expand_runs
+from whydrop.measure.batch.planning import times_s
+from whydrop.measure.batch.reading import read
+from whydrop.measure.tests import check
 
 
 @pytest.mark.parametrize("name", ["writing-tests.md", "batches.md"])

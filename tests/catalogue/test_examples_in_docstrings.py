@@ -9,15 +9,15 @@ import pytest
 
 MODULES = (
     "whydrop.cli.aligned",
-    "whydrop.sources.batch.expanding",
-    "whydrop.sources.places",
-    "whydrop.sources.batch.toml_writing",
-    "whydrop.sources.batch.variables",
-    "whydrop.sources.tests",
-    "whydrop.sources.tests.expressions",
-    "whydrop.sources.tests.lines",
-    "whydrop.sources.tests.problems",
-    "whydrop.sources.tests.quantities",
+    "whydrop.measure.batch.expanding",
+    "whydrop.measure.places",
+    "whydrop.measure.batch.toml_writing",
+    "whydrop.measure.batch.variables",
+    "whydrop.measure.tests",
+    "whydrop.measure.tests.expressions",
+    "whydrop.runtime.user_files.lines",
+    "whydrop.runtime.user_files.problems",
+    "whydrop.measure.tests.quantities",
 )
 
 

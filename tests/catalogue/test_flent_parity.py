@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from whydrop.sources.plan import Plan, PlannedFlow
-from whydrop.sources.tests import load, resolve
+from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.tests import load, resolve
 
 FLENT: dict[str, Any] = json.loads((Path(__file__).parent / "flent-2.3.0.json").read_text())
 
@@ -100,7 +100,7 @@ def test_each_test_takes_as_long_as_flents(name: str) -> None:
 
 
 def test_nothing_is_left_out_silently() -> None:
-    from whydrop.sources.tests import names
+    from whydrop.measure.tests import names
 
     assert FLENT.keys() - set(names()) == LEFT_OUT
 

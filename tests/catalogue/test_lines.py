@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.sources.tests.lines import lines, nearest_line
+from whydrop.runtime.user_files.lines import lines, nearest_line
 
 SOURCE = '''\
 # a comment with = and [brackets]
@@ -96,7 +96,7 @@ TABLES = st.dictionaries(NAMES, st.dictionaries(NAMES, VALUES, max_size=3), min_
 @pytest.mark.slow
 @given(st.dictionaries(NAMES, TABLES, max_size=3), st.integers(0, 3))
 def test_every_key_of_any_source_has_a_line_that_names_it(document: dict[str, Any], blank: int) -> None:
-    from whydrop.sources.batch.toml_writing import document as write
+    from whydrop.measure.batch.toml_writing import document as write
 
     source = "\n" * blank + write(document)
     assert tomllib.loads(source) == document

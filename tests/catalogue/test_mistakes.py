@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.sources.tests import SettingError, UnknownTestError, check, load, resolve
+from whydrop.measure.tests import SettingError, UnknownTestError, check, load, resolve
 
 HERE = Path(__file__).parent
 TEN = HERE / "ten-mistakes.toml"

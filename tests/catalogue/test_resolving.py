@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.sources.tests import SettingError, resolve
+from whydrop.measure.tests import SettingError, resolve
 
 
 def test_parameters_are_read_as_their_types_from_text_and_by_their_aliases() -> None:

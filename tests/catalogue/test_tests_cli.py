@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.sources.tests import names
+from whydrop.measure.tests import names
 
 
 @pytest.mark.slow

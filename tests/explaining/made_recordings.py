@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 import recordings
-from whydrop.record.recording import Recording
-from whydrop.record.writer import RecordingWriter
+from whydrop.recording.recording import Recording
+from whydrop.recording.writer import RecordingWriter
 
 S, MS = recordings.S, recordings.MS
 START_NS = recordings.START_NS

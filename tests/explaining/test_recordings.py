@@ -12,9 +12,9 @@ import pytest
 
 import recordings
 from explaining.made_recordings import CoDel, FlowQueues, Lossy, MadePath, Policer, Queue, record
-from whydrop.explain.recordings.document import of_recording
-from whydrop.explain.recordings.phrases import PHRASES
-from whydrop.record.recording import Recording
+from whydrop.explaining.recordings.document import of_recording
+from whydrop.explaining.recordings.phrases import PHRASES
+from whydrop.recording.recording import Recording
 
 FLENT = Path(__file__).parents[2].parent / "shared/data/flent"
 

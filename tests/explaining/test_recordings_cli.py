@@ -13,7 +13,7 @@ import pytest
 import recordings
 from example_files import POLICED, Run
 from whydrop.cli import direct
-from whydrop.sources.kinds import is_recording
+from whydrop.formats.kinds import is_recording
 
 FLENT = {"version": 4, "metadata": {}, "x_values": [], "results": {}, "raw_values": {}}
 

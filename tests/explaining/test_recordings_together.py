@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import recordings
-from whydrop.explain.recordings import together
-from whydrop.explain.recordings.measures import scene as scenes
-from whydrop.explain.recordings.measures.scene import Scene
+from whydrop.explaining.recordings import together
+from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.measures.scene import Scene
 
 # Where the flows of the recording go to.
 FAR = "192.0.2.7"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop import _core
-from whydrop.explain import completing, phrases, sentences
-from whydrop.explain.filling import fill
+from whydrop.explaining import completing, phrases, sentences
+from whydrop.explaining.filling import fill
 
 ROOT = Path(__file__).parents[2]
 CRATES = ("verdict", "explain", "pair", "path")
@@ -185,16 +185,6 @@ def test_a_place_is_named_by_its_captures_or_its_name():
     assert sentences.place({"kind": "beyond", "points": [3]}) == "beyond capture 3"
     assert sentences.place({"kind": "receiver"}) == "at the receiver"
     assert sentences.place(None) is None
-
-
-def test_the_name_of_the_package_explains_a_capture_too():
-    from importlib import import_module
-
-    import whydrop
-
-    example = ROOT / "examples" / "policed-download.pcap.zst"
-    for explain in (import_module("whydrop.explain"), whydrop.explain):
-        assert explain(example).verdicts[0].cause == "policer"
 
 
 # What producers in Python make of the reducer.

@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.record.recording import Recording
-from whydrop.record.store.backends import Backend, open_backend
-from whydrop.record.store.store import Store
-from whydrop.record.store.tables import conform
+from whydrop.recording.recording import Recording
 from whydrop.show.facets import numbers, of_recordings, of_store
 from whydrop.show.plots import catalogue
 from whydrop.show.plots.building import Wishes
 from whydrop.show.plots.catalogue import PlotError
 from whydrop.show.plots.picture import NothingToDraw
+from whydrop.store.engines import Backend, open_backend
+from whydrop.store.store import Store
+from whydrop.store.tables import conform
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 from whydrop.show.plots import catalogue
 from whydrop.show.plots.building import Wishes, applies, available, build, default
 from whydrop.show.plots.picture import INK, LeftOut, NothingToDraw, Picture, Trace

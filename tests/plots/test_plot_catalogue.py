@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from whydrop.recording.metrics.reducing import normalised
 from whydrop.show.plots import catalogue
 from whydrop.show.plots.catalogue import PlotError, read_file
-from whydrop.statistics.reducing import normalised
 
 # Plots of Flent 2.3.0 that its users know by name; the rest of its names are ours under another one (docs/plots.md).
 FLENTS = (Path(__file__).parent / "flent-2.3.0-plots.txt").read_text().split()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from whydrop.recording.metrics.reducing import REDUCERS
 from whydrop.show.facets.schema import Axis, FacetSpec, Group, Rows
 from whydrop.show.plots.schema import COMBINERS, KINDS, PanelSpec, PlotSpec, SeriesSpec
-from whydrop.statistics.reducing import REDUCERS
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "plots.md").read_text()
 

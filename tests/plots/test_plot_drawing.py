@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 from whydrop.show.plots import catalogue, drawing, numbers
 from whydrop.show.plots.building import build
 from whydrop.show.plots.picture import Panel, Picture, Trace

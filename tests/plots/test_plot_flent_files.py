@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 from whydrop.show.plots import drawing
 from whydrop.show.plots.building import available, build, default
 

@@ -65,7 +65,7 @@ def test_flows_without_data_and_failures_are_the_first_thing_said(run: Run, tmp_
 
 
 def test_an_interrupted_recording_says_so(run: Run, tmp_path: Path) -> None:
-    from whydrop.record.writer import RecordingWriter
+    from whydrop.recording.writer import RecordingWriter
 
     writer = RecordingWriter(tmp_path / "a", recordings.metadata())
     for name, frame in recordings.tables().items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from archives.test_disco import HOUR, file_of, metric, polls, windows
-from whydrop.record.recording import Recording, RecordingError
+from whydrop.recording.recording import Recording, RecordingError
 
 
 def written(path: Path, *documents: object) -> Path:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from synthetic_pair import paired_transfer
-from whydrop.matching import Matching
-from whydrop.record import durable
+from whydrop.explaining.matching import Matching
+from whydrop.runtime import durable
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pkgutil
 
 import pytest
 
-import whydrop.record
-import whydrop.sources.importing
+import whydrop.formats
+import whydrop.recording
 
 MODULES = [
     module.name
-    for package in (whydrop.record, whydrop.sources.importing)
+    for package in (whydrop.recording, whydrop.formats)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 

@@ -15,10 +15,10 @@ import pytest
 
 import recordings
 from record.conftest import Flent
-from whydrop.record import exporting
-from whydrop.record.exporting.flent import as_document
-from whydrop.record.recording import Recording, RecordingError
-from whydrop.record.summary import Summary
+from whydrop.formats import exporting
+from whydrop.formats.flent.writing import as_document
+from whydrop.recording.metrics.summary import Summary
+from whydrop.recording.recording import Recording, RecordingError
 from whydrop.show.recordings import flent_layout
 
 T0 = 1_500_000_000.25

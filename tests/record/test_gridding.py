@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import flent_environment
 from record.conftest import Flent
-from whydrop.record import gridding
-from whydrop.record.computing import compute
+from whydrop.recording import gridding
+from whydrop.recording.computing import compute
 
 NAN = math.nan
 

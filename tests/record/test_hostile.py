@@ -14,12 +14,13 @@ import pytest
 import recordings
 from example_files import Run
 from whydrop.cli import stats
-from whydrop.record import document, exporting
-from whydrop.record.errors import RecordingError
-from whydrop.record.recording import Recording
-from whydrop.record.summary import Summary
-from whydrop.statistics.metrics import measure
-from whydrop.statistics.reducing import Reduction, reduce
+from whydrop.formats import exporting
+from whydrop.recording import document
+from whydrop.recording.errors import RecordingError
+from whydrop.recording.metrics.definitions import measure
+from whydrop.recording.metrics.reducing import Reduction, reduce
+from whydrop.recording.metrics.summary import Summary
+from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.filterwarnings("error")
 

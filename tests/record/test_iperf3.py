@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from whydrop.record.recording import Recording, RecordingError
-from whydrop.record.summary import Summary
+from whydrop.recording.metrics.summary import Summary
+from whydrop.recording.recording import Recording, RecordingError
 
 FOLDER = Path(__file__).parent / "iperf3"
 
@@ -62,7 +62,7 @@ def test_losses_and_jitter_of_udp_are_the_receivers() -> None:
     changed["intervals"][1]["streams"][0] |= {"lost_packets": 1, "packets": 5, "jitter_ms": 0.25}
     found = Recording.open(FOLDER / "udp-reverse.json")
     assert [loss.lost for loss in Summary(found).losses()] == [0]
-    from whydrop.sources.importing.iperf3 import recording
+    from whydrop.formats.iperf3 import recording
 
     found = recording(changed, FOLDER / "x")
     assert found.samples("UDP download::loss")["value"].to_list() == [0.0, 20.0, 0.0, 0.0]

@@ -20,11 +20,11 @@ import pytest
 
 import recordings
 from patience import wait_until
-from whydrop.record.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
-from whydrop.record.metadata.host import SYSCTLS
-from whydrop.record.metadata.redaction import HIDDEN
-from whydrop.record.metadata.rtnetlink import TrafficObject, attributes
-from whydrop.record.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
+from whydrop.recording.metadata.host import SYSCTLS
+from whydrop.recording.metadata.redaction import HIDDEN
+from whydrop.recording.metadata.rtnetlink import TrafficObject, attributes
+from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
 
 TESTS = Path(__file__).parents[1]
 
@@ -77,7 +77,7 @@ def test_what_is_gathered_fits_into_a_message_to_the_client(gathered: dict[str, 
 
 
 def test_too_much_is_cut_down_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whydrop.record.metadata import host
+    from whydrop.recording.metadata import host
 
     monkeypatch.setattr(host, "_modules", lambda: {f"module-{n}": "x" * 40 for n in range(5000)})
     found = gather()
@@ -87,7 +87,7 @@ def test_too_much_is_cut_down_and_that_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broken_item_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whydrop.record.metadata import host, network
+    from whydrop.recording.metadata import host, network
 
     def broken(*_: object) -> Any:
         raise RuntimeError("out of order")
@@ -140,7 +140,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
         "qdisc add dev vb root handle 2: tbf rate 20mbit burst 32k limit 100000",
     ):
         inside(namespace, "tc", *command.split())
-    program = "import json; from whydrop.record.metadata import gather; print(json.dumps(gather(['10.9.0.99'])))"
+    program = "import json; from whydrop.recording.metadata import gather; print(json.dumps(gather(['10.9.0.99'])))"
     found = json.loads(inside(namespace, sys.executable, "-c", program))
     assert found["egress"]["10.9.0.99"]["source"] == "10.9.0.1"
     interface = found["interfaces"]["va"]
@@ -155,8 +155,8 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
     program = textwrap.dedent(
         """
         import json
-        from whydrop.record.metadata import qdiscs
-        from whydrop.record.metadata.rtnetlink import Netlink
+        from whydrop.recording.metadata import qdiscs
+        from whydrop.recording.metadata.rtnetlink import Netlink
         netlink = Netlink()
         index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
         print(json.dumps(qdiscs.describe(netlink, index)))
@@ -180,7 +180,7 @@ def test_counters_sampled_while_packets_flow_are_those_of_tc(namespace: str) -> 
         """
         import socket, sys, time
         import polars as pl
-        from whydrop.record.metadata import CounterSampler
+        from whydrop.recording.metadata import CounterSampler
         sampler = CounterSampler("va", 0.1)
         sampler.start()
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

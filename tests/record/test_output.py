@@ -14,7 +14,7 @@ from rich.table import Table
 
 import recordings
 from example_files import Run
-from whydrop.record import durable
+from whydrop.runtime import durable
 from whydrop.show import terminal
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from store.test_writing_parts import rows
-from whydrop.record import reach
-from whydrop.record.store.store import Store
+from whydrop.runtime import reach
+from whydrop.store.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -183,10 +183,10 @@ def test_it_works_in_any_thread() -> None:
 
 @pytest.mark.parametrize("main", [True, False])
 def test_no_library_that_writes_or_reads_a_store_handles_signals(tmp_path: Path, main: bool) -> None:
-    from whydrop.record.store.backends import open_backend
-    from whydrop.sources.archives.ingesting import ingest
-    from whydrop.studies.captures.explaining import explain_into
-    from whydrop.studies.captures.workers import Outcome
+    from whydrop.explaining.many.explaining import explain_into
+    from whydrop.explaining.many.workers import Outcome
+    from whydrop.formats.archives.ingesting import ingest
+    from whydrop.store.engines import open_backend
 
     failures: list[BaseException] = []
 

@@ -13,7 +13,7 @@ import pytest
 
 import recordings
 from recordings import MS, START_NS, STEP_S, S
-from whydrop.record.recording import Recording, RecordingError
+from whydrop.recording.recording import Recording, RecordingError
 
 
 @pytest.fixture(scope="module")

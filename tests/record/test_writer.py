@@ -16,10 +16,11 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.record import durable, journal
-from whydrop.record.naming import folder_for
-from whydrop.record.recording import Recording, RecordingError
-from whydrop.record.writer import RecordingWriter
+from whydrop.recording import journal
+from whydrop.recording.naming import folder_for
+from whydrop.recording.recording import Recording, RecordingError
+from whydrop.recording.writer import RecordingWriter
+from whydrop.runtime import durable
 
 TESTS = Path(__file__).parents[1]
 
@@ -119,7 +120,7 @@ def test_a_process_that_is_killed_at_any_moment_loses_only_what_was_not_flushed(
         import sys
         import recordings
         from record.test_writer import rows
-        from whydrop.record.writer import RecordingWriter
+        from whydrop.recording.writer import RecordingWriter
         writer = RecordingWriter(sys.argv[1], recordings.metadata())
         for number in range(100_000):
             writer.append("intervals", rows(number * 10))

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.sources.plan import PlannedFlow
-from whydrop.sources.runners import Outcome, Runner
-from whydrop.sources.runners.parsing.base import Parser, read
-from whydrop.sources.runners.registry import runner_for
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners import Outcome, Runner
+from whydrop.measure.runners.parsing.base import Parser, read
+from whydrop.measure.runners.registry import runner_for
 
 FIXTURES = Path(__file__).with_name("fixtures")
 

@@ -6,8 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from whydrop.sources.runners.parsing.declared import Declaration, declared
-from whydrop.sources.runners.support import SUPPORT
+from whydrop.measure.runners.parsing.declared import Declaration, declared
+from whydrop.measure.runners.support import SUPPORT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "runners.md").read_text("utf-8")

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_fixtures import Clock, command, ended, flow, run, started, wait_until
 
-from whydrop.sources.masking import masked_command, masked_options
-from whydrop.sources.plan import Plan
-from whydrop.sources.runners.command import CommandRunner
-from whydrop.sources.runners.process import Splitter
+from whydrop.measure.plan import Plan
+from whydrop.measure.runners.command import CommandRunner
+from whydrop.measure.runners.process import Splitter
+from whydrop.runtime.masking import masked_command, masked_options
 
 
 def python(program: str) -> list[str]:
@@ -38,7 +38,7 @@ def is_gone(pid: int) -> bool:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """By which processes are ended, so that a program has all the time that it needs to begin."""
     found = Clock()
-    monkeypatch.setattr("whydrop.sources.runners.process.time", found)
+    monkeypatch.setattr("whydrop.measure.runners.process.time", found)
     return found
 
 
@@ -48,7 +48,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def be(patience_s: float) -> None:
         for module in ("process", "program"):
-            monkeypatch.setattr(f"whydrop.sources.runners.{module}.PATIENCE_S", patience_s)
+            monkeypatch.setattr(f"whydrop.measure.runners.{module}.PATIENCE_S", patience_s)
 
     return be
 
@@ -154,8 +154,8 @@ def test_a_program_that_may_not_be_killed_is_named_and_not_waited_for(
 
     # As what sudo has started.
     monkeypatch.setattr(os, "killpg", refused)
-    monkeypatch.setattr("whydrop.sources.runners.process._DEAD_WITHIN_S", 0.1)
-    monkeypatch.setattr("whydrop.sources.process_groups._DEAD_WITHIN_S", 0.1)
+    monkeypatch.setattr("whydrop.measure.runners.process._DEAD_WITHIN_S", 0.1)
+    monkeypatch.setattr("whydrop.runtime.process_groups._DEAD_WITHIN_S", 0.1)
     patience(0.1)
     runner, _ = started(command(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo 1; exec sleep 1000"], duration_s=None))
     pid = int((tmp_path / "pid").read_text())
@@ -230,7 +230,7 @@ def test_a_line_without_an_end_takes_no_memory() -> None:
 
 
 def test_a_flood_that_nobody_drains_makes_the_program_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whydrop.sources.runners.program._MOST_ROWS", 1000)
+    monkeypatch.setattr("whydrop.measure.runners.program._MOST_ROWS", 1000)
     runner = CommandRunner(command(["yes", "17"], duration_s=None), 7)
     runner.start(time.monotonic_ns())
     wait_until(lambda: len(runner._parser.rows) > 1000)
@@ -264,8 +264,8 @@ def test_what_breaks_in_a_parser_becomes_the_outcome(monkeypatch: pytest.MonkeyP
 def test_a_program_ends_when_whydrop_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program = (
-        "import time\nfrom whydrop.sources.plan import PlannedFlow\n"
-        "from whydrop.sources.runners.command import CommandRunner\n"
+        "import time\nfrom whydrop.measure.plan import PlannedFlow\n"
+        "from whydrop.measure.runners.command import CommandRunner\n"
         f"options = {{'command': ['sh', '-c', 'echo $$ > {pid}; exec sleep 1000']}}\n"
         "CommandRunner(PlannedFlow('a', 'value', options=options), 1).start(time.monotonic_ns())\n"
         "time.sleep(1000)\n"

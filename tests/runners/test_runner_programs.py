@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import pytest
 from runner_fixtures import Clock, ended, flow, run, started, wait_until
 
-from whydrop.sources.runners import Outcome
-from whydrop.sources.runners.registry import runner_for
+from whydrop.measure.runners import Outcome
+from whydrop.measure.runners.registry import runner_for
 
 needs = pytest.mark.needs_program
 
@@ -95,7 +95,7 @@ def test_iperf3_sends_so_many_bytes_and_no_more(iperf3: int) -> None:
 @needs("iperf3")
 def test_iperf3_ends_within_the_second(iperf3: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("whydrop.sources.runners.process.time", clock)
+    monkeypatch.setattr("whydrop.measure.runners.process.time", clock)
     runner, found = started(tcp(runner="iperf3", port=iperf3, duration_s=1000.7))
     assert found["intervals"].height >= 1
     clock.ahead_s = 1000.7

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_fixtures import flow
 
-from whydrop.sources.plan import PlannedFlow
-from whydrop.sources.runners.parsing.declared import DeclarationError, DeclaredParser, declared
-from whydrop.sources.runners.registry import available, check_together, runner_for, spread_ports
-from whydrop.sources.runners.support import SUPPORT
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners.parsing.declared import DeclarationError, DeclaredParser, declared
+from whydrop.measure.runners.registry import available, check_together, runner_for, spread_ports
+from whydrop.measure.runners.support import SUPPORT
 
 S = 1_000_000_000
 GOOD: dict[str, dict[str, Any]] = {

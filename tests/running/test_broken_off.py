@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,17 +15,17 @@ from click.testing import CliRunner
 from patience import wait_until
 from whydrop.cli import terminating
 from whydrop.cli.commands import whydrop
-from whydrop.record import document, metadata, reading
-from whydrop.record.metadata import CounterSampler
-from whydrop.record.recording import Recording
-from whydrop.record.writer import RecordingWriter
-from whydrop.signals import ENDING
-from whydrop.sources.plan import Plan, PlannedFlow
-from whydrop.sources.runners.command import CommandRunner
-from whydrop.sources.running import Settings
-from whydrop.sources.running import run as measure
-from whydrop.sources.running.clocks import Clocks
-from whydrop.sources.running.engine import Engine
+from whydrop.measure import run as running
+from whydrop.measure.clocks import Clocks
+from whydrop.measure.engine import Engine
+from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.run import Settings
+from whydrop.measure.runners.command import CommandRunner
+from whydrop.recording import document, metadata, reading
+from whydrop.recording.metadata import CounterSampler
+from whydrop.recording.recording import Recording
+from whydrop.recording.writer import RecordingWriter
+from whydrop.runtime.signals import ENDING
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +43,8 @@ def _as_a_shell_starts_it() -> Iterator[None]:
 def _in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Describing this host takes longer than all the rest."""
     monkeypatch.setattr(metadata, "gather", lambda *_: {})
-    # The package has a function of the module's name.
-    module = sys.modules[measure.__module__]
-    monkeypatch.setattr(module, "_FLUSH_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "_LEAD_S", 0.01)
+    monkeypatch.setattr(running, "_FLUSH_EVERY_S", 0.02)
+    monkeypatch.setattr(running, "_LEAD_S", 0.01)
 
 
 class Broken(BaseException):
@@ -69,7 +66,7 @@ class Endless:
         self.plan = Plan("endless", "", 1000.0, 0.0, 0.2, (), (flow,))
 
     def measure(self, **how: Callable[..., None]) -> object:
-        return measure(self.plan, Settings(output=self.folder), **how)
+        return running.run(self.plan, Settings(output=self.folder), **how)
 
     def measures(self) -> bool:
         return any(self.folder.glob("*.recording/journal/values*"))

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from running.responders import responder
-from whydrop.record import tables
-from whydrop.record.recording import Recording
-from whydrop.sources.running.clocks import Clocks, Known
+from whydrop.measure.clocks import Clocks, Known
+from whydrop.recording import tables
+from whydrop.recording.recording import Recording
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

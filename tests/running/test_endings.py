@@ -20,13 +20,14 @@ from click.testing import CliRunner
 
 from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
 from whydrop.cli import terminating
-from whydrop.record.recording import Recording
-from whydrop.sources.places import host_and_port, places
-from whydrop.sources.plan import Plan, PlannedFlow
-from whydrop.sources.running import FarHost, Settings, interrupts
-from whydrop.sources.running import run as measure
-from whydrop.sources.running.engine import Engine, _parsed
-from whydrop.sources.running.tally import Tally
+from whydrop.measure import interrupts
+from whydrop.measure import run as measure
+from whydrop.measure.engine import Engine, FarHost, _parsed
+from whydrop.measure.places import host_and_port, places
+from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.run import Settings
+from whydrop.measure.tally import Tally
+from whydrop.recording.recording import Recording
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -113,7 +114,7 @@ def test_ctrl_c_while_the_picture_is_drawn_says_where_the_recording_is(
 ) -> None:
     from whydrop.cli import ending, run
     from whydrop.cli.commands import whydrop
-    from whydrop.sources.running import Finished
+    from whydrop.measure.run import Finished
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -131,7 +132,7 @@ def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(
 ) -> None:
     from whydrop.cli import ending, run
     from whydrop.cli.commands import whydrop
-    from whydrop.sources.running import Finished
+    from whydrop.measure.run import Finished
 
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
@@ -239,7 +240,7 @@ def test_metadata_that_are_none_are_noted_and_not_taken(text: str) -> None:
 
 
 def test_a_limit_that_is_no_number_does_not_end_a_run() -> None:
-    from whydrop.sources.running.run import _held_back
+    from whydrop.measure.run import _held_back
 
     tally = Tally(0, PlannedFlow("one", "tcp"))
     tally.first_ns, tally.last_ns, tally.payload_bytes = 0, 10**9, 10**6

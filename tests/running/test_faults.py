@@ -14,7 +14,7 @@ import pytest
 
 from lab import Host, Lab, NetworkPath, Process
 from running.responders import WHYDROP, wait_for_rows, wait_until
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 
 PORT = 17370
 

@@ -54,7 +54,7 @@ def measured(path: NetworkPath, folder: Path, test: str, title: str, load_s: int
 
 
 def rows(document: dict[str, Any], table: str) -> pl.DataFrame:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
     return Recording.open(document["recording"]).table(table)
 

@@ -11,10 +11,10 @@ import pytest
 
 from lab import Lab
 from running.responders import WHYDROP, Responder, responder
-from whydrop.record.recording import Recording
-from whydrop.sources.plan import PlannedFlow
-from whydrop.sources.runners.program import ProgramRunner
-from whydrop.sources.runners.registry import runner_for
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners.program import ProgramRunner
+from whydrop.measure.runners.registry import runner_for
+from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.slow
 

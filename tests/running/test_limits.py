@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from running.responders import responder
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from running.responders import HANGS_S, WHYDROP, Responder, responder, wait_for_rows, wait_until
-from whydrop.record.recording import Recording
+from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.slow
 

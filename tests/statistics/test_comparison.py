@@ -14,11 +14,12 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.record.recording import Recording
-from whydrop.statistics import comparison, resampling
-from whydrop.statistics.comparison import Comparison, Row, Side, compare
-from whydrop.statistics.grouping import grouped
-from whydrop.statistics.metrics import measure
+from whydrop.recording.comparing import comparison
+from whydrop.recording.comparing.comparison import Comparison, Row, Side, compare
+from whydrop.recording.comparing.grouping import grouped
+from whydrop.recording.metrics.definitions import measure
+from whydrop.recording.recording import Recording
+from whydrop.recording.statistics import resampling
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

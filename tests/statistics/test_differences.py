@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from whydrop.statistics import differences, resampling
-from whydrop.statistics.differences import hodges_lehmann, holm, mean_of, of_single_runs, quantile_of, resampled, welch
+from whydrop.recording.statistics import differences, resampling
+from whydrop.recording.statistics.differences import (
+    hodges_lehmann,
+    holm,
+    mean_of,
+    of_single_runs,
+    quantile_of,
+    resampled,
+    welch,
+)
 
 
 def autoregression(n: int, rho: float, random: np.random.Generator) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.statistics import emodel
+from whydrop.recording.metrics import emodel
 
 
 def test_all_defaults_give_the_rating_that_g107_states() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import recordings
-from whydrop.statistics import speech
-from whydrop.statistics.load import window
-from whydrop.statistics.reducing import REDUCERS, Reduction, UnknownReducer, normalised, reduce
+from whydrop.recording.metrics import speech
+from whydrop.recording.metrics.load import window
+from whydrop.recording.metrics.reducing import REDUCERS, Reduction, UnknownReducer, normalised, reduce
 
 VALUES = np.array([1.0, 2.0, 3.0, 10.0])
 

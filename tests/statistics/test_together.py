@@ -14,10 +14,10 @@ import pytest
 
 import recordings
 from whydrop.cli import comparing
-from whydrop.record.summary import Summary
-from whydrop.statistics import resampling
-from whydrop.statistics.comparison import Side, compare
-from whydrop.statistics.metrics import measure
+from whydrop.recording.comparing.comparison import Side, compare
+from whydrop.recording.metrics.definitions import measure
+from whydrop.recording.metrics.summary import Summary
+from whydrop.recording.statistics import resampling
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

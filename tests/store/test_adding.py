@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from store.test_writing_parts import DAY_NS, rows
-from whydrop.record.store import tables
-from whydrop.record.store.errors import StoreError
-from whydrop.record.store.files import Files
-from whydrop.record.store.store import DESCRIPTION, Store
+from whydrop.store import tables
+from whydrop.store.errors import StoreError
+from whydrop.store.files import Files
+from whydrop.store.store import DESCRIPTION, Store
 
 DAY = 86_400_000_000_000
 

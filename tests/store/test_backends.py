@@ -22,11 +22,11 @@ from ibis import _
 
 from small_stores import BIN, DAY, download, series, write
 from store.s3_server import ObjectStore, object_store
-from whydrop.record.store.backends import Backend, BackendError, open_backend, portable
-from whydrop.record.store.backends.duckdb import DuckDB
-from whydrop.record.store.files import Files
-from whydrop.record.store.store import Store
-from whydrop.record.store.tables import TABLES
+from whydrop.store.engines import Backend, BackendError, open_backend, portable
+from whydrop.store.engines.duckdb import DuckDB
+from whydrop.store.files import Files
+from whydrop.store.store import Store
+from whydrop.store.tables import TABLES
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_ctrl_c_ends_a_query_at_any_moment(duckdb, after_seconds):
 
 
 def test_a_query_that_hangs_is_given_up_after_ctrl_c_and_closing_does_not_wait_for_it(store, monkeypatch):
-    monkeypatch.setattr("whydrop.record.reach.PATIENCE_S", 0.3)
+    monkeypatch.setattr("whydrop.runtime.reach.PATIENCE_S", 0.3)
     storage = threading.Event()
     backend = DuckDB(str(store))
     spill = backend._spill.path

@@ -16,10 +16,10 @@ import pytest
 import sqlglot
 from sqlglot import expressions as exp
 
-from whydrop.record.store import mappings
-from whydrop.record.store.backends import BackendError, open_backend
-from whydrop.record.store.errors import StoreError
-from whydrop.record.store.tables import TABLES
+from whydrop.store import mappings
+from whydrop.store.engines import BackendError, open_backend
+from whydrop.store.errors import StoreError
+from whydrop.store.tables import TABLES
 from whydrop.studies.discards import results
 from whydrop.studies.discards.parameters import Parameters
 from whydrop.studies.discards.queries import QUERIES, Tables

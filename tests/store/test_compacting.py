@@ -9,9 +9,9 @@ import pytest
 
 from store.test_adding import _CrashError, plain
 from store.test_writing_parts import rows
-from whydrop.record.store import tables
-from whydrop.record.store.files import Files
-from whydrop.record.store.store import Store
+from whydrop.store import tables
+from whydrop.store.files import Files
+from whydrop.store.store import Store
 
 
 def parts(root: Path) -> list[str]:

@@ -22,10 +22,10 @@ from archives.published import MLAB
 from archives.test_disco import HOUR, file_of, metric, polls, windows
 from patience import wait_until
 from store.test_adding import _CrashError, _Failing, plain
-from whydrop.record.store import tables
-from whydrop.record.store.store import Store
-from whydrop.sources.archives import ingesting, reading_many
-from whydrop.sources.archives.ingesting import Given, Report, ingest
+from whydrop.formats.archives import ingesting, reading_many
+from whydrop.formats.archives.ingesting import Given, Report, ingest
+from whydrop.store import tables
+from whydrop.store.store import Store
 
 SERIES = 4
 
@@ -282,7 +282,7 @@ PROGRAM = """
 import sys, time
 from contextlib import contextmanager
 from whydrop.cli import ingest
-from whydrop.sources.archives import ingesting
+from whydrop.formats.archives import ingesting
 
 @contextmanager
 def by_hand():

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from archives.test_disco import file_of, metric, windows
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.store import Store
 
 NAMES = (b"\xff\xfe-switch.jsonl", b"new\nline\x1b[2J-switch.jsonl", b"\xff-readme", b"a b*[?]'\"=-switch.jsonl")
 

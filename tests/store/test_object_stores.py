@@ -10,9 +10,9 @@ import pytest
 from store.s3_server import ObjectStore, object_store
 from store.test_ingesting import SERIES, hourly, statuses
 from store.test_writing_parts import rows
-from whydrop.record.store.errors import StoreError
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.errors import StoreError
+from whydrop.store.store import Store
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_days_are_compacted_in_it(server: ObjectStore) -> None:
 
 
 def test_a_part_of_many_megabytes_is_one_object(server: ObjectStore) -> None:
-    from whydrop.record.store.files import Files
+    from whydrop.store.files import Files
 
     files = Files.at(server.uri("large"))
     content = bytes(range(256)) * 100_000

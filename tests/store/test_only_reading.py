@@ -14,10 +14,10 @@ import pytest
 
 from store.s3_server import ObjectStore, object_store
 from store.test_writing_parts import rows
-from whydrop.record.store.backends import open_backend
-from whydrop.record.store.files import Files
-from whydrop.record.store.reading import Reader
-from whydrop.record.store.store import Store
+from whydrop.store.engines import open_backend
+from whydrop.store.files import Files
+from whydrop.store.reading import Reader
+from whydrop.store.store import Store
 
 ENDS = sorted(rows(30)["end_ns"])
 NOBODY = 65534

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from whydrop.record.store import spans
-from whydrop.record.store.store import Store
-from whydrop.sources.archives import disco
+from whydrop.formats.archives import disco
+from whydrop.store import spans
+from whydrop.store.store import Store
 
 START = 1_639_449_000
 HOST = "mlab2-dfw07.mlab-oti.measurement-lab.org"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.record.store.backends.spilling import PREFIX, SpillFolder
+from whydrop.store.engines.spilling import PREFIX, SpillFolder
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from archives.test_disco import file_of, metric, windows
 from store.test_ingesting import SERIES, hourly
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.store import Store
 
 
 def call(*words: object) -> Result:

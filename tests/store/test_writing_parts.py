@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from whydrop.record.store.errors import StoreError
-from whydrop.record.store.store import Store
+from whydrop.store.errors import StoreError
+from whydrop.store.store import Store
 
 DAY_NS = 1_518_307_200_000_000_000  # 2018-02-11T00:00Z
 

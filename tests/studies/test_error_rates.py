@@ -12,7 +12,7 @@ from bench.fleet import Fleet, errors, write
 from polars.testing import assert_frame_equal
 
 from studies.conftest import ROOT
-from whydrop.record.store.backends import open_backend
+from whydrop.store.engines import open_backend
 from whydrop.studies.discards import queries
 
 sys.path.append(str(ROOT / "bench"))

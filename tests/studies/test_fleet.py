@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from studies.conftest import SMALL, SmallFleet
-from whydrop.record.store import tables
+from whydrop.store import tables
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from studies.made_results import results
-from whydrop.record import durable
+from whydrop.runtime import durable
 from whydrop.studies.discards import report
 from whydrop.studies.discards.folder import Folder
 from whydrop.studies.discards.results import TABLES

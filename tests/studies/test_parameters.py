@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.sources.tests.problems import FileError
+from whydrop.runtime.user_files.problems import FileError
 from whydrop.studies.discards import reading
 from whydrop.studies.discards.parameters import Parameters
 

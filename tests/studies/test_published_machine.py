@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from small_stores import Row, download, series, write
-from whydrop.record.store.backends import open_backend
+from whydrop.store.engines import open_backend
 from whydrop.studies.discards import study
 from whydrop.studies.discards.parameters import Contact, Days, Parameters
 

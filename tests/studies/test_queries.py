@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from small_stores import BIN, DAY, SECOND, Row, download, sample, series, write
-from whydrop.record.store.backends import Backend, open_backend
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.engines import Backend, open_backend
+from whydrop.store.store import Store
 from whydrop.studies.discards import queries, results
 from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters
 

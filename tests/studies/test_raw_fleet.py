@@ -11,9 +11,9 @@ from bench.fleet import Fleet, Plan, disco
 from bench.fleet.plan import BIN_NS, TYPES
 
 from studies.conftest import read
-from whydrop.record.store.backends import open_backend
-from whydrop.record.store.store import Store
-from whydrop.sources.archives.ingesting import ingest
+from whydrop.formats.archives.ingesting import ingest
+from whydrop.store.engines import open_backend
+from whydrop.store.store import Store
 from whydrop.studies.discards import queries
 from whydrop.studies.discards.parameters import Contact, Days, Parameters
 

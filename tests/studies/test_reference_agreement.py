@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from studies import reference
 from studies.conftest import SMALL, SmallFleet, read
-from whydrop.record.store import tables as store_tables
-from whydrop.record.store.backends import Backend, open_backend
-from whydrop.record.store.store import Store
+from whydrop.store import tables as store_tables
+from whydrop.store.engines import Backend, open_backend
+from whydrop.store.store import Store
 from whydrop.studies.discards import queries, results
 from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters
 

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from small_stores import BIN, DAY, SECOND, Row, download, sample, series, write
-from whydrop.record.store.backends import Backend, BackendError, open_backend
+from whydrop.store.engines import Backend, BackendError, open_backend
 from whydrop.studies.discards import queries
 from whydrop.studies.discards.parameters import Change, Days, Parameters
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from whydrop.cli import study_text
-from whydrop.record.store.backends import open_backend
-from whydrop.record.store.store import Store
+from whydrop.store.engines import open_backend
+from whydrop.store.store import Store
 from whydrop.studies.discards import changes, diagnosis, queries, reading, report, results, study
 from whydrop.studies.discards.folder import Folder
 from whydrop.studies.discards.parameters import Parameters

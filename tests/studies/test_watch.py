@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whydrop.cli import study_watch
-from whydrop.record.store.backends import open_backend
-from whydrop.record.store.store import Store
+from whydrop.store.engines import open_backend
+from whydrop.store.store import Store
 from whydrop.studies.discards import results, watch, watch_state
 from whydrop.studies.discards.parameters import Parameters, Watch
 from whydrop.studies.discards.watch import Key, Look

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from whydrop.sources.switches.counting import Counting
-from whydrop.sources.switches.keeping import MINUTE_NS, Keeper
-from whydrop.sources.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.keeping import MINUTE_NS, Keeper
+from whydrop.collect.switches.reading import Counter, Port, Reading
 
 START = 1_700_000_000 // 60 * MINUTE_NS
 PORT = Port("uplink", 1, None, 10**10)

@@ -15,16 +15,16 @@ from snmp_agents import COMMUNITY, IFX, Agent, simulated, switch_records
 from virtual_time import START_NS, VirtualClock, run
 
 from patience import PATIENCE_S
-from whydrop.sources.switches import oids
-from whydrop.sources.switches.collecting import Collector
-from whydrop.sources.switches.config import Community, Switch
-from whydrop.sources.switches.delivering import Delivery
-from whydrop.sources.switches.reading import Counter, Port, Reading
-from whydrop.sources.switches.schedule import SECOND_NS, Clock, SystemClock
-from whydrop.sources.switches.schema import PortEntry
-from whydrop.sources.switches.secrets import Secret
-from whydrop.sources.switches.snmp import FIND_SOON_NS, SnmpSource
-from whydrop.sources.switches.standing import MOST_LINES, Standings
+from whydrop.collect.switches import oids
+from whydrop.collect.switches.collecting import Collector
+from whydrop.collect.switches.config import Community, Switch
+from whydrop.collect.switches.delivering import Delivery
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
+from whydrop.collect.switches.schema import PortEntry
+from whydrop.collect.switches.secrets import Secret
+from whydrop.collect.switches.snmp import FIND_SOON_NS, SnmpSource
+from whydrop.collect.switches.standing import MOST_LINES, Standings
 
 PORT, OCTETS = Port("uplink", 7, speed_bps=10**9), Counter("octets.rx", f"{IFX}.6", 64)
 
@@ -158,7 +158,7 @@ def test_a_switch_whose_ports_are_long_in_coming_is_told_to_be_late_at_once_and_
         async def prepare(self) -> None:
             await asyncio.sleep(3600)
 
-    monkeypatch.setattr("whydrop.sources.switches.collecting._PATIENCE_S", 0.1)
+    monkeypatch.setattr("whydrop.collect.switches.collecting._PATIENCE_S", 0.1)
     clock, told_ns = clock_of_tests(), {}
 
     class Timed(Delivery):
@@ -178,7 +178,7 @@ def test_a_switch_whose_ports_are_long_in_coming_is_told_to_be_late_at_once_and_
 
 
 def test_an_agent_whose_tables_take_too_long_is_given_up_and_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("whydrop.sources.switches.snmp._FIND_WITHIN_S", 0.2)
+    monkeypatch.setattr("whydrop.collect.switches.snmp._FIND_WITHIN_S", 0.2)
     with odd(OddAgent({f"{IFX}.1.{index}": index for index in range(1, 30_000)})) as agent:
         account = Community(Secret(COMMUNITY))
         switch = Switch("s1", "x", "x", "127.0.0.1", agent.port, account, 2.0, 1, (PortEntry(all=True),), oids.DEFAULT)

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.record.store import tables
-from whydrop.sources.switches.counting import LEAST_FRAME_BITS, Counting
-from whydrop.sources.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.counting import LEAST_FRAME_BITS, Counting
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.store import tables
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

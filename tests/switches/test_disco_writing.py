@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whydrop.sources.archives import disco
-from whydrop.sources.switches.counting import Counting
-from whydrop.sources.switches.disco_writing import DiscoWriter
-from whydrop.sources.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.disco_writing import DiscoWriter
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.formats.archives import disco
 
 SECOND = 1_000_000_000
 START = 1_639_449_300 * SECOND  # 2021-12-14 02:35:00

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from snmp_agents import IF, IFX, Agent, simulated, switch_records
 
-from whydrop.sources.switches import oids
-from whydrop.sources.switches.config import Community, Switch, User
-from whydrop.sources.switches.finding import Found, Interface, chosen, find, indexes, text
-from whydrop.sources.switches.schema import PortEntry
-from whydrop.sources.switches.secrets import Secret
-from whydrop.sources.switches.sessions import Session
+from whydrop.collect.switches import oids
+from whydrop.collect.switches.config import Community, Switch, User
+from whydrop.collect.switches.finding import Found, Interface, chosen, find, indexes, text
+from whydrop.collect.switches.schema import PortEntry
+from whydrop.collect.switches.secrets import Secret
+from whydrop.collect.switches.sessions import Session
 
 MAC = "00:1b:21:3c:9d:f8"
 DECIMAL = "0.27.33.60.157.248"
@@ -202,14 +202,14 @@ def test_all_ports_of_a_switch_have_all_their_counters(switch: Agent):
 
 
 def test_a_switch_with_a_table_for_each_vlan_says_that_version_3_cannot_read_them():
-    from whydrop.sources.switches import bridging
+    from whydrop.collect.switches import bridging
 
     class Cisco:
         async def walk(self, root: str) -> list[tuple[str, int]]:
             return [("1.7", 9)] if root == oids.CISCO_VLANS else []
 
         async def get(self, wanted: list[str]) -> Any:
-            from whydrop.sources.switches.sessions import Answer
+            from whydrop.collect.switches.sessions import Answer
 
             return Answer(uptime_ns=1)
 

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeping_child import COUNTERS, START, TICKS, reading
 
-from whydrop.record.store import tables
-from whydrop.record.store.files import Files
-from whydrop.record.store.store import Store
-from whydrop.sources.switches import framing, journal
-from whydrop.sources.switches.counting import Counting
-from whydrop.sources.switches.journal import HOUR_NS, Journal
-from whydrop.sources.switches.keeping import FOLDER, MINUTE_NS, Keeper, KeepingError
+from whydrop.collect.switches import framing, journal
+from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.journal import HOUR_NS, Journal
+from whydrop.collect.switches.keeping import FOLDER, MINUTE_NS, Keeper, KeepingError
+from whydrop.store import tables
+from whydrop.store.files import Files
+from whydrop.store.store import Store
 
 CHILD = Path(__file__).with_name("keeping_child.py")
 SECOND = 1_000_000_000
@@ -274,7 +274,7 @@ def test_samples_wait_for_a_full_disk_and_are_kept_when_there_is_room(
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return real(descriptor, content[: len(content) // 2])
 
-        monkeypatch.setattr("whydrop.sources.switches.framing.os.write", full)
+        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", full)
         for minute in (1, 2):
             kept(keeper, range(minute * 6, minute * 6 + 6))
             keeper.flush(START + minute * MINUTE_NS)
@@ -294,8 +294,8 @@ def test_a_disk_that_fails_behind_a_whole_frame_leaves_no_row_twice(
 
     with Keeper(tmp_path, "a", say=[].append) as keeper:
         kept(keeper, range(6))
-        monkeypatch.setattr("whydrop.sources.switches.framing.os.fsync", fails)
-        monkeypatch.setattr("whydrop.sources.switches.framing.os.ftruncate", fails)
+        monkeypatch.setattr("whydrop.collect.switches.framing.os.fsync", fails)
+        monkeypatch.setattr("whydrop.collect.switches.framing.os.ftruncate", fails)
         keeper.flush(START)
         monkeypatch.undo()
         keeper.flush(START)
@@ -308,7 +308,7 @@ def test_what_no_memory_holds_any_more_is_lost_from_its_oldest_end_and_said(
 ) -> None:
     lines: list[str] = []
     with Keeper(tmp_path, "a", say=lines.append, memory_bytes=20_000) as keeper:
-        monkeypatch.setattr("whydrop.sources.switches.framing.os.write", _no_room)
+        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
         for first in range(0, 120, 6):
             kept(keeper, range(first, first + 6))
             keeper.flush(START)
@@ -347,7 +347,7 @@ def test_what_cannot_be_written_in_the_end_is_said_to_be_lost(tmp_path: Path, mo
     keeper = Keeper(tmp_path, "a", say=lines.append)
     kept(keeper, range(6))
     keeper.flush(START)
-    monkeypatch.setattr("whydrop.sources.switches.framing.os.write", _no_room)
+    monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
     kept(keeper, range(6, 12))
     with pytest.raises(
         KeepingError, match=f"No space left on device; {6 * len(COUNTERS) + 6} samples and polls .* lost"
@@ -391,9 +391,9 @@ def test_rows_wait_in_memory_whatever_prevents_their_writing(tmp_path: Path, mon
 
 def test_of_what_no_memory_holds_any_more_the_newest_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # one hour's rows, which wait as one since they could not be written
-    monkeypatch.setattr("whydrop.sources.switches.keeping._ROWS_OF_PIECE", 2 * len(COUNTERS))
+    monkeypatch.setattr("whydrop.collect.switches.keeping._ROWS_OF_PIECE", 2 * len(COUNTERS))
     with Keeper(tmp_path, "a", say=[].append, memory_bytes=20_000) as keeper:
-        monkeypatch.setattr("whydrop.sources.switches.framing.os.write", _no_room)
+        monkeypatch.setattr("whydrop.collect.switches.framing.os.write", _no_room)
         kept(keeper, range(12))
         keeper.flush(START)
         for tick in range(12, 60):
@@ -437,7 +437,7 @@ def test_what_nobody_asks_to_be_written_is_written_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # polls may be an hour apart, and so are ticks
-    monkeypatch.setattr("whydrop.sources.switches.keeping.PATIENCE_S", 0.05)
+    monkeypatch.setattr("whydrop.collect.switches.keeping.PATIENCE_S", 0.05)
     with Keeper(tmp_path, "a") as keeper:
         kept(keeper, range(3))
         one = Journal(tmp_path / FOLDER / "a", "counters", START // HOUR_NS)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whydrop.record.store.store import Store
-from whydrop.sources.switches import memory
-from whydrop.sources.switches.counting import Counting
-from whydrop.sources.switches.keeping import FOLDER, Keeper
-from whydrop.sources.switches.reading import Counter, Port, Reading
-from whydrop.sources.switches.schedule import SystemClock
+from whydrop.collect.switches import memory
+from whydrop.collect.switches.counting import Counting
+from whydrop.collect.switches.keeping import FOLDER, Keeper
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.schedule import SystemClock
+from whydrop.store.store import Store
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -242,7 +242,7 @@ def test_where_the_disk_takes_no_memory_there_is_none_and_the_rows_are_kept(
         raise OSError(28, "No space left on device")
 
     run(tmp_path, *map(reading, range(5)))
-    monkeypatch.setattr("whydrop.record.durable.write_bytes", full)
+    monkeypatch.setattr("whydrop.runtime.durable.write_bytes", full)
     run(tmp_path, *map(reading, range(5, 8)))
     monkeypatch.undo()
     monkeypatch.setattr(memory, "boot", lambda: "a start")

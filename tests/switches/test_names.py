@@ -11,11 +11,11 @@ import pytest
 from odd_agent import OddAgent, odd
 from snmp_agents import COMMUNITY, IFX
 
-from whydrop.sources.switches import oids
-from whydrop.sources.switches.config import Community, Switch
-from whydrop.sources.switches.schema import PortEntry
-from whydrop.sources.switches.secrets import Secret
-from whydrop.sources.switches.sessions import AskingError, Session
+from whydrop.collect.switches import oids
+from whydrop.collect.switches.config import Community, Switch
+from whydrop.collect.switches.schema import PortEntry
+from whydrop.collect.switches.secrets import Secret
+from whydrop.collect.switches.sessions import AskingError, Session
 
 OBJECTS = {f"{IFX}.6.1": 7}
 SILENT = "127.0.0.99"  # an address of this machine at which nobody listens

@@ -13,10 +13,10 @@ import click
 from whydrop.cli import aligned, ending, terminating
 
 if TYPE_CHECKING:
-    from whydrop.sources.batch.executing import Summary
-    from whydrop.sources.batch.expanding import Run
-    from whydrop.sources.batch.reading import Tables
-    from whydrop.sources.batch.state import State
+    from whydrop.measure.batch.executing import Summary
+    from whydrop.measure.batch.expanding import Run
+    from whydrop.measure.batch.reading import Tables
+    from whydrop.measure.batch.state import State
 
 EXAMPLES = """
 \b
@@ -116,9 +116,9 @@ def convert(file: Path, output: Path | None) -> None:
 
     What has no counterpart is noted on standard error and at the top of the result.
     """
-    from whydrop.record import durable
-    from whydrop.sources.batch.converting import ConversionError
-    from whydrop.sources.batch.converting import convert as converted
+    from whydrop.measure.batch.converting import ConversionError
+    from whydrop.measure.batch.converting import convert as converted
+    from whydrop.runtime import durable
 
     try:
         found = converted(file)
@@ -136,8 +136,8 @@ def convert(file: Path, output: Path | None) -> None:
 
 
 def _read(files: Sequence[Path]) -> Tables:
-    from whydrop.sources.batch.reading import read
-    from whydrop.sources.tests.problems import FileError
+    from whydrop.measure.batch.reading import read
+    from whydrop.runtime.user_files.problems import FileError
 
     try:
         return read(files)
@@ -152,7 +152,7 @@ def _refuse(lines: Sequence[str]) -> NoReturn:
 
 
 def _state_path(options: dict[str, Any]) -> Path:
-    from whydrop.sources.batch.state import SUFFIX
+    from whydrop.measure.batch.state import SUFFIX
 
     return Path(options["output"]) / f"{options['files'][0].stem}{SUFFIX}"
 
@@ -163,7 +163,7 @@ def _begun(tables: Tables, options: dict[str, Any], *, resume: bool) -> tuple[St
     import uuid
     from datetime import datetime
 
-    from whydrop.sources.batch.state import State, digests
+    from whydrop.measure.batch.state import State, digests
 
     if resume:
         state = State.read(_state_path(options))
@@ -187,8 +187,8 @@ def _overrides(options: dict[str, Any]) -> dict[str, str]:
 
 
 def _expanded(tables: Tables, state: State) -> list[Run]:
-    from whydrop.sources.batch.expanding import BatchError, Wanted, expand_runs
-    from whydrop.sources.tests.problems import FileError
+    from whydrop.measure.batch.expanding import BatchError, Wanted, expand_runs
+    from whydrop.runtime.user_files.problems import FileError
 
     try:
         return expand_runs(tables, Wanted(**state.wanted, time=state.time))
@@ -200,7 +200,7 @@ def _expanded(tables: Tables, state: State) -> list[Run]:
 
 def _ordered(runs: list[Run], state: State) -> list[Run]:
     """The runs in the state's order; those that it does not know come last."""
-    from whydrop.sources.batch.expanding import shuffled
+    from whydrop.measure.batch.expanding import shuffled
 
     if state.seed is not None:
         runs = shuffled(runs, state.seed)
@@ -211,7 +211,7 @@ def _ordered(runs: list[Run], state: State) -> list[Run]:
 
 
 def _times(runs: Sequence[Run]) -> dict[str, float]:
-    from whydrop.sources.batch.planning import RunsError, times_s
+    from whydrop.measure.batch.planning import RunsError, times_s
 
     try:
         return times_s(runs)
@@ -224,9 +224,9 @@ def _times(runs: Sequence[Run]) -> dict[str, float]:
 
 def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any]) -> int:
     from whydrop.cli.batch_progress import watching
-    from whydrop.sources.batch.executing import execute
-    from whydrop.sources.batch.measuring import run_test
-    from whydrop.sources.batch.state import StateError
+    from whydrop.measure.batch.executing import execute
+    from whydrop.measure.batch.measuring import run_test
+    from whydrop.measure.batch.state import StateError
 
     tables = _read(options["files"])
     path = _state_path(options)
@@ -255,7 +255,7 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
 
 def _nothing_left(path: Path) -> None:
     """Refuse to forget runs that an earlier call has left to do."""
-    from whydrop.sources.batch.state import State, StateError
+    from whydrop.measure.batch.state import State, StateError
 
     if not path.exists():
         return

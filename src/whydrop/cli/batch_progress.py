@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from whydrop.cli import aligned, ending
-from whydrop.sources.batch.executing import Outcome, Watcher
-from whydrop.sources.batch.expanding import Run
+from whydrop.measure.batch.executing import Outcome, Watcher
+from whydrop.measure.batch.expanding import Run
 
 if TYPE_CHECKING:
     from rich.progress import Progress

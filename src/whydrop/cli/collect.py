@@ -16,10 +16,10 @@ import click
 from whydrop.cli import ending, quantities
 
 if TYPE_CHECKING:
-    from whydrop.sources.switches.collecting import Collector
-    from whydrop.sources.switches.config import Config
-    from whydrop.sources.switches.delivering import Delivery
-    from whydrop.sources.switches.snmp import SnmpSource
+    from whydrop.collect.switches.collecting import Collector
+    from whydrop.collect.switches.config import Config
+    from whydrop.collect.switches.delivering import Delivery
+    from whydrop.collect.switches.snmp import SnmpSource
 
 EXAMPLES = """
 \b
@@ -70,8 +70,8 @@ def command(path: Path, check: bool, once: bool, duration: float | None) -> None
 
 
 def _load(path: Path) -> Config:
-    from whydrop.sources.switches import config
-    from whydrop.sources.tests.problems import FileError
+    from whydrop.collect.switches import config
+    from whydrop.runtime.user_files.problems import FileError
 
     try:
         found = config.load(path)
@@ -103,8 +103,8 @@ def _allow_sockets(switches: int) -> None:
 
 
 def _collect(config: Config, duration_s: float | None) -> int:
-    from whydrop.record.errors import RecordingError
-    from whydrop.sources.switches.exporter import ExporterError
+    from whydrop.collect.switches.exporter import ExporterError
+    from whydrop.recording.errors import RecordingError
 
     with _display() as display:
         try:
@@ -123,10 +123,10 @@ def _collect(config: Config, duration_s: float | None) -> int:
 
 def _delivery(config: Config, say: Any) -> Delivery:
     """Open the outputs."""
-    from whydrop.sources.switches.delivering import Delivery
-    from whydrop.sources.switches.disco_writing import DiscoWriter
-    from whydrop.sources.switches.exporter import Exporter
-    from whydrop.sources.switches.keeping import Keeper
+    from whydrop.collect.switches.delivering import Delivery
+    from whydrop.collect.switches.disco_writing import DiscoWriter
+    from whydrop.collect.switches.exporter import Exporter
+    from whydrop.collect.switches.keeping import Keeper
 
     with contextlib.ExitStack() as opened:
         observers = []
@@ -144,7 +144,7 @@ def _delivery(config: Config, say: Any) -> Delivery:
 
 
 async def _run(config: Config, delivery: Delivery, display: _Display, duration_s: float | None) -> Collector:
-    from whydrop.sources.switches.collecting import Collector
+    from whydrop.collect.switches.collecting import Collector
 
     stop = asyncio.Event()
     _hear(asyncio.get_running_loop(), stop, display)
@@ -159,7 +159,7 @@ async def _run(config: Config, delivery: Delivery, display: _Display, duration_s
 
 def sources_of(config: Config, say: Any) -> list[SnmpSource]:
     """What is to be polled."""
-    from whydrop.sources.switches.snmp import SnmpSource
+    from whydrop.collect.switches.snmp import SnmpSource
 
     return [SnmpSource(switch, config.interval_ns, say=say) for switch in config.switches]
 

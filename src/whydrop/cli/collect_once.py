@@ -12,13 +12,13 @@ import click
 from whydrop import units
 from whydrop.cli import aligned, ending
 from whydrop.cli.collect import complain, sources_of
-from whydrop.sources.switches.sessions import AskingError
+from whydrop.collect.switches.sessions import AskingError
 
 if TYPE_CHECKING:
-    from whydrop.sources.switches.config import Config
-    from whydrop.sources.switches.finding import Found
-    from whydrop.sources.switches.reading import Counter, Port, Reading
-    from whydrop.sources.switches.snmp import SnmpSource
+    from whydrop.collect.switches.config import Config
+    from whydrop.collect.switches.finding import Found
+    from whydrop.collect.switches.reading import Counter, Port, Reading
+    from whydrop.collect.switches.snmp import SnmpSource
 
 
 async def examine(config: Config, *, poll: bool) -> int:

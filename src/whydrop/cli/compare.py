@@ -13,7 +13,7 @@ from whydrop.cli.json_option import json_as
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
-    from whydrop.statistics.comparison import Comparison, Side
+    from whydrop.recording.comparing.comparison import Comparison, Side
 
 EXAMPLES = """
 \b
@@ -45,11 +45,11 @@ def command(
     if len(recordings) < 2:
         raise click.UsageError("Give two recordings or more; each is compared with the first.")
     from whydrop.cli import comparing
-    from whydrop.record.errors import RecordingError
-    from whydrop.record.recording import Recording
+    from whydrop.recording.comparing.comparison import compare
+    from whydrop.recording.errors import RecordingError
+    from whydrop.recording.recording import Recording
+    from whydrop.recording.statistics.resampling import SEED
     from whydrop.show.plots import labels
-    from whydrop.statistics.comparison import compare
-    from whydrop.statistics.resampling import SEED
 
     try:
         opened = [Recording.open(path) for path in recordings]
@@ -64,8 +64,8 @@ def command(
 
 
 def _sides(opened: list, labels: list[str], keys: tuple[str, ...]) -> list[Side]:  # type: ignore[type-arg]
-    from whydrop.statistics.comparison import Side
-    from whydrop.statistics.grouping import CannotGroup, grouped
+    from whydrop.recording.comparing.comparison import Side
+    from whydrop.recording.comparing.grouping import CannotGroup, grouped
 
     if not keys:
         return [Side(label, (one,)) for one, label in zip(opened, labels, strict=True)]

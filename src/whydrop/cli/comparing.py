@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from whydrop.statistics.comparison import Comparison, Row
+    from whydrop.recording.comparing.comparison import Comparison, Row
 
 # More differences than this hide those that matter; JSON has all of them.
 _MOST_KEYS = 30
@@ -171,7 +171,7 @@ def _interval(row: Row) -> str:
 
 def effect_words(row: Row) -> str:
     """The size of the effect in a word and a number."""
-    from whydrop.statistics.effects import size_in_words
+    from whydrop.recording.comparing.effects import size_in_words
 
     if math.isnan(row.effect):
         return "–"

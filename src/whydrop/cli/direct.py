@@ -24,7 +24,7 @@ def capture_of(arguments: Sequence[str]) -> str | None:
 
 def explain(path: str) -> int:
     """Print the JSON document of a capture, or of a recording; return the exit status."""
-    from whydrop.sources.kinds import is_recording
+    from whydrop.formats.kinds import is_recording
 
     if is_recording(path):
         from whydrop.cli.explain_recording import print_document
@@ -33,7 +33,7 @@ def explain(path: str) -> int:
     from whydrop import _core
     from whydrop.cli import ending
     from whydrop.cli.interruptible import analyse
-    from whydrop.explain import completing
+    from whydrop.explaining import completing
 
     try:
         found = completing.document(analyse([path], tables=False).document())

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from whydrop.printable import printable as printable
+from whydrop.show.printable import printable as printable
 
 # As type checkers know it: ``direct`` starts in less time than importing collections.abc takes.
 TYPE_CHECKING = False

@@ -103,7 +103,7 @@ def command(
         if value not in (None, False):
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
     _check_usage(captures, sequence, report, folder, picture)
-    from whydrop.sources.kinds import is_recording
+    from whydrop.formats.kinds import is_recording
 
     if any(map(is_recording, captures)):
         only_captures = {"--charts": folder, "--flow": flow_filter}
@@ -133,8 +133,8 @@ def _into_store(
         if value is not None:
             raise click.UsageError(f"{option} is for one capture or one path, not for --store.")
     from whydrop.cli.explain_many import explain_into_store
-    from whydrop.record.store.backends import BackendError
-    from whydrop.record.store.errors import StoreError
+    from whydrop.store.engines import BackendError
+    from whydrop.store.errors import StoreError
 
     limits = {"time_s": many["time_limit"], "memory_bytes": many["memory_limit"] and int(many["memory_limit"])}
     try:
@@ -155,7 +155,7 @@ def _of_recording(
     paths: tuple[Path, ...], sequence: bool, as_json: bool, report: Path | None, only_captures: dict[str, Any]
 ) -> int:
     from whydrop.cli.explain_recording import explain
-    from whydrop.sources.kinds import is_recording
+    from whydrop.formats.kinds import is_recording
 
     recording, *others = (path for path in paths if is_recording(path))
     captures = [path for path in paths if not is_recording(path)]
@@ -184,7 +184,7 @@ def _check_usage(
 
 
 def _only(found: Explanation, flow_filter: str) -> Explanation:
-    from whydrop.selection import only_flows
+    from whydrop.explaining.selection import only_flows
 
     try:
         return only_flows(found, flow_filter)

@@ -13,8 +13,8 @@ import click
 from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
-    from whydrop.studies.captures.explaining import Tally
-    from whydrop.studies.captures.workers import Limits
+    from whydrop.explaining.many.explaining import Tally
+    from whydrop.explaining.many.workers import Limits
 
 _MOST_LISTED = 10
 
@@ -34,10 +34,10 @@ def explain_into_store(
     Raises:
         OSError, StoreError, BackendError: files, the store or the cluster cannot be read or written.
     """
-    from whydrop.record.store.store import Store
-    from whydrop.studies.captures import finding
-    from whydrop.studies.captures.explaining import explain_into
-    from whydrop.studies.captures.workers import Limits
+    from whydrop.explaining.many import finding
+    from whydrop.explaining.many.explaining import explain_into
+    from whydrop.explaining.many.workers import Limits
+    from whydrop.store.store import Store
 
     found = finding.captures(given)
     if not found.paths and not found.unreadable:
@@ -64,7 +64,7 @@ def _cluster(backend: str | None, limits: Limits, workers: int | None) -> Iterat
     if backend in (None, "local"):
         yield None
         return
-    from whydrop.studies.captures import spark
+    from whydrop.explaining.many import spark
 
     with spark.cluster(str(backend)) as session:
         yield spark.explainer(session, limits, tasks=workers)

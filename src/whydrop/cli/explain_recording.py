@@ -34,7 +34,7 @@ def explain(
     from whydrop._core import CaptureError
     from whydrop.api import explain_recording
     from whydrop.cli.interruptible import analysed
-    from whydrop.record.errors import RecordingError
+    from whydrop.recording.errors import RecordingError
 
     files = list(captures) or _kept_in(Path(path))
     try:
@@ -59,7 +59,7 @@ def explain(
 
 def _kept_in(recording: Path) -> list[Path]:
     """The captures that lie in a recording's folder; none where it is a file."""
-    from whydrop.studies.captures.finding import is_capture
+    from whydrop.explaining.many.finding import is_capture
 
     return (
         [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)]

@@ -12,7 +12,7 @@ from whydrop.cli import ending, usage
 from whydrop.cli.recordings import ARGUMENT, opened, reading
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 FORMATS = ("flent", "csv", "json", "recording")
 
@@ -67,8 +67,8 @@ def command(recording: Path, to: str, output: Path | None, raw: bool, redact: bo
 
 
 def _beside(path: Path, found: Recording, to: str) -> Path:
-    from whydrop.record.exporting import suffix
-    from whydrop.record.naming import folder_for
+    from whydrop.formats.exporting import suffix
+    from whydrop.recording.naming import folder_for
 
     parent = path.absolute().parent
     if to == "recording":
@@ -80,9 +80,9 @@ def _beside(path: Path, found: Recording, to: str) -> Path:
 
 
 def _redacted(found: Recording) -> Recording:
-    from whydrop.record import tables
-    from whydrop.record.metadata.redaction import redacted
-    from whydrop.record.recording import Recording
+    from whydrop.recording import tables
+    from whydrop.recording.metadata.redaction import redacted
+    from whydrop.recording.recording import Recording
 
     frames = [(name, found.table(name)) for name in tables.TABLES]
     metadata, changed = redacted(found.metadata, frames)
@@ -90,8 +90,8 @@ def _redacted(found: Recording) -> Recording:
 
 
 def _write(found: Recording, to: str, place: Path, raw: bool) -> None:
-    from whydrop.record import durable, exporting
-    from whydrop.record.exporting import csv
+    from whydrop.formats import csv, exporting
+    from whydrop.runtime import durable
 
     if to == "recording":
         print(ending.printable(str(found.save(place))))

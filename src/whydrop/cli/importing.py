@@ -41,7 +41,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> None:
 
     Exits with 0 when all files were imported, and 1 when one could not be; the others are imported all the same.
     """
-    from whydrop.record.errors import RecordingError
+    from whydrop.recording.errors import RecordingError
 
     failed = False
     with reading():
@@ -58,7 +58,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> None:
 
 
 def _import(path: Path, output: Path, title: str | None) -> tuple[Path, list[str]]:
-    from whydrop.record.naming import folder_for
+    from whydrop.recording.naming import folder_for
 
     found = opened(path)
     if title is not None:

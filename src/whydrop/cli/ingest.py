@@ -16,7 +16,7 @@ import click
 from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
-    from whydrop.sources.archives.ingesting import FileReport, Report, Status
+    from whydrop.formats.archives.ingesting import FileReport, Report, Status
 
 EXAMPLES = """
 \b
@@ -57,9 +57,9 @@ def command(files: tuple[Path, ...], place: str, again: bool, workers: int | Non
     Exits with 0 when everything was read, and 1 when something could not be; the rest is in the store all the same.
     Ctrl-C, SIGTERM and SIGHUP keep what was read.
     """
-    from whydrop.record.errors import RecordingError
-    from whydrop.record.store.store import Store
-    from whydrop.sources.archives.ingesting import ingest
+    from whydrop.formats.archives.ingesting import ingest
+    from whydrop.recording.errors import RecordingError
+    from whydrop.store.store import Store
 
     try:
         _require_any(files)
@@ -137,7 +137,7 @@ def _print(report: Report, place: str) -> None:
 
 def _print_notes(report: Report) -> None:
     """What was repaired or left out, of each kind once: files that were left out as a whole are counted above."""
-    from whydrop.sources.archives.noting import together
+    from whydrop.formats.archives.noting import together
 
     notes = together(note for file in report.files if file.status != "left out" for note in file.notes)
     if notes:

@@ -46,7 +46,7 @@ def command(first: Path, second: Path, output: Path | None, as_json: bool) -> No
     """
     _check_usage(first, second, output)
     from whydrop._core import CaptureError
-    from whydrop.matching import Matching
+    from whydrop.explaining.matching import Matching
 
     try:
         # the table takes a third of the memory: only who wants it pays for it
@@ -70,7 +70,7 @@ def _check_usage(first: Path, second: Path, output: Path | None) -> None:
     usage.different_files((first, second))
     if output is None:
         return
-    from whydrop.matching import check_suffix
+    from whydrop.explaining.matching import check_suffix
 
     try:
         check_suffix(output)

@@ -79,7 +79,7 @@ def _is_place(name: str, found: list[Any]) -> bool:
 
 
 def _missing(found: Any, rest: str, seen: str, recording: Path) -> Exception:
-    from whydrop.record.errors import RecordingError
+    from whydrop.recording.errors import RecordingError
 
     where = f"under {seen}" if seen else "in its metadata"
     if isinstance(found, dict):

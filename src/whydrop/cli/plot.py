@@ -12,7 +12,7 @@ from whydrop.cli import ending, usage
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
     from whydrop.show.plots.building import Wishes
     from whydrop.show.plots.picture import Picture
     from whydrop.show.plots.schema import PlotSpec
@@ -126,11 +126,11 @@ def command(
         sys.exit(
             plot_facets.run(recordings, wanted, kind, output, wishes, legend=not no_legend, size=size, title=title)
         )
-    from whydrop.record.errors import RecordingError
-    from whydrop.record.recording import Recording
+    from whydrop.recording.errors import RecordingError
+    from whydrop.recording.metrics.reducing import UnknownReducer
+    from whydrop.recording.recording import Recording
     from whydrop.show.plots import building, catalogue
     from whydrop.show.plots.picture import NothingToDraw
-    from whydrop.statistics.reducing import UnknownReducer
 
     try:
         opened = [Recording.open(path) for path in recordings]
@@ -163,8 +163,8 @@ def _kind_of(output: Path | None) -> str:
 
 def made_wishes(given: dict[str, Any]) -> Wishes:
     """What was given on the command line, as plots have it."""
+    from whydrop.recording.metrics.reducing import normalised
     from whydrop.show.plots.building import Wishes
-    from whydrop.statistics.reducing import normalised
 
     reduce = given["reduce"]
     if reduce is not None and not reduce.startswith("meta:"):
@@ -211,7 +211,7 @@ def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str
 
 def _written(picture: Picture, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
     """Write a picture, or its numbers; return what is to be said on standard output."""
-    from whydrop.record import durable
+    from whydrop.runtime import durable
     from whydrop.show.plots import drawing, numbers
 
     piped = str(path) == "-"

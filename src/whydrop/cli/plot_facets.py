@@ -49,11 +49,11 @@ def run(
     title: str | None,
 ) -> int:
     """Draw what was asked for; returns the exit status."""
-    from whydrop.record.errors import RecordingError
+    from whydrop.recording.comparing.grouping import CannotGroup
+    from whydrop.recording.errors import RecordingError
+    from whydrop.recording.metrics.reducing import UnknownReducer
     from whydrop.show.plots.catalogue import PlotError
     from whydrop.show.plots.picture import NothingToDraw
-    from whydrop.statistics.grouping import CannotGroup
-    from whydrop.statistics.reducing import UnknownReducer
 
     # Only stores need an engine, and importing one takes a while.
     errors: tuple[type[BaseException], ...] = (
@@ -61,7 +61,7 @@ def run(
     )  # fmt: skip
     of_store = wishes["table"] is not None or any((path / _STORE).is_file() for path in paths)
     if of_store:
-        from whydrop.record.store.backends import BackendError
+        from whydrop.store.engines import BackendError
 
         errors = (*errors, BackendError)
     try:
@@ -82,9 +82,9 @@ def run(
 
 
 def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Facets]:
-    from whydrop.record.store.backends import open_backend
-    from whydrop.record.store.tables import TABLES
     from whydrop.show.facets import of_store
+    from whydrop.store.engines import open_backend
+    from whydrop.store.tables import TABLES
 
     if len(paths) != 1:
         raise click.UsageError("A store is drawn alone: give one folder or prefix.")
@@ -113,7 +113,7 @@ def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Facets]:
 
 def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, Any]) -> list[Facets]:
     from whydrop.cli.plot import chosen_plots, made_wishes
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
     from whydrop.show.facets import of_recordings
 
     opened = [Recording.open(path) for path in paths]
@@ -143,7 +143,7 @@ def _paths(first: Path, keys: Sequence[str], kind: str, output: Path | None) -> 
 
 def _written(facets: Facets, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
     """Write a picture, or its numbers; return what is to be said on standard output."""
-    from whydrop.record import durable
+    from whydrop.runtime import durable
     from whydrop.show.facets import drawing, numbers
 
     piped = str(path) == "-"

@@ -13,7 +13,7 @@ import click
 from whydrop.cli import ending
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 ARGUMENT = click.Path(path_type=Path)
 
@@ -21,7 +21,7 @@ ARGUMENT = click.Path(path_type=Path)
 @contextmanager
 def reading() -> Iterator[None]:
     """End the program with one line on stderr where a recording cannot be read or written."""
-    from whydrop.record.errors import RecordingError
+    from whydrop.recording.errors import RecordingError
 
     try:
         yield
@@ -35,6 +35,6 @@ def opened(path: Path) -> Recording:
     Raises:
         RecordingError: it is neither.
     """
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
     return Recording.open(path)

@@ -156,6 +156,6 @@ def _say(what: str, where: TextIO | None = None) -> None:
 
 
 def _describe(address: str) -> str:
-    from whydrop.sources.running import surroundings
+    from whydrop.measure import host_context as surroundings
 
     return surroundings.described(address)

@@ -13,9 +13,9 @@ import click
 from whydrop.cli import ending, quantities, terminating
 
 if TYPE_CHECKING:
-    from whydrop.sources.places import Place
-    from whydrop.sources.plan import Plan
-    from whydrop.sources.running import Finished, Settings
+    from whydrop.measure.places import Place
+    from whydrop.measure.plan import Plan
+    from whydrop.measure.run import Finished, Settings
 
 EXAMPLES = """
 \b
@@ -80,9 +80,9 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
         _print_plan(plan, as_json=as_json)
         return
     settings = _settings(far, options)
-    from whydrop.record.errors import RecordingError
-    from whydrop.sources.running.engine import EngineError
-    from whydrop.sources.running.leaving import CannotLeaveError
+    from whydrop.measure.engine import EngineError
+    from whydrop.measure.leaving import CannotLeaveError
+    from whydrop.recording.errors import RecordingError
 
     with terminating.as_ctrl_c() as heard:
         try:
@@ -119,9 +119,9 @@ def planned(
     """The plan of a test; what is wrong with the test or the command line ends the program with status 2."""
     import dataclasses
 
-    from whydrop.sources.tests.loading import UnknownTestError
-    from whydrop.sources.tests.problems import FileError
-    from whydrop.sources.tests.resolving import SettingError, resolve
+    from whydrop.measure.tests.loading import UnknownTestError
+    from whydrop.measure.tests.resolving import SettingError, resolve
+    from whydrop.runtime.user_files.problems import FileError
 
     parameters: dict[str, Any] = dict(leaving or {})
     for setting in settings:
@@ -144,7 +144,7 @@ def planned(
 
 
 def _places(hosts: tuple[str, ...]) -> list[Place]:
-    from whydrop.sources.places import places
+    from whydrop.measure.places import places
 
     try:
         return places(hosts)
@@ -156,7 +156,7 @@ def _leaving(far: list[Place], options: dict[str, Any]) -> dict[str, str]:
     """Where packets leave this host, as parameters of the test."""
     asked = {"local_address": options["local_bind"], "interface": options["interface"]}
     if options["local_bind"] is not None:
-        from whydrop.sources.running import leaving
+        from whydrop.measure import leaving
 
         problem = leaving.complaint(options["local_bind"], [place.host for place in far], options["ip_version"])
         if problem is not None:
@@ -167,7 +167,8 @@ def _leaving(far: list[Place], options: dict[str, Any]) -> dict[str, str]:
 
 def _settings(far: list[Place], options: dict[str, Any]) -> Settings:
     from whydrop.cli.responder import read_secret
-    from whydrop.sources.running import FarHost, Settings
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.run import Settings
 
     secret = None
     if options["secret_file"] is not None:
@@ -193,7 +194,7 @@ def _check_picture(picture: Path | None) -> None:
 
 def _run(plan: Plan, settings: Settings, *, quiet: bool) -> Finished:
     from whydrop.cli.run_progress import watching
-    from whydrop.sources.running import run
+    from whydrop.measure.run import run
 
     with watching(plan, quiet=quiet) as watcher:
         return run(plan, settings, tell=watcher.tell, tick=watcher.tick)
@@ -203,7 +204,7 @@ def _draw(finished: Finished, path: Path | None, *, wanted: bool) -> Path | None
     """Draw the test's own plot; what cannot be drawn is said, and does not make a run fail that has been measured."""
     if not wanted and path is None:
         return None
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
     from whydrop.show.plots import building, catalogue, drawing
     from whydrop.show.plots.picture import NothingToDraw
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from whydrop.cli import ending
-from whydrop.sources.plan import Plan
+from whydrop.measure.plan import Plan
 
 if TYPE_CHECKING:
     import polars as pl

@@ -64,7 +64,7 @@ def print_summary(path: Path, *, every: bool = False, layout: str = "text") -> N
     Raises:
         RecordingError: it cannot be read.
     """
-    from whydrop.record.summary import Summary
+    from whydrop.recording.metrics.summary import Summary
     from whydrop.show import recordings
 
     summary = Summary(opened(path))
@@ -80,8 +80,8 @@ def summary_document(path: Path) -> dict[str, Any]:
     Raises:
         RecordingError: it cannot be read.
     """
-    from whydrop.record import document
-    from whydrop.record.summary import Summary
+    from whydrop.recording import document
+    from whydrop.recording.metrics.summary import Summary
 
     found: dict[str, Any] = json.loads(document.text(Summary(opened(path)).document()))
     return found

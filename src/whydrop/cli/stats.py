@@ -15,7 +15,7 @@ from whydrop.cli.json_option import json_as
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 EXAMPLES = """
 \b
@@ -47,8 +47,8 @@ def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool
     the mean opinion score of ITU-T G.107 for G.711 without concealment, of the one-way delay plus twice the jitter, in
     the worse direction. Percentiles are interpolated linearly.
     """
-    from whydrop.record.errors import RecordingError
-    from whydrop.record.recording import Recording
+    from whydrop.recording.errors import RecordingError
+    from whydrop.recording.recording import Recording
     from whydrop.show.plots import labels
 
     try:
@@ -68,7 +68,7 @@ Rows = list[dict[str, Any]]
 
 
 def _metrics(label: str, recording: Recording) -> Rows:
-    from whydrop.statistics.metrics import measure, responsiveness
+    from whydrop.recording.metrics.definitions import measure, responsiveness
 
     rpm = responsiveness(recording)
     responsive: dict[str, Any] = {
@@ -98,8 +98,8 @@ def _metrics(label: str, recording: Recording) -> Rows:
 
 def _shares(label: str, recording: Recording) -> Rows:
     """What each flow has of its direction's goodput; not known where a flow yielded nothing."""
-    from whydrop.statistics import together
-    from whydrop.statistics.describing import finite
+    from whydrop.recording.metrics import together
+    from whydrop.recording.statistics.describing import finite
 
     rows: Rows = []
     for direction in together.DIRECTIONS:
@@ -129,8 +129,8 @@ def _series(label: str, recording: Recording, patterns: tuple[str, ...], *, whol
 
     import polars as pl
 
-    from whydrop.statistics.describing import describe
-    from whydrop.statistics.load import window
+    from whydrop.recording.metrics.load import window
+    from whydrop.recording.statistics.describing import describe
 
     load = None if whole else window(recording)
     rows: Rows = []
@@ -148,7 +148,7 @@ def _print(metrics: Rows, series: Rows, labels: list[str], kind: str, whole: boo
     if kind == "json":
         import json
 
-        from whydrop.record import document
+        from whydrop.recording import document
 
         shown = document.plain({"schema": 1, "metrics": metrics, "series": series})
         ending.write_document(json.dumps(shown, ensure_ascii=False, allow_nan=False))

@@ -10,9 +10,9 @@ import click
 from whydrop.cli import aligned, ending
 
 if TYPE_CHECKING:
-    from whydrop.record.store.compacting import Compacted
-    from whydrop.record.store.contents import Contents
-    from whydrop.record.store.store import Store
+    from whydrop.store.compacting import Compacted
+    from whydrop.store.contents import Contents
+    from whydrop.store.store import Store
 
 EXAMPLES = """
 \b
@@ -42,8 +42,8 @@ def command(place: str, compact: bool, table: str | None, before: str | None, as
 
     Exits with 1 when the store, or a part of it, could not be read.
     """
-    from whydrop.record.errors import RecordingError
-    from whydrop.record.store.store import Store
+    from whydrop.recording.errors import RecordingError
+    from whydrop.store.store import Store
 
     _check_usage(compact, table, before)
     try:
@@ -64,7 +64,7 @@ def command(place: str, compact: bool, table: str | None, before: str | None, as
 
 
 def _check_usage(compact: bool, table: str | None, before: str | None) -> None:
-    from whydrop.record.store.tables import TABLES
+    from whydrop.store.tables import TABLES
 
     if not compact and (table is not None or before is not None):
         raise click.UsageError("--table and --before say what to compact: give --compact too.")

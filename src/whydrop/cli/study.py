@@ -137,7 +137,7 @@ def _check_usage(options: dict[str, Any]) -> None:
 
 
 def _check_engine(options: dict[str, Any]) -> None:
-    from whydrop.record.store.backends import BackendError, check_engine
+    from whydrop.store.engines import BackendError, check_engine
 
     try:
         check_engine(options["backend"], options["mapping"])
@@ -171,7 +171,7 @@ def _formats(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _parameters(options: dict[str, Any]) -> Parameters:
-    from whydrop.sources.tests.problems import FileError
+    from whydrop.runtime.user_files.problems import FileError
     from whydrop.studies.discards import reading
 
     settings = [*options["settings"], *(['definitions="published"'] if options["as_published"] else [])]

@@ -28,7 +28,7 @@ _MOST_FILES = 6
 
 def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
     """Compute and print or write what was asked for; returns the exit status."""
-    from whydrop.record.store.backends import BackendError
+    from whydrop.store.engines import BackendError
 
     hearing.once()
     folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
@@ -46,7 +46,7 @@ def _run(
     folder: Folder | None,
     raise_if_heard: Callable[[], None],
 ) -> int:
-    from whydrop.record.store.backends import open_backend
+    from whydrop.store.engines import open_backend
     from whydrop.studies.discards import study
 
     only = ("contacts",) if options["list_tests"] else None
@@ -70,7 +70,7 @@ def _run(
 
 def _check_any(results: Results) -> None:
     """Raise what kept every table from being computed: then there is nothing to say, and no file to be replaced."""
-    from whydrop.record.store.backends import BackendError
+    from whydrop.store.engines import BackendError
 
     failed = results.facts["failed"]
     if failed and all(frame.is_empty() for frame in results.tables.values()):
@@ -193,7 +193,7 @@ def rows_of(frame: pl.DataFrame) -> list[dict[str, Any]]:
 def _write_tests(results: Results, options: dict[str, Any], kind: str) -> None:
     import polars as pl
 
-    from whydrop.record import durable
+    from whydrop.runtime import durable
 
     frame = results.tables["contacts"]
     if options["classes"]:

@@ -34,7 +34,7 @@ def run(options: dict[str, Any], parameters: Parameters) -> int:
 
 
 def _look(options: dict[str, Any], parameters: Parameters) -> int:
-    from whydrop.record.store.backends import BackendError
+    from whydrop.store.engines import BackendError
 
     now_ns = None if options["now"] is None else _instant(options["now"])
     every_s: float | None = options["every"]
@@ -76,7 +76,7 @@ def _once(
 
     ``reported`` is that of the look before; ``None``: a file tells it, or nobody looked before.
     """
-    from whydrop.record.store.backends import open_backend
+    from whydrop.store.engines import open_backend
     from whydrop.studies.discards import watch
 
     place = _state(options)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-from whydrop.signals import ENDING, deliver
+from whydrop.runtime.signals import ENDING, deliver
 
 # Long enough for what ignored the exception to be left.
 _AGAIN_S = 0.01

@@ -13,8 +13,8 @@ import click
 from whydrop.cli import aligned, ending
 
 if TYPE_CHECKING:
-    from whydrop.sources.plan import Plan
-    from whydrop.sources.tests import Test
+    from whydrop.measure.plan import Plan
+    from whydrop.measure.tests import Test
 
 EXAMPLES = """
 \b
@@ -61,7 +61,7 @@ def command(name: str | None, files: tuple[Path, ...], as_json: bool) -> None:
 
 def print_flows(plan: Plan) -> None:
     """Show what a plan would run."""
-    from whydrop.sources.tests.explaining import flow_rows
+    from whydrop.measure.tests.explaining import flow_rows
 
     for line in aligned.columns(flow_rows(plan.flows)) if plan.flows else ["  no flows: only counters of this host"]:
         click.echo(line)
@@ -73,8 +73,8 @@ def print_flows(plan: Plan) -> None:
 
 
 def _list(as_json: bool) -> None:
-    from whydrop.sources.tests.explaining import listing
-    from whydrop.sources.tests.schema import FAMILIES
+    from whydrop.measure.tests.explaining import listing
+    from whydrop.measure.tests.schema import FAMILIES
 
     tests = listing()
     if as_json:
@@ -91,8 +91,8 @@ def _list(as_json: bool) -> None:
 
 
 def _explain(name: str, as_json: bool) -> None:
-    from whydrop.sources.tests import FileError, SettingError, UnknownTestError, load
-    from whydrop.sources.tests.explaining import document
+    from whydrop.measure.tests import FileError, SettingError, UnknownTestError, load
+    from whydrop.measure.tests.explaining import document
 
     try:
         test = load(name)
@@ -105,7 +105,7 @@ def _explain(name: str, as_json: bool) -> None:
 
 
 def _print(test: Test) -> None:
-    from whydrop.sources.tests.explaining import common_rows, example_plan, parameter_rows
+    from whydrop.measure.tests.explaining import common_rows, example_plan, parameter_rows
 
     click.echo(click.style(f"{test.name}: {test.title}", bold=True))
     if test.variant_of:
@@ -134,7 +134,7 @@ def _print(test: Test) -> None:
 
 
 def _written(value: object) -> str:
-    from whydrop.sources.tests.expressions import written
+    from whydrop.measure.tests.expressions import written
 
     return written(value)
 
@@ -149,7 +149,7 @@ def _lines(rows: list[tuple[str, str, str]]) -> None:
 
 
 def _check(files: tuple[Path, ...]) -> None:
-    from whydrop.sources.tests import check
+    from whydrop.measure.tests import check
 
     problems = [problem for file in files for problem in check(file)]
     if problems:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from whydrop import units
-from whydrop.document import Model, Verdict
-from whydrop.pair import AfterGap, LeftOut, Pair, Transit
+from whydrop.explaining.document import Model, Verdict
+from whydrop.explaining.pair import AfterGap, LeftOut, Pair, Transit
 from whydrop.show.tables import Column, Sheet
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.

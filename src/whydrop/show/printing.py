@@ -13,7 +13,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
-from whydrop.record import durable
+from whydrop.runtime import durable
 from whydrop.show.charts.figure import Drawing, Figure, Layer
 from whydrop.show.charts.theme import STYLES, Style
 from whydrop.show.flattening import flattened

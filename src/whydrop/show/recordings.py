@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from whydrop import units
-from whydrop.record.recording import Series
-from whydrop.record.summary import InducedLatency, Loss, SeriesSummary, Summary
+from whydrop.recording.metrics.summary import InducedLatency, Loss, SeriesSummary, Summary
+from whydrop.recording.metrics.together import listed
+from whydrop.recording.recording import Series
 from whydrop.show.terminal import heading, print_by, safe
-from whydrop.statistics.together import listed
 
 # Induced latency that speech and games do not notice, and that everybody does (ITU-T G.114: 150 ms in all one way).
 _HARMLESS_MS, _BAD_MS = 30.0, 150.0
@@ -251,6 +251,6 @@ def _flent_figures(summary: Summary, one: Series) -> str:
 
 def _for_flent(summary: Summary) -> list[Series]:
     """The series that an exported file has as results."""
-    from whydrop.record.exporting.flent import exported_series
+    from whydrop.formats.flent.writing import exported_series
 
     return exported_series(summary.recording)

@@ -9,9 +9,9 @@ from importlib import resources
 
 from whydrop import units
 from whydrop.api import Explanation
-from whydrop.document import Verdict
-from whydrop.printable import printable
+from whydrop.explaining.document import Verdict
 from whydrop.show import embedding, pair_words, tables, words
+from whydrop.show.printable import printable
 
 _SCRIPTS = (
     "uplot/uPlot.iife.min.js",

@@ -84,6 +84,6 @@ def heading(console: Console, title: str) -> None:
 
 def safe(text: str, style: str = "") -> Text:
     """Text that came from outside: no markup is read from it, and no control characters reach the terminal."""
-    from whydrop.printable import printable
+    from whydrop.show.printable import printable
 
     return Text(printable(text), style=style)

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from whydrop import units
 from whydrop.api import Explanation
-from whydrop.document import Capture, Verdict
-from whydrop.pair import Pair
+from whydrop.explaining.document import Capture, Verdict
+from whydrop.explaining.pair import Pair
 from whydrop.show import pair_words, tables, words
 from whydrop.show.terminal import heading, print_by, safe
 
 if TYPE_CHECKING:
-    from whydrop.matching import Matching
+    from whydrop.explaining.matching import Matching
 
 _LONGEST_TABLE = 12
 _MOST_MINOR = 12

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from whydrop import units
-from whydrop.document import Capture, Verdict
+from whydrop.explaining.document import Capture, Verdict
 
 _CAUSES = {
     "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),

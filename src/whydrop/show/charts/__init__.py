@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from whydrop.api import Explanation
-from whydrop.selection import matcher, no_such_flow
+from whydrop.explaining.selection import matcher, no_such_flow
 from whydrop.show.charts import (
     burst,
     clock,

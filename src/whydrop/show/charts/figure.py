@@ -10,7 +10,7 @@ from typing import Literal
 import polars as pl
 
 from whydrop.api import Explanation
-from whydrop.document import Flow, Verdict
+from whydrop.explaining.document import Flow, Verdict
 
 Mark = Literal["points", "line", "step", "spans", "slants", "bars", "rule"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from whydrop import units
-from whydrop.document import Model
+from whydrop.explaining.document import Model
 from whydrop.show.charts import close_up
 from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, Scene, as_float, byte_unit, points, present
 from whydrop.show.charts.pair_scene import PairScene

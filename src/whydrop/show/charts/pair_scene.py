@@ -10,9 +10,9 @@ from typing import Literal
 import polars as pl
 
 from whydrop.api import Explanation
-from whydrop.pair import Pair, Transit
-from whydrop.printable import printable
+from whydrop.explaining.pair import Pair, Transit
 from whydrop.show.charts.figure import NothingToDraw, Scene
+from whydrop.show.printable import printable
 
 Direction = Literal["1-to-2", "2-to-1"]
 DIRECTIONS: tuple[Direction, ...] = ("1-to-2", "2-to-1")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from whydrop import units
-from whydrop.printable import printable
 from whydrop.show.facets import looks
 from whydrop.show.facets.looks import Look
 from whydrop.show.facets.schema import Axis, FacetSpec
+from whydrop.show.printable import printable
 
 Ends = tuple[float, float]
 

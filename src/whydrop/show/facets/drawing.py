@@ -10,8 +10,7 @@ from typing import Any, Literal
 import altair as alt
 import vl_convert
 
-from whydrop.printable import printable
-from whydrop.record import durable
+from whydrop.runtime import durable
 from whydrop.show.facets import marks, ticks
 from whydrop.show.facets.building import Drawn, Facets, Panel, Scale
 from whydrop.show.facets.looks import DASHES, Look
@@ -19,6 +18,7 @@ from whydrop.show.facets.marks import Datasets, Place
 from whydrop.show.flattening import flattened
 from whydrop.show.plots.labels import shortened
 from whydrop.show.plots.page import page
+from whydrop.show.printable import printable
 from whydrop.show.vega import CONFIG, TITLE_CHARACTERS, legend_columns
 
 FORMATS = ("png", "svg", "pdf", "html")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from whydrop.recording.comparing import grouping
 from whydrop.show.facets import building
 from whydrop.show.facets.building import Facets, Words
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.plots import axes, catalogue, labels
 from whydrop.show.plots.choosing import Item, Source, chosen, smoothed
 from whydrop.show.plots.picture import LeftOut, NothingToDraw
-from whydrop.statistics import grouping
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
     from whydrop.show.plots.building import Wishes
     from whydrop.show.plots.schema import PanelSpec, PlotSpec
 

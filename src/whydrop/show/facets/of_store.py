@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from whydrop.record.store.tables import TABLES
 from whydrop.show.facets import building
 from whydrop.show.facets.building import Counts, Facets, Words
 from whydrop.show.facets.schema import Axis, FacetSpec
 from whydrop.show.plots.catalogue import PlotError
 from whydrop.show.plots.picture import NothingToDraw
+from whydrop.store.tables import TABLES
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from whydrop.record.store.backends import Backend
+    from whydrop.store.engines import Backend
 
 # More than this nobody looks at; a filter or another column is meant.
 _MOST_FIGURES, _MOST_PANELS, _MOST_GROUPS = 20, 120, 60

@@ -12,7 +12,7 @@ from whydrop.show.plots.picture import LeftOut, NothingToDraw, Panel, Picture
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 
 # Recordings side by side, above which panels would be too narrow to read.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.recording.metrics.load import Window, window
 from whydrop.show.plots.picture import LeftOut
 from whydrop.show.plots.schema import SeriesSpec
-from whydrop.statistics.load import Window, window
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording, Series
+    from whydrop.recording.recording import Recording, Series
 
 Values = NDArray[np.float64]
 
@@ -165,7 +165,7 @@ def _of_goodput(series: Series) -> bool:
 
 
 def _computed(source: Source, spec: SeriesSpec, series: Sequence[Series]) -> list[Item]:
-    from whydrop.record import computing
+    from whydrop.recording import computing
 
     assert spec.compute is not None
     edges = _edges(source, spec, of_past=series[0].quantity == "goodput")

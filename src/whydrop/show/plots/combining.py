@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whydrop.recording.comparing import grouping
+from whydrop.recording.metrics.reducing import Reduction, reduce
 from whydrop.show.plots import distributions, labels, time_series
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.distributions import Sample
 from whydrop.show.plots.picture import LeftOut, NothingToDraw, Panel
 from whydrop.show.plots.schema import Combiner, Kind, PanelSpec, PlotSpec, SeriesSpec
-from whydrop.statistics import grouping
-from whydrop.statistics.reducing import Reduction, reduce
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 

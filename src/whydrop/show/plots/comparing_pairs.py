@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from whydrop.recording.metrics.reducing import reduce
 from whydrop.show.plots import axes, combining, labels
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.picture import INK, LeftOut, NothingToDraw, Panel, Trace
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
-from whydrop.statistics.reducing import reduce
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 

@@ -15,7 +15,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
-from whydrop.record import durable
+from whydrop.runtime import durable
 from whydrop.show.charts.theme import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
 from whydrop.show.extremes import extremes
 from whydrop.show.flattening import flattened

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whydrop.record.recording import Recording
+    from whydrop.recording.recording import Recording
 
 LONGEST = 48
 
@@ -101,7 +101,7 @@ def one_name(recording: Recording) -> str:
 
 def _by_metadata(recordings: Sequence[Recording]) -> list[str] | None:
     """Values of one key, or of two, that differ in every recording; the title and the test's parameters first."""
-    from whydrop.statistics.metadata_difference import flattened
+    from whydrop.recording.comparing.metadata_difference import flattened
 
     flat = [flattened(one.metadata) for one in recordings]
     keys = [key for key in flat[0] if all(key in other for other in flat) and _telling(key)]

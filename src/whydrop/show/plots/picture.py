@@ -9,8 +9,8 @@ from typing import Any, Literal
 import polars as pl
 
 from whydrop import units
-from whydrop.printable import printable as visible
-from whydrop.statistics.together import listed
+from whydrop.recording.metrics.together import listed
+from whydrop.show.printable import printable as visible
 
 Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text"]
 Weight = Literal["pale", "normal", "heavy"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.record.store.backends import Backend
+    from whydrop.store.engines import Backend
     from whydrop.studies.discards.parameters import Days, Parameters
 
 _MOST_NAMES = 8

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from whydrop.record import durable
+from whydrop.runtime import durable
 
 DOCUMENT = "study.json"
 PAGE = "report.html"

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.statistics.differences import holm
+from whydrop.recording.statistics.differences import holm
 from whydrop.studies.discards import results
 
 if TYPE_CHECKING:

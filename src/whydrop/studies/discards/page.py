@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop import units
-from whydrop.printable import printable
 from whydrop.show.facets import drawing
 from whydrop.show.facets.inline import inline
+from whydrop.show.printable import printable
 from whydrop.studies.discards import figures, words
 
 if TYPE_CHECKING:

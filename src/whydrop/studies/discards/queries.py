@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import polars as pl
 
-    from whydrop.record.store.backends import Backend
+    from whydrop.store.engines import Backend
     from whydrop.studies.discards.parameters import Days, Parameters
 
 NANOSECONDS = 1_000_000_000

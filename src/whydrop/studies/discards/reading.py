@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whydrop.sources.tests import lines as toml_lines
-from whydrop.sources.tests import validating
-from whydrop.sources.tests.problems import FileError, Problem, written_path
+from whydrop.runtime.user_files import lines as toml_lines
+from whydrop.runtime.user_files import validating
+from whydrop.runtime.user_files.problems import FileError, Problem, written_path
 from whydrop.studies.discards.parameters import Days, Parameters
 
 _COMMAND_LINE = "--set"

@@ -12,7 +12,7 @@ import polars as pl
 from whydrop.studies.discards import results
 
 if TYPE_CHECKING:
-    from whydrop.record.store.backends import Backend
+    from whydrop.store.engines import Backend
     from whydrop.studies.discards.parameters import Change, Parameters
 
 # What is being done, how many steps are done (with the part of this one), and how many there are.

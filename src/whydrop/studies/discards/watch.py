@@ -23,7 +23,7 @@ import polars as pl
 from whydrop.studies.discards import results
 
 if TYPE_CHECKING:
-    from whydrop.record.store.backends import Backend
+    from whydrop.store.engines import Backend
     from whydrop.studies.discards.parameters import Parameters, Watch
 
 _SECOND = 1_000_000_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whydrop.record import durable
+from whydrop.runtime import durable
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.watch import Key

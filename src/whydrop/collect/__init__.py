@@ -1,0 +1,1 @@
+"""What is sampled for long, into a store."""

@@ -1,0 +1,209 @@
+"""The collector: at each tick all switches are asked at once, and every tick leaves a reading of each, made or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from whydrop.collect.switches.delivering import Delivery
+from whydrop.collect.switches.reading import Reading
+from whydrop.collect.switches.schedule import SECOND_NS, Clock, Schedule, SystemClock, Tick
+from whydrop.collect.switches.source import Source
+from whydrop.collect.switches.standing import Standings
+
+# So many switches are spoken to at the same time. Each takes a socket, and their answers arrive together: more would
+# only overflow queues on the way.
+AT_ONCE = 512
+
+T = TypeVar("T")
+# How long polls that are going on may take to end when the collector is asked to.
+_PATIENCE_S = 5.0
+
+_STILL_BUSY = "skipped: the poll before (or the search for its ports) was still going on"
+_HELD_UP = "skipped: the collector was held up (a busy or stopped process, a suspended machine)"
+
+
+@dataclass
+class _Worker:
+    """A switch, and the poll of it that is going on."""
+
+    source: Source
+    task: asyncio.Task[None] | None = None
+    settling: asyncio.Task[None] | None = None
+    polled: bool = False  # or the task, if any, is still the source's preparation
+    # Ticks that passed in the meantime: told after the poll, so that readings come in the order of ticks.
+    skipped: list[Reading] = field(default_factory=list)
+
+    @property
+    def busy(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+
+class Collector:
+    """Polls switches until it is stopped.
+
+    Args:
+        sources: the switches.
+        interval_ns: between ticks, which are the wall clock's multiples of it.
+        delivery: gets all readings.
+        say: takes one line when something changes.
+        clock: for tests.
+        watch: called after each change of what `standings` and `next_due_ns` tell.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        interval_ns: int,
+        delivery: Delivery,
+        say: Callable[[str], None],
+        clock: Clock | None = None,
+        watch: Callable[[Collector], None] | None = None,
+    ) -> None:
+        self.standings = Standings()
+        self.standings.expect(source.name for source in sources)
+        self.next_due_ns: int | None = None
+        self._workers = [_Worker(source) for source in sources]
+        self._interval_ns, self._delivery, self._say = interval_ns, delivery, say
+        self._clock: Clock = clock or SystemClock()
+        self._watch = watch or (lambda _collector: None)
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def waiting(self) -> int:
+        """Readings that the outputs have not taken yet."""
+        return self._delivery.behind
+
+    async def run(self, stop: asyncio.Event, duration_s: float | None = None) -> None:
+        """Poll until ``stop`` is set, or ``duration_s`` is over; every reading is delivered before it returns."""
+        stopped = asyncio.ensure_future(stop.wait())
+        timekeeping = asyncio.create_task(self._keep_time())
+        try:
+            await self._prepared(stopped)
+            began_ns = self._clock.steady_ns()
+            schedule = Schedule(self._interval_ns, self._clock)
+            while not stop.is_set():
+                self.next_due_ns = schedule.next_due_ns
+                self._watch(self)
+                left_s = None
+                if duration_s is not None:
+                    left_s = duration_s - (self._clock.steady_ns() - began_ns) / SECOND_NS
+                tick = await _first_of(stopped, asyncio.ensure_future(schedule.next()), left_s)
+                if tick is None:
+                    break
+                self._at(tick, schedule)
+        finally:
+            stopped.cancel()
+            timekeeping.cancel()
+            await self._ended()
+
+    async def _keep_time(self) -> None:
+        """Let outputs know the time, however rare the polls are."""
+        while True:
+            self._delivery.tick(self._clock.wall_ns())
+            await asyncio.sleep(1.0)
+
+    async def _prepared(self, stopped: asyncio.Future[Any]) -> None:
+        """Let every source prepare itself. Those that take long go on with it while the others are polled."""
+
+        async def one(source: Source) -> None:
+            async with self._room:
+                await source.prepare()
+
+        for worker in self._workers:
+            worker.task = asyncio.create_task(one(worker.source))
+        everyone = asyncio.gather(*(worker.task for worker in self._workers if worker.task), return_exceptions=True)
+        patience_s = max(_PATIENCE_S, self._interval_ns / SECOND_NS)
+        await asyncio.wait((stopped, everyone), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+
+    def _at(self, tick: Tick, schedule: Schedule) -> None:
+        """Begin the polls of a tick."""
+        if tick.stepped_ns:
+            self._say(_stepped(tick, schedule.next_due_ns, self._clock.wall_ns()))
+        if tick.missed_in_all:
+            self._say(f"held up: {tick.missed_in_all} tick{'s' if tick.missed_in_all > 1 else ''} passed without polls")
+        for worker in self._workers:
+            worker.skipped += [worker.source.missed(due, _HELD_UP) for due in tick.missed]
+            if worker.busy:
+                worker.skipped.append(worker.source.missed(tick.due_ns, _STILL_BUSY))
+                if not worker.polled:
+                    # No reading comes before these, and preparing may take minutes: nobody shall wonder that long.
+                    self._flush(worker)
+            else:
+                worker.polled = True
+                worker.task = asyncio.create_task(self._poll(worker, tick.due_ns))
+
+    async def _poll(self, worker: _Worker, due_ns: int) -> None:
+        self._flush(worker)
+        async with self._room:
+            reading = await self._read(worker.source, due_ns)
+        self._deliver(reading)
+        self._flush(worker)
+        if worker.settling is None or worker.settling.done():
+            worker.settling = asyncio.create_task(worker.source.settle())
+        self._watch(self)
+
+    async def _read(self, source: Source, due_ns: int) -> Reading:
+        try:
+            return await source.read(due_ns)
+        except asyncio.CancelledError:
+            return _stopped(source, due_ns)
+        except Exception as reason:
+            # A fault of ours in one switch's source must not end the polls of all others.
+            failed = source.missed(due_ns, f"{type(reason).__name__}: {reason}")
+            return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
+
+    def _flush(self, worker: _Worker) -> None:
+        skipped, worker.skipped = worker.skipped, []
+        for reading in skipped:
+            self._deliver(reading)
+
+    def _deliver(self, reading: Reading) -> None:
+        self._delivery.take(reading)
+        line = self.standings.take(reading)
+        if line is not None:
+            self._say(line)
+
+    async def _ended(self) -> None:
+        """Let polls end that are going on, and deliver what is left."""
+        tasks = [worker.task for worker in self._workers if worker.task is not None and not worker.task.done()]
+        if tasks:
+            _, pending = await asyncio.wait(tasks, timeout=_PATIENCE_S)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+        settling = [worker.settling for worker in self._workers if worker.settling is not None]
+        for task in settling:
+            task.cancel()
+        await asyncio.gather(*settling, return_exceptions=True)
+        for worker in self._workers:
+            self._flush(worker)
+            worker.source.close()
+
+
+async def _first_of(
+    stopped: asyncio.Future[Any], awaited: asyncio.Future[T], timeout_s: float | None = None
+) -> T | None:
+    """What is awaited; nothing where the collector is stopped before, or the time is over."""
+    timeout_s = None if timeout_s is None else max(0.0, timeout_s)
+    await asyncio.wait((stopped, awaited), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if awaited.done():
+        return awaited.result()
+    awaited.cancel()
+    await asyncio.gather(awaited, return_exceptions=True)
+    return None
+
+
+def _stopped(source: Source, due_ns: int) -> Reading:
+    failed = source.missed(due_ns, "the collector was stopped before the answer came")
+    return Reading(failed.switch, failed.site, failed.metro, due_ns, None, None, "error", failed.message)
+
+
+def _stepped(tick: Tick, next_due_ns: int, now_ns: int) -> str:
+    seconds = abs(tick.stepped_ns) / SECOND_NS
+    way = "forward" if tick.stepped_ns > 0 else "back"
+    line = f"this host's clock was set {way} by {seconds:.3g} s"
+    wait_s = (next_due_ns - now_ns) / SECOND_NS
+    return line if tick.stepped_ns > 0 else f"{line}; the next poll is in {wait_s:.3g} s"

@@ -1,0 +1,294 @@
+"""How counters grew between two readings, and what to believe where they did not.
+
+A counter that is smaller than before has either wrapped (its 32 or 64 bits were full) or begun anew. RFC 2578 section
+7.1.6 gives it no meaning of its own; only differences tell, and only as long as sysUpTime goes on. Three witnesses are
+heard, in this order:
+
+- **sysUpTime** (`moments`): an agent that began anew has nothing to say about the time before.
+- **physics**: a wrap that takes more octets or frames than the port's speed allows in that time is none; and a counter
+  of octets too large to have come from zero in that time has surely gone on.
+- **agreement**: what begins anew takes all counters of a port with it.
+
+What remains open is null, never a guess, and what was not seen is never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from whydrop.collect.switches.moments import SECOND_NS, Between, Moment, between, moment
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.store import tables
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from whydrop.collect.switches.memory import Remembered
+
+# The least that a frame takes on an Ethernet wire: 64 bytes, preamble and gap (IEEE 802.3).
+LEAST_FRAME_BITS = 84 * 8
+_FRAMES = {"unicast", "multicast", "broadcast", "discards", "errors", "pause"}
+# Many switches copy their chips' counters to the agent only every few seconds, so that a short span may hold the growth
+# of a longer one.
+_LAG_NS = 5 * SECOND_NS
+# Of a port that does not tell its speed; only for whether 32 bits may have been full more than once.
+_ASSUMED_SPEED_BPS = 100_000_000_000
+# More than any port carries, LAGs too: what grew faster was not counted. A port's own speed would not do, as it may be
+# an hour old, and real growth must not be lost for that.
+_IMPOSSIBLE_SPEED_BPS = 10_000_000_000_000
+# Of a port that does not tell its speed; for by how little a counter may fall that goes on.
+_MODEST_SPEED_BPS = 1_000_000_000
+_LARGEST_TOTAL = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class _Last:
+    """A counter as it was last read."""
+
+    index: int
+    oid: str
+    total: int
+    at: Moment
+    doubted: bool = False  # it cannot have grown to this
+    higher: _Last | None = None  # what it was before it went back a little, as counters of some switches do
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A counter read twice."""
+
+    place: int  # of its row
+    port: Port
+    counter: Counter
+    last: _Last
+    now: int
+
+    @property
+    def key(self) -> tuple[str, str | None, str]:
+        """By which it is known from reading to reading."""
+        return self.port.name, self.port.machine, self.counter.name
+
+    @property
+    def before(self) -> int:
+        """What it was."""
+        return self.last.total
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it can have been that."""
+        return self.last.doubted
+
+    @property
+    def modulus(self) -> int:
+        """Where it begins again. An agent that answers with more than 32 bits has more of them than was thought."""
+        return 2**32 if self.counter.bits == 32 and max(self.before, self.now) < 2**32 else 2**64
+
+    def growth(self) -> int:
+        """If it wrapped at most once."""
+        return (self.now - self.before) % self.modulus
+
+
+class Counting:
+    """Makes samples of the ``counters`` table from readings, in the order in which they were made.
+
+    A counter's first reading gives a row without ``value`` and ``span_ns``: nothing is known yet but its ``total``.
+    A failed reading gives no rows; the next one's rows have a longer span and the quality ``gap``.
+
+    Args:
+        interval_ns: between polls.
+        before: of each switch, what a collector before this one knew last.
+    """
+
+    def __init__(self, interval_ns: int, before: Mapping[str, Remembered] | None = None) -> None:
+        if interval_ns <= 0:
+            raise ValueError(f"the interval between polls must be positive, not {interval_ns} ns")
+        self._interval_ns = interval_ns
+        self._numbers: dict[str, int] = {}
+        self._last: dict[str, dict[tuple[str, str | None, str], _Last]] = {}
+        self._before = dict(before or {})
+
+    def samples(self, reading: Reading) -> pl.DataFrame:
+        """Rows of the table ``counters``: how each counter grew since it was last read."""
+        number = self._numbers[reading.switch] = self._numbers.get(reading.switch, 0) + 1
+        now = moment(reading, number)
+        if reading.status != "ok" or now is None:
+            return _frame(reading, 0, [])
+        rows: list[_Row] = []
+        last = self._last.get(reading.switch)
+        if last is None:
+            last = self._last[reading.switch] = self._remembered(reading)
+        # Counters that were last read together are judged together.
+        together: dict[tuple[str, str | None, int], tuple[Moment, list[_Pair]]] = {}
+        for (port, counter), total in reading.values.items():
+            if not 0 <= total < 2**64:
+                continue
+            key, oid = (port.name, port.machine, counter.name), counter.oid + counter.suffix
+            row = _Row(port, counter, total)
+            before = last.get(key)
+            last[key] = _Last(port.index, oid, total, now)
+            if before is not None and before.higher is not None and total >= before.higher.total:
+                before = before.higher
+            if before is not None and (before.index, before.oid) == (port.index, oid):
+                pair = _Pair(len(rows), port, counter, before, total)
+                together.setdefault((port.name, port.machine, before.at.number), (before.at, []))[1].append(pair)
+            elif before is not None and not before.at.earlier_run:
+                row.found(between(before.at, now, self._interval_ns), None, "reset")
+            rows.append(row)
+        for at, pairs in together.values():
+            since = between(at, now, self._interval_ns)
+            if at.earlier_run and since.elapsed_ns is None:
+                continue  # Not proven: they are read for the first time.
+            went_back = [pair for pair in pairs if _went_back_a_little(pair, since)]
+            for pair in went_back:
+                # As if it had not been answered for: the next reading tells how it grew since the one before.
+                last[pair.key] = replace(last[pair.key], higher=pair.last)
+                rows[pair.place].believed = False
+            rest = [pair for pair in pairs if pair not in went_back] if went_back else pairs
+            for pair, (value, quality) in zip(rest, _judged(rest, since), strict=True):
+                rows[pair.place].found(since, value, quality)
+                if _leapt(pair, since):
+                    last[pair.key] = replace(last[pair.key], doubted=True)
+        return _frame(reading, now.at_ns, [row for row in rows if row.believed])
+
+    def _remembered(self, reading: Reading) -> dict[tuple[str, str | None, str], _Last]:
+        """What is known of a switch that this collector reads for the first time."""
+        known = self._before.pop(reading.switch, None)
+        if known is None or known.asked_at != reading.asked_at:
+            return {}
+        return {key: _Last(index, oid, total, known.at) for key, (index, oid, total) in known.counters.items()}
+
+
+class _Row:
+    """What differs between the rows of a reading."""
+
+    __slots__ = ("believed", "counter", "port", "quality", "span_ns", "total", "value")
+
+    def __init__(self, port: Port, counter: Counter, total: int) -> None:
+        self.port, self.counter, self.total = port, counter, total
+        self.span_ns: int | None = None
+        self.value: int | None = None
+        self.quality = "ok"
+        self.believed = True
+
+    def found(self, since: Between, value: int | None, quality: str) -> None:
+        """Take what the growth was judged to be."""
+        self.span_ns, self.value = since.span_ns, value
+        self.quality = "+".join(part for part in ("gap" if since.gap else "", quality) if part) or "ok"
+
+
+def _judged(pairs: Sequence[_Pair], since: Between) -> list[tuple[int | None, str]]:
+    """Growth and quality of counters of one port, all of which were last read at the same time."""
+    went_on = any(_surely_went_on(pair, since) for pair in pairs)
+    # Not even an agent's restart takes the port's counters along where one of them has surely gone on.
+    if since.began_anew and not went_on:
+        return [(None, "reset") for _ in pairs]
+    wraps = since.began_anew is False or went_on
+    fell = [pair.now < pair.before and not (wraps and _may_have_wrapped(pair, since)) for pair in pairs]
+    if not went_on and any(_bears_witness(pair, since) for pair, one in zip(pairs, fell, strict=True) if one):
+        return [(None, "reset") for _ in pairs]
+    return [
+        (None, "reset") if one or _leapt(pair, since) else _growth(pair, since)
+        for pair, one in zip(pairs, fell, strict=True)
+    ]
+
+
+def _growth(pair: _Pair, since: Between) -> tuple[int | None, str]:
+    if pair.modulus == 2**32 and _may_have_filled_often(pair, since):
+        return None, "wrap"
+    return pair.growth(), "wrap" if pair.now < pair.before else ""
+
+
+def _surely_went_on(pair: _Pair, since: Between) -> bool:
+    """Whether it is too large to have come from zero since it was last read.
+
+    Only what the port itself limits is a witness: of what is to be sent there may be more than it can send.
+    """
+    if not pair.counter.name.startswith("octets.") or pair.now < pair.before:
+        return False
+    most = _most(pair, since, _LAG_NS)
+    return most is not None and pair.growth() <= most < pair.now
+
+
+def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
+    """Whether the port's speed allows for it; of an unknown speed nothing is believed."""
+    if pair.doubted:
+        return False
+    most = _most(pair, since, _LAG_NS)
+    return most is not None and pair.growth() <= most
+
+
+def _went_back_a_little(pair: _Pair, since: Between) -> bool:
+    """Whether it fell, and yet has neither wrapped nor begun anew: it is too large to have come from zero.
+
+    Counters of some switches are put together of parts that are not read at the same instant, and fall by one or two.
+    """
+    if pair.now >= pair.before or since.began_anew is not False or pair.doubted or pair.last.higher is not None:
+        return False
+    least = _least_bits(pair.counter)
+    from_zero = _most(pair, since, _LAG_NS, pair.port.speed_bps or _IMPOSSIBLE_SPEED_BPS)
+    if least is None or from_zero is None or pair.now <= from_zero or _may_have_wrapped(pair, since):
+        return False
+    little = (pair.port.speed_bps or _MODEST_SPEED_BPS) / least * _LAG_NS / SECOND_NS
+    return pair.before - pair.now <= little
+
+
+def _bears_witness(pair: _Pair, since: Between) -> bool:
+    """Whether a counter that fell says of the port's others, too, that they began anew.
+
+    One that nobody knows what it counts may be a gauge, which falls for reasons of its own. And 32 bits that fell at an
+    unknown speed may have wrapped, unless not even sysUpTime says that the switch went on.
+    """
+    if _least_bits(pair.counter) is None or pair.doubted:
+        return False
+    return pair.modulus > 2**32 or bool(pair.port.speed_bps) or since.began_anew is None
+
+
+def _leapt(pair: _Pair, since: Between) -> bool:
+    """Whether it rose by more than any port could have counted: a total that was set, or read wrongly."""
+    most = _most(pair, since, _LAG_NS, _IMPOSSIBLE_SPEED_BPS)
+    return most is not None and pair.now - pair.before > most
+
+
+def _may_have_filled_often(pair: _Pair, since: Between) -> bool:
+    most = _most(pair, since, 0, pair.port.speed_bps or _ASSUMED_SPEED_BPS)
+    # What nobody knows the pace of is taken at its word in a regular span only.
+    return most > 2**32 if most is not None else since.gap or since.elapsed_ns is None
+
+
+def _most(pair: _Pair, since: Between, more_ns: int, speed_bps: int | None = None) -> float | None:
+    """How much the counter can have grown at the port's speed, or ``None`` where that is not known."""
+    speed, bits = speed_bps or pair.port.speed_bps, _least_bits(pair.counter)
+    if not speed or bits is None or since.elapsed_ns is None:
+        return None
+    return speed / bits * (since.elapsed_ns + more_ns) / SECOND_NS
+
+
+def _least_bits(counter: Counter) -> int | None:
+    """The least that must pass a port for the counter to grow by one; ``None`` where its name does not tell."""
+    words = counter.name.split(".")
+    kind = words[2] if words[0] == "queue" and len(words) > 2 else words[0]
+    return 8 if kind == "octets" else LEAST_FRAME_BITS if kind in _FRAMES else None
+
+
+def _frame(reading: Reading, at_ns: int, rows: Sequence[_Row]) -> pl.DataFrame:
+    import polars as pl
+
+    count = len(rows)
+    columns: dict[str, list[Any]] = {
+        "end_ns": [at_ns] * count,
+        "span_ns": [row.span_ns for row in rows],
+        "metro": [reading.metro] * count,
+        "site": [reading.site] * count,
+        "switch": [reading.switch] * count,
+        "machine": [row.port.machine for row in rows],
+        "port": [row.port.name for row in rows],
+        "counter": [row.counter.name for row in rows],
+        "value": [None if row.value is None else float(row.value) for row in rows],
+        "total": [row.total if row.total <= _LARGEST_TOTAL else None for row in rows],
+        "poll_start_ns": [reading.start_ns] * count,
+        "poll_end_ns": [reading.end_ns] * count,
+        "quality": [row.quality for row in rows],
+    }
+    return pl.DataFrame(columns, schema=tables.COUNTERS)

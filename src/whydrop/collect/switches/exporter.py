@@ -1,0 +1,214 @@
+"""What was polled, for Prometheus to scrape: an HTTP server with a registry of its own.
+
+Counters are given as they grew since the collector began, resets and wraps undone, so that Prometheus' ``rate()`` is
+right across them; growth that nobody knows (`counting`: null) adds nothing. A value is a double, exact below 2^53.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from whydrop.collect.switches.reading import Reading
+
+if TYPE_CHECKING:
+    import polars as pl
+    from prometheus_client import Metric
+
+SECOND_NS = 1_000_000_000
+# More series than any site's switches have; what is beyond is counted, not shown.
+_MOST_SERIES = 200_000
+_DURATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_JITTERS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_STATUSES = ("ok", "timeout", "refused", "late", "error")
+
+_Series = tuple[str, str, str, str, str]  # switch, site, port, machine, counter
+
+
+class ExporterError(Exception):
+    """The exporter cannot listen where it was told to; the message says why and what to do."""
+
+
+@dataclass
+class _Histogram:
+    """How often a duration was at most each of some bounds."""
+
+    bounds_s: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    total_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds_s) + 1)
+
+    def observe(self, seconds: float) -> None:
+        place = sum(seconds > bound for bound in self.bounds_s)
+        self.counts[place] += 1
+        self.total_s += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus has them."""
+        found, below = [], 0
+        for bound, count in zip((*map(str, self.bounds_s), "+Inf"), self.counts, strict=True):
+            below += count
+            found.append((bound, float(below)))
+        return found
+
+
+@dataclass
+class _Switch:
+    """What is known of a switch's polls."""
+
+    site: str
+    duration: _Histogram = field(default_factory=lambda: _Histogram(_DURATIONS_S))
+    jitter: _Histogram = field(default_factory=lambda: _Histogram(_JITTERS_S))
+    polls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
+    answered_ns: int | None = None  # CLOCK_MONOTONIC
+
+
+class Exporter:
+    """Serves ``http://ADDRESS:PORT/metrics``."""
+
+    def __init__(self, address: str, port: int, *, most_series: int = _MOST_SERIES) -> None:
+        """Listen.
+
+        Args:
+            address: of this machine; ``127.0.0.1`` lets only itself ask.
+            port: TCP; 0 takes a free one, which `port` then tells.
+            most_series: that are shown.
+
+        Raises:
+            ExporterError: the address cannot be listened at.
+        """
+        from prometheus_client import CollectorRegistry
+
+        from whydrop.collect.switches import scraping
+
+        self._guard = threading.Lock()
+        self._totals: dict[_Series, float] = {}
+        self._resets: dict[tuple[str, str], int] = {}
+        self._switches: dict[str, _Switch] = {}
+        self._most_series, self._not_shown = most_series, 0
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collector(self))
+        try:
+            self._server = scraping.listen(address, port, registry)
+        except (OSError, OverflowError) as reason:
+            words = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+            raise ExporterError(
+                f"exporter: cannot listen at {address} port {port}: {words}. Choose another address or port"
+            ) from reason
+        self._thread = threading.Thread(target=self._server.serve_forever, name="whydrop exporter", daemon=True)
+        self._thread.start()
+        self.address: str = address
+        self.port: int = self._server.server_address[1]
+
+    def observe(self, reading: Reading, samples: pl.DataFrame) -> None:
+        """Take a poll, made or not, and the rows of ``counters`` that it gave."""
+        names = ("port", "machine", "counter", "value", "quality")
+        rows = list(zip(*(samples[name].to_list() for name in names), strict=True)) if samples.height else []
+        with self._guard:
+            self._observe_poll(reading)
+            for port, machine, counter, value, quality in rows:
+                key = (reading.switch, reading.site or "", port, machine or "", counter)
+                if key not in self._totals:
+                    if len(self._totals) >= self._most_series:
+                        self._not_shown += 1
+                        continue
+                    self._totals[key] = 0.0
+                if value is not None:
+                    self._totals[key] += value
+                if "reset" in quality:
+                    where = (reading.switch, reading.site or "")
+                    self._resets[where] = self._resets.get(where, 0) + 1
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Exporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _observe_poll(self, reading: Reading) -> None:
+        of = self._switches.setdefault(reading.switch, _Switch(reading.site or ""))
+        of.polls[reading.status if reading.status in _STATUSES else "error"] += 1
+        if reading.start_ns is not None:
+            of.jitter.observe(abs(reading.start_ns - reading.due_ns) / SECOND_NS)
+            if reading.end_ns is not None:
+                of.duration.observe(max(0, reading.end_ns - reading.start_ns) / SECOND_NS)
+        if reading.status == "ok":
+            of.answered_ns = time.monotonic_ns()
+
+    def families(self) -> Iterator[Metric]:
+        """What is shown, at this moment."""
+        with self._guard:
+            totals, resets = dict(self._totals), dict(self._resets)
+            switches, not_shown = dict(self._switches), self._not_shown
+            polls = list(_poll_families(switches))
+        yield from polls
+        yield from _counter_families(totals, resets, not_shown)
+
+
+class _Collector:
+    """What the registry asks."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def collect(self) -> Iterator[Metric]:
+        return self._exporter.families()
+
+
+def _poll_families(switches: dict[str, _Switch]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    of_switch = ["switch", "site"]
+    duration = HistogramMetricFamily("whydrop_poll_duration_seconds", "How long polls took.", labels=of_switch)
+    jitter = HistogramMetricFamily(
+        "whydrop_poll_jitter_seconds", "How far from its tick a poll was begun.", labels=of_switch
+    )
+    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Since the switch last answered.", labels=of_switch)
+    polls = CounterMetricFamily(
+        "whydrop_polls", "Polls that were due, by what became of them.", labels=[*of_switch, "status"]
+    )
+    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that brought nothing.", labels=of_switch)
+    now = time.monotonic_ns()
+    for name, of in switches.items():
+        labels = [name, of.site]
+        duration.add_metric(labels, of.duration.buckets(), of.duration.total_s)
+        jitter.add_metric(labels, of.jitter.buckets(), of.jitter.total_s)
+        if of.answered_ns is not None:
+            age.add_metric(labels, (now - of.answered_ns) / SECOND_NS)
+        for status, count in of.polls.items():
+            polls.add_metric([*labels, status], count)
+        missed.add_metric(labels, sum(of.polls.values()) - of.polls["ok"])
+    yield from (duration, jitter, age, polls, missed)
+
+
+def _counter_families(
+    totals: dict[_Series, float], resets: dict[tuple[str, str], int], not_shown: int
+) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    grown = CounterMetricFamily(
+        "whydrop_switch_counter",
+        "Growth of a port's counter since the collector began (octets, packets or frames, as its name says).",
+        labels=["switch", "site", "port", "machine", "counter"],
+    )
+    for labels, total in totals.items():
+        grown.add_metric(list(labels), total)
+    anew = CounterMetricFamily(
+        "whydrop_counter_resets", "Samples without a value because the counter began anew.", labels=["switch", "site"]
+    )
+    for where, count in resets.items():
+        anew.add_metric(list(where), count)
+    hidden = CounterMetricFamily("whydrop_samples_not_shown", "Samples of series beyond the most that are shown.")
+    hidden.add_metric([], not_shown)
+    yield from (grown, anew, hidden)

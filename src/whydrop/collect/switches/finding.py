@@ -1,0 +1,256 @@
+"""Which ports of a switch are meant, by which index they go today, and which counters they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from whydrop.collect.switches import bridging, oids
+from whydrop.collect.switches.config import Switch
+from whydrop.collect.switches.reading import Counter, Port
+from whydrop.collect.switches.schema import PortEntry
+from whydrop.collect.switches.sessions import AskingError, Session, Value
+
+_LONGEST_TEXT = 255  # DisplayString (RFC 2579)
+_UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of what is faster than it can say (RFC 2863)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A row of the switch's interface table."""
+
+    index: int
+    name: str
+    alias: str = ""
+    speed_bps: int | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is to be asked of a switch.
+
+    Attributes:
+        ports: those that fit, in the order of their indexes.
+        asked: object identifiers, and what each of them tells.
+        places: of the wanted MAC addresses that were found, their ifIndex.
+        missing: entries of the configuration that no port fits, as sentences.
+        notes: what else the operator should know, as sentences.
+    """
+
+    ports: tuple[Port, ...] = ()
+    asked: dict[str, tuple[Port, Counter]] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def find(switch: Switch, session: Session, interval_s: float, before: Found | None = None) -> Found:
+    """Find the ports and counters of ``switch`` as it is now.
+
+    Args:
+        switch: what is wanted.
+        session: with which it is asked.
+        interval_s: between polls, for a warning about counters that wrap faster.
+        before: what was found last, if the switch has not begun anew since. A MAC address goes out of the bridge table
+            after minutes of silence; its port is then the one that it was.
+
+    Raises:
+        AskingError: the switch does not answer.
+    """
+    table = await interfaces(session)
+    macs = {entry.mac for entry in switch.ports if entry.mac is not None}
+    places = await bridging.locate(switch, session, macs) if macs else {}
+    if before is not None:
+        places |= {mac: index for mac, index in before.places.items() if not isinstance(places.get(mac), int)}
+    ports, missing, notes = chosen(switch.ports, table, places)
+    asked, more = await _counted(switch, session, ports, interval_s)
+    known = {mac: index for mac, index in places.items() if isinstance(index, int)}
+    return Found(ports, asked, known, missing, (*notes, *more))
+
+
+async def interfaces(session: Session) -> dict[int, Interface]:
+    """The switch's interfaces, by ifIndex."""
+    names = await _column(session, oids.IF_NAME) or await _column(session, oids.IF_DESCR)
+    aliases = await _column(session, oids.IF_ALIAS)
+    fast = await _column(session, oids.IF_HIGH_SPEED)
+    slow = {} if any(fast.values()) else await _column(session, oids.IF_SPEED)
+    return {
+        index: Interface(
+            index, text(names[index]), text(aliases.get(index)), _speed_bps(fast.get(index), slow.get(index))
+        )
+        for index in sorted(names)
+    }
+
+
+def text(value: Value) -> str:
+    """A name that a switch gave: nobody guarantees that it is text."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return str(value or "").replace("\x00", "").strip()[:_LONGEST_TEXT]
+
+
+def chosen(
+    entries: Sequence[PortEntry],
+    table: dict[int, Interface],
+    places: dict[str, int | str],
+) -> tuple[tuple[Port, ...], tuple[str, ...], tuple[str, ...]]:
+    """The ports that entries mean, the entries that mean none, and what is odd.
+
+    Each interface belongs to the first entry that it fits.
+
+    Args:
+        entries: of the configuration.
+        table: the switch's interfaces.
+        places: for each MAC address its ifIndex, or why it has none.
+    """
+    taken: dict[int, Port] = {}
+    missing: list[str] = []
+    notes: list[str] = []
+    for entry in entries:
+        fits = [one for one in table.values() if one.index not in taken and _fits(entry, one, places)]
+        if not fits:
+            missing.append(_nothing_fits(entry, table, places))
+        for interface in fits:
+            taken[interface.index] = _port(entry, interface, taken.values(), notes)
+    return tuple(taken[index] for index in sorted(taken)), tuple(missing), tuple(notes)
+
+
+def _fits(entry: PortEntry, interface: Interface, places: dict[str, int | str]) -> bool:
+    if entry.all:
+        return True
+    if entry.index is not None:
+        return entry.index == interface.index
+    if entry.mac is not None:
+        return places.get(entry.mac) == interface.index
+    pattern, name = (entry.alias, interface.alias) if entry.alias is not None else (entry.ifname, interface.name)
+    assert pattern is not None
+    # Names may hold brackets of their own: as they are written they always fit.
+    return bool(name) and (name == pattern or fnmatchcase(name, pattern))
+
+
+def _nothing_fits(entry: PortEntry, table: dict[int, Interface], places: dict[str, int | str]) -> str:
+    if entry.mac is not None:
+        place = places.get(entry.mac, "it was not looked for")
+        why = place if isinstance(place, str) else f"bridge port leads to ifIndex {place}, which does not exist"
+        return f"no port for mac = {bridging.written(entry.mac)}: {why}"
+    if entry.index is not None:
+        return f"no port has index = {entry.index}; there are {_some(map(str, table))}"
+    if entry.alias is not None:
+        return f"no port's alias (ifAlias) fits {entry.alias!r}; there are {_some(one.alias for one in table.values())}"
+    if entry.ifname is not None:
+        return f"no port's name (ifName) fits {entry.ifname!r}; there are {_some(one.name for one in table.values())}"
+    return "the switch tells of no ports (ifTable), or entries before took them all"
+
+
+def _some(names: Iterable[str], most: int = 8) -> str:
+    known = [name for name in names if name]
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more if known else "none"
+
+
+def _port(entry: PortEntry, interface: Interface, others: Iterable[Port], notes: list[str]) -> Port:
+    name = _filled(entry.name, interface) or interface.name or str(interface.index)
+    machine = _filled(entry.machine, interface) if entry.machine is not None else None
+    # Two ports by one name would be one series; the first has it, and what the other counts is not lost.
+    first = next((port for port in others if (port.name, port.machine) == (name, machine)), None)
+    if first is not None:
+        longer = f"{name}:{interface.name or interface.index}"
+        notes.append(
+            f"ports {first.index} and {interface.index} are both named {name!r}; the second is kept as {longer!r}. "
+            'Names such as "{ifname}" or "{alias}" tell them apart'
+        )
+        name = longer
+    return Port(name, interface.index, machine or None, interface.speed_bps, interface.alias or None)
+
+
+def _filled(pattern: str, interface: Interface) -> str:
+    values = {"alias": interface.alias, "ifname": interface.name, "index": str(interface.index)}
+    for key, value in values.items():
+        pattern = pattern.replace(f"{{{key}}}", value)
+    return pattern[:_LONGEST_TEXT]
+
+
+async def _counted(
+    switch: Switch, session: Session, ports: Sequence[Port], interval_s: float
+) -> tuple[dict[str, tuple[Port, Counter]], list[str]]:
+    """Which of the wanted counters each port has; narrow ones where it lacks wide ones."""
+    wanted = {oids.of_port(counter, port.index): (port, counter) for port in ports for counter in switch.counters}
+    if wanted:
+        await session.learn_size(list(wanted))
+    found = await _existing(session, wanted)
+    lacking = [pair for oid, pair in wanted.items() if oid not in found]
+    narrow = {
+        oids.of_port(oids.NARROW[counter.name], port.index): (port, oids.NARROW[counter.name])
+        for port, counter in lacking
+        if counter.name in oids.NARROW and counter.bits == 64
+    }
+    narrow = await _existing(session, narrow)
+    instead = {(port, counter.name) for port, counter in narrow.values()}
+    absent = [(port, counter) for port, counter in lacking if (port, counter.name) not in instead]
+    # In the order of ports, so that one port's counters are read by one message, or two.
+    both = found | narrow
+    order = {port: number for number, port in enumerate(ports)}
+    asked = dict(sorted(both.items(), key=lambda item: order[item[1][0]]))
+    return asked, [*_narrow_notes(narrow.values(), interval_s), *_absent_notes(absent, len(ports))]
+
+
+async def _existing(session: Session, wanted: dict[str, tuple[Port, Counter]]) -> dict[str, tuple[Port, Counter]]:
+    if not wanted:
+        return {}
+    answer = await session.get(list(wanted))
+    if answer.unanswered:
+        raise AskingError("timeout", f"{len(answer.unanswered)} of {len(wanted)} counters had no answer in time")
+    return {oid: pair for oid, pair in wanted.items() if isinstance(answer.values.get(oid), int)}
+
+
+def _narrow_notes(narrow: Iterable[tuple[Port, Counter]], interval_s: float) -> list[str]:
+    notes = []
+    for name, ports in _by_counter(narrow):
+        note = f"{name} of {_ports(ports)} has 32 bits only (the switch lacks the 64-bit counter)"
+        fastest = max((port.speed_bps or 0 for port in ports), default=0)
+        wraps_s = 2**32 * 8 / fastest if fastest and name.startswith("octets") else None
+        if wraps_s is not None and wraps_s < 2 * interval_s:
+            note += f"; at {fastest / 1e9:g} Gbit/s it wraps after {wraps_s:.3g} s: poll more often, or do not trust it"
+        notes.append(note)
+    return notes
+
+
+def _absent_notes(absent: Iterable[tuple[Port, Counter]], count: int) -> list[str]:
+    grouped: dict[tuple[Port, ...], list[str]] = {}
+    for name, ports in _by_counter(absent):
+        grouped.setdefault(tuple(ports), []).append(name)
+    return [
+        f"{'no port' if len(ports) == count else _ports(ports) + ' does not'}"
+        f"{' has' if len(ports) == count else ' have'} {', '.join(names)}"
+        for ports, names in grouped.items()
+    ]
+
+
+def _by_counter(pairs: Iterable[tuple[Port, Counter]]) -> list[tuple[str, list[Port]]]:
+    grouped: dict[str, list[Port]] = {}
+    for port, counter in pairs:
+        grouped.setdefault(counter.name, []).append(port)
+    return list(grouped.items())
+
+
+def _ports(ports: Sequence[Port]) -> str:
+    return f"port {ports[0].name}" if len(ports) == 1 else f"{len(ports)} ports ({_some(port.name for port in ports)})"
+
+
+def indexes(found: Found) -> dict[tuple[str, str | None], int]:
+    """By which index each port goes, by its name and machine."""
+    return {(port.name, port.machine): port.index for port in found.ports}
+
+
+def _speed_bps(high: Value, low: Value) -> int | None:
+    if isinstance(high, int) and high > 0:
+        return high * 1_000_000
+    if isinstance(low, int) and 0 < low < _UNKNOWN_SPEED_BPS:
+        return low
+    return None
+
+
+async def _column(session: Session, root: str) -> dict[int, Value]:
+    rows = await session.walk(root)
+    return {int(place): value for place, value in rows if place.isdecimal()}

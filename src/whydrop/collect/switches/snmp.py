@@ -1,0 +1,218 @@
+"""A switch polled by SNMP: finds its ports, asks for their counters, finds them again when they may have moved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Callable
+
+from whydrop.collect.switches import oids
+from whydrop.collect.switches.config import Switch
+from whydrop.collect.switches.finding import Found, find, indexes
+from whydrop.collect.switches.moments import Moment, between, moment
+from whydrop.collect.switches.reading import Counter, Port, Reading
+from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
+from whydrop.collect.switches.sessions import Answer, AskingError, Session
+
+# Aliases are changed and cables moved without a word from the switch; once an hour is soon enough for those.
+FIND_AGAIN_NS = 3600 * SECOND_NS
+# A port that is not there yet (a MAC address that is silent) is looked for more often, and so are all ports of a switch
+# that is not up for long: its tables fill one after the other.
+FIND_SOON_NS = 60 * SECOND_NS
+_SETTLED_NS = 600 * SECOND_NS
+# Tables of large switches take a minute; those of an agent whose rows do not end, or come one by one, must not hold
+# its polls up for hours.
+_FIND_WITHIN_S = 300.0
+
+
+class SnmpSource:
+    """Readings of one switch.
+
+    Args:
+        switch: which one, and what to ask.
+        interval_ns: between polls.
+        clock: tells the times of readings.
+        say: takes one line about what the operator should know of this switch.
+    """
+
+    def __init__(
+        self,
+        switch: Switch,
+        interval_ns: int,
+        clock: Clock | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.switch = switch
+        self.found: Found | None = None
+        self._interval_ns = interval_ns
+        self._clock: Clock = clock or SystemClock()
+        self._say = say or (lambda _line: None)
+        self._session = Session(switch)
+        self._found_at_ns = 0
+        self._settled = True
+        self._table_change: object = None  # ifTableLastChange when the ports were found
+        self._last: Moment | None = None
+        self._polls = 0
+        self._said: set[str] = set()
+        # Switches that were started together are not all asked for their ports at the same time.
+        self._hour_ns = FIND_AGAIN_NS + zlib.crc32(switch.name.encode()) % (FIND_AGAIN_NS // 4 // SECOND_NS) * SECOND_NS
+
+    @property
+    def name(self) -> str:
+        """Of the switch."""
+        return self.switch.name
+
+    async def prepare(self) -> None:
+        """Find the ports; if that fails, the first poll tries again and says why."""
+        with contextlib.suppress(AskingError):
+            await self.find()
+
+    async def find(self) -> None:
+        """Find the ports now.
+
+        Raises:
+            AskingError: the switch does not answer.
+        """
+        await self._find(self._session)
+
+    async def read(self, due_ns: int) -> Reading:
+        """Poll the switch."""
+        start_ns = self._clock.wall_ns()
+        try:
+            if self.found is None:
+                await self._find(self._session)
+                start_ns = self._clock.wall_ns()
+            answer = await self._ask()
+            reading = self._reading(due_ns, start_ns, answer)
+            if self._may_have_moved(reading, answer):
+                before = self.found
+                await self._find(self._session, anew=True)
+                if before is None or self.found is None or indexes(before) != indexes(self.found):
+                    # What was read belongs to other ports.
+                    start_ns = self._clock.wall_ns()
+                    reading = self._reading(due_ns, start_ns, await self._ask())
+        except AskingError as reason:
+            return self._failed(due_ns, start_ns, reason.status, str(reason))
+        self._remember(reading)
+        return reading
+
+    def missed(self, due_ns: int, why: str) -> Reading:
+        """A tick at which it was not polled."""
+        return Reading(self.name, self.switch.site, self.switch.metro, due_ns, None, None, "late", why)
+
+    async def settle(self) -> None:
+        """Find the ports again where that is due, by a session of its own: polls go on meanwhile."""
+        found = self.found
+        if found is None:
+            return
+        age_ns = self._clock.steady_ns() - self._found_at_ns
+        if age_ns < (FIND_SOON_NS if found.missing or not self._settled else self._hour_ns):
+            return
+        session = self._session.beside()
+        try:
+            await self._find(session)
+        except AskingError:
+            # What was found is still the best that is known, and the next poll tells what is wrong.
+            self._found_at_ns += FIND_SOON_NS
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._session.close()
+
+    async def _find(self, session: Session, *, anew: bool = False) -> None:
+        before = self.found
+        try:
+            async with asyncio.timeout(_FIND_WITHIN_S):
+                first = await session.get([oids.IF_TABLE_LAST_CHANGE])
+                found = await find(self.switch, session, self._interval_ns / SECOND_NS, None if anew else before)
+        except TimeoutError:
+            session.close()
+            why = f"it answers, but its ports could not be found within {_FIND_WITHIN_S:g} s"
+            raise AskingError("timeout", f"{self.switch.address}: {why}") from None
+        if self.found is not before and not anew:
+            return  # Found by another session in the meantime, after a restart of the switch.
+        self.found = found
+        self._table_change = first.values.get(oids.IF_TABLE_LAST_CHANGE)
+        self._settled = first.uptime_ns is None or first.uptime_ns > _SETTLED_NS
+        self._found_at_ns = self._clock.steady_ns()
+        self._tell(found)
+
+    def _tell(self, found: Found) -> None:
+        """Say what is new, and not again each hour what was said."""
+        lines = {*found.missing, *found.notes}
+        for line in (*found.missing, *found.notes):
+            if line not in self._said:
+                self._say(f"{self.name}: {line}")
+        self._said = lines
+
+    async def _ask(self) -> Answer:
+        assert self.found is not None
+        if not self.found.asked:
+            why = "; ".join(self.found.missing) or "its ports have none of the counters"
+            raise AskingError("error", f"there is nothing to poll: {why}")
+        return await self._session.get([oids.IF_TABLE_LAST_CHANGE, *self.found.asked])
+
+    def _reading(self, due_ns: int, start_ns: int, answer: Answer) -> Reading:
+        assert self.found is not None
+        values: dict[tuple[Port, Counter], int] = {}
+        odd: list[str] = []
+        for oid, (port, counter) in self.found.asked.items():
+            value = answer.values.get(oid)
+            if isinstance(value, int) and 0 <= value < 2**64:
+                values[port, counter] = value
+            elif value is not None:
+                odd.append(f"{counter.name} of {port.name}")
+        return Reading(
+            switch=self.name,
+            site=self.switch.site,
+            metro=self.switch.metro,
+            due_ns=due_ns,
+            start_ns=start_ns,
+            end_ns=self._clock.wall_ns(),
+            status="ok",
+            message=self._remark(answer, odd),
+            uptime_ns=answer.uptime_ns,
+            steady_ns=self._clock.steady_ns(),
+            values=values,
+            asked_at=f"{self.switch.address} {self.switch.port}",
+        )
+
+    def _remark(self, answer: Answer, odd: list[str]) -> str | None:
+        """What keeps an answer from being whole."""
+        assert self.found is not None
+        parts = list(self.found.missing)
+        if answer.unanswered:
+            parts.append(f"{len(answer.unanswered)} of {len(self.found.asked)} counters had no answer in time")
+        gone = len(self.found.asked) - len(answer.unanswered) - sum(oid in answer.values for oid in self.found.asked)
+        if gone > 0:
+            parts.append(f"{gone} counters are gone from the switch")
+            self._settled = False
+        if odd:
+            parts.append(f"no counters: {', '.join(odd[:3])}")
+        return "; ".join(parts) or None
+
+    def _may_have_moved(self, reading: Reading, answer: Answer) -> bool:
+        """Whether the switch began anew, or its table of ports changed: an index may mean another port now."""
+        if not reading.values and not answer.unanswered:
+            return True
+        change = answer.values.get(oids.IF_TABLE_LAST_CHANGE)
+        if change is not None and self._table_change is not None and change != self._table_change:
+            return True
+        now = moment(reading, self._polls + 1)
+        if self._last is None or now is None:
+            return False
+        return between(self._last, now, self._interval_ns).began_anew is True
+
+    def _remember(self, reading: Reading) -> None:
+        self._polls += 1
+        self._last = moment(reading, self._polls)
+
+    def _failed(self, due_ns: int, start_ns: int, status: str, message: str) -> Reading:
+        end_ns = self._clock.wall_ns()
+        return Reading(
+            self.name, self.switch.site, self.switch.metro, due_ns, start_ns, end_ns, status, message,
+            steady_ns=self._clock.steady_ns(),
+        )  # fmt: skip

@@ -1,0 +1,408 @@
+"""What to do about a cause: specific, with the arithmetic, and commands to paste (lines that begin with ``$ ``)."""
+
+from __future__ import annotations
+
+from whydrop.explaining.filling import fill
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Values = Mapping[str, Any]
+
+# Pace this far below a limit: the rate is known to a few per cent, and its byte basis may not be.
+_PACE_SHARE = 0.95
+
+# What holds all headers of Ethernet, VLAN tags, IPv6 and TCP with options.
+_HEADERS_BYTES = 128
+
+_BBR = "$ sysctl -w net.ipv4.tcp_congestion_control=bbr"
+
+
+def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list[str]:
+    """Sentences, and commands; none for a cause that this version has no advice on.
+
+    ``snaplen_bytes`` is the most that was kept of a packet, where that is known.
+    """
+    write = _BY_CAUSE.get(verdict["cause"])
+    if write is None:
+        return []
+    path: Values = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "path"), {})
+    parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
+    values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
+    values |= {name: value for name, value in path.items() if value is not None}
+    headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
+    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail")}
+    return write({**headline, **values, **parameters, **about})
+
+
+def _kbit(rate_bps: float) -> str:
+    return f"{rate_bps * _PACE_SHARE / 1e3:.0f}kbit"
+
+
+def _pace(rate_bps: float) -> str:
+    return f"$ tc qdisc replace dev DEV root fq maxrate {_kbit(rate_bps)}"
+
+
+def _policer(v: Values) -> list[str]:
+    if "rate_bps" not in v or "burst_bytes" not in v:
+        return []
+    policed, burst, rtt_s = v["rate_bps"], v["burst_bytes"], v["base_rtt_s"]
+    lines = [
+        fill(
+            "Pace the sender below the policer, at {paced_bps}, and it has nothing to drop (DEV is the sender's "
+            "interface; fq paces each flow, so divide by the number of flows that share the policer):",
+            {"paced_bps": policed * _PACE_SHARE},
+        ),
+        _pace(policed),
+        "Or shape all of them together, with a queue instead of drops:",
+        f"$ tc qdisc replace dev DEV root tbf rate {_kbit(policed)} burst {min(max(burst, 3e3), 32e3):.0f} "
+        "latency 50ms",
+    ]
+    if rtt_s > 0:
+        needed = sawtooth_burst_bytes(policed, rtt_s, v["mss_bytes"])
+        lines.append(
+            fill(
+                "Ask whoever runs the policer for a shaper, or for a larger bucket: one TCP (Reno) flow with a round "
+                "trip of {base_rtt_s} needs {needed_bytes} to fill {rate_bps}; {burst_bytes} is {enough}.",
+                {**v, "needed_bytes": needed, "enough": "too small" if burst < needed else "large enough"},
+            )
+        )
+    return lines
+
+
+def sawtooth_burst_bytes(rate_bps: float, rtt_s: float, mss_bytes: float) -> float:
+    """Tokens that the sawtooth of one Reno flow (RFC 5681) spends above its mean rate.
+
+    The window swings between 2/3 and 4/3 of the bandwidth-delay product P, growing by one segment a round trip; its
+    upper half lasts P/(3 MSS) round trips and exceeds the mean by P/6 in each, together P^2 / (18 MSS). At least P
+    itself, for slow start.
+
+    >>> round(sawtooth_burst_bytes(20e6, 0.040, 1448)), sawtooth_burst_bytes(1e6, 0.010, 1448)
+    (383671, 1250.0)
+    """
+    product = rate_bps / 8.0 * rtt_s
+    return max(product * product / (18.0 * max(mss_bytes, 1.0)), product)
+
+
+def _shallow_queue(v: Values) -> list[str]:
+    if "drain_rate_bps" not in v or "limit_bytes" not in v:
+        return []
+    drain, limit = v["drain_rate_bps"], v["limit_bytes"]
+    product = drain / 8.0 * v["base_rtt_s"]
+    lines = []
+    if product > limit:
+        lines.append(
+            fill(
+                "The queue holds {limit_bytes}; one flow needs a bandwidth-delay product of {product_bytes} "
+                "({drain_rate_bps} x {base_rtt_s}) to keep the link busy, n flows that product over the square root "
+                "of n (Appenzeller et al. 2004): {missing_bytes} are missing.",
+                {**v, "product_bytes": product, "missing_bytes": product - limit},
+            )
+        )
+    smoothly = "Bursts overflow it, so send smoothly: pace at {paced_bps} or below (DEV is the sender's interface):"
+    return [*lines, fill(smoothly, {"paced_bps": drain * _PACE_SHARE}), _pace(drain)]
+
+
+def _deep_queue(v: Values) -> list[str]:
+    if "drain_rate_bps" not in v:
+        return []
+    below = _kbit(v["drain_rate_bps"])
+    return [
+        "Manage the queue where it stands: just below the link's rate, on the router's interface DEV before it, so "
+        "that the queue forms under your control:",
+        f"$ tc qdisc replace dev DEV root cake bandwidth {below}",
+        "Or, where cake is missing, fq_codel behind a rate limit:",
+        "$ tc qdisc replace dev DEV root handle 1: htb default 1 && tc class add dev DEV parent 1: classid 1:1 htb "
+        f"rate {below} && tc qdisc add dev DEV parent 1:1 fq_codel",
+        "If only the sender is yours: a congestion control that does not fill queues, or pacing below the drain rate:",
+        _BBR,
+    ]
+
+
+def _shaper(v: Values) -> list[str]:
+    if "rate_bps" not in v:
+        return []
+    shaped = (
+        "The path is shaped to {rate_bps}: more needs another contract or another path. To avoid the wait in the "
+        "shaper's queue, pace below it:"
+    )
+    return [fill(shaped, v), _pace(v["rate_bps"])]
+
+
+def _aqm(v: Values) -> list[str]:
+    if v.get("ecn_in_use"):
+        return ["The queue signals congestion early to keep delay short: it works as intended."]
+    return [
+        "The queue drops early to keep delay short: it works as intended. With ECN it can mark instead of dropping:",
+        "$ sysctl -w net.ipv4.tcp_ecn=1",
+    ]
+
+
+def _random_loss(v: Values) -> list[str]:
+    lines = [
+        "Losses do not depend on load, so look for a broken link, not a full one: errors on each hop's interfaces, "
+        "optical power, duplex, radio:",
+        "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
+        "$ ip -s -s link show DEV",
+    ]
+    share, rtt_s = v.get("loss_probability", 0.0), v["base_rtt_s"]
+    if share > 0 and rtt_s > 0:
+        bound = v["mss_bytes"] * 8.0 / rtt_s * (1.5 / share) ** 0.5
+        exceed = (
+            "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control cannot exceed about "
+            "{bound_bps} (Mathis et al. 1997); BBR depends on loss far less:"
+        )
+        lines += [fill(exceed, {**v, "bound_bps": bound}), _BBR]
+    return lines
+
+
+def _reordering(_: Values) -> list[str]:
+    return [
+        "Nothing was lost: packets overtake each other. Look for load balancing per packet instead of per flow (link "
+        "aggregation, ECMP), or for links of unequal delay used as one.",
+        "Until then let the sender tolerate it:",
+        "$ sysctl -w net.ipv4.tcp_reordering=30",
+    ]
+
+
+def _receiver_window(v: Values) -> list[str]:
+    rtt_s = v["base_rtt_s"]
+    lines = []
+    if rtt_s > 0:
+        lets_out = (
+            "The receiver's window lets about {window_bytes} out per round trip of {base_rtt_s}. For twice the rate "
+            "it needs twice that; for 1 Gbit/s on this path, {gigabit_bytes}."
+        )
+        window = v["goodput_bps"] / 8.0 * rtt_s
+        lines.append(fill(lets_out, {**v, "window_bytes": window, "gigabit_bytes": 1e9 / 8.0 * rtt_s}))
+    return [
+        *lines,
+        "On the receiver, allow a larger buffer, and see that the application neither sets SO_RCVBUF nor reads slowly:",
+        f"$ sysctl -w net.ipv4.tcp_rmem='4096 131072 {max(2.0 * 1e9 / 8.0 * rtt_s, 6_291_456.0):.0f}'",
+    ]
+
+
+def _sender(_: Values) -> list[str]:
+    return [
+        "Neither the path nor the receiver holds this flow back: its sender does. See whether the application has "
+        "data ready, whether its send buffer is large enough, and what limits the socket:",
+        "$ ss -tinm | grep -A1 -E 'sndbuf_limited|rwnd_limited|app_limited'",
+    ]
+
+
+def _peer_application(_: Values) -> list[str]:
+    return [
+        "The path was idle while the application thought: look there, at its own log, or at what it waits for (a "
+        "database, a disk, another service). On that host, see which requests stand unread or unanswered:",
+        "$ ss -tinmp | grep -A1 ESTAB",
+    ]
+
+
+def _delayed_ack(_: Values) -> list[str]:
+    return [
+        "A sender that may have only a segment or two out waits for the receiver's timer (RFC 1122). Let it send on: a "
+        "larger send buffer (no SO_SNDBUF), or TCP_NODELAY where it writes in small pieces (Nagle's algorithm):",
+        "$ sysctl -w net.ipv4.tcp_wmem='4096 262144 4194304'",
+        "Or let the receiver acknowledge at once, on its route to the sender:",
+        "$ ip route change ROUTE quickack 1",
+    ]
+
+
+def _capture_loss(v: Values) -> list[str]:
+    kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
+    shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
+    return [
+        f"The capture missed packets that the receiver acknowledged: give it {shorter}a larger buffer or a filter:",
+        f"$ tcpdump -i DEV -s {kept} -B 65536 -w FILE.pcap",
+    ]
+
+
+def _no_answer(_: Values) -> list[str]:
+    return [
+        "See whether the host is up and reachable, and whether a filter drops the packets: probe the same port, which "
+        "tells how far they get:",
+        "$ tcptraceroute HOST PORT",
+        "A capture on the host itself tells whether they arrive there.",
+    ]
+
+
+def _refused(_: Values) -> list[str]:
+    return [
+        "See whether the service runs and listens on that address and port, on the host itself:",
+        "$ ss -ltnp",
+    ]
+
+
+def _reset(_: Values) -> list[str]:
+    return [
+        "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "
+        "gave up, or a filter ended the connection. On the host:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnTimeout TcpExtTCPAbortOnClose",
+    ]
+
+
+def _outage(_: Values) -> list[str]:
+    return [
+        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
+        "that was suspended. On each host and router:",
+        "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
+        "$ ip -s link show DEV",
+        "To catch the next one, ping beside the traffic, with times:",
+        "$ ping -D -O HOST",
+    ]
+
+
+def _mtu(v: Values) -> list[str]:
+    largest = v.get("mtu_bytes", 1500.0)
+    lines = [
+        "Find the largest packet that passes, without fragmentation (28 bytes are headers):",
+        f"$ ping -M do -c 3 -s {largest - 28:.0f} HOST",
+    ]
+    if v.get("detail") == "black-hole":
+        lines.append('Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).')
+    return [
+        *lines,
+        "On the router before the narrow link, have TCP send less from the start:",
+        "$ nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu",
+        "Or on the sender, probe for it (RFC 4821):",
+        "$ sysctl -w net.ipv4.tcp_mtu_probing=1",
+    ]
+
+
+def _idle_timeout(v: Values) -> list[str]:
+    often = max(v.get("survived_s") or v.get("idle_s", 60.0) / 2, 10.0)
+    return [
+        "Send something before the state is forgotten: keep-alives of the application, or of the kernel, which the "
+        "application must ask for (SO_KEEPALIVE). On either end:",
+        f"$ sysctl -w net.ipv4.tcp_keepalive_time={often:.0f} net.ipv4.tcp_keepalive_intvl=10",
+        "Or have the firewall or translator remember for as long as RFC 5382 asks for, 2 h 4 min; on Linux:",
+        "$ sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=7440",
+    ]
+
+
+def _window_scaling(_: Values) -> list[str]:
+    return [
+        "See whether both ends offer window scaling (1), and capture the SYN at both ends: a firewall or a load "
+        "balancer between them may remove the option:",
+        "$ sysctl net.ipv4.tcp_window_scaling",
+        "$ tcpdump -nvi DEV 'tcp[tcpflags] & tcp-syn != 0'",
+    ]
+
+
+def _sack(v: Values) -> list[str]:
+    if v.get("detail") == "mangled":
+        return [
+            "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
+            "random-sequence-number disable). Until then the sender is better off without the option:",
+            "$ sysctl -w net.ipv4.tcp_sack=0",
+        ]
+    return [
+        "See whether both ends permit it (1), and capture the SYN at both ends: something between them may remove "
+        "the option:",
+        "$ sysctl net.ipv4.tcp_sack",
+    ]
+
+
+def _ecn(v: Values) -> list[str]:
+    if v.get("detail") == "blocked":
+        return [
+            "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
+            "$ ip route replace DESTINATION via GATEWAY features 0",
+            "$ sysctl -w net.ipv4.tcp_ecn=2",
+        ]
+    if v.get("detail") == "refused":
+        return [
+            "If that host is yours, let it take up ECN (2 is the default: when offered):",
+            "$ sysctl net.ipv4.tcp_ecn",
+        ]
+    return [
+        "Find the hop that rewrites the two bits of ECN, often with the whole byte of DSCP; tracebox and two captures "
+        "tell where:",
+        "$ tcpdump -nvi DEV tcp | grep -o 'tos 0x[0-9a-f]*[^,]*'",
+    ]
+
+
+def _checksum(_: Values) -> list[str]:
+    return [
+        "Something changes bits behind the last check of a link: a faulty interface, memory of a router, a broken "
+        "offload or a middlebox that rewrites packets. Look at the counters of each hop, and on the receiver:",
+        "$ nstat -az TcpInCsumErrors IpExtInCsumErrors",
+        "$ ethtool -S DEV | grep -Ei 'csum|crc|err'",
+    ]
+
+
+def _duplicate(v: Values) -> list[str]:
+    if v.get("detail") == "path":
+        return [
+            "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop "
+            "that spanning tree does not see:",
+            "$ ip -d link show type bond",
+        ]
+    return [
+        "The copies are left out of every count. To have none: capture on one interface, not on any, and mirror one "
+        "direction of each port:",
+        "$ tcpdump -i DEV -w FILE.pcap",
+    ]
+
+
+def _batching(v: Values) -> list[str]:
+    if v.get("detail") == "power-save":
+        return [
+            "A station that sleeps gets its packets when it wakes. Look at its power save, and turn it off:",
+            "$ iw dev DEV get power_save",
+            "$ iw dev DEV set power_save off",
+        ]
+    return [
+        "The link sends several packets at once. Where delay counts, allow shorter aggregates, and pace what is sent; "
+        "look at rates and airtime of the stations:",
+        "$ iw dev DEV station dump",
+    ]
+
+
+def _jitter(_: Values) -> list[str]:
+    return [
+        "Something else than this flow makes packets wait: a radio that repeats, a scheduler, traffic of others. Probe "
+        "beside the traffic and without it, and look at the link's own counters:",
+        "$ ping -i 0.2 HOST",
+        "$ ip -s link show dev DEV",
+    ]
+
+
+def _unknown(_: Values) -> list[str]:
+    return [
+        "No cause stands out. A longer capture, one taken at the sender, or a second one behind the suspected hop "
+        "would tell more."
+    ]
+
+
+_BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
+    "policer": _policer,
+    "shallow-queue": _shallow_queue,
+    "deep-queue": _deep_queue,
+    "shaper": _shaper,
+    "aqm": _aqm,
+    "random-loss": _random_loss,
+    "reordering": _reordering,
+    "receiver-window": _receiver_window,
+    "sender": _sender,
+    "capture-loss": _capture_loss,
+    "peer-application": _peer_application,
+    "delayed-ack": _delayed_ack,
+    "no-answer": _no_answer,
+    "refused": _refused,
+    "reset": _reset,
+    "outage": _outage,
+    "mtu": _mtu,
+    "idle-timeout": _idle_timeout,
+    "window-scaling": _window_scaling,
+    "sack": _sack,
+    "ecn": _ecn,
+    "duplicate": _duplicate,
+    "checksum": _checksum,
+    "batching": _batching,
+    "jitter": _jitter,
+    "unknown": _unknown,
+}

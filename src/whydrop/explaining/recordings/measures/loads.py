@@ -1,0 +1,159 @@
+"""What the flows of one direction got: goodput, retransmissions, marks, and what their own round trips met."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whydrop.explaining.recordings.measures.delays import Shift, mean_of
+from whydrop.explaining.recordings.measures.outages import Outage
+from whydrop.explaining.recordings.measures.series import Flow, Values
+from whydrop.explaining.recordings.measures.spans import Spans
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Load:
+    """The flows of one direction, in the steady load.
+
+    Attributes:
+        rate: of IP packets in bit/s, all flows together: their payload and the headers of full segments.
+        seconds_bps: the same of each second.
+        retransmitted: segments sent again, of those flows that tell; ``None`` where none does.
+        segments: that they sent, about.
+        again_steps: segments sent again at each step.
+        marked: congestion marks by flow, where any; ``None`` where nobody tells.
+        queue_steps_s: smoothed round-trip time above the flow's least, mean over the flows at each step.
+        window_steps: their congestion windows together, in packets.
+        least_rtt_s: by flow.
+    """
+
+    direction: str
+    flows: tuple[Flow, ...]
+    rate: Shift
+    seconds_bps: Values
+    retransmitted: float | None
+    segments: float
+    again_steps: Values
+    marked: dict[str, float] | None
+    queue_steps_s: Values
+    window_steps: Values
+    least_rtt_s: dict[str, float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its flows, in the order of the test."""
+        return tuple(flow.name for flow in self.flows)
+
+    @property
+    def variation(self) -> float:
+        """The standard deviation of the rate over seconds, beside its mean; NaN where it is not known."""
+        known = self.seconds_bps[np.isfinite(self.seconds_bps)]
+        mean = float(known.mean()) if len(known) > 1 else 0.0
+        return float(known.std(ddof=1)) / mean if mean > 0 else math.nan
+
+
+def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequence[Outage] = ()) -> Load | None:
+    """The load of one direction outside of outages; ``None`` where no flow of it says what it carried."""
+    own = [flow for flow in flows if flow.direction == direction and len(flow.intervals)]
+    own = [flow for flow in own if flow.kind in ("tcp", "udp")]
+    if not own:
+        return None
+    seconds = np.sum([flow.to_ip * rate_of_seconds(flow, spans) for flow in own], axis=0)
+    begins_ns = spans.steady_ns + np.arange(len(seconds)) * spans.second_ns
+    for outage in outages:
+        seconds[(begins_ns + spans.second_ns > outage.start_ns) & (begins_ns < outage.end_ns)] = math.nan
+    rate = mean_of(seconds)
+    if not math.isfinite(rate.value):
+        return None
+    telling = [flow for flow in own if math.isfinite(flow.counted.growth("retransmitted_packets"))]
+    told = [count for flow in own if flow not in telling and (count := _told(flow)) is not None]
+    retransmitted = [flow.counted.growth("retransmitted_packets") for flow in telling] + told
+    return Load(
+        direction,
+        tuple(own),
+        rate,
+        seconds,
+        math.fsum(retransmitted) if retransmitted else None,
+        math.fsum(float(flow.intervals[:, 2].sum()) / flow.mss_bytes for flow in own),
+        np.sum([_again(flow, spans) for flow in telling], axis=0) if telling else np.zeros(spans.steps),
+        _marked(own),
+        _queue(own, spans),
+        np.sum([spans.means(flow.counted.times_ns, flow.counted["congestion_window_packets"]) for flow in own], axis=0),
+        {flow.name: least for flow in own if math.isfinite(least := _least_rtt_s(flow))},
+    )
+
+
+def rate_of_seconds(flow: Flow, spans: Spans) -> Values:
+    """The goodput of each whole second of the steady load in bit/s.
+
+    Bytes of an interval are spread over it evenly; between intervals nothing was carried.
+    """
+    count = max(1, int((spans.end_ns - spans.steady_ns) // spans.second_ns))
+    second_ns = spans.second_ns
+    starts, ends = ((flow.intervals[:, edge] - spans.steady_ns) / second_ns for edge in (0, 1))
+    sizes = flow.intervals[:, 2]
+    edges = np.arange(count + 1, dtype=float)
+    # Bytes carried until each edge: those of all intervals that ended, and of the others their part.
+    order = np.argsort(ends)
+    starts, ends, sizes = starts[order], ends[order], sizes[order]
+    corners = np.concatenate([starts, ends])
+    slopes = np.concatenate([sizes / (ends - starts), -sizes / (ends - starts)])
+    by_time = np.argsort(corners, kind="stable")
+    corners, slopes = corners[by_time], np.cumsum(slopes[by_time])
+    carried = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(corners))])
+    until = np.interp(edges, corners, carried)
+    rates = np.diff(until) * 8 * _NS / second_ns
+    if flow.end_ns < spans.end_ns:
+        # Where the samples of slow flows end before the load does, nothing is known of the rest.
+        rates[edges[1:] > ends[-1] + _longest(starts, ends)] = math.nan
+    return np.asarray(np.maximum(rates, 0.0))
+
+
+def _longest(starts: Values, ends: Values) -> float:
+    return float((ends - starts).max())
+
+
+def _told(flow: Flow) -> float | None:
+    count = flow.told.get("TCP_RETRANSMIT")
+    try:
+        value = float(count)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+def _again(flow: Flow, spans: Spans) -> Values:
+    counts = flow.counted["retransmitted_packets"]
+    known = np.isfinite(counts)
+    times, counts = flow.counted.times_ns[known], counts[known]
+    grown = np.maximum(0.0, np.diff(counts))
+    kept = spans.loaded(times[1:])
+    return np.asarray(np.bincount(spans.step(times[1:][kept]), grown[kept], spans.steps), dtype=np.float64)
+
+
+def _marked(flows: Sequence[Flow]) -> dict[str, float] | None:
+    grown = {flow.name: flow.counted.growth("delivered_ce_packets") for flow in flows}
+    known = {name: count for name, count in grown.items() if math.isfinite(count)}
+    return {name: count for name, count in known.items() if count > 0} if known else None
+
+
+def _least_rtt_s(flow: Flow) -> float:
+    values = np.concatenate([flow.counted["min_rtt_ns"], flow.counted["srtt_ns"]])
+    values = values[np.isfinite(values) & (values > 0)]
+    return float(values.min()) / 1e9 if len(values) else math.nan
+
+
+def _queue(flows: Sequence[Flow], spans: Spans) -> Values:
+    rows = [np.full(spans.steps, np.nan)]
+    for flow in flows:
+        least = _least_rtt_s(flow)
+        if math.isfinite(least):
+            rows.append(spans.means(flow.counted.times_ns, flow.counted["srtt_ns"] / 1e9 - least))
+    stacked = np.vstack(rows)
+    counts = np.isfinite(stacked).sum(axis=0)
+    return np.asarray(np.where(counts > 0, np.nansum(stacked, axis=0) / np.maximum(counts, 1), np.nan))

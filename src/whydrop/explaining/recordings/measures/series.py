@@ -1,0 +1,250 @@
+"""What a recording sampled, in arrays: streams of probes with their losses, and what each flow of load did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from whydrop.recording import document
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+Values = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+LOADING = ("tcp", "udp", "burst", "http")
+# Probes that are missing by their numbers are filled in up to this many times those that are there: what jumps
+# farther is a counter that began anew.
+_MOST_MISSING = 10
+
+# Payload of full segments of Ethernet with timestamps (RFC 7323), where nothing tells; and their headers.
+_USUAL_MSS = 1448
+_HEADERS_BYTES = {4: 52, 6: 72}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Probes of one stream in order of sending.
+
+    Attributes:
+        times_ns: when each was sent.
+        delays_s: by way (``both`` is the round trip); NaN where no answer came, or the way is not known.
+        lost: 1 or 0; NaN where nothing tells.
+        ways: of the lost ones: ``up``, ``down``, or empty.
+    """
+
+    name: str
+    host: str
+    dscp: int
+    times_ns: Times
+    delays_s: dict[str, Values]
+    lost: Values
+    ways: NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The sender's TCP_INFO of one flow; counters grow, NaN where the kernel did not tell."""
+
+    times_ns: Times
+    columns: dict[str, Values]
+
+    def __getitem__(self, name: str) -> Values:
+        return self.columns[name]
+
+    def growth(self, name: str) -> float:
+        """How much a counter grew from its first value to its last; NaN where it is not known."""
+        values = self.columns[name]
+        known = values[np.isfinite(values)]
+        return float(known[-1] - known[0]) if len(known) >= 2 and known[-1] >= known[0] else math.nan
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One flow that made load.
+
+    Attributes:
+        intervals: start, end (ns) and bytes of payload of each interval, one row each.
+        told: what its runner said once, such as ``TCP_RETRANSMIT``.
+    """
+
+    name: str
+    kind: str
+    direction: str
+    host: str
+    dscp: int
+    control: str
+    start_ns: int
+    end_ns: int
+    intervals: Values
+    counted: Counted
+    mss_bytes: float
+    headers_bytes: float
+    told: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def to_ip(self) -> float:
+        """Bytes of IP packets for each byte of payload, in full segments."""
+        return (self.mss_bytes + self.headers_bytes) / self.mss_bytes
+
+
+_COUNTED = (
+    "srtt_ns",
+    "min_rtt_ns",
+    "mss_bytes",
+    "congestion_window_packets",
+    "retransmitted_packets",
+    "delivered_packets",
+    "delivered_ce_packets",
+    "busy_ns",
+    "receive_window_limited_ns",
+    "send_buffer_limited_ns",
+)
+
+
+def streams(recording: Recording) -> list[Stream]:
+    """All streams of probes that were answered at least once."""
+    flows = {row["flow"]: row for row in recording.table("flows").to_dicts()}
+    found = []
+    for (flow,), rows in _by_flow(recording.table("probes")):
+        told = flows.get(flow)
+        if told is not None and rows["rtt_ns"].is_not_null().any():
+            found.append(_stream(told, rows))
+    return found
+
+
+def _by_flow(frame: pl.DataFrame) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    return iter(sorted(frame.drop_nulls("flow").partition_by("flow", as_dict=True).items()))
+
+
+def _stream(told: dict[str, Any], rows: pl.DataFrame) -> Stream:
+    answered_ns = pl.col("received_ns") - pl.col("rtt_ns").fill_null(0)
+    rows = rows.filter(pl.col("fate").ne_missing("not-sent"))
+    rows = rows.with_columns(at=pl.coalesce("sent_ns", "scheduled_ns", answered_ns)).drop_nulls("at").sort("at")
+    fate = rows["fate"].fill_null("")
+    lost = np.where(fate.str.starts_with("lost").to_numpy(), 1.0, 0.0)
+    if bool((fate == "").all()):
+        lost[:] = math.nan
+    ways = np.where((fate == "lost-up").to_numpy(), "up", np.where((fate == "lost-down").to_numpy(), "down", ""))
+    stream = Stream(
+        str(told["name"]),
+        str(told["host"] or ""),
+        int(told["dscp"] or 0),
+        rows["at"].to_numpy().astype(np.int64),
+        {way: _seconds(rows[column]) for way, column in (("both", "rtt_ns"), ("up", "up_ns"), ("down", "down_ns"))},
+        lost,
+        ways.astype(np.str_),
+    )
+    return _with_missing(stream, rows["sequence"]) if bool((fate == "").all()) else stream
+
+
+def _seconds(column: pl.Series) -> Values:
+    return column.cast(pl.Float64).fill_null(math.nan).to_numpy() / 1e9
+
+
+def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
+    """With the probes that are missing by their numbers, as lost; unchanged where the numbers do not tell."""
+    if sequence.null_count() or len(sequence) < 2:
+        return stream
+    numbers = sequence.to_numpy().astype(np.int64)
+    if (np.diff(numbers) <= 0).any() or numbers[-1] - numbers[0] > _MOST_MISSING * len(numbers):
+        return stream
+    every = np.arange(numbers[0], numbers[-1] + 1)
+    place = numbers - numbers[0]
+
+    def spread(values: Values) -> Values:
+        wide = np.full(len(every), math.nan)
+        wide[place] = values
+        return wide
+
+    times_ns = np.interp(every, numbers, stream.times_ns.astype(float) - stream.times_ns[0]).astype(np.int64)
+    lost = np.ones(len(every))
+    lost[place] = 0.0
+    delays = {way: spread(values) for way, values in stream.delays_s.items()}
+    ways = np.full(len(every), "", dtype=np.str_)
+    return Stream(stream.name, stream.host, stream.dscp, times_ns + stream.times_ns[0], delays, lost, ways)
+
+
+def flows(recording: Recording) -> list[Flow]:
+    """All flows that made load and say when."""
+    intervals = dict(_by_flow(recording.table("intervals")))
+    counted = dict(_by_flow(recording.table("tcp_info")))
+    found = []
+    for row in recording.table("flows").sort("flow").to_dicts():
+        if row["kind"] not in LOADING or row["start_ns"] is None or row["end_ns"] is None:
+            continue
+        if row["end_ns"] <= row["start_ns"]:
+            continue
+        own, rows = _counted(counted.get((row["flow"],))), intervals.get((row["flow"],))
+        carried = _intervals(rows)
+        told = document.told(row["facts"]) if row["facts"] else {}
+        told = told.get("flent", told) if isinstance(told, dict) else {}
+        told = told if isinstance(told, dict) else {}
+        found.append(
+            Flow(
+                str(row["name"]),
+                str(row["kind"]),
+                str(row["direction"] or "both"),
+                str(row["host"] or ""),
+                int(row["dscp"] or 0),
+                str(row["congestion_control"] or ""),
+                _begun_ns(row["start_ns"], rows, carried),
+                row["end_ns"],
+                carried,
+                own,
+                _mss(own, told),
+                float(_HEADERS_BYTES.get(row["ip_version"] or 4, 52)),
+                told,
+            )
+        )
+    return found
+
+
+def _begun_ns(told_ns: int, rows: pl.DataFrame | None, carried: Values) -> int:
+    """When a flow began. Other tools tell only when its first interval ended: it was as long as the others."""
+    if rows is None or not len(carried):
+        return told_ns
+    first_ns = float(carried[0, 0])
+    if rows["start_ns"].null_count():
+        first_ns -= float(np.median(carried[:, 1] - carried[:, 0]))
+    return min(told_ns, int(first_ns))
+
+
+def _counted(rows: pl.DataFrame | None) -> Counted:
+    if rows is None:
+        return Counted(np.array([], dtype=np.int64), {name: np.array([]) for name in _COUNTED})
+    rows = rows.drop_nulls("time_ns").sort("time_ns")
+    columns = {name: rows[name].cast(pl.Float64).fill_null(math.nan).to_numpy() for name in _COUNTED}
+    return Counted(rows["time_ns"].to_numpy().astype(np.int64), columns)
+
+
+def _intervals(rows: pl.DataFrame | None) -> Values:
+    """Start, end and bytes; where the start is not told, the end of the one before."""
+    if rows is None:
+        return np.empty((0, 3))
+    rows = rows.drop_nulls("end_ns").sort("end_ns")
+    rows = rows.with_columns(start=pl.coalesce("start_ns", pl.col("end_ns").shift(1))).drop_nulls("start")
+    span_s = (pl.col("end_ns") - pl.col("start")) / 1e9
+    rows = rows.with_columns(
+        size=pl.coalesce(pl.col("payload_bytes").cast(pl.Float64), pl.col("goodput_bps") * span_s / 8)
+    )
+    rows = rows.filter((pl.col("end_ns") > pl.col("start")) & pl.col("size").is_finite() & (pl.col("size") >= 0))
+    return np.column_stack([rows[name].cast(pl.Float64).to_numpy() for name in ("start", "end_ns", "size")])
+
+
+def _mss(counted: Counted, told: dict[str, Any]) -> float:
+    sizes = counted["mss_bytes"]
+    sizes = sizes[np.isfinite(sizes)]
+    size = float(np.median(sizes)) if len(sizes) else told.get("TCP_MSS")
+    try:
+        usable = 0 < float(size) < 1e6  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        usable = False
+    return float(size) if usable else float(_USUAL_MSS)  # type: ignore[arg-type]

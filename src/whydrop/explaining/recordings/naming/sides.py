@@ -1,0 +1,274 @@
+"""What is judged by itself: each direction with load, where the delay of its own way is known; else both together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from whydrop.explaining.recordings import likelihood
+from whydrop.explaining.recordings.findings import Fact, Place, Quantity, Subject
+from whydrop.explaining.recordings.measures.delays import Delay, Shift, mean_of
+from whydrop.explaining.recordings.measures.loads import Load
+from whydrop.explaining.recordings.measures.losses import Losses
+from whydrop.explaining.recordings.measures.scene import Scene
+from whydrop.explaining.recordings.thresholds import (
+    DEEP_LEAST_S,
+    DEEP_MOST_S,
+    FEWEST_SAMPLES,
+    HIGH_QUANTILE,
+    LOW_QUANTILE,
+    MTU_BYTES,
+    PACKETS_NO_QUEUE,
+    TIMER_S,
+)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What packets wait under load, whoever tells it: probes, or the flows' own round trips.
+
+    Attributes:
+        nats: for a wait at all, against the same delay with and without load.
+        steps_s, idle_steps_s: in each step of the steady load, and without load.
+        peak_s, after_s: the highest, settling included; and in the steady load.
+    """
+
+    by: str
+    base_s: float
+    induced: Shift
+    low_s: float
+    high_s: float
+    peak_s: float
+    after_s: float
+    steps_s: likelihood.Values
+    idle_steps_s: likelihood.Values
+    nats: float
+    samples: int
+    idle_samples: int
+
+    def nats_beyond(self, floor_s: float) -> float:
+        """For a wait of more than ``floor_s``."""
+        if self.by == "flows":
+            return self.nats
+        return likelihood.of_higher(self.idle_steps_s, self.steps_s, floor_s)
+
+    def share_above(self, floor_s: float) -> float:
+        """The share of the steady load in which more than this was waited."""
+        known = self.steps_s[np.isfinite(self.steps_s)]
+        return float((known > floor_s).mean()) if len(known) else 0.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of the path (``up``, ``down`` or ``both``) with what is known of it."""
+
+    direction: str
+    loads: tuple[Load, ...]
+    waiting: Waiting | None
+    losses: Losses | None
+    base: Quantity | None
+    subject: Subject
+
+    @property
+    def place(self) -> Place:
+        """On the path, this way."""
+        return Place("path", self.direction)
+
+    @property
+    def base_s(self) -> float | None:
+        """The round trip without load."""
+        return None if self.base is None else self.base.value
+
+    @property
+    def rate(self) -> Shift | None:
+        """Of its flows in bit/s on the IP layer; ``None`` where both ways are judged together."""
+        return self.loads[0].rate if len(self.loads) == 1 else None
+
+    @property
+    def floor_s(self) -> float:
+        """What packets wait for others in service, without any queue: see ``PACKETS_NO_QUEUE``."""
+        rates = [load.rate.value for load in self.loads if load.rate.value > 0]
+        return max([TIMER_S, *(PACKETS_NO_QUEUE * MTU_BYTES * 8 / rate for rate in rates)])
+
+    @property
+    def deep_s(self) -> float:
+        """From here on a wait is a deep queue's."""
+        base_s = self.base_s if self.base_s is not None else DEEP_MOST_S
+        return max(self.floor_s, DEEP_LEAST_S, min(base_s, DEEP_MOST_S))
+
+    @property
+    def retransmitted(self) -> float | None:
+        """Segments that its flows sent again; ``None`` where no flow tells."""
+        known = [load.retransmitted for load in self.loads if load.retransmitted is not None]
+        return sum(known) if known else None
+
+    @property
+    def lost(self) -> int:
+        """Probes that were lost under load, and segments that were sent again."""
+        return round(self.retransmitted or 0) + (self.losses.lost if self.losses is not None else 0)
+
+    @property
+    def tells_loss(self) -> bool:
+        """Whether anything would have told a loss."""
+        return self.retransmitted is not None or self.losses is not None
+
+    @property
+    def stands(self) -> bool:
+        """Whether a deep queue never empties: then the bottleneck works all the time, whatever the window."""
+        waiting = self.waiting
+        return waiting is not None and waiting.nats > 0 and waiting.low_s > self.floor_s and self.is_deep
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether what is waited under load is that of a deep queue."""
+        return self.waiting is not None and self.waiting.induced.value >= self.deep_s
+
+
+def sides(scene: Scene) -> list[Side]:
+    """What is judged by itself, in the order down, up."""
+    loaded = [direction for direction in ("down", "up") if direction in scene.loads]
+    one_way = all(direction in scene.delays for direction in loaded)
+    if len(loaded) == 2 and not one_way:
+        return [_side(scene, "both", tuple(loaded), "both")]
+    if not loaded:
+        return [_side(scene, _losing(scene), (), "both")]
+    return [_side(scene, direction, (direction,), direction if one_way else "both") for direction in loaded]
+
+
+def _side(scene: Scene, direction: str, loaded: tuple[str, ...], way: str) -> Side:
+    loads = tuple(scene.loads[one] for one in loaded)
+    names = tuple(name for load in loads for name in load.names) or scene.names
+    # Losses of probes that do not tell the way are of the round trip: this side's only where no other has load.
+    losses = scene.losses.get(direction) if direction in scene.losses else None
+    if losses is None and len(scene.loads) <= 1:
+        losses = scene.losses.get("both")
+    delay = scene.delays.get(way)
+    if delay is not None:
+        waiting: Waiting | None = _of_probes(delay)
+    else:
+        waiting = _of_flows(loads[0]) if len(loads) == 1 else None
+    return Side(direction, loads, waiting, losses, _base(scene, loads), Subject(names))
+
+
+def _losing(scene: Scene) -> str:
+    """Of a test without load: the way that loses, where one way has all losses."""
+    lost = {way: one.lost + one.idle_lost for way, one in scene.losses.items() if way != "both"}
+    ways = [way for way, count in lost.items() if count]
+    return ways[0] if len(lost) == 2 and len(ways) == 1 else "both"
+
+
+def _base(scene: Scene, loads: tuple[Load, ...]) -> Quantity | None:
+    """The round trip without load: of probes; else the least of the flows, which may have waited themselves."""
+    if "both" in scene.delays:
+        return quantity(scene.delays["both"].base, 0.0)
+    least = [value for load in loads for value in load.least_rtt_s.values()]
+    return Quantity(min(least), None, min(least)) if least else None
+
+
+def _of_probes(delay: Delay) -> Waiting:
+    induced = delay.induced
+    return Waiting(
+        "probes",
+        delay.base_s,
+        induced,
+        delay.low_s,
+        delay.high_s,
+        delay.peak_s,
+        delay.peak_after_s,
+        delay.steps_s,
+        delay.idle_steps_s,
+        likelihood.of_higher(delay.idle_steps_s, delay.steps_s),
+        delay.loaded_samples,
+        delay.idle_samples,
+    )
+
+
+def _of_flows(load: Load) -> Waiting | None:
+    """Where there are no probes: a queue makes the round trip grow with the window; other delays do not know of it."""
+    steps = load.queue_steps_s
+    known = steps[np.isfinite(steps)]
+    if len(known) < FEWEST_SAMPLES:
+        return None
+    return Waiting(
+        "flows",
+        min(load.least_rtt_s.values()),
+        mean_of(steps),
+        float(np.quantile(known, LOW_QUANTILE)),
+        float(np.quantile(known, HIGH_QUANTILE)),
+        float(known.max()),
+        float(known.max()),
+        steps,
+        np.array([]),
+        likelihood.of_dependence(load.window_steps, steps),
+        len(known),
+        0,
+    )
+
+
+def quantity(shift: Shift, at_least: float | None = None) -> Quantity:
+    """A measured value with its interval; the lower end no lower than ``at_least``."""
+    low = shift.low if at_least is None else max(at_least, shift.low)
+    return Quantity(shift.value, min(low, shift.value), shift.high)
+
+
+def facts(side: Side) -> tuple[Fact, ...]:
+    """What was measured of a side, whatever its cause."""
+    found = []
+    waiting, losses = side.waiting, side.losses
+    if waiting is not None:
+        code = "delay-under-load" if waiting.by == "probes" else "own-delay-under-load"
+        found.append(
+            Fact(
+                code,
+                {
+                    "direction": side.direction,
+                    "one_way": side.direction != "both" and waiting.base_s < (side.base_s or 0) * 0.999,
+                    "idle_s": waiting.base_s,
+                    "loaded_s": waiting.base_s + waiting.induced.value,
+                    "induced_s": waiting.induced.value,
+                    "low_s": waiting.induced.low,
+                    "high_s": waiting.induced.high,
+                    "high_quantile_s": waiting.base_s + waiting.high_s,
+                    "idle_samples": waiting.idle_samples,
+                    "samples": waiting.samples,
+                },
+            )
+        )
+    for load in side.loads:
+        found.append(
+            Fact(
+                "rate-under-load",
+                {
+                    "direction": load.direction,
+                    "rate_bps": load.rate.value,
+                    "variation": load.variation if np.isfinite(load.variation) else None,
+                    "flows": len(load.flows),
+                },
+            )
+        )
+        if load.retransmitted is not None:
+            found.append(
+                Fact(
+                    "retransmissions",
+                    {
+                        "direction": load.direction,
+                        "count": round(load.retransmitted),
+                        "share": load.retransmitted / max(1.0, load.segments),
+                    },
+                )
+            )
+    if losses is not None:
+        found.append(
+            Fact(
+                "probes-lost",
+                {
+                    "direction": losses.way,
+                    "sent": losses.sent,
+                    "lost": losses.lost,
+                    "idle_sent": losses.idle_sent,
+                    "idle_lost": losses.idle_lost,
+                },
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""From findings to verdicts by the engine's reducer, in the names of the document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from whydrop.explaining.recordings.findings import Finding
+
+Json = dict[str, Any]
+
+
+def reduce(findings: Iterable[Finding]) -> list[Json]:
+    """Verdicts, what names a cause first, then by losses explained, then by time limited.
+
+    A subject of which no finding stands, and none says that its cause is not known, has no verdict.
+    """
+    from whydrop import _core
+
+    said = [finding.as_json() for finding in findings]
+    verdicts = json.loads(_core.reduce(json.dumps(said)))
+    return in_order(_document(one) for one in verdicts if one["facts"] or one["cause"] != "unknown")
+
+
+def in_order(verdicts: Iterable[Json]) -> list[Json]:
+    """What names a cause first, then by losses explained, then by time limited."""
+    return sorted(verdicts, key=_order)
+
+
+def _document(verdict: Json) -> Json:
+    subject = verdict["subject"]
+    return {
+        **{name: verdict[name] for name in ("cause", "detail", "confidence", "place")},
+        **{name: subject[name] for name in ("flows", "start_s", "end_s")},
+        **{name: verdict[name] for name in ("lost", "explained", "limited_share")},
+        "parameters": verdict["quantities"],
+        "facts": verdict["facts"],
+        "sources": verdict["sources"],
+        "against": verdict["against"],
+    }
+
+
+def _order(verdict: Json) -> tuple[bool, bool, float, float, float]:
+    return (
+        verdict["cause"] in ("none", "unknown"),
+        verdict["cause"] == "none",
+        -verdict["lost"] * verdict["explained"],
+        -verdict["limited_share"],
+        -verdict["confidence"],
+    )

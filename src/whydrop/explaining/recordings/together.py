@@ -1,0 +1,129 @@
+"""A recording and captures of the same test: one verdict from both.
+
+Probes tell what others meet with and without load, a capture what happened to each packet. What captures find on the
+test's flows of one direction competes with what the recording tells of that direction, in the engine's reducer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from whydrop.explaining import completing
+from whydrop.explaining.phrases import phrase as phrase_of_captures
+from whydrop.explaining.recordings import phrases
+from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
+from whydrop.explaining.recordings.naming.sides import Side, sides
+from whydrop.explaining.recordings.producing import of_scene
+from whydrop.explaining.recordings.reducing import in_order, reduce
+from whydrop.explaining.recordings.words import in_words
+
+if TYPE_CHECKING:
+    from whydrop.explaining.recordings.measures.scene import Scene
+
+Json = dict[str, Any]
+
+# Of facts about the record, not about the path.
+_OF_THE_RECORD = frozenset({"capture-loss"})
+# A confidence beyond this is certainty for a reader; its log-odds stay finite.
+_SUREST = 1 - 1e-9
+
+
+def verdicts(scene: Scene, far: Iterable[str], captured: Mapping[str, Any]) -> list[Json]:
+    """All verdicts, in words.
+
+    Args:
+        scene: what was measured of the recording.
+        far: addresses of the hosts that the test's flows went to.
+        captured: the document of the captures, before it is put into words.
+    """
+    heads, apart = _sorted_out(sides(scene), frozenset(far), captured["verdicts"])
+    source = "pair" if captured.get("pair") else "capture"
+    findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
+    found = [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduce([*of_scene(scene), *findings])]
+    return in_order([*found, *map(completing.verdict, apart)])
+
+
+def _sorted_out(
+    judged: Sequence[Side], far: frozenset[str], found: Iterable[Json]
+) -> tuple[dict[tuple[str, ...], tuple[Side, Json]], list[Json]]:
+    """The first verdict of captures on each side, by the side's flows; and all others, which stand by themselves.
+
+    Further ones are on other places of the path, or on other hosts: several causes may be true.
+    """
+    heads: dict[tuple[str, ...], tuple[Side, Json]] = {}
+    apart = []
+    for verdict in found:
+        way = _way(verdict["flows"], far)
+        side = next((one for one in judged if way is not None and one.direction in (way, "both")), None)
+        if side is None or side.subject.flows in heads or verdict["cause"] in _OF_THE_RECORD:
+            apart.append(verdict)
+        else:
+            heads[side.subject.flows] = (side, verdict)
+    return heads, apart
+
+
+def _way(flows: Iterable[str], far: frozenset[str]) -> str | None:
+    """``up`` where all flows go to the test's far hosts, ``down`` where they come from there.
+
+    >>> _way(["10.0.0.1:41001 > 10.0.3.1:5201"], frozenset({"10.0.3.1"}))
+    'up'
+    >>> _way(["[2001:db8::1]:5201 > [2001:db8::2]:41001"], frozenset({"2001:db8::1"}))
+    'down'
+    """
+    ways = set()
+    for flow in flows:
+        source, destination = (end.rpartition(":")[0].strip("[]") in far for end in flow.split(" > "))
+        ways.add({(False, True): "up", (True, False): "down"}.get((source, destination)))
+    return ways.pop() if len(ways) == 1 else None
+
+
+def _findings(side: Side, verdict: Json, source: str) -> list[Finding]:
+    """What a capture found on a side, and what it rules out, as findings that compete with the recording's."""
+    sure = min(_SUREST, max(1 - _SUREST, verdict["confidence"]))
+    named = Finding(
+        side.subject,
+        side.place,
+        verdict["cause"],
+        0.0 if verdict["cause"] == "unknown" else math.log(sure / (1 - sure)),
+        detail=verdict["detail"],
+        lost=verdict["lost"],
+        explained=verdict["explained"],
+        limited_share=verdict["limited_share"],
+        quantities={name: Quantity(**one) for name, one in verdict["parameters"].items()},
+        facts=tuple(map(_fact, verdict["facts"])),
+        source=source,
+    )
+    against = [
+        Finding(side.subject, side.place, one["cause"], 0.0, veto=_fact(one["fact"]), source=source)
+        for one in verdict["against"]
+        if one["cause"] != "unknown" and one["fact"] is not None
+    ]
+    return [named, *against]
+
+
+def _fact(found: Mapping[str, Any]) -> Fact:
+    return Fact(found["code"], found["values"], tuple(found.get("packets", ())))
+
+
+def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str) -> Json:
+    """In the words of whoever knows most of the winner, with the evidence of both."""
+    told = in_words(verdict, _phrase)
+    if head is None:
+        return told
+    seen = completing.verdict(head[1])
+    told["flows"] = [*verdict["flows"], *seen["flows"]]
+    if seen["cause"] != verdict["cause"]:
+        return told
+    told |= {name: seen[name] for name in ("byte_basis", "family", "models", "throughput_lost")}
+    if verdict["sources"][:1] == [source]:
+        told |= {name: seen[name] for name in ("sentence", "advice")}
+    return told
+
+
+def _phrase(fact: Mapping[str, Any]) -> str:
+    """A fact in the words of the room that its code is of."""
+    if fact["code"] in phrases.PHRASES:
+        return phrases.phrase(fact)
+    return phrase_of_captures(fact) or ""

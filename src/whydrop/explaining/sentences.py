@@ -1,0 +1,240 @@
+"""A verdict in one sentence, the models that were replayed and the places of a path in a few words."""
+
+from __future__ import annotations
+
+import math
+
+from whydrop.explaining.filling import fill
+from whydrop.numbers import count, plural
+
+# As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from whydrop.explaining.filling import Phrase
+
+    Values = Mapping[str, Any]
+
+
+def sentence(verdict: Mapping[str, Any]) -> str:
+    """The verdict in one sentence: that of its headline fact, else that of its cause."""
+    headline = next((fact for fact in verdict["facts"] if fact["code"] in _SENTENCES), None)
+    code = headline["code"] if headline else _BY_CAUSE.get(verdict["cause"], "unexplained")
+    parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
+    values = {**parameters, "lost": verdict["lost"], **(headline["values"] if headline else {})}
+    values["about"] = int(max(parameters.get("limit_packets", 0), 1))
+    values["loss_share"] = parameters.get("loss_probability")
+    flows = values.get("flows") or 0
+    values["losses"] = _losses(verdict["lost"], verdict["explained"]) + (f" of {flows} flows" if flows > 1 else "")
+    return fill(_SENTENCES[code], values)
+
+
+def _losses(lost: int, explained: float) -> str:
+    if lost == 1:
+        return "the one lost packet"
+    if explained >= 0.9995:
+        return f"all {count(lost)} lost packets"
+    return f"{count(math.floor(explained * lost + 0.5))} of {count(lost)} lost packets"
+
+
+def _reordered(v: Values) -> str:
+    needless = " and {spurious|needless retransmission}" if v.get("spurious") else ""
+    return "Nothing was lost: the path reorders, {reordered|packet} arrived late" + needless + "."
+
+
+def _marked_by_aqm(v: Values) -> str:
+    told = "{marked|packet} got the congestion mark" if v.get("marked") else "{echoes|echo} of congestion came back"
+    return f"Active queue management marked packets instead of dropping them: {told}."
+
+
+def _responders(v: Values) -> str:
+    return "{responder}" + (" and {other_responders|other endpoint}" if v.get("other_responders") else "")
+
+
+_AT_THE_SENDER = {
+    "application": "its application had nothing to send for most of the time",
+    "send-buffer": "its send buffer was full of what was not yet acknowledged",
+    "pacing": "it let packets out at a rate that is set there",
+}
+
+
+def _held_by_sender(v: Values) -> str:
+    if v.get("limiter") in _AT_THE_SENDER:
+        return f"The sender held the flow back, not the path: {_AT_THE_SENDER[v['limiter']]}."
+    window = ", the receiver's window was open" if v["window_known"] else ""
+    return f"The sender held the flow back, not the path: nothing was lost, no queue grew{window}."
+
+
+def _missed_by_captures(v: Values) -> str:
+    if v["missed_1"] and v["missed_2"]:
+        return "The captures missed {missed_1|packet} and {missed_2|packet}: capture loss, no loss of the path."
+    which = 1 if v["missed_1"] else 2
+    return f"Capture {which} missed {{missed_{which}|packet}}: capture loss, no loss of the path."
+
+
+def _nothing_passed(v: Values) -> str:
+    outage = "Nothing passed for {outage_s}, then packets passed again"
+    if v["outages"] > 1:
+        outage = "{outages} times nothing passed, for {total_s} in all and up to {longest_s}"
+    return outage + ": {losses} fell into it."
+
+
+def _too_large(v: Values) -> str:
+    size = f"Packets of more than {v['mtu_bytes']:.0f} bytes do not pass"
+    who = ", as {router} told their sender" if v.get("router") else ", and no router tells their sender"
+    return size + who + (": {losses} were too large." if v["lost"] else ".")
+
+
+def _forgotten(v: Values) -> str:
+    idle = "{connections|connection} with " + _responders(v) + " did not survive a pause of {idle_s}: "
+    return idle + "something on the path, or the other end, had forgotten them."
+
+
+_SENTENCES: Mapping[str, Phrase] = {
+    "nothing-passed": _nothing_passed,
+    "lost-in-silence": "Nothing passed for {silence_s}; {losses} fell into it.",
+    "too-large-told": _too_large,
+    "too-large-untold": _too_large,
+    "forgotten-when-idle": _forgotten,
+    "syns-rejected": lambda v: (
+        _responders(v)
+        + " cannot be connected to: an ICMP error rejected {connections|attempt}; nothing listens there, "
+        "or a filter forbids it."
+    ),
+    "reset-by-middlebox": lambda v: (
+        "Something on the path reset {connections|connection} with "
+        + _responders(v)
+        + ", not the host it claims to be."
+    ),
+    "window-misread": lambda v: (
+        f"The sender reads the receive window {2 ** v['shift']} times too small: the window scale option was lost."
+    ),
+    "window-unscaled": (
+        "The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option."
+    ),
+    "sack-mangled": "Something on the path spoils selective acknowledgments: they report what was never sent.",
+    "sack-stripped": "Selective acknowledgments are agreed on and never arrive.",
+    "sack-refused": "The ends do without selective acknowledgments: only one of them permits them.",
+    "damaged": "Packets are damaged on the way: the receiver dropped {losses} for a wrong checksum.",
+    "marks-not-echoed": "Congestion marks do not come back to the sender: it does not learn of {marked|mark}.",
+    "ecn-bleached": "ECN was agreed on, and data comes without it: removed on the way, or never set.",
+    "ecn-blocked": (
+        "SYNs to {host} that offer ECN are dropped: {connections|connection} waited {waited_s} in all to do without."
+    ),
+    "ecn-refused": "{host} does not take up ECN that is offered, or something on the way removes the offer.",
+    "delay-varies-alone": "Delays vary by {spread_s} without load of this traffic.",
+    "released-in-batches": "Packets come out in batches of {batch_packets|packet}, one each {interval_s}.",
+    "doubled-on-path": "The path delivers packets twice: {copies} of {data_packets|data packet}.",
+    "doubled-by-tap": "The capture holds {copies|packet} twice: its copies, not the path's.",
+    "dropped-by-policer": "A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.",
+    "dropped-by-shallow-queue": (
+        "A shallow queue of about {about|packet}, draining at {drain_rate_bps}, overflowed and dropped {losses}."
+    ),
+    "dropped-by-deep-queue": (
+        "A deep queue draining at {drain_rate_bps} held packets for up to {longest_wait_s} and dropped {losses} when "
+        "it was full."
+    ),
+    "held-by-shaper": "A shaper at {rate_bps} held packets for up to {longest_wait_s} and dropped none.",
+    "marked-by-aqm": _marked_by_aqm,
+    "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
+    "dropped-at-random": "Random loss of {loss_share} took {losses}, whatever the load.",
+    "reordered": _reordered,
+    "held-by-window": (
+        "The receiver's window held the sender back for {window_share} of the time; the path dropped nothing."
+    ),
+    "held-by-sender": _held_by_sender,
+    "answered-late": (
+        "The application at the data's sender answered late: transfers waited for it for {limited_s}, {limited_share} "
+        "of their time."
+    ),
+    "acknowledgments-held": (
+        "The receiver held acknowledgments back while the sender waited for them: {limited_s}, {limited_share} of the "
+        "transfers' time."
+    ),
+    "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
+    "missed-by-captures": _missed_by_captures,
+    "nothing-lost": "Nothing was lost and nothing waited for long.",
+    "unexplained": lambda v: (
+        ("{lost|packet} lost, and no cause accounts for them" if v["lost"] else "No cause accounts for the time")
+        + " markedly better than the others."
+    ),
+    "syns-unanswered": lambda v: (
+        _responders(v) + " never answered: {connections|attempt} to connect got nothing back; down, or behind a filter "
+        "that drops them."
+    ),
+    "syns-refused": lambda v: (
+        _responders(v) + " refused {connections|connection}: nothing listens there, or a firewall rejects them."
+    ),
+    "data-unanswered": (
+        "The other end fell silent: data of {connections|connection} was sent again and again without an answer."
+    ),
+    "reset-under-way": lambda v: (
+        "{connections|connection} with " + _responders(v) + " broke off by a reset while data was under way."
+    ),
+}
+
+CODES = frozenset(_SENTENCES)
+
+# Of findings whose producer has no headline of its own.
+_BY_CAUSE = {
+    "policer": "dropped-by-policer",
+    "shallow-queue": "dropped-by-shallow-queue",
+    "deep-queue": "dropped-by-deep-queue",
+    "shaper": "held-by-shaper",
+    "aqm": "dropped-by-aqm",
+    "random-loss": "dropped-at-random",
+    "none": "nothing-lost",
+}
+
+_PLACES = {
+    "path": "on the path",
+    "sender": "at the sender",
+    "receiver": "at the receiver",
+    "this-host": "on this host",
+    "switch-port": "at a switch port",
+}
+
+
+def place(where: Mapping[str, Any] | None) -> str | None:
+    """A place of the path in words.
+
+    >>> place({"kind": "between", "points": [1, 2]}), place({"kind": "switch-port", "name": "xe-0/0/1"})
+    ('between capture 1 and capture 2', 'at xe-0/0/1')
+    """
+    if where is None:
+        return None
+    points = " and ".join(f"capture {number}" for number in where.get("points", ()))
+    if points:
+        return f"{where['kind']} {points}"
+    return f"at {where['name']}" if where.get("name") else _PLACES.get(where["kind"], where["kind"])
+
+
+def model(replayed: Mapping[str, Any]) -> str:
+    """A mechanism with its parameters.
+
+    >>> model({"element": "codel", "rate_bps": 18e6, "limit_bytes": None, "limit_packets": None})
+    'CoDel draining at 18.0 Mbit/s'
+    """
+    return fill(_MODELS.get(replayed["element"], "{element} at {rate_bps}"), replayed)
+
+
+def _fifo(v: Values) -> str:
+    if v["limit_packets"] is not None:
+        return f"FIFO draining at {{rate_bps}} with room for {plural(int(v['limit_packets']), 'packet')}"
+    room = " with room for {limit_bytes}" if v["limit_bytes"] is not None else " without limit"
+    return "FIFO draining at {rate_bps}" + room
+
+
+def _policer(v: Values) -> str:
+    peak = "" if v.get("peak_rate_bps") is None else " and {peak_rate_bps} with {peak_burst_bytes}"
+    return "Policer at {rate_bps} with a {limit_bytes} bucket" + peak
+
+
+_MODELS: Mapping[str, Phrase] = {
+    "policer": _policer,
+    "fifo": _fifo,
+    "shaper": "Shaper at {rate_bps} with a burst of {limit_bytes}",
+    "codel": "CoDel draining at {rate_bps}",
+}

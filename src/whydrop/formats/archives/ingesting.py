@@ -1,0 +1,343 @@
+"""Reading files and archives into a store: each once, however often it is given, and each by itself.
+
+A file is known by the SHA-256 of its bytes. Rows of many files are written together, and then it is noted that they
+are there: whatever ends the program in between, a file that is not noted is read again, and its rows are found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whydrop.formats.archives.noting import Note
+from whydrop.recording.errors import RecordingError
+from whydrop.runtime import reach
+from whydrop.store.errors import StoreError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from whydrop.formats.archives import Piece
+    from whydrop.store.merging import Conflict
+    from whydrop.store.store import Store
+
+Progress = Callable[[int, int], None]  # bytes done, and in all
+
+# Rows that are written together: enough for parts of a useful size, few enough for memory.
+ROWS_OF_A_BATCH = 500_000
+FILES_OF_A_BATCH = 500
+
+Status = Literal["new", "known", "damaged", "unreadable", "left out"]
+
+
+@dataclass
+class Count:
+    """Rows of one table."""
+
+    rows: int = 0  # that are new
+    duplicates: int = 0  # that were there already
+    conflicts: int = 0  # whose key was there already, with other values
+
+
+@dataclass
+class FileReport:
+    """What came of one file."""
+
+    path: str
+    status: Status
+    sha256: str = ""
+    bytes: int = 0
+    tables: dict[str, Count] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)  # what of it could not be read
+    notes: list[Note] = field(default_factory=list)  # what was repaired or left out
+    shown: list[Conflict] = field(default_factory=list)  # the first conflicts
+
+
+@dataclass
+class Report:
+    """What came of all files."""
+
+    files: list[FileReport] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # on the store itself
+
+    def tables(self) -> dict[str, Count]:
+        """Rows of all files together, by table."""
+        total: dict[str, Count] = {}
+        for file in self.files:
+            for table, count in file.tables.items():
+                of = total.setdefault(table, Count())
+                of.rows += count.rows
+                of.duplicates += count.duplicates
+                of.conflicts += count.conflicts
+        return total
+
+    def statuses(self) -> Counter[Status]:
+        """How many files are of each status."""
+        return Counter(file.status for file in self.files)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was given could be read."""
+        return not any(file.status in ("damaged", "unreadable") for file in self.files)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A file to be read."""
+
+    path: Path
+    bytes: int
+    named: bool  # by the user; False: found in a folder
+    failure: str | None = None  # why there is nothing to be read
+
+
+def ingest(
+    store: Store,
+    paths: Iterable[Path],
+    progress: Progress | None = None,
+    *,
+    again: bool = False,
+    processes: int | None = None,
+) -> Report:
+    """Read files, archives, and folders of them with all folders below, into a store.
+
+    A file that is damaged gives what is before the damage, and never stops the others. Ctrl-C keeps what was read; a
+    second one does not wait for it to be written.
+
+    Args:
+        store: where the rows go.
+        paths: of files and folders.
+        progress: called with the bytes that are read and those in all.
+        again: read files even if they are known, as after a part of the store was lost.
+        processes: that read at the same time; by default as many as there are processors, where it is worth it.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    from whydrop.formats.archives.reading_many import read_all  # which imports this module
+
+    given = list(found(paths))
+    total = sum(file.bytes for file in given)
+    batch = _Batch(store)
+    done = 0
+    try:
+        with closing(read_all(store, given, again=again, processes=processes)) as parcels:
+            for file, parcel in parcels:
+                if batch.take(parcel):
+                    done += file.bytes
+                if progress is not None:
+                    progress(done, total)
+    except StoreError:
+        raise
+    except BaseException:
+        # Such as Ctrl-C: what was read is kept. After a second one the writing still goes on.
+        if not batch.being_written:
+            batch.write()
+        raise
+    batch.write()
+    return Report(batch.reports, store.notes)
+
+
+def found(paths: Iterable[Path]) -> Iterator[Given]:
+    """The files that are meant, in order, those of folders by name; what is hidden in folders, and stores, are not."""
+    from whydrop.store.store import DESCRIPTION
+
+    for path in paths:
+        if not path.is_dir():
+            yield _given(path, named=True)
+            continue
+        closed: list[OSError] = []
+        for folder, folders, names in os.walk(path, onerror=closed.append):
+            if DESCRIPTION in names:
+                # A store among the archives, perhaps the one that they are read into.
+                folders.clear()
+                continue
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if not name.startswith("."):
+                    yield _given(Path(folder) / name, named=False)
+        for reason in closed:
+            yield Given(Path(reason.filename), 0, named=True, failure=reason.strerror)
+
+
+def _given(path: Path, *, named: bool) -> Given:
+    try:
+        status = path.stat()
+    except OSError as reason:
+        return Given(path, 0, named, reason.strerror or str(reason))
+    if not stat.S_ISREG(status.st_mode):
+        # Reading a pipe or a device might never end.
+        return Given(path, 0, named, "neither a file nor a folder")
+    return Given(path, status.st_size, named)
+
+
+@dataclass
+class Parcel:
+    """Some pieces of a file; of a large one the next ones. The last tells what came of the file."""
+
+    pieces: list[Piece]
+    report: FileReport | None = None
+
+
+class _Batch:
+    """Rows of files that are to be written together."""
+
+    def __init__(self, store: Store) -> None:
+        self.reports: list[FileReport] = []
+        self._store = store
+        self._frames: dict[str, list[tuple[int, pl.DataFrame]]] = {}  # by table, with the number of the file
+        self._counts: dict[int, dict[str, Count]] = {}
+        self._shown: dict[int, list[Conflict]] = {}
+        self._finished: list[tuple[int, FileReport]] = []
+        self._rows = 0
+        self._number = 0  # of the file that is being read
+        self.being_written = False
+
+    def take(self, parcel: Parcel) -> bool:
+        """Add what was read of a file; say whether that was all of it."""
+        for piece in parcel.pieces:
+            if piece.frame.height:
+                self._frames.setdefault(piece.table, []).append((self._number, piece.frame))
+                self._rows += piece.frame.height
+        if parcel.report is not None:
+            self._finished.append((self._number, parcel.report))
+            self._number += 1
+        if self._rows >= ROWS_OF_A_BATCH or len(self._finished) >= FILES_OF_A_BATCH:
+            self.write()
+        return parcel.report is not None
+
+    def write(self) -> None:
+        """Write all rows, and then note the files whose rows these were; Ctrl-C has its effect behind that."""
+        reach.whole(self._write)
+
+    def _write(self) -> None:
+        self.being_written = True
+        try:
+            self._write_rows()
+            self._note_files()
+        finally:
+            self.being_written = False
+
+    def _write_rows(self) -> None:
+        while self._frames:
+            table, frames = next(iter(self._frames.items()))
+            added = self._store.add_all(table, [frame for _, frame in frames])
+            for (number, _), of in zip(frames, added, strict=True):
+                count = self._counts.setdefault(number, {}).setdefault(table, Count())
+                count.rows += of.rows
+                count.duplicates += of.duplicates
+                count.conflicts += of.conflicts
+                self._shown.setdefault(number, []).extend(of.shown)
+            del self._frames[table]
+        self._rows = 0
+
+    def _note_files(self) -> None:
+        while self._finished:
+            number, report = self._finished[0]
+            report.tables = self._counts.pop(number, {})
+            report.shown = self._shown.pop(number, [])
+            if report.sha256 and report.status in ("new", "damaged"):
+                self._store.note_source(report.sha256, _facts(report))
+            self.reports.append(report)
+            del self._finished[0]
+
+
+def _facts(report: FileReport) -> dict[str, Any]:
+    from whydrop import _core
+
+    return {
+        "source": report.path,
+        "sha256": report.sha256,
+        "bytes": report.bytes,
+        "read": datetime.now(UTC).isoformat(timespec="seconds"),
+        "whydrop": _core.__version__,
+        "status": report.status,
+        "tables": {table: vars(count) for table, count in report.tables.items()},
+        "damage": report.damage,
+        "notes": [str(note) for note in report.notes],
+        "conflicts": [str(conflict) for conflict in report.shown],
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_parcels(store: Store, file: Given, *, again: bool) -> Iterator[Parcel]:
+    """Read one file, piece by piece. Whatever is wrong with it is said in the report; nothing is raised for it."""
+    from whydrop.formats.archives.opening import printed
+
+    report = FileReport(printed(file.path), "new", bytes=file.bytes)
+    if file.failure is not None:
+        report.status, report.damage = "unreadable", [f"{report.path}: {file.failure}"]
+        yield Parcel([], report)
+        return
+    try:
+        before = file.path.stat()
+        report.sha256 = sha256_of(file.path)
+        if not again and (known := store.source(report.sha256)) is not None:
+            report.status = "known"
+            report.notes = [Note(report.path, f"It was damaged when it was read: {one}") for one in _damage_of(known)]
+            yield Parcel([], report)
+            return
+        for piece in _pieces(file.path):
+            report.notes += [Note(piece.source, note) for note in piece.notes]
+            if piece.damage is not None:
+                report.status = "damaged"
+                report.damage.append(f"{piece.source}: {piece.damage}")
+            yield Parcel([piece])
+        after = file.path.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            report.notes.append(Note(report.path, "It changed while it was read, and is read again next time."))
+            report.sha256 = ""
+    except (RecordingError, OSError) as reason:
+        _fail(report, file, str(reason) if isinstance(reason, RecordingError) else f"{report.path}: {reason.strerror}")
+    except Exception as reason:
+        # Readers are meant to say what is wrong with a file in one of the ways above; one file never stops the others.
+        _fail(
+            report,
+            file,
+            f"{report.path}: {type(reason).__name__}: {reason}. Please report this: it is no fault of yours",
+        )
+    yield Parcel([], report)
+
+
+def _damage_of(known: dict[str, Any]) -> list[str]:
+    """What a source's note in the store says of its damage; the note itself may be damaged."""
+    damage = known.get("damage")
+    return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
+    from whydrop.formats.archives.reading import pieces
+
+    yield from pieces(path)
+
+
+def _fail(report: FileReport, file: Given, words: str) -> None:
+    if not file.named and _is_unknown(file.path):
+        report.status, report.notes = "left out", [Note(report.path, words.removeprefix(f"{report.path}: "))]
+    else:
+        report.status = "unreadable"
+        report.damage.append(words)
+
+
+def _is_unknown(path: Path) -> bool:
+    """Whether a file is of none of the kinds that are read here: folders hold other things too."""
+    from whydrop.formats.archives import kinds, opening
+
+    try:
+        first = next(opening.members(path), None)
+    except RecordingError:
+        return False
+    return first is not None and first.damage is None and kinds.kind(first.content, first.name) == "unknown"

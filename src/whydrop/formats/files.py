@@ -1,0 +1,125 @@
+"""Reading JSON files of other tools: compressed or not, of a size that fits in memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+from whydrop.formats import captures
+from whydrop.recording.errors import RecordingError
+
+# Far more than any of these tools writes in a day; a compressed file that grows beyond it is hostile.
+MOST_BYTES = 1 << 30
+
+_OPENERS: tuple[tuple[bytes, Any], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ", lzma.open),
+)
+
+_COMPRESSED_CAPTURES = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+
+
+def parsed(content: bytes, path: Path) -> Any:
+    """The JSON document that a file of another tool holds.
+
+    Raises:
+        RecordingError: it is no JSON.
+    """
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as reason:
+        events = _events(content)
+        if events is not None:
+            return events
+        if _is_capture(content):
+            raise RecordingError(f"{path}: a capture of packets, no recording: try `whydrop explain`") from None
+        raise RecordingError(
+            f"{path}: no recording and no JSON ({reason}). Expected a folder NAME.recording, a file of Flent or "
+            "netperf-wrapper, or the output of iperf3 --json"
+        ) from None
+
+
+def read(path: Path) -> bytes:
+    """A file's content, plain or compressed with gzip, bzip2 or xz, whatever the file is called.
+
+    Raises:
+        RecordingError: it cannot be read, is damaged, or is larger than such files are.
+    """
+    try:
+        with _opened(path) as file:
+            content: bytes = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: there is no such file or folder") from None
+    except EOFError as reason:
+        raise RecordingError(f"{path}: the compressed file ends too early") from reason
+    except (zlib.error, lzma.LZMAError) as reason:
+        raise RecordingError(f"{path}: the compressed file is damaged: {reason}") from reason
+    except OSError as reason:
+        raise RecordingError(f"{path}: {reason.strerror or reason}") from reason
+    if len(content) > MOST_BYTES:
+        raise RecordingError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON: too much to be a file of such a tool")
+    return content
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        head = file.read(8)
+    opener = next((opener for magic, opener in _OPENERS if head.startswith(magic)), open)
+    opened: IO[bytes] = opener(path, "rb")
+    return opened
+
+
+def _is_capture(content: bytes) -> bool:
+    """Whether it begins as pcap and pcapng do; or compressed with zstd or lz4, as
+    captures are and none of the files that are expected here is."""
+    return content.startswith(captures.BEGINNINGS) or content.startswith(_COMPRESSED_CAPTURES)
+
+
+def _events(content: bytes) -> dict[str, Any] | None:
+    """The lines that iperf3 writes with ``--json-stream``, as the one document that it writes without it."""
+    found: dict[str, Any] = {"start": {}, "intervals": [], "end": {}}
+    try:
+        lines = [json.loads(line) for line in content.splitlines() if line.strip()]
+    except (ValueError, RecursionError):
+        return None
+    for line in lines:
+        if not isinstance(line, dict) or "event" not in line:
+            return None
+        if line["event"] == "interval":
+            found["intervals"].append(line.get("data"))
+        elif line["event"] in ("start", "end", "error"):
+            found[line["event"]] = line.get("data")
+    return found if lines else None
+
+
+def nanoseconds(seconds: Any) -> int | None:
+    """Seconds since the epoch, as JSON has them, in nanoseconds; exact, unlike the product.
+
+    >>> nanoseconds(1496158967.152647), nanoseconds("x"), nanoseconds(float("inf"))
+    (1496158967152647018, None, None)
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not abs(seconds) < 9e9:
+        return None
+    whole = int(seconds // 1)
+    return whole * 1_000_000_000 + round((seconds - whole) * 1e9)
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or ``None``.
+
+    >>> number(3), number("35"), number(True), number("many")
+    (3.0, 35.0, None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if abs(found) < float("inf") else None

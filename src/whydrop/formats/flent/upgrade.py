@@ -1,0 +1,199 @@
+"""Older versions of Flent's file brought to the present one (4), and a check of what every version must have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from whydrop.formats.files import nanoseconds, number
+from whydrop.recording.errors import RecordingError
+
+NEWEST = 4
+
+Row = dict[str, Any]
+
+
+@dataclass
+class FlentFile:
+    """A file of version 4, whatever version it had.
+
+    Attributes:
+        version: that it had.
+        original: the metadata as they were in the file, without the raw values that version 1 kept in them.
+        series_metadata: by series; ``SERIES_META``.
+        raw: rows by series; ``t`` is in seconds since the epoch.
+        start_ns: when the grid begins.
+        asked_ns: when the user started the test, some seconds before.
+    """
+
+    version: int
+    original: dict[str, Any]
+    series_metadata: dict[str, dict[str, Any]]
+    x_values: list[float]
+    results: dict[str, list[float | None]]
+    raw: dict[str, list[Row]]
+    start_ns: int | None
+    asked_ns: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def upgraded(content: dict[str, Any], where: str) -> FlentFile:
+    """The contents of a file of any version, checked.
+
+    Raises:
+        RecordingError: a version that is newer, or something that no version has.
+    """
+    version = _version(content, where)
+    metadata = content.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise RecordingError(f"{where}: metadata: expected an object")
+    series_metadata = {
+        name: dict(entry) for name, entry in (metadata.get("SERIES_META") or {}).items() if isinstance(entry, dict)
+    }
+    x_values, results = _grid(content, where)
+    raw = _raw(content, series_metadata, version)
+    original = {**metadata, "SERIES_META": series_metadata}
+    file = FlentFile(version, original, series_metadata, x_values, results, raw, None)
+    if version < NEWEST:
+        _convert_units(file)
+    _find_start(file)
+    return file
+
+
+def _version(content: dict[str, Any], where: str) -> int:
+    version = content.get("version", 1)
+    try:
+        found = int(version)
+    except (TypeError, ValueError):
+        found = 1
+    if found > NEWEST:
+        raise RecordingError(
+            f"{where}: version {found} of Flent's file format; this version of whydrop reads versions 1 to {NEWEST}"
+        )
+    return found
+
+
+def _grid(content: dict[str, Any], where: str) -> tuple[list[float], dict[str, list[float | None]]]:
+    x_values = [number(x) for x in _list(content["x_values"], f"{where}: x_values")]
+    if any(x is None for x in x_values):
+        raise RecordingError(f"{where}: x_values: expected numbers only")
+    found = content["results"]
+    if not isinstance(found, dict):
+        raise RecordingError(f"{where}: results: expected an object with one list a series")
+    results: dict[str, list[float | None]] = {}
+    for name, values in found.items():
+        numbers = [number(value) for value in _list(values, f"{where}: results of {name!r}")]
+        if len(numbers) != len(x_values):
+            raise RecordingError(
+                f"{where}: results of {name!r}: {len(numbers)} values; expected {len(x_values)}, as many as x_values"
+            )
+        results[name] = numbers
+    return [x for x in x_values if x is not None], results
+
+
+def _raw(content: dict[str, Any], series_metadata: dict[str, dict[str, Any]], version: int) -> dict[str, list[Row]]:
+    raw = content.get("raw_values")
+    if version == 1 and not raw:
+        # netperf-wrapper kept them, when it kept them at all, inside the metadata.
+        raw = {name: entry["RAW_VALUES"] for name, entry in series_metadata.items() if "RAW_VALUES" in entry}
+    for entry in series_metadata.values():
+        entry.pop("RAW_VALUES", None)
+    if not isinstance(raw, dict):
+        return {}
+    # Copies, because units are converted in place.
+    return {
+        name: [dict(row) for row in rows if isinstance(row, dict)]
+        for name, rows in raw.items()
+        if isinstance(rows, list)
+    }
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RecordingError(f"{where}: expected a list")
+    return value
+
+
+def _convert_units(file: FlentFile) -> None:
+    """Before version 4 some raw values were in the units of the tool, and not in those of the series."""
+    for name, rows in file.raw.items():
+        if "UDP" in name:
+            # netperf's UDP_RR told transactions a second. Its rows are known by their duration.
+            _change(rows, "val", lambda value: 1000.0 / value if value else None, needs="dur")
+        elif name == "HTTP latency":
+            _change(rows, "val", lambda value: value * 1000.0)
+        elif rows and "stations" in rows[0]:
+            _difference_stations(rows)
+        elif rows and ("dropped" in rows[0] or "ecn_mark" in rows[0]):
+            _difference(rows, "dropped")
+            _difference(rows, "ecn_mark")
+    for entry in file.series_metadata.values():
+        mean = number(entry.get("MEAN_VALUE"))
+        if entry.get("UNITS") == "bits/s" and mean is not None:
+            entry["MEAN_VALUE"], entry["UNITS"] = mean / 1e6, "Mbits/s"
+
+
+def _change(rows: list[Row], key: str, change: Callable[[float], float | None], needs: str | None = None) -> None:
+    for row in rows:
+        value = number(row.get(key))
+        if value is not None and (needs is None or needs in row):
+            row[key] = change(value)
+
+
+def _difference(rows: list[Row], key: str) -> None:
+    """Counters since some start become counts since the row before; the first is 0."""
+    before: float | None = None
+    for row in rows:
+        value = number(row.get(key))
+        if value is not None:
+            row[key] = 0.0 if before is None else value - before
+            before = value
+
+
+def _difference_stations(rows: list[Row]) -> None:
+    before: dict[tuple[str, str], float] = {}
+    for row in rows:
+        stations = row.get("stations")
+        for station, entry in stations.items() if isinstance(stations, dict) else ():
+            for key in ("airtime_tx", "airtime_rx"):
+                value = number(entry.get(key)) if isinstance(entry, dict) else None
+                if value is not None:
+                    entry[key] = value - before.get((station, key), value)
+                    before[station, key] = value
+
+
+def _find_start(file: FlentFile) -> None:
+    """The time of the grid's zero: T0 or, in old files, TIME; they may be in an unknown zone of time."""
+    times = [nanoseconds(row.get("t")) for rows in file.raw.values() for row in rows]
+    earliest = min((time for time in times if time is not None), default=None)
+    file.asked_ns = parse_time(file.original.get("TIME"), earliest)
+    found = (parse_time(file.original.get("T0"), earliest), file.asked_ns, earliest)
+    file.start_ns = next((moment for moment in found if moment is not None), None)
+
+
+def parse_time(text: Any, near_ns: int | None) -> int | None:
+    """A time of Flent's metadata in nanoseconds since the epoch.
+
+    Files before version 3 have local time without saying which: the offset is then the whole number of hours that
+    brings it nearest to ``near_ns``, the earliest sample.
+
+    >>> parse_time("2017-05-30T15:42:47.075621Z", None)
+    1496158967075621000
+    >>> parse_time("2015-07-13T11:22:41", 1436779361_582027000)
+    1436779361000000000
+    """
+    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(Z?)", str(text or ""))
+    if match is None:
+        return None
+    try:
+        moment = datetime(*(int(part) for part in match.groups()[:6]), tzinfo=UTC)  # type: ignore[arg-type, misc]
+    except ValueError:
+        return None
+    instant_ns = int(moment.timestamp()) * 1_000_000_000 + int((match[7] or "").ljust(6, "0")) * 1000
+    if match[8] or near_ns is None:
+        return instant_ns
+    hour_ns = 3600 * 1_000_000_000
+    return instant_ns + round((near_ns - instant_ns) / hour_ns) * hour_ns

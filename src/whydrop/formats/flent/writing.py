@@ -1,0 +1,208 @@
+"""A recording as a file of Flent (format version 4), which Flent 2.3 opens, plots and summarises.
+
+What was imported from Flent goes back as it came: its own metadata, its grid, its raw values. Of our own recordings
+the series of the flows and the computed ones become results on the grid, the rows of the tables raw values, and the
+metadata are told in Flent's words; everything else that a recording knows stands under ``WHYDROP``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from whydrop.formats.flent.names import name_for
+from whydrop.formats.flent.raw import raw_values
+from whydrop.formats.flent.writing_metadata import host_metadata
+from whydrop.recording import document
+from whydrop.recording.grid import computed_plans
+from whydrop.recording.metrics.summary import Summary
+from whydrop.recording.recording import Recording, Series
+
+VERSION = 4
+
+# Further quantities that Flent knows by the same keys, and that its plots look for among the results.
+_RESULT_KEYS = {"tcp_cwnd", "tcp_rtt", "tcp_rtt_var", "tcp_pacing_rate", "tcp_delivery_rate"}
+
+_UNITS = {"Mbit/s": "Mbits/s", "kbit/s": "Kbits/s"}
+
+_RUNNERS = {
+    "mean": "AverageRunner",
+    "sum": "SumRunner",
+    "fairness": "FairnessRunner",
+    "difference-from-min": "DiffMinRunner",
+    "smooth-mean": "SmoothAverageRunner",
+}
+
+
+def exported(recording: Recording) -> bytes:
+    """The contents of a ``.flent.gz``."""
+    # Without indentation, which makes Python's JSON ten times slower.
+    made = as_document(recording)
+    try:
+        text = json.dumps(made, sort_keys=True, allow_nan=False)
+    except ValueError:
+        # Samples that are no numbers; to look for them in every recording would cost more than to write it.
+        text = json.dumps(document.plain(made), sort_keys=True, allow_nan=False)
+    # No time in the file's header: the same recording gives the same file.
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def exported_series(recording: Recording) -> list[Series]:
+    """The series that become results."""
+    on_grid = set(recording.table("grids")["name"].unique().to_list())
+    if on_grid:
+        return [series for series in recording.series() if series.name in on_grid]
+    return [
+        series
+        for series in recording.series()
+        if series.kind != "counter" and (not series.key or series.key in _RESULT_KEYS)
+    ]
+
+
+def as_document(recording: Recording) -> dict[str, Any]:
+    """The file as Python's objects."""
+    series = exported_series(recording)
+    grid = recording.grid(*(one.name for one in series)) if series else recording.grid().select("time_s")
+    x_values = _x_values(recording, grid)
+    return {
+        "version": VERSION,
+        "x_values": x_values,
+        "results": {name: grid[name].to_list() for name in grid.columns if name != "time_s"},
+        "raw_values": {**{name: [] for name in _without_raw_values(recording)}, **raw_values(recording)},
+        "metadata": _metadata(recording, series, x_values),
+    }
+
+
+def _without_raw_values(recording: Recording) -> list[str]:
+    """Series that an imported file had raw values of, but none at all."""
+    names = (recording.metadata["imported"] or {}).get("without_raw_values")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _x_values(recording: Recording, grid: pl.DataFrame) -> list[float]:
+    imported = recording.table("grids")
+    if imported.height:
+        # As the file had them: a sum of steps differs from their product in the last digit.
+        first = imported["name"][0]
+        return imported.filter(pl.col("name") == first)["time_s"].to_list()
+    return grid["time_s"].to_list()
+
+
+def _metadata(recording: Recording, series: list[Series], x_values: list[float]) -> dict[str, Any]:
+    imported = recording.metadata["imported"]
+    if isinstance(imported, dict) and imported.get("format") == "flent" and isinstance(imported.get("metadata"), dict):
+        return _as_it_was(recording, imported["metadata"], x_values)
+    found = _in_flents_words(recording, x_values)
+    found["SERIES_META"] = _series_metadata(recording, series)
+    found["WHYDROP"] = json.loads(document.text(recording.metadata))
+    return found
+
+
+def _as_it_was(recording: Recording, original: dict[str, Any], x_values: list[float]) -> dict[str, Any]:
+    """Imported metadata; times in UTC, as they are from version 3 on, and nothing missing that Flent insists on."""
+    found = dict(original)
+    found.pop("NETPERF_WRAPPER_VERSION", None)
+    found.setdefault("FLENT_VERSION", recording.metadata["imported"].get("written_by"))
+    started_ns = recording.metadata["started_ns"]
+    if isinstance(started_ns, int):
+        found["T0"] = _time(started_ns)
+    if not str(found.get("TIME") or "").endswith("Z"):
+        asked_ns = recording.metadata["imported"].get("asked_ns")
+        found["TIME"] = _time(asked_ns if isinstance(asked_ns, int) else recording.started_ns)
+    if isinstance(found.get("BATCH_TIME"), str) and not found["BATCH_TIME"].endswith("Z"):
+        found["BATCH_TIME"] = _with_fraction(found["BATCH_TIME"]) + "Z"
+    found.setdefault("TITLE", "")
+    found.setdefault("STEP_SIZE", recording.step_s)
+    if found.get("TOTAL_LENGTH") is None:
+        found["TOTAL_LENGTH"] = max(x_values, default=0.0)
+    return found
+
+
+def _with_fraction(time: str) -> str:
+    return time if "." in time else f"{time}.000000"
+
+
+def _in_flents_words(recording: Recording, x_values: list[float]) -> dict[str, Any]:
+    metadata, test = recording.metadata, recording.metadata["test"]
+    hosts = [host for host in test.get("hosts") or [] if isinstance(host, str)]
+    local = metadata["hosts"].get("local")
+    batch = metadata["batch"] or {}
+    versions = recording.table("flows")["ip_version"].drop_nulls().to_list()
+    total_s = max(x_values, default=0.0)
+    name, stands_for = name_for(recording)
+    title = str(metadata["title"] or "")
+    return {
+        "NAME": name,
+        "TITLE": f"{stands_for}: {title}" if stands_for and title else stands_for or title,
+        "NOTE": str(metadata["note"] or "") or None,
+        "HOST": hosts[0] if hosts else None,
+        "HOSTS": hosts,
+        "LOCAL_HOST": (local or {}).get("host_name") if isinstance(local, dict) else None,
+        "TIME": _time(recording.started_ns),
+        "T0": _time(recording.started_ns),
+        "LENGTH": test.get("length_s", total_s),
+        "TOTAL_LENGTH": total_s,
+        "STEP_SIZE": recording.step_s,
+        "TEST_PARAMETERS": {str(key): _text(value) for key, value in (test.get("parameters") or {}).items()},
+        "FLENT_VERSION": f"whydrop {metadata['whydrop']}",
+        "IP_VERSION": versions[0] if versions else None,
+        "FAILED_RUNNERS": len(recording.flows_without_data()),
+        "BATCH_NAME": batch.get("name"),
+        "BATCH_TITLE": batch.get("title"),
+        "BATCH_UUID": batch.get("id"),
+        "BATCH_TIME": _time(batch["started_ns"]) if isinstance(batch.get("started_ns"), int) else None,
+        "HTTP_GETTER_DNS": None,
+        "HTTP_GETTER_URLLIST": None,
+        "HTTP_GETTER_WORKERS": None,
+        "DATA_FILENAME": f"{recording.path.stem}.flent.gz",
+        **host_metadata(local if isinstance(local, dict) else {}),
+        "REMOTE_METADATA": {
+            str(name): host_metadata(host)
+            for name, host in metadata["hosts"].items()
+            if name != "local" and isinstance(host, dict)
+        },
+    }
+
+
+def _series_metadata(recording: Recording, series: list[Series]) -> dict[str, Any]:
+    summary = Summary(recording)
+    rows = {row["flow"]: row for row in summary.flows}
+    plans = computed_plans(recording.metadata["test"])
+    resent = summary.retransmissions()
+    found: dict[str, Any] = {}
+    for place, one in enumerate(series):
+        entry: dict[str, Any] = {"UNITS": _UNITS.get(one.units, one.units), "IDX": place}
+        mean = summary.told_mean(one)
+        if mean is not None:
+            entry["MEAN_VALUE"] = mean
+        if one.kind == "computed":
+            entry["RUNNER"] = _RUNNERS.get(str(plans.get(one.name, {}).get("by")), "NullRunner")
+            entry["COMPUTED_LATE"] = False
+        elif not one.key and one.flow is not None:
+            entry |= _flow_metadata(rows[one.flow], resent)
+        found[one.name] = entry
+    return found
+
+
+def _flow_metadata(row: dict[str, Any], resent: dict[str, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"RUNNER": f"whydrop {row['runner']}" if row["runner"] else "whydrop"}
+    if row["congestion_control"]:
+        found["CONG_CONTROL"] = row["congestion_control"]
+    if row["dscp"] is not None:
+        found["UPSTREAM_TOS"] = found["DOWNSTREAM_TOS"] = row["dscp"] << 2
+    if row["name"] in resent:
+        found["TCP_RETRANSMIT"] = resent[row["name"]]
+    return found
+
+
+def _time(instant_ns: int) -> str:
+    moment = datetime.fromtimestamp(instant_ns // 1_000_000_000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant_ns // 1000 % 1_000_000:06d}Z"
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool)) or value is None else json.dumps(value)

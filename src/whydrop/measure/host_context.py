@@ -1,0 +1,144 @@
+"""What is around a test: the hosts as they are, their counters while it runs, and the programs that help."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.runners import Runner
+
+if TYPE_CHECKING:
+    from whydrop.measure.run import Settings
+    from whydrop.recording.metadata import CounterSampler, Redactor
+
+
+# Programs that talk to a server of their own kind at a port that can be chosen.
+_WITH_PORT = ("iperf3", "nuttcp", "netperf", "irtt")
+
+
+def runners(flows: Mapping[int, PlannedFlow], hosts: Sequence[FarHost]) -> dict[int, Runner]:
+    """The runners of flows that the engine does not run, by number.
+
+    Raises:
+        EngineError: there is no such runner, or two flows need one server at the same time.
+    """
+    if not flows:
+        return {}
+    from whydrop.measure.runners.registry import check_together, runner_for, spread_ports
+
+    known = {host.name: host for host in hosts}
+    placed = spread_ports([_placed(flow, known.get(flow.host or "")) for flow in flows.values()])
+    problem = check_together(placed)
+    if problem is not None:
+        raise EngineError(problem)
+    try:
+        return {number: runner_for(flow, number) for number, flow in zip(flows, placed, strict=True)}
+    except LookupError as reason:
+        raise EngineError(str(reason)) from None
+
+
+def _placed(flow: PlannedFlow, far: FarHost | None) -> PlannedFlow:
+    """The flow with its host's address, and the port if one was given for all of that host."""
+    if far is None:
+        return flow
+    port = flow.port or (far.port if flow.runner in _WITH_PORT else None)
+    return dataclasses.replace(flow, host=far.address or flow.host, port=port)
+
+
+def resolved(plan: Plan, hosts: Sequence[FarHost], known: Mapping[str, str]) -> dict[str, str]:
+    """The addresses of the plan's hosts that are not known yet, by name.
+
+    Raises:
+        EngineError: a name has no address.
+    """
+    addresses = {host.name: host.address or host.name for host in hosts}
+    found: dict[str, str] = {}
+    for flow in plan.flows:
+        name = flow.host
+        if name is None or name in known or name in found:
+            continue
+        family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(flow.ip_version or 0, socket.AF_UNSPEC)
+        try:
+            places = socket.getaddrinfo(addresses.get(name, name), None, family, socket.SOCK_DGRAM)
+        except OSError as reason:
+            raise EngineError(f"{name}: cannot find the address of this host: {reason.strerror}") from None
+        found[name] = str(places[0][4][0])
+    return found
+
+
+def described(address: str) -> str:
+    """This host's metadata as JSON, for a client at ``address`` (the far end's ``describe``)."""
+    from whydrop.recording.metadata import gather
+
+    return json.dumps(gather([_unmapped(address)]))
+
+
+def _unmapped(address: str) -> str:
+    """An IPv4 address that came as an IPv6 one, as it is."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+class Surroundings:
+    """This host around one run of a plan.
+
+    Attributes:
+        addresses: of the far ends, by name.
+    """
+
+    def __init__(self, plan: Plan, addresses: Mapping[str, str], settings: Settings) -> None:
+        from whydrop.recording.metadata import Redactor
+
+        self.addresses = dict(addresses)
+        self._plan = plan
+        self._sample = settings.counters
+        self._redactor: Redactor | None = Redactor() if settings.redact else None
+        self._sampler: CounterSampler | None = None
+        self._before: dict[str, Any] = {}
+
+    def before(self) -> dict[str, Any]:
+        """Gather this host's metadata, with its queues' statistics, before the test."""
+        from whydrop.recording.metadata import gather
+
+        self._before = gather(sorted(set(self.addresses.values())))
+        return self._before
+
+    def after(self) -> dict[str, Any]:
+        """The same metadata with what changed by the test beside it."""
+        from whydrop.recording.metadata import with_after
+
+        return with_after(self._before, sorted(set(self.addresses.values())))
+
+    def start_counters(self) -> None:
+        """Begin to sample the counters of the interfaces that the test uses."""
+        from whydrop.recording.metadata import CounterSampler, interfaces
+
+        if self._sample:
+            self._sampler = CounterSampler(interfaces(self._before), self._plan.step_s)
+            self._sampler.start()
+
+    def counters(self) -> dict[str, pl.DataFrame]:
+        """What was sampled since the last call."""
+        if self._sampler is None:
+            return {}
+        frame = self._sampler.drain()
+        return {"counters": frame} if frame.height else {}
+
+    def stop_counters(self) -> None:
+        """Sample for the last time."""
+        if self._sampler is not None:
+            self._sampler.stop()
+
+    def redacted(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """The metadata as they may be written."""
+        return metadata if self._redactor is None else self._redactor.metadata(metadata)
+
+    def redacted_rows(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a table as they may be written."""
+        return frame if self._redactor is None else self._redactor.rows(table, frame)

@@ -1,0 +1,402 @@
+"""One run of a plan, from connecting to the finished recording."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from whydrop.measure import host_context as surroundings
+from whydrop.measure import leaving
+from whydrop.measure.clocks import Clocks, Known
+from whydrop.measure.engine import Ended, Engine, EngineError, FarHost
+from whydrop.measure.plan import Plan
+from whydrop.measure.runners import Runner
+from whydrop.measure.tally import Failure, Tally, count
+from whydrop.recording import tables
+from whydrop.recording.errors import RecordingError
+from whydrop.recording.naming import folder_for
+from whydrop.recording.writer import RecordingWriter
+from whydrop.runtime.signals import Held, held
+
+# Samples are durable at least this often; a killed run loses no more.
+_FLUSH_EVERY_S = 0.5
+# Between "ready" and the common start: programs of others need some time to get going.
+_LEAD_S = 0.25
+# Behind its planned end a flow may take so long, for queues to empty and late probes to be waited for.
+_GRACE_S = 15.0
+# A flow up that the responder did not read for this share of its time was held back by the responder's limit.
+_HELD_SHARE = 0.05
+# A transfer of so many bytes has no planned end.
+_LONGEST_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a plan is run, beside what it says itself.
+
+    Attributes:
+        output: the folder in which the recording gets a folder of its own.
+        hosts: how to reach the far ends; those that are missing are reached by their names.
+        redact: hide names and addresses before anything is written.
+        batch: what the batch says of itself, for the metadata.
+        counters: sample the counters of this host's queues, interfaces and processors meanwhile.
+        fallback: where the recording goes if ``output`` takes no more.
+    """
+
+    output: Path = Path()
+    hosts: Sequence[FarHost] = ()
+    title: str = ""
+    note: str = ""
+    redact: bool = False
+    batch: Mapping[str, Any] | None = None
+    counters: bool = True
+    fallback: Path | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a run.
+
+    Attributes:
+        folder: the recording.
+        status: ``complete``, ``failed`` (a flow failed or yielded nothing), ``interrupted``.
+        failures: the flows that made it fail, and why.
+        warnings: what did not make it fail and should be known.
+    """
+
+    folder: Path
+    status: str
+    failures: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def run(
+    plan: Plan,
+    settings: Settings,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None] = lambda *_: None,
+) -> Finished:
+    """Run a plan and write its recording.
+
+    Args:
+        tell: called with what is being done, for people.
+        tick: called about twice a second with the seconds since the start, those in all, and the rows just measured.
+
+    Raises:
+        CannotLeaveError: this host lacks the address or the interface that flows shall leave from.
+        EngineError: it cannot begin: a host cannot be reached, or a program is missing. There is no recording then.
+        RecordingError: the recording cannot be written at all.
+        KeyboardInterrupt: Ctrl-C came before anything was measured, or a second time.
+
+    Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
+    """
+    return _Run(plan, settings, tell, tick).run()
+
+
+class _Run:
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        tell: Callable[[str], None],
+        tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None],
+    ) -> None:
+        self.plan, self.settings, self.tell, self.tick = plan, settings, tell, tick
+        numbered = dict(enumerate(plan.flows))
+        self.tallies = {number: Tally(number, flow) for number, flow in numbered.items()}
+        ours = {number: flow for number, flow in numbered.items() if flow.runner == "engine"}
+        self.engine = Engine(ours, settings.hosts)
+        self.clocks = Clocks(self.engine.places())
+        self.runners: dict[int, Runner] = surroundings.runners(
+            {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
+        )
+        self.warnings: list[str] = []
+        # What nobody has thought of: it ends the test, and is raised when all is written and nothing runs any more.
+        self.problem: BaseException | None = None
+        self.let_go = ExitStack()
+        self.started: list[Runner] = []
+
+    def run(self) -> Finished:
+        self._check()
+        with held() as signals, self.let_go:
+            self.let_go.callback(self._end, signals, self.engine.close)
+            with signals.let_in():
+                self.tell("connecting")
+                self.engine.prepare()
+                self.tell("describing this host")
+                self.around = surroundings.Surroundings(self.plan, self._addresses(), self.settings)
+                local = self.around.before()
+            self.writer = self._begin_recording(local)
+            self.let_go.callback(self.writer.close)
+            self.let_go.callback(self._end, signals, self._end_runners)
+            return self._measure(signals)
+
+    @staticmethod
+    def _end(signals: Held, end: Callable[[], None]) -> None:
+        # It takes some seconds where others do not answer: a person may insist once more.
+        with signals.let_in(again=True):
+            end()
+
+    def _end_runners(self) -> None:
+        """End those that run on: none but where something went wrong."""
+        running = [runner for runner in self.started if not runner.done()]
+        for runner in running:
+            runner.stop()
+        for runner in running:
+            with self._all_the_same():
+                runner.finish(0.5)
+
+    def _check(self) -> None:
+        leaving.check(self.plan.flows, {host.name: host.address or host.name for host in self.settings.hosts})
+        missing: dict[str, list[str]] = {}
+        for number, runner in list(self.runners.items()):
+            problem = runner.check()
+            if problem is None:
+                continue
+            tally = self.tallies[number]
+            if tally.flow.optional:
+                tally.end("failed", problem)
+                self.warnings.append(f"{tally.flow.name}: {problem}")
+                del self.runners[number]
+            else:
+                # Some runners name their flow in what they say; one thing that all flows lack is said once.
+                what = problem.removeprefix(f"flow {tally.flow.name!r}: ")
+                missing.setdefault(what, []).append(tally.flow.name)
+        if missing:
+            raise EngineError("; ".join(f"{_several(names)}: {problem}" for problem, names in missing.items()))
+
+    def _addresses(self) -> dict[str, str]:
+        """The addresses of the far ends, by name."""
+        known = {name: str(end["address"]) for name, end in self.engine.far_ends().items()}
+        return {**surroundings.resolved(self.plan, self.settings.hosts, known), **known}
+
+    def _begin_recording(self, local: dict[str, Any]) -> RecordingWriter:
+        started_ns = time.time_ns()
+        folder = folder_for(self.settings.output, self.plan.test, started_ns, self.settings.title)
+        metadata = {
+            "name": self.plan.test,
+            "title": self.settings.title,
+            "note": self.settings.note,
+            "started_ns": started_ns,
+            "test": self.plan.as_dict(),
+            "hosts": {"local": local},
+            "batch": dict(self.settings.batch) if self.settings.batch else None,
+            "redacted": self.settings.redact,
+        }
+        return RecordingWriter(folder, self.around.redacted(metadata), fallback=self.settings.fallback)
+
+    def _measure(self, signals: Held) -> Finished:
+        interrupted = False
+        try:
+            self._watch(self._start(), signals)
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException as reason:
+            self.problem = self.problem or reason
+        try:
+            # What was measured is brought home whenever Ctrl-C comes; only a second one leaves it to the journal.
+            with signals.let_in(again=True):
+                finished = self._finish(interrupted, signals)
+        except BaseException as reason:
+            if not isinstance(reason, RecordingError):
+                reason.add_note(f"what was measured until then is in {self.writer.folder}")
+            raise
+        if self.problem is not None:
+            self.problem.add_note(f"what was measured until then is in {finished.folder}")
+            raise self.problem
+        return finished
+
+    def _start(self) -> int:
+        """Let all flows begin; when, by ``time.monotonic_ns``."""
+        self._write_flows()
+        self.writer.flush()
+        start_ns = time.monotonic_ns() + int(_LEAD_S * 1e9)
+        # The recording's time 0 is the common start.
+        self.writer.update({"started_ns": start_ns + time.time_ns() - time.monotonic_ns()})
+        self.tell("measuring")
+        self.let_go.callback(self.around.stop_counters)
+        self.around.start_counters()
+        self.engine.start(start_ns)
+        for runner in self.runners.values():
+            self.started.append(runner)
+            runner.start(start_ns)
+        return start_ns
+
+    def _watch(self, start_ns: int, signals: Held) -> None:
+        """Take what is measured until all flows have ended, or should have."""
+        flows = [tally.flow for tally in self.tallies.values()]
+        endless = any(flow.duration_s is None for flow in flows)
+        last_s = max([self.plan.total_s, *(flow.start_s for flow in flows)], default=0.0)
+        limit_s = _LONGEST_S if endless else last_s + _GRACE_S
+        while True:
+            with signals.let_in():
+                time.sleep(_FLUSH_EVERY_S)
+            elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
+            self.tick(elapsed_s, last_s, self._take())
+            if not self.writer.flush() and self.writer.message not in self.warnings:
+                self.warnings.append(self.writer.message or "the recording cannot be written")
+                self.tell(self.warnings[-1])
+            if self.problem is not None:
+                return
+            if self.engine.done() and all(runner.done() for runner in self.runners.values()):
+                return
+            if elapsed_s > limit_s:
+                self.warnings.append(f"flows that had not ended {_GRACE_S:.0f} s after their time were stopped")
+                return
+
+    @contextmanager
+    def _all_the_same(self) -> Iterator[None]:
+        """What fails in here keeps nothing else from being done."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as reason:
+            self.problem = self.problem or reason
+
+    def _take(self) -> dict[str, pl.DataFrame]:
+        """Everything measured since the last call, counted and handed to the writer."""
+        found: dict[str, list[pl.DataFrame]] = {}
+        endings: list[Ended] = []
+        facts: dict[int, dict[str, str]] = {}
+        with self._all_the_same():
+            batches, endings, facts = self.engine.drain()
+            found = {name: [frame] for name, frame in batches.items()}
+        for runner in self.runners.values():
+            with self._all_the_same():
+                for name, frame in runner.drain().items():
+                    found.setdefault(name, []).append(frame)
+        for ended in endings:
+            if ended.flow in self.tallies:
+                self.tallies[ended.flow].end(ended.status, ended.message)
+        for flow, told in facts.items():
+            if flow in self.tallies:
+                self.tallies[flow].facts.update(told)
+        frames: dict[str, pl.DataFrame] = {}
+        for name, several in found.items():
+            with self._all_the_same():
+                frames[name] = pl.concat([tables.conform(name, one) for one in several])
+        with self._all_the_same():
+            count(self.tallies, frames)
+        with self._all_the_same():
+            frames.update(self.around.counters())
+        with self._all_the_same():
+            self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
+        for name, frame in frames.items():
+            with self._all_the_same():
+                self.writer.append(name, self.around.redacted_rows(name, frame))
+        return frames
+
+    def _finish(self, interrupted: bool, signals: Held) -> Finished:
+        """End what runs, and write what was measured, as far as nothing else failed too."""
+        self._end_flows(early=interrupted or self.problem is not None, signals=signals)
+        with self._all_the_same():
+            self._take()
+        interrupted = interrupted or signals.came
+        for tally in self.tallies.values():
+            tally.settle(interrupted=interrupted or self.problem is not None)
+        failures = [found for tally in self.tallies.values() if (found := tally.failure()) is not None]
+        with self._all_the_same():
+            self._write_flows()
+        self.warnings += _held_back(self.tallies.values())
+        with self._all_the_same():
+            self._write_metadata(failures)
+        failed = bool(failures) or self.problem is not None
+        status = "interrupted" if interrupted else "failed" if failed else "complete"
+        folder = self.writer.finish(status, self._by_one_clock())
+        if self.writer.message is not None:
+            self.warnings.append(self.writer.message)
+        return Finished(folder, status, failures, self.warnings)
+
+    def _end_flows(self, *, early: bool, signals: Held) -> None:
+        with self._all_the_same():
+            self.tell("finishing")
+        if early:
+            self.engine.stop()
+            for runner in self.runners.values():
+                runner.stop()
+        for number, runner in self.runners.items():
+            with self._all_the_same():
+                outcome = runner.finish(0.5 if early or signals.came else 5.0)
+                self.tallies[number].facts.update(outcome.facts)
+                self.tallies[number].end(outcome.status, outcome.message)
+        with self._all_the_same():
+            self.engine.finish()
+        with self._all_the_same():
+            self.around.stop_counters()
+
+    def _write_metadata(self, failures: list[Failure]) -> None:
+        far = self.engine.far_ends()
+        self.warnings += [
+            f"{name}: clocks were compared over TCP, since UDP does not get through: {end['without_udp']}"
+            for name, end in far.items()
+            if "without_udp" in end
+        ]
+        what = [str(one) for one in failures]
+        if self.problem is not None:
+            what.append(f"an error ended the test: {self.problem!r}")
+        self.writer.update(self.around.redacted({"failures": what, "warnings": list(self.warnings)}))
+        self.writer.update(self.around.redacted({"hosts": {"local": self.around.after(), **far}}))
+
+    def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
+        """What was corrected by what was known then, by what is known now."""
+        final: dict[int, list[Known]] = {}
+        with self._all_the_same():
+            final = self.engine.clocks()
+
+        def corrected(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+            with self._all_the_same():
+                return self.clocks.corrected(table, frame, final)
+            return frame
+
+        return corrected
+
+    def _write_flows(self) -> None:
+        of_hosts, of_flows = self.around.addresses, self.engine.addresses()
+        rows = [
+            tally.row(of_flows.get(number) or of_hosts.get(tally.flow.host or ""))
+            for number, tally in self.tallies.items()
+        ]
+        if rows:
+            frame = pl.DataFrame(rows, schema=tables.FLOWS)
+            self.writer.append("flows", self.around.redacted_rows("flows", frame))
+
+
+def _held_back(tallies: Iterable[Tally]) -> list[str]:
+    """A flow that came close to its responder's own limit says nothing about the path."""
+    held = []
+    for tally in tallies:
+        limit_bps = _number(tally.facts.get("held_to_bps_by_responder"))
+        span_ns = (tally.last_ns or 0) - (tally.first_ns or 0)
+        waited_s = _number(tally.facts.get("held_back_s_by_responder")) or 0.0
+        # Headers take some 3 % of what is paced; a flow within a tenth of its limit was held by it.
+        paced = limit_bps is not None and tally.payload_bytes * 8e9 > 0.9 * limit_bps * span_ns
+        if span_ns > 0 and (paced or waited_s * 1e9 > _HELD_SHARE * span_ns):
+            held.append(tally.flow.name)
+    if not held:
+        return []
+    return [f"{_several(held)}: as fast as the responder allows one client, not the path; see its --max-rate"]
+
+
+def _number(told: Any) -> float | None:
+    """A number that the far end told, if it is one."""
+    try:
+        return float(told)
+    except (TypeError, ValueError):
+        return None
+
+
+def _several(names: list[str]) -> str:
+    """Flows in few words.
+
+    >>> _several(["A"]), _several(["A", "B"]), _several(["A", "B", "C"])
+    ('A', 'A and B', 'A and 2 more flows')
+    """
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more flows"

@@ -1,0 +1,370 @@
+"""Fetching a list of addresses again and again, as people's browsers do while the path is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import polars as pl
+
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners import Outcome
+from whydrop.measure.runners.rows import Rows
+from whydrop.measure.runners.support import SUPPORT
+from whydrop.runtime.masking import masked
+
+if TYPE_CHECKING:
+    import urllib3
+
+DEFAULT_WORKERS = 4
+DEFAULT_TIMEOUT_S = 30.0
+_MOST_WORKERS = 256
+_MOST_BYTES = 10**9
+_MOST_URLS = 10_000
+_LONGEST_LIST_BYTES = 10_000_000
+_PIECE_BYTES = 1 << 16
+_STOPS_WITHIN_S = 2.0
+# Of redirects, as urllib3 has it.
+_REDIRECTS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class ListError(ValueError):
+    """The list of addresses is of no use; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What a flow's options say, with defaults."""
+
+    workers: int
+    reuse: bool
+    verify: bool
+    most_bytes: int
+    timeout_s: float
+    headers: dict[str, str]
+    local_address: str | None
+    interface: str | None
+
+
+class HttpRunner:
+    """Rounds of fetches: all addresses of the list, by some workers at once; a round begins each interval.
+
+    A round that takes longer than the interval delays the next one, which then begins at once: rounds never overlap.
+    """
+
+    def __init__(self, flow: PlannedFlow, number: int) -> None:
+        self.flow = flow
+        self.number = number
+        self._rows = Rows()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._broken: str | None = None
+        self._rounds = self._failed = 0
+        self._last_error = ""
+        self._urls: list[str] = []
+        self._due_ns = 0
+
+    def check(self) -> str | None:
+        """What is wrong with the options; the list itself may be at an address, and is read when the test starts."""
+        if complaint := SUPPORT["http"].complaint(self.flow):
+            return complaint
+        options = self.flow.options
+        where = f"flow {self.flow.name!r}"
+        workers = options.get("workers", DEFAULT_WORKERS)
+        if not isinstance(workers, int) or not 1 <= workers <= _MOST_WORKERS:
+            return f"{where}: options.workers: expected 1 to {_MOST_WORKERS}, not {workers!r}"
+        headers = options.get("headers", {})
+        if not isinstance(headers, dict):
+            return f'{where}: options.headers: expected a table such as {{ Accept = "text/html" }}'
+        if "urls" not in options and "url_list" not in options and not self.flow.host:
+            return f"{where}: give options.urls, options.url_list, or a host to fetch / of"
+        try:
+            if "url_list" not in options:
+                self._inline_urls()
+            elif not _is_address(str(options["url_list"])):
+                _read_list(Path(str(options["url_list"])).read_text("utf-8"), str(options["url_list"]))
+        except (ListError, UnicodeDecodeError) as reason:
+            return f"{where}: {reason}"
+        except OSError as reason:
+            return f"{where}: options.url_list: {options['url_list']}: {reason.strerror}"
+        return None
+
+    def start(self, at_ns: int) -> None:
+        """Begin; the common start is at ``at_ns`` (``time.monotonic_ns``), the flow's own ``start_s`` later."""
+        if self._thread is None:
+            self._due_ns = at_ns + round(self.flow.start_s * 1e9)
+            self._thread = threading.Thread(target=self._supervise, name=f"http {self.number}", daemon=True)
+            self._thread.start()
+
+    def drain(self) -> dict[str, pl.DataFrame]:
+        """The fetches that ended since the last call."""
+        with self._lock:
+            return self._rows.take()
+
+    def done(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End early; returns at once. Fetches that are under way are given up."""
+        self._stopping.set()
+
+    def finish(self, timeout_s: float) -> Outcome:
+        """Wait for the end."""
+        if self._thread is None:
+            return Outcome("failed", "the flow was never started")
+        asked = self._stopping.is_set()
+        # Threads cannot be killed: they end with the next piece of an answer, or their time-out. Nobody waits so long.
+        self._thread.join(min(timeout_s, _STOPS_WITHIN_S) if asked else max(timeout_s, 0))
+        if self._thread.is_alive() and not asked:
+            self._stopping.set()
+            self._broken = self._broken or "fetches did not end in time"
+            self._thread.join(_STOPS_WITHIN_S)
+        with self._lock:
+            fetched = self._rows.ever
+            facts = {"urls": len(self._urls), "rounds": self._rounds, "fetches": fetched, "failed": self._failed}
+        if self._broken is not None:
+            return Outcome("failed", self._broken, facts)
+        if asked:
+            return Outcome("stopped", None, facts)
+        if fetched == 0:
+            return Outcome("no-data", "not one fetch ended within the test", facts)
+        if self._failed == fetched:
+            return Outcome("failed", f"all {fetched} fetches failed, the last one so: {self._last_error}", facts)
+        return Outcome("complete", None, facts)
+
+    # Its threads.
+
+    def _supervise(self) -> None:
+        """Nothing that goes wrong here may go unnoticed: it becomes the outcome."""
+        try:
+            options = self._options()
+            with _pool(options) as pool:
+                self._urls = self._all_urls(pool, options)
+                self._stopping.wait(max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9))
+                self._run_rounds(pool, options)
+        except ListError as reason:
+            self._broken = masked(str(reason))
+        except Exception as reason:
+            _log.exception("runner http of flow %s", self.flow.name)
+            self._broken = masked(f"fetching failed: {reason!r}")
+
+    def _run_rounds(self, pool: urllib3.PoolManager, options: _Options) -> None:
+        interval_ns = round(self.flow.interval_s * 1e9)
+        end_ns = self._due_ns + round(self.flow.duration_s * 1e9) if self.flow.duration_s is not None else None
+        next_ns = self._due_ns
+        while not self._stopping.is_set() and (end_ns is None or time.monotonic_ns() < end_ns):
+            self._round(pool, options, end_ns)
+            self._rounds += 1
+            next_ns = max(next_ns + interval_ns, time.monotonic_ns())
+            wait_until_ns = next_ns if end_ns is None else min(next_ns, end_ns)
+            self._stopping.wait(max(0.0, (wait_until_ns - time.monotonic_ns()) / 1e9))
+
+    def _round(self, pool: urllib3.PoolManager, options: _Options, end_ns: int | None) -> None:
+        waiting: SimpleQueue[str] = SimpleQueue()
+        for url in self._urls:
+            waiting.put(url)
+        threads = [
+            threading.Thread(target=self._work, args=(waiting, pool, options, end_ns), daemon=True)
+            for _ in range(min(options.workers, len(self._urls)))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _work(
+        self, waiting: SimpleQueue[str], pool: urllib3.PoolManager, options: _Options, end_ns: int | None
+    ) -> None:
+        while not self._stopping.is_set() and (end_ns is None or time.monotonic_ns() < end_ns):
+            try:
+                url = waiting.get_nowait()
+            except Empty:
+                return
+            try:
+                self._fetch(url, pool, options)
+            except Exception as reason:
+                _log.exception("runner http of flow %s", self.flow.name)
+                self._broken = masked(f"fetching {url} failed: {reason!r}")
+                return
+
+    def _fetch(self, url: str, pool: urllib3.PoolManager, options: _Options) -> None:
+        """One address; that it fails is a measurement too."""
+        import urllib3
+
+        start_ns, began_ns = time.time_ns(), time.monotonic_ns()
+        status = first_byte_ns = None
+        received_bytes, error = 0, None
+        try:
+            response = pool.request("GET", url, preload_content=False, headers=options.headers)
+            try:
+                status, first_byte_ns = response.status, time.monotonic_ns() - began_ns
+                received_bytes, error = self._receive(response, options, began_ns)
+            finally:
+                if error is None and options.reuse:
+                    response.drain_conn()
+                    response.release_conn()
+                else:
+                    response.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as reason:
+            error = _plain(reason)
+        if self._stopping.is_set() and error is not None:
+            return
+        if error is None and status is not None and status >= 400:
+            error = f"status {status}"
+        with self._lock:
+            self._rows.add(
+                "fetches",
+                flow=self.number,
+                start_ns=start_ns,
+                url=masked(url),
+                duration_ns=time.monotonic_ns() - began_ns,
+                first_byte_ns=first_byte_ns,
+                status=status,
+                payload_bytes=received_bytes,
+                error=masked(error) if error is not None else None,
+            )
+            if error is not None:
+                self._failed += 1
+                self._last_error = masked(f"{url}: {error}")
+
+    def _receive(self, response: urllib3.BaseHTTPResponse, options: _Options, began_ns: int) -> tuple[int, str | None]:
+        """The bytes of an answer's body, as they came over the path; and why it was given up, if it was."""
+        received_bytes = 0
+        # read1: what has come, rather than wait until so much has
+        while piece := response.read1(_PIECE_BYTES, decode_content=False):
+            received_bytes += len(piece)
+            if self._stopping.is_set():
+                return received_bytes, "stopped"
+            if received_bytes >= options.most_bytes:
+                return received_bytes, f"more than {options.most_bytes} bytes (options.most_bytes)"
+            if time.monotonic_ns() - began_ns > options.timeout_s * 1e9:
+                # a server that trickles never lets a single read time out
+                return received_bytes, f"not complete within {options.timeout_s:g} s"
+        return received_bytes, None
+
+    def _options(self) -> _Options:
+        options = self.flow.options
+        reuse = bool(options.get("reuse_connections", True))
+        closing = {} if reuse else {"Connection": "close"}
+        return _Options(
+            local_address=self.flow.local_address,
+            interface=self.flow.interface,
+            workers=int(options.get("workers", DEFAULT_WORKERS)),
+            reuse=reuse,
+            verify=bool(options.get("verify", True)),
+            most_bytes=int(options.get("most_bytes", _MOST_BYTES)),
+            timeout_s=float(self.flow.timeout_s or DEFAULT_TIMEOUT_S),
+            headers=closing | {str(name): str(value) for name, value in options.get("headers", {}).items()},
+        )
+
+    def _inline_urls(self) -> list[str]:
+        urls = self.flow.options.get("urls")
+        if urls is None:
+            host = self.flow.host or ""
+            host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+            port = f":{self.flow.port}" if self.flow.port is not None else ""
+            return [f"http://{host}{port}/"]
+        if isinstance(urls, str):
+            urls = urls.split()
+        if not isinstance(urls, (list, tuple)):
+            raise ListError("options.urls: expected a list of addresses")
+        return _read_list("\n".join(map(str, urls)), "options.urls")
+
+    def _all_urls(self, pool: urllib3.PoolManager, options: _Options) -> list[str]:
+        import urllib3
+
+        place = self.flow.options.get("url_list")
+        if place is None:
+            return self._inline_urls()
+        place = str(place)
+        try:
+            if not _is_address(place):
+                return _read_list(Path(place).read_text("utf-8", errors="replace"), place)
+            response = pool.request("GET", place, preload_content=False, headers=options.headers)
+            try:
+                if response.status >= 400:
+                    raise ListError(f"options.url_list: {place}: status {response.status}")
+                text = response.read(_LONGEST_LIST_BYTES).decode("utf-8", errors="replace")
+            finally:
+                response.close()
+        except (urllib3.exceptions.HTTPError, OSError) as reason:
+            raise ListError(f"options.url_list: {place}: {_plain(reason)}") from None
+        return _read_list(text, place)
+
+
+@contextlib.contextmanager
+def _pool(options: _Options) -> Iterator[urllib3.PoolManager]:
+    """Connections that are used again, or not."""
+    import urllib3
+
+    timeout = urllib3.Timeout(connect=options.timeout_s, read=options.timeout_s)
+    # No second attempts behind our back: they would be measured as one slow fetch.
+    retries = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
+    settings: dict[str, Any] = {"timeout": timeout, "retries": retries, "maxsize": options.workers, "block": False}
+    if options.local_address is not None:
+        settings["source_address"] = (options.local_address, 0)
+    if options.interface is not None:
+        binding = (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
+        settings["socket_options"] = [*urllib3.connection.HTTPConnection.default_socket_options, binding]
+    if not options.verify:
+        settings["cert_reqs"] = "CERT_NONE"
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    with urllib3.PoolManager(num_pools=256, **settings) as pool:
+        yield pool
+
+
+def _read_list(text: str, where: str) -> list[str]:
+    """Addresses, one a line; empty lines and those after # are skipped.
+
+    >>> _read_list("http://a.example/\\n\\n# a comment\\nhttps://b.example/x y", "list")
+    Traceback (most recent call last):
+    ...
+    whydrop.measure.runners.http.ListError: list: line 4: 'https://b.example/x y' is no address such as https://example.net/
+    """
+    urls = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        url = line.strip()
+        if not url or url.startswith("#"):
+            continue
+        if not _is_address(url) or any(character.isspace() or not character.isprintable() for character in url):
+            raise ListError(f"{where}: line {number}: {url[:200]!r} is no address such as https://example.net/")
+        urls.append(url)
+        if len(urls) > _MOST_URLS:
+            raise ListError(f"{where}: more than {_MOST_URLS} addresses")
+    if not urls:
+        raise ListError(f"{where}: it has no addresses")
+    return urls
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _plain(reason: BaseException) -> str:
+    """The innermost reason, which is what a person can act on: urllib3 wraps it in several layers."""
+    for _ in range(10):
+        inner = getattr(reason, "reason", None) or reason.__cause__
+        if not isinstance(inner, BaseException):
+            break
+        reason = inner
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    text = str(reason).partition(": ")[2] if "object at 0x" in str(reason) else str(reason)
+    return " ".join(text.split())[:300] or type(reason).__name__

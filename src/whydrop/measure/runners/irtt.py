@@ -1,0 +1,138 @@
+"""Isochronous UDP probes by irtt, whose server tells apart which direction lost a probe."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.runners.parsing.base import Parser, ns
+from whydrop.measure.runners.parsing.irtt import IrttParser
+from whydrop.measure.runners.process import End
+from whydrop.measure.runners.program import ProgramRunner, version_of
+
+DEFAULT_PORT = 2112
+DEFAULT_TIMEOUT_S = 5.0
+# With no duration: as long as the test, whose end stops it.
+_FOREVER_S = 100 * 3600
+# How long it waits for the server's answer to each attempt to begin.
+_CONNECT = "500ms,1s,2s,4s"
+# Of each probe, as irtt indents it.
+_BYTES_PER_PROBE = 1500
+_MOST_BYTES = 1 << 30
+_WORDS_OF_TIMER = ("simple", "comp", "busy")
+_ADVICE = {
+    "connection refused": "start a server there (irtt server), or let the firewall pass UDP port {port}",
+    "no reply from server": "start a server there (irtt server), or let the firewall pass UDP port {port}; "
+    "a server with a key (--hmac) is silent to others",
+    "not allowed": "the server restricts it: see irtt help server, -i and -d",
+    "restricted": "the server restricts it: see irtt help server, -i and -d",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class IrttRunner(ProgramRunner):
+    """Probes of irtt; its JSON comes at the end, after the last answers were waited for."""
+
+    name = "irtt"
+    # it waits three times the longest round trip for the last answers
+    grace_s = 30.0
+
+    def __init__(self, flow: PlannedFlow, number: int) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        super().__init__(flow, number)
+
+    def command(self) -> list[str]:
+        """Its client; it prints each answer as it comes, and writes the JSON into a file of ours."""
+        flow = self.flow
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="whydrop-irtt-", ignore_cleanup_errors=True)
+        duration_s = flow.duration_s if flow.duration_s is not None else _FOREVER_S
+        command = ["irtt", "client", "-i", f"{ns(flow.interval_s)}ns", "-d", f"{ns(duration_s)}ns"]
+        command += ["-o", str(self._result()), f"--wait=3x{ns(self._timeout_s())}ns", f"--timeouts={_CONNECT}"]
+        if flow.packet_payload_bytes is not None:
+            command += ["-l", str(flow.packet_payload_bytes)]
+        if flow.dscp:
+            # the whole byte, of which DSCP is the upper six bits
+            command.append(f"--dscp=0x{flow.dscp << 2:02x}")
+        if "hmac" in flow.options:
+            command.append(f"--hmac={flow.options['hmac']}")
+        if "timer" in flow.options:
+            command.append(f"--timer={flow.options['timer']}")
+        if flow.ip_version is not None:
+            command.append(f"-{flow.ip_version}")
+        if flow.local_address is not None:
+            local = flow.local_address
+            command.append(f"--local={f'[{local}]' if ':' in local else local}")
+        host = flow.host or ""
+        return [*command, f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self._port()}"]
+
+    def parser(self) -> Parser:
+        """Of its lines, and of its document."""
+        return self._irtt_parser()
+
+    def _irtt_parser(self) -> IrttParser:
+        self._document = IrttParser(
+            self.number,
+            host=self.flow.host or "",
+            interval_ns=ns(self.flow.interval_s),
+            timeout_ns=ns(self._timeout_s()),
+        )
+        return self._document
+
+    def ended(self, end: End) -> None:
+        """Read what it wrote."""
+        try:
+            path = self._result()
+            size = path.stat().st_size if path.exists() else 0
+            if size > min(self._most_bytes(), _MOST_BYTES):
+                self._document.failure = f"irtt's result has {size} bytes, far more than its probes can take"
+            elif size:
+                self._document.document(path.read_text("utf-8", errors="replace"))
+            elif end.status == 0:
+                self._document.failure = "irtt ended without writing its result"
+        except OSError as reason:
+            self._document.failure = f"irtt's result could not be read: {reason}"
+        finally:
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def version(self) -> str:
+        """Such as ``irtt version: 0.9.0``."""
+        return version_of("irtt", "version")
+
+    def secrets(self) -> Sequence[str]:
+        """The key: it stands in the command line, as irtt has no other way."""
+        return [str(self.flow.options["hmac"])] if "hmac" in self.flow.options else []
+
+    def complaint(self) -> str | None:
+        """Limits of its own."""
+        timer = self.flow.options.get("timer")
+        if timer is not None and timer not in _WORDS_OF_TIMER and not str(timer).startswith("hybrid:"):
+            return f"irtt has no timer {timer!r}: {', '.join(_WORDS_OF_TIMER)} or hybrid:0.95"
+        return None
+
+    def advice(self, message: str) -> str:
+        """What to do about the usual complaints."""
+        for part, what_to_do in _ADVICE.items():
+            if part in message.lower():
+                hint = what_to_do.format(port=self._port())
+                return f"irtt to {self.flow.host} port {self._port()}: {message}: {hint}"
+        return f"irtt to {self.flow.host} port {self._port()}: {message}"
+
+    def _port(self) -> int:
+        return self.flow.port or DEFAULT_PORT
+
+    def _timeout_s(self) -> float:
+        return self.flow.timeout_s or DEFAULT_TIMEOUT_S
+
+    def _result(self) -> Path:
+        assert self._folder is not None
+        return Path(self._folder.name) / "result.json"
+
+    def _most_bytes(self) -> int:
+        duration_s = self.flow.duration_s if self.flow.duration_s is not None else _FOREVER_S
+        return 1_000_000 + round(duration_s / self.flow.interval_s * _BYTES_PER_PROBE)

@@ -1,0 +1,212 @@
+"""iperf3's JSON: one document at the end (``-J``), or an event a line while it runs (``--json-stream``, from 3.17)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from whydrop.measure.runners.parsing.base import NS_PER_S, Parser, ns, number, whole
+from whydrop.measure.runners.parsing.intervals import Timeline
+
+_MOST_CHARACTERS = 256_000_000
+
+
+class Iperf3Json(Parser):
+    """Reads either form: lines are events until one of them is none, which begins a document.
+
+    Arguments are those of :class:`~whydrop.measure.runners.parsing.iperf3_text.Iperf3Text`.
+    """
+
+    def __init__(self, flow: int, *, sends: bool | None = True) -> None:
+        super().__init__(flow)
+        self._sends = sends
+        self._document: list[str] = []
+        self._characters = 0
+        self._arrived_ns = 0
+        self._streamed = False
+        self._timeline = Timeline()
+        self._stamped_ns: int | None = None
+        self._retransmits = 0
+        self._mss_bytes: int | None = None
+        if sends:
+            self.facts["measured_at"] = "sender"
+
+    def line(self, text: str, arrived_ns: int, /) -> None:
+        """An event, or a line of the document."""
+        if not self._document and text.startswith('{"event"'):
+            self._streamed = True
+            try:
+                event = json.loads(text)
+            except (ValueError, RecursionError):
+                self.not_understood(text)
+                return
+            self._event(_dict(event).get("event"), _dict(event).get("data"), arrived_ns)
+        elif self._streamed:
+            if text.strip():
+                self.not_understood(text)
+        elif self._characters < _MOST_CHARACTERS:
+            self._arrived_ns = arrived_ns
+            self._characters += len(text)
+            self._document.append(text)
+
+    def error_line(self, text: str, _arrived_ns: int, /) -> None:
+        """Mistakes of the command line are told without JSON."""
+        for prefix in ("iperf3: error - ", "iperf3: parameter error - "):
+            if text.startswith(prefix):
+                self.failure = text.removeprefix(prefix).strip()
+
+    def end(self, _now_ns: int, /) -> None:
+        """Read the document, if that is what it was."""
+        if not self._document:
+            return
+        text = "\n".join(self._document)
+        self._document = []
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as reason:
+            if self.failure is None:
+                self.failure = f"its output is no JSON ({reason})"
+            self.not_understood(text.strip().partition("\n")[0])
+            return
+        document = _dict(document)
+        intervals = _list(document.get("intervals"))
+        self._start(document.get("start"))
+        self._place(intervals)
+        for interval in intervals:
+            self._interval(interval, None)
+        self._last(document.get("end"))
+        self._error(document.get("error"))
+
+    def _event(self, kind: object, data: object, arrived_ns: int) -> None:
+        if kind == "start":
+            self._start(data)
+        elif kind == "interval":
+            self._interval(data, arrived_ns)
+        elif kind == "end":
+            self._last(data)
+        elif kind == "error":
+            self._error(data)
+
+    def _error(self, message: object) -> None:
+        if isinstance(message, str) and message:
+            self.failure = message.removeprefix("error - ").strip()
+
+    def _start(self, data: object) -> None:
+        start = _dict(data)
+        stamp = _dict(start.get("timestamp"))
+        milliseconds, seconds = whole(stamp.get("timemillisecs")), whole(stamp.get("timesecs"))
+        if milliseconds is None and seconds is not None:
+            milliseconds = min(seconds, 1 << 40) * 1000
+        if milliseconds is not None:
+            self._stamped_ns = min(milliseconds, 1 << 43) * NS_PER_S // 1000
+        self._mss_bytes = whole(start.get("tcp_mss")) or whole(start.get("tcp_mss_default"))
+        ports = [whole(_dict(one).get("local_port")) for one in _list(start.get("connected"))]
+        for key, value in (
+            ("iperf3_version", start.get("version")),
+            ("mss_bytes", self._mss_bytes),
+            ("local_ports", [port for port in ports if port is not None]),
+        ):
+            if value:
+                self.facts[key] = value
+
+    def _place(self, intervals: list[Any]) -> None:
+        """When a document's test began: its stamp tells the second; its arrival, soon after the end, tells more."""
+        ends_s = [number(_dict(_dict(one).get("sum")).get("end")) or 0.0 for one in intervals]
+        by_arrival_ns = self._arrived_ns - ns(min(max(ends_s, default=0.0), 1e9))
+        stamped_ns = self._stamped_ns if self._stamped_ns is not None else by_arrival_ns
+        # an old document, read from a file: its arrival tells nothing
+        plausible = 0 <= by_arrival_ns - stamped_ns < 5 * NS_PER_S
+        self._timeline = Timeline(by_arrival_ns if plausible else stamped_ns)
+
+    def _interval(self, data: object, arrived_ns: int | None) -> None:
+        interval = _dict(data)
+        total, reverse = _dict(interval.get("sum")), _dict(interval.get("sum_bidir_reverse"))
+        sums = [one for one in (total, reverse) if one]
+        bounds = [(number(one.get("start")), number(one.get("end"))) for one in sums]
+        if not sums or any(start is None or end is None or end <= start for start, end in bounds):
+            self.not_understood(json.dumps(data)[:500])
+            return
+        start_s, end_s = bounds[0][0] or 0.0, bounds[0][1] or 0.0
+        arrived = arrived_ns if arrived_ns is not None else round(end_s * NS_PER_S)
+        start_ns, end_ns = self._timeline.place(start_s, end_s, arrived_ns=arrived)
+        if self._sends is None:
+            for one in sums:
+                key = "up_bps" if one.get("sender") else "down_bps"
+                self.rows.add(
+                    "values", flow=self.flow, time_ns=end_ns, key=key, value=number(one.get("bits_per_second"))
+                )
+        self._add(start_ns, end_ns, sums)
+        self._tcp_info(end_ns, sums, [_dict(one) for one in _list(interval.get("streams"))])
+
+    def _add(self, start_ns: int, end_ns: int, sums: list[dict[str, Any]]) -> None:
+        received = sums[0] if len(sums) == 1 and not sums[0].get("sender") else {}
+        lost, packets = whole(received.get("lost_packets")), whole(received.get("packets"))
+        jitter_ms = number(received.get("jitter_ms"))
+        self.rows.add(
+            "intervals",
+            flow=self.flow,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            payload_bytes=sum(whole(one.get("bytes")) or 0 for one in sums),
+            goodput_bps=sum(number(one.get("bits_per_second")) or 0.0 for one in sums),
+            packets=packets - lost if packets is not None and lost is not None else packets,
+            lost=lost,
+            jitter_ns=whole(jitter_ms * 1e6) if jitter_ms is not None else None,
+        )
+
+    def _tcp_info(self, time_ns: int, sums: list[dict[str, Any]], streams: list[dict[str, Any]]) -> None:
+        """The counts of all connections; windows and round-trip times where there is one only."""
+        counts = [whole(one.get("retransmits")) for one in sums if one.get("sender")]
+        if not counts or counts[0] is None:
+            return
+        self._retransmits += counts[0]
+        sending = [one for one in streams if one.get("sender")]
+        alone = sending[0] if len(sending) == 1 else {}
+        window_bytes = whole(alone.get("snd_cwnd"))
+        self.rows.add(
+            "tcp_info",
+            flow=self.flow,
+            time_ns=time_ns,
+            retransmitted_packets=self._retransmits,
+            mss_bytes=self._mss_bytes,
+            congestion_window_packets=round(window_bytes / self._mss_bytes)
+            if window_bytes is not None and self._mss_bytes
+            else None,
+            srtt_ns=_from_us(alone.get("rtt")),
+            rtt_variation_ns=_from_us(alone.get("rttvar")),
+            # of UDP and of old versions, 0 means unknown
+            reordering_packets=whole(alone.get("reorder")),
+        )
+
+    def _last(self, data: object) -> None:
+        end = _dict(data)
+        for section, direction in (("sum", ""), ("sum_bidir_reverse", "down_")):
+            for key, what in ((f"{section}_sent", "sent"), (f"{section}_received", "received")):
+                one = _dict(end.get(key))
+                if one and not (what == "received" and one.get("bytes") == 0):
+                    self.facts[f"{direction}{what}_bytes"] = whole(one.get("bytes"))
+                    self.facts[f"{direction}{what}_bps"] = number(one.get("bits_per_second"))
+                if (retransmits := whole(one.get("retransmits"))) is not None:
+                    self.facts[f"{direction}retransmits"] = retransmits
+        datagrams = _dict(end.get("sum"))
+        for key, fact in (("lost_packets", "lost_packets"), ("packets", "packets")):
+            if (count := whole(datagrams.get(key))) is not None:
+                self.facts[fact] = count
+        for side in ("sender", "receiver"):
+            if isinstance(algorithm := end.get(f"{side}_tcp_congestion"), str):
+                self.facts[f"{side}_congestion_control"] = algorithm
+        if (share := number(_dict(end.get("cpu_utilization_percent")).get("remote_total"))) is not None:
+            self.facts["far_cpu_percent"] = share
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _from_us(value: object) -> int | None:
+    microseconds = number(value)
+    return whole(microseconds * 1000) if microseconds else None

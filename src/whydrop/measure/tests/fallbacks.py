@@ -1,0 +1,106 @@
+"""Other people's programs in the engine's place, where the far end is not ours."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from whydrop.measure.plan import PlannedFlow
+
+ENGINE_KINDS = ("tcp", "udp", "probe", "icmp", "burst")
+# Programs that can stand in for the engine, and the kinds of flows that each then takes over. Programs that measure
+# what their user declares (command) stand in for nobody.
+STAND_INS: dict[str, tuple[str, ...]] = {
+    "iperf3": ("tcp", "udp"),
+    "netperf": ("tcp", "probe"),
+    "nuttcp": ("tcp", "udp"),
+    "irtt": ("probe",),
+    "ping": ("icmp",),
+    "fping": ("icmp",),
+}
+
+
+class CannotReplaceError(ValueError):
+    """The programs named cannot measure a flow that the test needs."""
+
+
+def replaced(flows: Sequence[PlannedFlow], wanted: str) -> tuple[list[PlannedFlow], tuple[str, ...]]:
+    """The flows measured by other programs, and what that changes, in words.
+
+    The engine's responder is then taken to be absent: UDP probes become ICMP echo where no program named can send
+    them, and optional flows that nobody can measure are left out.
+
+    Raises:
+        CannotReplaceError: a name is unknown, or a flow remains that only the engine can measure.
+    """
+    runners = [name.strip() for name in wanted.split(",") if name.strip()]
+    for name in runners:
+        if name not in STAND_INS:
+            raise CannotReplaceError(f"--with {name}: expected one or several of {', '.join(STAND_INS)}")
+    found: list[PlannedFlow] = []
+    notes: list[str] = []
+    for flow in flows:
+        new = _measured_by(flow, runners, notes)
+        if new is not None and not _there_already(new, found, flow, notes):
+            found.append(new)
+    return found, tuple(notes)
+
+
+def servers_needed(flows: Sequence[PlannedFlow]) -> tuple[str, ...]:
+    """Which servers must run at the far end where each handles one test at a time; the ports are given out later."""
+    hosts = dict.fromkeys(flow.host for flow in flows if flow.runner == "iperf3" and flow.port is None)
+    notes = []
+    for host in hosts:
+        count = sum(flow.runner == "iperf3" and flow.host == host for flow in flows)
+        if count > 1:
+            notes.append(
+                f"{host}: iperf3 servers handle one test at a time: start {count}, on ports that follow each other "
+                f"(iperf3 -s -p 5201, then 5202, ...)"
+            )
+    return tuple(notes)
+
+
+def unsuited(flow: PlannedFlow) -> str | None:
+    """What a flow asks of its runner that this cannot do, in words; ``None``: nothing."""
+    if flow.runner == "engine":
+        if flow.kind in ENGINE_KINDS:
+            return None
+        return f"flow {flow.name!r}: the engine measures {', '.join(ENGINE_KINDS)}, not {flow.kind}"
+    from whydrop.measure.runners.support import SUPPORT
+
+    return SUPPORT[flow.runner].complaint(flow)
+
+
+def _measured_by(flow: PlannedFlow, runners: list[str], notes: list[str]) -> PlannedFlow | None:
+    if flow.runner != "engine":
+        return flow
+    runner = next((name for name in runners if flow.kind in STAND_INS[name]), None)
+    if runner is not None:
+        return dataclasses.replace(flow, runner=runner)
+    if flow.kind == "icmp":
+        return flow  # needs no responder
+    if flow.kind == "probe":
+        return _as_echo(flow, notes)
+    if flow.optional:
+        notes.append(f"{flow.name}: left out, {' and '.join(runners)} cannot measure it")
+        return None
+    raise CannotReplaceError(
+        f"--with {','.join(runners)}: {flow.name} is of kind {flow.kind}, which none of them measures; "
+        "run `whydrop responder` at the far end instead"
+    )
+
+
+def _as_echo(flow: PlannedFlow, notes: list[str]) -> PlannedFlow:
+    name = flow.name.replace("UDP", "ICMP") if "UDP" in flow.name else flow.name
+    notes.append(f"{flow.name}: measured by ICMP echo" + (f", as {name}" if name != flow.name else ""))
+    # Routers limit how many echo requests they answer: no faster than ping's own floor for users.
+    return dataclasses.replace(flow, name=name, kind="icmp", interval_s=max(flow.interval_s, 0.2))
+
+
+def _there_already(new: PlannedFlow, found: list[PlannedFlow], old: PlannedFlow, notes: list[str]) -> bool:
+    """Whether a flow of the same name is there already, as where a test has UDP probes and ICMP echo of one kind."""
+    same = next((flow for flow in found if flow.name == new.name), None)
+    if same is None:
+        return False
+    notes.append(f"{old.name}: left out, {new.name} is there already")
+    return True

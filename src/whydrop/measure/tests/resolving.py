@@ -1,0 +1,389 @@
+"""From a test, hosts and parameters to a plan: every expression computed, every flow spelt out."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import Any
+
+from whydrop.measure.plan import Computed, Plan, PlannedFlow
+from whydrop.measure.tests import fallbacks
+from whydrop.measure.tests.expressions import ExpressionError, Template, expand, nearest
+from whydrop.measure.tests.loading import Placed, Test, load
+from whydrop.measure.tests.planned import CannotBeError, planned
+from whydrop.measure.tests.schema import Flow, FlowSettings, Parameter
+from whydrop.measure.tests.settings import coerced
+from whydrop.runtime.user_files.problems import FileError, Problem
+
+_MOST_FLOWS = 10_000
+
+
+class SettingError(ValueError):
+    """A parameter, or the number of hosts, does not fit the test; one line for each mistake in ``mistakes``."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = list(mistakes)
+        super().__init__("\n".join(mistakes))
+
+
+def resolve(
+    test: str | Test,
+    hosts: Sequence[str],
+    parameters: Mapping[str, Any] | None = None,
+    with_runner: str | None = None,
+    *,
+    title: str = "",
+) -> Plan:
+    """The plan of a test.
+
+    Args:
+        test: its name in the catalogue, the path of its file, or the test itself.
+        hosts: the far ends, as the user named them.
+        parameters: what was set, by name or alias; texts are read as their parameter's type.
+        with_runner: programs that measure instead of the engine, such as ``iperf3`` or ``iperf3,irtt``.
+        title: of the recording.
+
+    Raises:
+        UnknownTestError: there is no such test.
+        FileError: its file has mistakes.
+        SettingError: the hosts or parameters do not fit it.
+    """
+    if isinstance(test, str):
+        test = load(test)
+    if test.abstract:
+        raise SettingError([f"{test.name} is only to be extended by other tests; it cannot be run"])
+    scope = _scope(test, hosts, parameters or {})
+    flows = [made.flow for made in _flows(test, scope)]
+    notes: tuple[str, ...] = ()
+    if scope["swap_directions"]:
+        flows = [_swapped(flow) for flow in flows]
+    if with_runner:
+        flows, notes = _replaced(flows, with_runner)
+    computed = tuple(_computed(test, scope, [flow.name for flow in flows], swap=scope["swap_directions"]))
+    _no_twice(test, flows, computed)
+    return Plan(
+        test=test.name,
+        title=title,
+        length_s=scope["length_s"],
+        delay_s=scope["delay_s"],
+        step_s=scope["step_s"],
+        hosts=tuple(hosts),
+        flows=tuple(flows),
+        computed=computed,
+        default_plot=test.default_plot,
+        plots=tuple(test.plots),
+        parameters={name: scope[name] for name in test.parameters},
+        source=test.source,
+        notes=(*notes, *fallbacks.servers_needed(flows)),
+    )
+
+
+def _replaced(flows: list[PlannedFlow], with_runner: str) -> tuple[list[PlannedFlow], tuple[str, ...]]:
+    try:
+        found, notes = fallbacks.replaced(flows, with_runner)
+    except fallbacks.CannotReplaceError as reason:
+        raise SettingError([str(reason)]) from None
+    complaints = [complaint for flow in found if (complaint := fallbacks.unsuited(flow))]
+    if complaints:
+        raise SettingError(complaints)
+    return found, notes
+
+
+def trial(test: Test) -> list[Problem]:
+    """The mistakes that show only when the test is resolved, tried with hosts and with every default."""
+    if test.abstract:
+        return []
+    hosts = [f"host{number + 1}" for number in range(max(test.hosts.minimum, 1 if test.hosts.maximum != 0 else 0))]
+    try:
+        resolve(test, hosts, example_parameters(test))
+    except FileError as reason:
+        return reason.problems
+    except SettingError as reason:
+        return [Problem(test.source, 0, "", mistake) for mistake in reason.mistakes]
+    return []
+
+
+def example_parameters(test: Test) -> dict[str, Any]:
+    """A value for each parameter that must be set, to show or to try the test with."""
+    return {
+        name: parameter.choices[0] if parameter.choices else _example(parameter)
+        for name, parameter in test.parameters.items()
+        if parameter.required and name not in test.presets
+    }
+
+
+def _example(parameter: Parameter) -> Any:
+    texts = {"text": "example", "list": "example", "boolean": "true", "dscp": "BE"}
+    return texts.get(parameter.type or "text", parameter.minimum if parameter.minimum is not None else 1)
+
+
+# --- parameters ---
+
+
+def _scope(test: Test, hosts: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every parameter and variable."""
+    mistakes = list(_host_mistakes(test, hosts))
+    values: dict[str, Any] = {}
+    for name, value in {**test.presets, **_by_name(test, given, mistakes)}.items():
+        try:
+            values[name] = None if value is None else coerced(test.parameters[name], value)
+        except ValueError as reason:
+            mistakes.append(f"{name}: {reason}")
+    scope = _Scope(test, hosts, values)
+    for name, parameter in test.parameters.items():
+        if parameter.required and values.get(name) is None:
+            mistakes.append(f"{name}: must be set ({parameter.help or parameter.type}): --set {name}=...")
+            continue
+        try:
+            scope[name]
+        except ValueError as reason:
+            mistakes.append(f"{name}: {reason}")
+    if mistakes:
+        raise SettingError(mistakes)
+    return scope
+
+
+def _host_mistakes(test: Test, hosts: Sequence[str]) -> Iterator[str]:
+    low, high = test.hosts.minimum, test.hosts.maximum
+    if low <= len(hosts) and (high is None or len(hosts) <= high):
+        return
+    wanted = f"{low} host{'' if low == 1 else 's'}" if low == high else f"{low} or more hosts"
+    if high is not None and high != low:
+        wanted = f"{low} to {high} hosts"
+    given = f"{len(hosts)} {'is' if len(hosts) == 1 else 'are'} given"
+    yield f"{test.name} takes {wanted}, and {given}: name each by --to, such as --to server.example"
+
+
+def _by_name(test: Test, given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
+    """What was set, under the parameters' own names."""
+    aliases = {alias: name for name, parameter in test.parameters.items() for alias in parameter.aliases}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        folded = key.replace("-", "_")
+        name = folded if folded in test.parameters else aliases.get(folded)
+        if name is None:
+            like = nearest(folded, [*test.parameters, *aliases])
+            hint = f"; did you mean {like}?" if like else f"; `whydrop tests {test.name}` lists them"
+            mistakes.append(f"{key}: {test.name} has no such parameter{hint}")
+        elif name in found:
+            mistakes.append(f"{key}: sets {name}, which is set already")
+        else:
+            found[name] = value
+    return found
+
+
+class _Scope(dict[str, Any]):
+    """Values by name; a default is computed when it is first asked for."""
+
+    def __init__(self, test: Test, hosts: Sequence[str], values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.test = test
+        self.pending: list[str] = []
+        self["hosts"] = list(hosts)
+        self["host"] = hosts[0] if hosts else ""
+        self["host_count"] = len(hosts)
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.pending:
+            raise ExpressionError(f"needs itself: {' needs '.join([*self.pending, name])}")
+        self.pending.append(name)
+        try:
+            self[name] = self._default(name)
+        finally:
+            self.pending.pop()
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.test.parameters or name == "total_s"
+
+    def _default(self, name: str) -> Any:
+        settings = self.test.settings
+        if name == "total_s":
+            return expand(settings.get("total_s", Template("${length_s + 2 * delay_s}")), self)
+        if name not in self.test.parameters:
+            raise KeyError(name)
+        parameter = self.test.parameters[name]
+        default = settings.get(name, parameter.default)
+        if default is None:
+            return [] if parameter.type == "list" else None
+        return coerced(parameter, expand(default, self))
+
+
+# --- flows ---
+
+
+@dataclass
+class _Made:
+    """A flow in the making: what is known of it, and the variables that it was made with."""
+
+    name: str
+    settings: dict[str, Any]
+    scope: dict[str, Any]
+    placed: Placed
+    flow: PlannedFlow
+
+
+def _flows(test: Test, scope: dict[str, Any]) -> list[_Made]:
+    problems: list[Problem] = []
+    made: list[_Made] = []
+    for placed in test.flows:
+        made.extend(_guarded(placed, problems, lambda placed=placed: _expanded(placed, scope)))
+        if len(made) > _MOST_FLOWS:
+            raise FileError([placed.problem("", f"makes more than {_MOST_FLOWS} flows")])
+    made = [flow for flow in made if not _matches(flow.name, test.without)]
+    for change in test.changes:
+        _guarded(change, problems, lambda change=change: _change(change, made))
+    for flow in made:
+        _guarded(flow.placed, problems, lambda flow=flow: _plan(flow))
+    if problems:
+        raise FileError(problems)
+    return made
+
+
+def _guarded(placed: Placed, problems: list[Problem], work: Any) -> list[_Made]:
+    """What the work makes; what it cannot make becomes a problem at its place in the file."""
+    try:
+        return work() or []
+    except CannotBeError as reason:
+        problems.append(placed.problem(reason.key, str(reason)))
+    except ValueError as reason:
+        problems.append(placed.problem("", str(reason)))
+    return []
+
+
+_UNPLANNED = PlannedFlow(name="", kind="value")
+
+
+def _expanded(placed: Placed, scope: dict[str, Any]) -> list[_Made]:
+    part: Flow = placed.part
+    found = []
+    lists = {name: _computed_list(name, items, scope) for name, items in part.each.items()}
+    if part.repeat is not None:
+        repeat = expand(part.repeat, scope)
+        if not isinstance(repeat, int) or isinstance(repeat, bool) or not 0 <= repeat <= _MOST_FLOWS:
+            raise CannotBeError("repeat", f"{repeat!r}: expected a whole number from 0 to {_MOST_FLOWS}")
+        lists["number"] = list(range(1, repeat + 1))
+    for index, items in enumerate(product(*lists.values())):
+        local = _Layer(scope, {"index": index, "number": index + 1, **dict(zip(lists, items, strict=True))})
+        if part.when is not None and not expand(part.when, local):
+            continue
+        name = str(expand(part.name, local)).strip()
+        settings = {key: getattr(part, key) for key in FlowSettings.model_fields}
+        found.append(_Made(name, settings, local, placed, _UNPLANNED))
+    return found
+
+
+class _Layer(dict[str, Any]):
+    """Variables on top of a scope."""
+
+    def __init__(self, below: dict[str, Any], values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.below = below
+
+    def __missing__(self, name: str) -> Any:
+        return self.below[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        yield from self.below
+
+
+def _computed_list(name: str, items: Any, scope: dict[str, Any]) -> list[Any]:
+    found = expand(items, scope)
+    if not isinstance(found, list):
+        raise CannotBeError("each", f"{name} = {found!r}: expected a list")
+    return found
+
+
+def _change(change: Placed, made: list[_Made]) -> None:
+    part = change.part
+    fields = part.model_fields_set - {"match", "when"}
+    for flow in made:
+        if not _matches(flow.name, part.match):
+            continue
+        if part.when is None or expand(part.when, flow.scope):
+            flow.settings.update({key: getattr(part, key) for key in fields})
+
+
+def _plan(made: _Made) -> list[_Made]:
+    values = {}
+    for key, value in made.settings.items():
+        try:
+            values[key] = expand(value, made.scope)
+        except ValueError as reason:
+            raise CannotBeError(key, str(reason)) from None
+    made.flow = planned(made.name, values, made.scope)
+    return []
+
+
+def _swapped(flow: PlannedFlow) -> PlannedFlow:
+    """The flow the other way round, under the name that is then true."""
+    if flow.kind not in ("tcp", "udp", "burst") or flow.direction == "both":
+        return flow
+    other: Any = "down" if flow.direction == "up" else "up"
+    return dataclasses.replace(flow, direction=other, name=_swapped_words(flow.name))
+
+
+def _swapped_words(name: str) -> str:
+    held = name.replace("upload", "\0").replace("download", "upload")
+    return held.replace("\0", "download")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+# --- computed series ---
+
+
+def _computed(test: Test, scope: dict[str, Any], names: list[str], *, swap: bool) -> Iterator[Computed]:
+    problems: list[Problem] = []
+    for placed in test.computed:
+        part = placed.part
+        try:
+            if part.when is not None and not expand(part.when, scope):
+                continue
+            name = str(expand(part.name, scope))
+            if _matches(name, test.without):
+                continue
+            of = [str(expand(pattern, scope)) for pattern in part.of]
+            without = [str(expand(pattern, scope)) for pattern in part.without]
+        except ExpressionError as reason:
+            problems.append(placed.problem("", str(reason)))
+            continue
+        if swap:
+            name, of, without = _swapped_words(name), [*map(_swapped_words, of)], [*map(_swapped_words, without)]
+        series = _series(of, without, names)
+        if series:
+            yield Computed(name, part.by, tuple(series), part.units)
+    if problems:
+        raise FileError(problems)
+
+
+def _series(patterns: list[str], without: list[str], flows: list[str]) -> list[str]:
+    """The series meant, each by its own name, so that a flow that is missing later is noticed.
+
+    As patterns, which is what plans hold: special characters in names (the brackets of IPv6 addresses) are escaped.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        matching = [name for name in flows if fnmatchcase(name, pattern)]
+        flow, separator, key = pattern.rpartition("::")
+        if not matching and separator:
+            matching = [f"{name}::{key}" for name in flows if fnmatchcase(name, flow)]
+        found.extend(name for name in matching if name not in found and not _matches(name, without))
+    return [glob.escape(name) for name in found]
+
+
+def _no_twice(test: Test, flows: Sequence[PlannedFlow], computed: Sequence[Computed]) -> None:
+    seen: set[str] = set()
+    for name in [*(flow.name for flow in flows), *(series.name for series in computed)]:
+        if name in seen:
+            raise SettingError(
+                [f"{test.name} has two flows or series called {name!r}: give hosts, labels or numbers that differ"]
+            )
+        seen.add(name)

@@ -1,0 +1,306 @@
+"""The schema of a test file. ``docs/writing-tests.md`` is made from it, so every field says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from whydrop.measure.tests import quantities
+from whydrop.measure.tests.expressions import Template, is_template
+
+KINDS = ("tcp", "udp", "probe", "icmp", "burst", "http", "value")
+RUNNERS = ("engine", "iperf3", "netperf", "irtt", "ping", "fping", "nuttcp", "http", "command")
+WAYS = ("mean", "sum", "fairness", "difference-from-min", "smooth-mean")
+TYPES = ("integer", "number", "text", "boolean", "list", "duration", "rate", "size", "dscp")
+FAMILIES = {
+    "latency": "latency, idle and under load",
+    "rrul": "Realtime Response Under Load and its variants",
+    "rtt-fairness": "flows to several hosts with different round-trip times",
+    "tcp": "TCP flows up, down and both ways",
+    "congestion-control": "duels of congestion controls",
+    "udp": "UDP streams, floods and bursts",
+    "application": "what applications feel: voice and web pages",
+    "host": "what the hosts themselves tell: queues, processors, commands",
+}
+
+
+@dataclass(frozen=True)
+class Expects:
+    """What a field takes, in words; for the documentation."""
+
+    words: str
+
+
+def _value(parse: Callable[[Any], Any]) -> BeforeValidator:
+    """Lets a field take a value, or an expression that yields one when the test is resolved."""
+
+    def check(value: Any) -> Any:
+        if is_template(value):
+            Template(value).names()
+            return Template(value)
+        return parse(value)
+
+    return BeforeValidator(check)
+
+
+def whole(value: Any) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError(f"{value!r}: expected a whole number")
+    return int(value)
+
+
+def truth(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r}: expected true or false")
+    return value
+
+
+def text(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r}: expected a text in quotes")
+    return value
+
+
+def _ip_version(value: Any) -> int:
+    if value not in (4, 6) or isinstance(value, bool):
+        raise ValueError(f"{value!r}: expected 4 or 6")
+    return int(value)
+
+
+def address(value: Any) -> str:
+    """An address of IPv4 or IPv6."""
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
+    except ValueError:
+        raise ValueError(f"{value!r}: expected an address of this host, such as 192.0.2.7 or 2001:db8::7") from None
+
+
+def _items(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r}: expected a list, or an expression that yields one")
+    return value
+
+
+def texts(value: Any) -> Any:
+    """A text is a list of one."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError(f"{value!r}: expected a text or a list of texts")
+    return items
+
+
+def _choice(choices: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        from whydrop.measure.tests.expressions import nearest
+
+        if value in choices:
+            return str(value)
+        like = nearest(str(value), choices)
+        hint = f"; did you mean {like}?" if like else ""
+        raise ValueError(f"{value!r}: expected one of {', '.join(choices)}{hint}")
+
+    return check
+
+
+Seconds = Annotated[Any, _value(quantities.seconds), Expects("time")]
+Rate = Annotated[Any, _value(quantities.rate_bps), Expects("rate")]
+Size = Annotated[Any, _value(quantities.size_bytes), Expects("size")]
+CodePoint = Annotated[Any, _value(quantities.dscp), Expects("DSCP")]
+Whole = Annotated[Any, _value(whole), Expects("whole number")]
+Truth = Annotated[Any, _value(truth), Expects("true or false")]
+Text = Annotated[Any, _value(text), Expects("text")]
+Items = Annotated[Any, _value(_items), Expects("list")]
+Address = Annotated[Any, _value(address), Expects("address")]
+Version = Annotated[Any, _value(_ip_version), Expects("4 or 6")]
+Condition = Annotated[Any, _value(truth), Expects("condition")]
+KindName = Annotated[Any, BeforeValidator(_choice(KINDS)), Expects(", ".join(KINDS))]
+DirectionName = Annotated[Any, _value(_choice(("up", "down", "both"))), Expects("up, down, both")]
+RunnerName = Annotated[Any, _value(_choice(RUNNERS)), Expects(", ".join(RUNNERS))]
+Texts = Annotated[list[str], BeforeValidator(texts), Expects("text or list of texts")]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class FlowSettings(_Table):
+    """What can be said about a flow, where it is made and where it is changed."""
+
+    kind: KindName = Field(default=None, description="What is measured; see the kinds above.")
+    direction: DirectionName = Field(
+        default=None,
+        description="`up` is from here to the host. TCP and UDP flows: `up` or `down`; probes are always `both`.",
+    )
+    runner: RunnerName = Field(
+        default="engine", description="Who measures: `engine` is whydrop itself, the others are programs of that name."
+    )
+    host: Text = Field(default=None, description="The far end; the first host where nothing is said. Empty for none.")
+    port: Whole = Field(default=None, description="Port of another program's server; the engine knows its own.")
+    ip_version: Version = Field(default=None, description="IP version; either where nothing is said.")
+    local_address: Address = Field(default=None, description="The address of this host that its packets leave from.")
+    interface: Text = Field(
+        default=None, description="The interface of this host that its packets leave by (`SO_BINDTODEVICE`)."
+    )
+    during: Annotated[Any, BeforeValidator(_choice(("load", "whole"))), Expects("load, whole")] = Field(
+        default=None,
+        description="`load`: from `delay_s` on for `length_s`; `whole`: the whole test. Defaults to `load` for `tcp`, "
+        "`udp` and `burst`, to `whole` for the other kinds.",
+    )
+    start_s: Seconds = Field(default=None, description="Start after the test's start, instead of what `during` says.")
+    duration_s: Seconds = Field(default=None, description="Duration, instead of what `during` says.")
+    interval_s: Seconds = Field(
+        default=None,
+        description="Of probes: from one to the next. Of other flows: the interval in which what arrives is counted. "
+        "Defaults to `probe_interval_s` for `probe`, `icmp_interval_s` for `icmp`, else `step_s`.",
+    )
+    dscp: CodePoint = Field(
+        default=0, description="Code point of all its packets, both ways: 0–63, a name, or `tos 0xb8`."
+    )
+    ecn: Truth = Field(default=None, description="Ask for explicit congestion notification, or refuse it.")
+    congestion_control: Text = Field(default=None, description="Congestion control of the TCP sender.")
+    rate_bps: Rate = Field(default=None, description="Fixed rate of the application; UDP needs one.")
+    pacing_rate_bps: Rate = Field(default=None, description="Upper limit of the transport (`SO_MAX_PACING_RATE`).")
+    send_buffer_bytes: Size = Field(default=None, description="Send buffer of the TCP sender.")
+    receive_buffer_bytes: Size = Field(default=None, description="Receive buffer of the TCP receiver.")
+    payload_bytes: Size = Field(default=None, description="A TCP flow ends when so much was sent, whatever the time.")
+    packet_payload_bytes: Size = Field(default=None, description="UDP payload of each packet.")
+    on_s: Seconds = Field(default=None, description="Square wave: so long on, then `off_s` off, again and again.")
+    off_s: Seconds = Field(default=None, description="See `on_s`.")
+    packets_per_burst: Whole = Field(default=None, description="Of kind `burst`: packets in one burst.")
+    burst_every_s: Seconds = Field(
+        default=None, description="Of kind `burst`: from the start of one burst to the next."
+    )
+    timeout_s: Seconds = Field(default=None, description="Of probes: an answer that takes longer is late.")
+    units: Text = Field(default=None, description="Of kind `value`: the unit of its values.")
+    optional: Truth = Field(
+        default=False,
+        description="The test goes on where the flow cannot be run, and says so; any other flow must run.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="What only the runner understands; expressions work inside it."
+    )
+
+
+class Flow(FlowSettings):
+    """One flow, or several that differ in what `each` or `repeat` says."""
+
+    name: Text = Field(
+        description="Unique in the test; the name of the series. Holds expressions where it is repeated."
+    )
+    each: dict[str, Items] = Field(
+        default_factory=dict,
+        description="One flow for each item of each list: the item is a variable of the list's name. Several lists "
+        "give all combinations. Items may be tables: `${m.label}`.",
+    )
+    repeat: Whole = Field(default=None, description="So many flows, told apart by `${number}`.")
+    when: Condition = Field(default=None, description="The flow exists only where this expression is true.")
+
+
+class Change(FlowSettings):
+    """A change of flows that other tables, or the tests extended, have made; all other fields are those of a flow."""
+
+    match: Texts = Field(description="Patterns over names of flows: `*`, `?`, `[abc]`.")
+    when: Condition = Field(default=None, description="The change is made only where this expression is true.")
+
+
+class Series(_Table):
+    """A series computed from others, step by step. A step in which one of them has no value has none either."""
+
+    name: Text = Field(description="Unique in the test.")
+    by: Annotated[Any, BeforeValidator(_choice(WAYS)), Expects(", ".join(WAYS))] = Field(
+        description="`fairness` is Jain's index; `difference-from-min` subtracts the least value of the whole series."
+    )
+    of: Texts = Field(description="Patterns over names of flows, or names of series such as `VoIP::owd_up`.")
+    without: Texts = Field(default_factory=list, description="Patterns over names that are left out again.")
+    units: str = Field(default="Mbit/s", description="Unit of its values.")
+    when: Condition = Field(default=None, description="The series exists only where this expression is true.")
+
+
+class Parameter(_Table):
+    """What a user may set with `--set NAME=VALUE`."""
+
+    type: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
+        default=None, description="Type of its value. Times, rates and sizes may be written with units."
+    )
+    default: Any = Field(
+        default=None, description="Value where nothing is set; may be computed. Without it the parameter then has none."
+    )
+    required: bool = Field(default=False, description="Must be set: there is no sensible default.")
+    minimum: float | int | None = Field(default=None, description="Least value; of a list, least number of items.")
+    maximum: float | int | None = Field(
+        default=None, description="Greatest value; of a list, greatest number of items."
+    )
+    choices: list[Any] | None = Field(default=None, description="The only values.")
+    items: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
+        default="text", description="Of a list: the type of its items."
+    )
+    help: str | None = Field(default=None, description="What it does, in one line.")
+    aliases: list[str] = Field(default_factory=list, description="Other names, such as those of other tools.")
+
+
+class Variant(_Table):
+    """A test of its own name that is this one with other values of its parameters."""
+
+    title: str = Field(description="As of a test.")
+    description: str | None = Field(default=None, description="As of a test; of the test itself where nothing is said.")
+    shows: str | None = Field(default=None, description="As of a test.")
+    set: dict[str, Any] = Field(default_factory=dict, description="Parameters and their values, as by `--set`.")
+
+
+class Hosts(_Table):
+    """How many far ends a test takes."""
+
+    minimum: int = Field(default=1, ge=0, description="Fewest.")
+    maximum: int | None = Field(default=None, description="Most; any number where nothing is said.")
+
+
+def _hosts(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"minimum": value, "maximum": value}
+    return value
+
+
+class TestFile(_Table):
+    """The top of a test file."""
+
+    __test__ = False  # not a test of pytest's
+
+    schema_version: Literal[1] = Field(default=1, alias="schema", description="Version of this schema: 1.")
+    title: str | None = Field(default=None, description="One line for lists.")
+    description: str | None = Field(default=None, description="What is run.")
+    shows: str | None = Field(default=None, description="What its result shows, and how to read it.")
+    family: Annotated[Any, BeforeValidator(_choice(tuple(FAMILIES))), Expects(", ".join(FAMILIES))] = Field(
+        default=None, description="Where it stands in lists."
+    )
+    abstract: bool = Field(default=False, description="Only to be extended: cannot be run, is not listed.")
+    extends: Texts = Field(
+        default_factory=list,
+        description="Tests that this one starts from: names in the catalogue, or paths relative to this file. Later "
+        "ones override earlier ones, and this file overrides them all.",
+    )
+    hosts: Annotated[Hosts | None, BeforeValidator(_hosts), Expects("number, or a table")] = Field(
+        default=None, description="How many far ends it takes: a number, or `{ minimum = 1 }`."
+    )
+    length_s: Seconds = Field(default=None, description="How long the load runs (60).")
+    delay_s: Seconds = Field(default=None, description="Idle time before and behind the load (5).")
+    step_s: Seconds = Field(default=None, description="Step of the grid on which series are compared (0.2).")
+    total_s: Seconds = Field(default=None, description="How long the whole test takes (`${length_s + 2 * delay_s}`).")
+    parameters: dict[str, Parameter] = Field(default_factory=dict, description="What users may set.")
+    flows: list[Flow] = Field(default_factory=list, description="What is run.")
+    change: list[Change] = Field(default_factory=list, description="Changes of flows, made in order.")
+    computed: list[Series] = Field(default_factory=list, description="Series computed from others.")
+    without: Texts = Field(
+        default_factory=list, description="Patterns over names of flows and computed series that are left out again."
+    )
+    plots: Texts = Field(default_factory=list, description="Names of plots that suit it.")
+    default_plot: str | None = Field(default=None, description="The plot that is drawn where none is asked for.")
+    variants: dict[str, Variant] = Field(default_factory=dict, description="Tests that differ in parameters only.")
+    example: str | None = Field(default=None, description="A command that runs it.")

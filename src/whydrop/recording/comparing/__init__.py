@@ -1,0 +1,1 @@
+"""What differs between recordings, and how sure that is."""

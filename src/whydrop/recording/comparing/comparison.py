@@ -1,0 +1,273 @@
+"""What differs between recordings, or groups of them: each metric with its difference and how certain it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from whydrop.recording.comparing import effects
+from whydrop.recording.comparing.metadata_difference import Different, differences
+from whydrop.recording.metrics.definitions import Measured, Metric, measure
+from whydrop.recording.statistics.differences import (
+    GROUP_FROM,
+    RANKS_FROM,
+    Difference,
+    Estimate,
+    holm,
+    of_groups,
+    of_single_runs,
+    resampled,
+)
+from whydrop.recording.statistics.resampling import SEED
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+Verdict = Literal["established", "apart", "too small to matter", "not resolved"]
+LEVEL = 0.05
+# Of a metric that is not known of one side.
+_NO_DIFFERENCE = Difference(math.nan, math.nan, math.nan, math.nan, "")
+# From this Cliff's delta on, samples of two runs are apart: hardly one of the one side lies among those of the other.
+_APART = 0.999
+
+
+@dataclass(frozen=True)
+class Side:
+    """Recordings that are taken as one side of a comparison."""
+
+    label: str
+    recordings: tuple[Recording, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of two sides, the second compared with the first.
+
+    Attributes:
+        effect, effect_kind: Cliff's delta (``cliffs-delta``) or Hedges' g (``hedges-g``); NaN where there is none.
+        p: adjusted by Holm over all metrics and pairs of sides.
+        margin: differences up to this are too small to matter.
+        verdict: ``apart`` where no error could be told, but the samples of these runs hardly overlap: so it was in
+            these runs, whatever others would bring.
+        why: why nothing could be said, where it could not; how the values were had, where that is not obvious.
+    """
+
+    metric: Metric
+    first: str
+    second: str
+    values: tuple[float, float]
+    difference: Difference
+    effect: float
+    effect_kind: str
+    p: float
+    margin: float
+    verdict: Verdict
+    why: str
+
+    @property
+    def better(self) -> bool | None:
+        """Whether the second is better; ``None`` where that is neither established nor plain to see."""
+        if self.verdict not in ("established", "apart"):
+            return None
+        return (self.difference.value > 0) == (self.metric.better == "higher")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that ``whydrop compare`` prints."""
+
+    sides: tuple[Side, ...]
+    metadata: tuple[Different, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A metric of two sides before the p-values of all of them are known."""
+
+    metric: Metric
+    first: Side
+    second: Side
+    values: tuple[float, float]
+    difference: Difference
+    effect: float
+    effect_kind: str
+    why: str
+
+
+def compare(sides: Sequence[Side], seed: int = SEED) -> Comparison:
+    """Compare every side with the first one."""
+    random = np.random.default_rng(seed)
+    measured = [[measure(recording) for recording in side.recordings] for side in sides]
+    estimated: dict[tuple[int, int, str], Estimate] = {}
+    pairs: list[_Pair] = []
+    for number in range(1, len(sides)):
+        for key in measured[0][0] if measured[0] else ():
+            one = [metrics[key] for metrics in measured[0] if key in metrics]
+            other = [metrics[key] for metrics in measured[number] if key in metrics]
+            if not one or not other:
+                continue
+            pairs.append(_compared(sides, number, one, other, estimated, random))
+    adjusted = holm({str(number): pair.difference.p for number, pair in enumerate(pairs)})
+    rows = [_judged(pair, adjusted[str(number)]) for number, pair in enumerate(pairs)]
+    recordings = [recording for side in sides for recording in side.recordings]
+    return Comparison(
+        tuple(sides),
+        tuple(_common(sides, differences([recording.metadata for recording in recordings]))),
+        tuple(rows),
+        tuple(_notes(sides)),
+        seed,
+    )
+
+
+def _common(sides: Sequence[Side], found: Sequence[Different]) -> list[Different]:
+    """One value for each side; several different ones within a side are said to be so."""
+    made = []
+    for one in found:
+        values: list[str | None] = []
+        place = 0
+        for side in sides:
+            own = list(dict.fromkeys(one.values[place : place + len(side.recordings)]))
+            place += len(side.recordings)
+            values.append(own[0] if len(own) == 1 else "(differs)")
+        if len(set(values)) > 1:
+            made.append(Different(one.key, tuple(values)))
+    return made
+
+
+def _compared(
+    sides: Sequence[Side],
+    number: int,
+    one: Sequence[Measured],
+    other: Sequence[Measured],
+    estimated: dict[tuple[int, int, str], Estimate],
+    random: np.random.Generator,
+) -> _Pair:
+    metric = one[0].metric
+    bases = list(dict.fromkeys(run.basis for run in (*one, *other) if run.basis))
+    why = "; ".join(bases)
+    every = len(one) + len(other)
+    one, other = ([run for run in runs if math.isfinite(run.value)] for runs in (one, other))
+    values = _mean(one), _mean(other)
+    if not one or not other:
+        return _Pair(metric, sides[0], sides[number], values, _NO_DIFFERENCE, math.nan, "cliffs-delta", why)
+    if len(one) + len(other) < every:
+        why += f" ({every - len(one) - len(other)} of {every} recordings left out)"
+    if min(len(one), len(other)) >= GROUP_FROM:
+        first, second = np.array([run.value for run in one]), np.array([run.value for run in other])
+        ranks = min(len(one), len(other)) >= RANKS_FROM
+        kind = "cliffs-delta" if ranks else "hedges-g"
+        effect = effects.cliffs_delta(first, second) if ranks else effects.hedges_g(first, second)
+        return _Pair(metric, sides[0], sides[number], values, of_groups(first, second), effect, kind, why)
+    difference = _within_runs(one, other, (0, number), estimated, random)
+    samples = [np.concatenate([run.samples for run in runs]) for runs in (one, other)]
+    effect = effects.cliffs_delta(samples[0], samples[1]) if all(len(part) > 1 for part in samples) else math.nan
+    if math.isnan(difference.p):
+        reasons = [why, _unresolved(one, other)]
+        why = "; ".join(reason for reason in reasons if reason)
+    return _Pair(metric, sides[0], sides[number], values, difference, effect, "cliffs-delta", why)
+
+
+def _mean(runs: Sequence[Measured]) -> float:
+    return float(np.mean([run.value for run in runs])) if runs else math.nan
+
+
+def _within_runs(
+    one: Sequence[Measured],
+    other: Sequence[Measured],
+    sides: tuple[int, int],
+    estimated: dict[tuple[int, int, str], Estimate],
+    random: np.random.Generator,
+) -> Difference:
+    found = []
+    for side, runs in zip(sides, (one, other), strict=True):
+        known = []
+        for number, run in enumerate(runs):
+            place = side, number, run.metric.key
+            if place not in estimated:
+                estimated[place] = _estimate(run, random)
+            known.append(estimated[place])
+        found.append(known)
+    return of_single_runs(found[0], found[1])
+
+
+def _estimate(run: Measured, random: np.random.Generator) -> Estimate:
+    if run.statistic is None:
+        return Estimate(run.value, math.nan, 0.0)
+    found = resampled(run.statistic, run.lead, random, run.rare)
+    error, freedom = found.error, found.freedom
+    if run.base is not None and len(run.base[1]):
+        idle = resampled(run.base[0], run.base[1], random)
+        if math.isfinite(idle.error):
+            error = math.hypot(error, idle.error)
+    if run.metric.key.startswith("loss") and len(run.samples):
+        error = max(error, _least_error(run))
+    return Estimate(run.value, error, freedom)
+
+
+def _least_error(run: Measured) -> float:
+    """Of a share of few events or none, which resampling would call certain: one more success and one more failure.
+
+    A. Agresti and B. Caffo, "Simple and Effective Confidence Intervals for Proportions", Am. Statistician 54 (2000).
+    """
+    n = len(run.samples)
+    share = (run.samples.sum() / 100 + 1) / (n + 2)
+    return 100 * math.sqrt(share * (1 - share) / (n + 2))
+
+
+def _unresolved(one: Sequence[Measured], other: Sequence[Measured]) -> str:
+    if any(run.statistic is None for run in (*one, *other)):
+        return "one number a run, of which nothing tells how certain it is; repeat the runs"
+    if all(np.ptp(run.lead) == 0 for run in (*one, *other)):
+        return "the samples do not vary at all"
+    return "too few independent samples: they change too slowly for the length of the run; measure longer"
+
+
+def _judged(pair: _Pair, p: float) -> Row:
+    margin = max(pair.metric.negligible, pair.metric.negligible_share * abs(pair.values[0]))
+    found = pair.difference
+    verdict: Verdict = "not resolved"
+    if math.isfinite(found.low) and -margin <= found.low and found.high <= margin:
+        verdict = "too small to matter"
+    elif p < LEVEL:
+        verdict = "established"
+    elif not math.isfinite(p) and abs(pair.effect) >= _APART and abs(found.value) > margin:
+        verdict = "apart"
+    return Row(
+        pair.metric,
+        pair.first.label,
+        pair.second.label,
+        pair.values,
+        found,
+        pair.effect,
+        pair.effect_kind,
+        p,
+        margin,
+        verdict,
+        pair.why,
+    )
+
+
+def _notes(sides: Sequence[Side]) -> list[str]:
+    """What the reader must know of how far the findings reach."""
+    notes = []
+    if any(len(side.recordings) < GROUP_FROM for side in sides):
+        notes.append(
+            f"Fewer than {GROUP_FROM} recordings on a side: intervals tell how certain these runs' own values are, not "
+            "how much runs vary. What is established holds for these runs; repeat them to say it of the path."
+        )
+    durations = [
+        {(recording.metadata.get("test") or {}).get("length_s") for recording in side.recordings} for side in sides
+    ]
+    if len(set().union(*durations)) > 1:
+        notes.append("The runs are of different lengths.")
+    tests = {(recording.metadata.get("test") or {}).get("test") for side in sides for recording in side.recordings}
+    if len(tests) > 1:
+        notes.append(f"Different tests are compared ({', '.join(sorted(str(test) for test in tests))}).")
+    return notes

@@ -1,0 +1,164 @@
+"""``recording.json``: what a recording says about itself beside its tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from whydrop.recording.errors import RecordingError
+from whydrop.runtime import durable
+
+FILE_NAME = "recording.json"
+SCHEMA = 1
+
+# running: a process writes it, or was killed while it did.
+STATUSES = ("running", "complete", "interrupted", "failed")
+
+# Everything but the tables is one document; of a hostile one not more than this is read.
+_LONGEST_BYTES = 256 * 1024 * 1024
+
+_DEFAULTS: dict[str, Any] = {
+    "whydrop": "",
+    "schema": SCHEMA,
+    "name": "",
+    "title": "",
+    "note": "",
+    "status": "running",
+    "failures": [],
+    "started_ns": None,
+    "ended_ns": None,
+    "test": {},
+    "hosts": {},
+    "batch": None,
+    "imported": None,
+    "redacted": False,
+}
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "whydrop": (str,),
+    "name": (str,),
+    "title": (str, type(None)),
+    "note": (str, type(None)),
+    "status": (str,),
+    "failures": (list,),
+    "started_ns": (int, type(None)),
+    "ended_ns": (int, type(None)),
+    "test": (dict,),
+    "hosts": (dict,),
+    "batch": (dict, type(None)),
+    "imported": (dict, type(None)),
+    "redacted": (bool,),
+}
+
+
+# Of the plan, what others go through; the rest is looked at where it is used.
+_TEST_TYPES: dict[str, tuple[type, ...]] = {
+    "flows": (list,),
+    "computed": (list,),
+    "plots": (list,),
+    "hosts": (list,),
+    "parameters": (dict,),
+}
+
+
+def complete(metadata: dict[str, Any]) -> dict[str, Any]:
+    """``metadata`` with everything that it lacks at its default.
+
+    >>> complete({"name": "rrul"})["schema"]
+    1
+    """
+    return {**json.loads(json.dumps(_DEFAULTS)), **metadata}
+
+
+def text(metadata: dict[str, Any]) -> str:
+    """The document as it is written: indented, keys in order, so that two of them can be compared line by line."""
+    return json.dumps(plain(metadata), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write(folder: Path, metadata: dict[str, Any]) -> None:
+    """Put the document into a recording's folder, whole or not at all."""
+    durable.write_bytes(folder / FILE_NAME, text(metadata).encode(errors="backslashreplace"))
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The document of a recording's folder, checked.
+
+    Raises:
+        RecordingError: it is not there, is no JSON, or is not what this version understands.
+    """
+    path = folder / FILE_NAME
+    try:
+        size = path.stat().st_size
+        if size > _LONGEST_BYTES:
+            raise RecordingError(f"{path}: {size} bytes are too many for the metadata of a recording")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise RecordingError(
+            f"{folder}: not a recording: there is no {FILE_NAME} in it. Give the folder NAME.recording itself"
+        ) from None
+    except OSError as reason:
+        raise RecordingError(f"{path}: {reason.strerror or reason}") from reason
+    try:
+        metadata = json.loads(content)
+    except (ValueError, RecursionError) as reason:
+        raise RecordingError(f"{path}: no JSON: {reason}") from None
+    return check(metadata, str(path))
+
+
+def check(metadata: Any, where: str) -> dict[str, Any]:
+    """``metadata`` completed, if it is what this version understands.
+
+    Raises:
+        RecordingError: it is not; the message names the key.
+    """
+    if not isinstance(metadata, dict) or "schema" not in metadata:
+        raise RecordingError(f'{where}: not the metadata of a recording: expected an object with the key "schema"')
+    schema = metadata["schema"]
+    if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
+        raise RecordingError(f"{where}: schema is {schema!r}; expected a whole number from 1")
+    if schema > SCHEMA:
+        raise RecordingError(
+            f"{where}: written by whydrop {metadata.get('whydrop', '?')} with schema {schema}; this version reads "
+            f"schemas up to {SCHEMA}. Use that version or a newer one"
+        )
+    found = complete(metadata)
+    for key, types in _TYPES.items():
+        if not isinstance(found[key], types) or (isinstance(found[key], bool) and bool not in types):
+            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
+            raise RecordingError(f"{where}: {key} is {found[key]!r:.60}; expected {wanted}")
+    for key, types in _TEST_TYPES.items():
+        told = found["test"].get(key)
+        if told is not None and not isinstance(told, types):
+            raise RecordingError(f"{where}: test.{key} is {told!r:.60}; expected {types[0].__name__} or null")
+    if found["status"] not in STATUSES:
+        raise RecordingError(f"{where}: status is {found['status']!r:.60}; expected one of {', '.join(STATUSES)}")
+    return found
+
+
+def told(text: str | None) -> dict[str, Any]:
+    """The object that a column of JSON (``facts``, ``settings``) holds; empty where it is none.
+
+    >>> told('{"mss": 1448}'), told("[1]"), told(None)
+    ({'mss': 1448}, {}, {})
+    """
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON has it: keys as text, no number that JSON does not know, the rest in words."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+        return [plain(item) for item in items]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

@@ -1,0 +1,131 @@
+"""Counters of this host, sampled by a thread of its own while a test runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import polars as pl
+
+from whydrop.recording.metadata.sources import CounterSource, Reading, all_sources
+from whydrop.recording.tables import COUNTERS
+
+# Of the host that the test runs on.
+LOCAL = "local"
+
+# Sampling faster than this would be a load of its own.
+_SHORTEST_STEP_S = 0.05
+
+# A source that fails so often in a row is asked no more.
+_MOST_FAILURES = 3
+
+# Of these only what changes is kept: drivers and the stack have hundreds of counters that stay as they are.
+_ONLY_CHANGING = {"driver", "netstat"}
+
+Row = tuple[int, str, str, str, str, float, bool]
+
+
+class CounterSampler:
+    """Samples queues, interfaces, drivers, processors, the stack and wireless links at each step.
+
+    What a sampler costs is itself a counter: ``sampler whydrop::busy_s``, the processor time of its thread.
+    """
+
+    def __init__(self, interfaces: Sequence[str] | str, step_s: float, host: str = LOCAL) -> None:
+        """A sampler that does not run yet; reads the network namespace of the thread that calls :meth:`start`.
+
+        Args:
+            interfaces: names, such as ``eth0``.
+            step_s: from one sample to the next.
+            host: for the column of that name.
+        """
+        self.notes: list[str] = []
+        self._interfaces = [interfaces] if isinstance(interfaces, str) else list(interfaces)
+        self._step_s = max(step_s, _SHORTEST_STEP_S)
+        self._host = host
+        self._rows: list[Row] = []
+        self._before: dict[tuple[str, str, str], tuple[int, float, bool]] = {}
+        self._failures: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._sources: list[CounterSource] = []
+
+    def start(self) -> None:
+        """Take the first sample, and go on in a thread."""
+        self._sources, missing = all_sources(self._interfaces)
+        self.notes += missing
+        self._sample()
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+        self._thread.start()
+
+    def drain(self) -> pl.DataFrame:
+        """The rows sampled since the last call, for the table of counters."""
+        with self._lock:
+            rows, self._rows = self._rows, []
+        return pl.DataFrame(rows, schema=COUNTERS, orient="row")
+
+    def stop(self) -> None:
+        """Take the last sample; :meth:`drain` may be called once more after it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+            self._thread = None
+        # Also where the first sample failed, and no thread was begun.
+        sources, self._sources = self._sources, []
+        for source in sources:
+            source.close()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        step = 1
+        while not self._stop.wait(max(0.0, began + step * self._step_s - time.monotonic())):
+            self._sample()
+            # Steps that were missed, because the machine was busy, are left out rather than made up for.
+            step = max(step + 1, int((time.monotonic() - began) / self._step_s) + 1)
+        self._sample()
+
+    def _sample(self) -> None:
+        for number, source in enumerate(self._sources):
+            if self._failures.get(number, 0) >= _MOST_FAILURES:
+                continue
+            # One stamp a source: reading one takes microseconds, reading all of them may take a millisecond.
+            time_ns = now_ns()
+            try:
+                readings = list(source.read())
+                self._failures[number] = 0
+            except (OSError, ValueError, IndexError) as reason:
+                self._fail(number, source, reason)
+                continue
+            self._keep(time_ns, readings)
+        self._keep(now_ns(), [("sampler", "whydrop", "busy_s", time.thread_time(), True)])
+
+    def _fail(self, number: int, source: CounterSource, reason: Exception) -> None:
+        self._failures[number] = self._failures.get(number, 0) + 1
+        if self._failures[number] == _MOST_FAILURES:
+            self.notes.append(f"counters of {type(source).__name__} ended: {reason}")
+
+    def _keep(self, time_ns: int, readings: list[Reading]) -> None:
+        rows: list[Row] = []
+        for source, thing, counter, value, cumulative in readings:
+            key = (source, thing, counter)
+            if source in _ONLY_CHANGING:
+                first, before, moved = self._before.get(key, (time_ns, value, False))
+                self._before[key] = (time_ns, value, moved or value != before)
+                if not moved and value == before:
+                    continue
+                if not moved:
+                    rows.append((first, self._host, source, thing, counter, before, cumulative))
+            rows.append((time_ns, self._host, source, thing, counter, float(value), cumulative))
+        with self._lock:
+            self._rows += rows
+
+
+# What is added to the monotonic clock: a clock that is set while a test runs must not move its samples.
+_EPOCH_MINUS_MONOTONIC_NS = time.time_ns() - time.monotonic_ns()
+
+
+def now_ns() -> int:
+    """Nanoseconds since the Unix epoch that never jump while the process lives."""
+    return time.monotonic_ns() + _EPOCH_MINUS_MONOTONIC_NS

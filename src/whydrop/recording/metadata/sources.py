@@ -1,0 +1,240 @@
+"""Where counters of a host come from while a test runs. Each source is asked at each step, and is cheap to ask."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from whydrop.recording.metadata import qdiscs
+from whydrop.recording.metadata.ethtool import Ethtool
+from whydrop.recording.metadata.items import line_or_none
+from whydrop.recording.metadata.rtnetlink import IFLA_STATS64, Netlink, handle
+
+# Source, object, counter, value, cumulative; as the table of counters has them.
+Reading = tuple[str, str, str, float, bool]
+
+# Fields of rtnl_link_stats64 (linux/if_link.h), in order.
+_LINK_COUNTERS = (
+    "received_packets", "sent_packets", "received_bytes", "sent_bytes", "receive_errors", "send_errors",
+    "receive_dropped_packets", "send_dropped_packets", "multicast_packets", "collisions", "receive_length_errors",
+    "receive_over_errors", "receive_crc_errors", "receive_frame_errors", "receive_fifo_errors",
+    "receive_missed_packets",
+)  # fmt: skip
+
+# Columns of /proc/stat (proc(5)), in order; in ticks.
+_CPU_TIMES = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
+_IDLE = ("idle_s", "iowait_s")
+_MOST_PROCESSORS = 256
+
+# Counters of the stack that tell why TCP or UDP did badly; the rest of some 350 is left out.
+_STACK = {
+    "Tcp": ("RetransSegs", "InSegs", "OutSegs", "InErrs", "AttemptFails", "EstabResets"),
+    "Udp": ("InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors", "NoPorts"),
+    "Udp6": ("Udp6InDatagrams", "Udp6OutDatagrams", "Udp6InErrors", "Udp6RcvbufErrors", "Udp6SndbufErrors"),
+    "IpExt": ("InCEPkts", "InECT0Pkts", "InECT1Pkts", "InNoECTPkts"),
+    "Ip": ("InDiscards", "OutDiscards", "FragFails", "ReasmFails"),
+    "TcpExt": (
+        "TCPLostRetransmit", "TCPFastRetrans", "TCPSlowStartRetrans", "TCPTimeouts", "TCPLossProbes",
+        "TCPLossProbeRecovery", "TCPSpuriousRTOs", "TCPSACKReorder", "TCPTSReorder", "TCPDSACKRecv",
+        "TCPDSACKIgnoredOld", "TCPBacklogDrop", "TCPRcvQDrop", "TCPOFOQueue", "TCPRcvCollapsed", "PruneCalled",
+        "RcvPruned", "TCPToZeroWindowAdv", "TCPZeroWindowDrop", "TCPDelivered", "TCPDeliveredCE", "TCPPureAcks",
+        "TCPHystartTrainDetect", "TCPHystartDelayDetect", "TCPECNRejected", "TCPMemoryPressures", "ListenDrops",
+        "TCPRetransFail", "TCPSpuriousRtxHostQueues", "TCPAutoCorking",
+    ),
+}  # fmt: skip
+
+
+class CounterSource(Protocol):
+    """Something that has counters."""
+
+    def read(self) -> Iterator[Reading]:
+        """Its counters now.
+
+        Raises:
+            OSError: there are none.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Queues:
+    """Queueing disciplines of the interfaces, and the interfaces' own counters, by rtnetlink."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._netlink = Netlink()
+        self._interfaces = set(interfaces)
+        self._names = {index: name for index, (name, _) in self._netlink.links().items()}
+
+    def read(self) -> Iterator[Reading]:
+        """Statistics of disciplines and interfaces."""
+        links = self._netlink.links()
+        self._names = {index: name for index, (name, _) in links.items()}
+        for name, found in links.values():
+            data = found.get(IFLA_STATS64, b"")
+            if name in self._interfaces and len(data) >= 8 * len(_LINK_COUNTERS):
+                values = struct.unpack_from(f"={len(_LINK_COUNTERS)}Q", data)
+                for counter, value in zip(_LINK_COUNTERS, values, strict=True):
+                    yield "interface", name, counter, value, True
+        for qdisc in self._netlink.qdiscs():
+            interface = self._names.get(qdisc.interface, "")
+            if interface in self._interfaces:
+                place = handle(qdisc.handle) if qdisc.handle else handle(qdisc.parent)
+                for found_counter in qdiscs.counters(qdisc):
+                    thing = f"{interface} {qdisc.kind} {place}"
+                    yield "qdisc", thing, found_counter.name, found_counter.value, found_counter.cumulative
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._netlink.close()
+
+
+class ByteQueueLimits:
+    """How much the driver's own queues hold, and are allowed to."""
+
+    def __init__(self, interfaces: Sequence[str], root: Path = Path("/sys")) -> None:
+        self._queues = [
+            (f"{name} {folder.parent.name}", folder)
+            for name in interfaces
+            for folder in sorted((root / "class/net" / name).glob("queues/tx-*/byte_queue_limits"))
+        ]
+
+    def read(self) -> Iterator[Reading]:
+        """Limit and bytes in flight of each queue."""
+        for thing, folder in self._queues:
+            for file, counter in (("limit", "limit_bytes"), ("inflight", "inflight_bytes")):
+                value = line_or_none(folder / file)
+                if value is not None and value.isdigit():
+                    yield "bql", thing, counter, float(value), False
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Drivers:
+    """What drivers count themselves (`ethtool --statistics`)."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._asked = {name: Ethtool(name) for name in interfaces}
+
+    def read(self) -> Iterator[Reading]:
+        """The drivers' counters; those of drivers without any are absent."""
+        for name, asked in list(self._asked.items()):
+            try:
+                found = asked.statistics()
+            except OSError:
+                self._asked.pop(name).close()
+                continue
+            for counter, value in found.items():
+                yield "driver", name, counter, float(value), True
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for asked in self._asked.values():
+            asked.close()
+
+
+class Processors:
+    """How long each processor did what."""
+
+    def __init__(self, root: Path = Path("/proc")) -> None:
+        self._path = root / "stat"
+        self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+
+    def read(self) -> Iterator[Reading]:
+        """Seconds by kind, and those of work in all, of each processor and of all together ("cpu")."""
+        for text in self._path.read_text().splitlines()[: _MOST_PROCESSORS + 1]:
+            name, *fields = text.split()
+            if not name.startswith("cpu"):
+                return
+            times = dict(zip(_CPU_TIMES, (int(field) * self._tick_s for field in fields), strict=False))
+            for counter in ("user_s", "system_s", "softirq_s", "irq_s", "steal_s"):
+                if counter in times:
+                    yield "cpu", name, counter, times[counter], True
+            yield "cpu", name, "busy_s", sum(time for key, time in times.items() if key not in _IDLE), True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Stack:
+    """Counters of TCP, UDP and IP, of the network namespace of the thread that reads."""
+
+    def __init__(self, root: Path = Path("/proc/thread-self/net")) -> None:
+        self._root = root
+
+    def read(self) -> Iterator[Reading]:
+        """The chosen counters of ``netstat`` and ``snmp``."""
+        for file in ("netstat", "snmp"):
+            lines = (self._root / file).read_text().splitlines()
+            for names, values in zip(lines[::2], lines[1::2], strict=False):
+                group, _, keys = names.partition(":")
+                chosen = _STACK.get(group, ())
+                numbers = dict(zip(keys.split(), values.partition(":")[2].split(), strict=False))
+                for counter in chosen:
+                    if counter in numbers:
+                        yield "netstat", group, counter, float(numbers[counter]), True
+        six = self._root / "snmp6"
+        for text in six.read_text().splitlines() if six.exists() else ():
+            name, _, value = text.partition(" ")
+            if name in _STACK["Udp6"]:
+                yield "netstat", "Udp6", name, float(value), True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Wireless:
+    """Signal and airtime of wireless interfaces."""
+
+    def __init__(self, interfaces: Sequence[str], root: Path = Path("/")) -> None:
+        self._interfaces = set(interfaces)
+        self._wireless = root / "proc/net/wireless"
+        self._stations = root / "sys/kernel/debug/ieee80211"
+
+    def read(self) -> Iterator[Reading]:
+        """What /proc/net/wireless tells, and for root the airtime of each station."""
+        lines = self._wireless.read_text().splitlines()[2:] if self._wireless.exists() else []
+        for text in lines:
+            name, _, rest = text.partition(":")
+            fields = rest.split()
+            if name.strip() in self._interfaces and len(fields) >= 9:
+                levels = zip(("link_quality", "signal_dbm", "noise_dbm"), fields[1:4], strict=True)
+                for counter, value in levels:
+                    yield "wifi", name.strip(), counter, float(value.rstrip(".")), False
+                yield "wifi", name.strip(), "excessive_retries", float(fields[7]), True
+                yield "wifi", name.strip(), "missed_beacons", float(fields[9 if len(fields) > 9 else 8]), True
+        for path in self._stations.glob("phy*/netdev:*/stations/*/airtime") if lines else ():
+            interface = path.parts[-4].partition(":")[2]
+            for text in path.read_text().splitlines():
+                key, _, value = text.partition(":")
+                number = value.split()[:1]
+                if interface in self._interfaces and key in ("RX", "TX") and number and number[0].isdigit():
+                    what = "receive_airtime_us" if key == "RX" else "send_airtime_us"
+                    yield "wifi", f"{interface} {path.parts[-2]}", what, float(number[0]), True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def all_sources(interfaces: Sequence[str]) -> tuple[list[CounterSource], list[str]]:
+    """The sources that this host has, and in words those that it has not."""
+    make: dict[str, Callable[[], CounterSource]] = {
+        "queues and interfaces": lambda: Queues(interfaces),
+        "byte queue limits": lambda: ByteQueueLimits(interfaces),
+        "drivers": lambda: Drivers(interfaces),
+        "processors": Processors,
+        "stack": Stack,
+        "wifi": lambda: Wireless(interfaces),
+    }
+    found: list[CounterSource] = []
+    missing: list[str] = []
+    for name, make_one in make.items():
+        try:
+            found.append(make_one())
+        except OSError as reason:
+            missing.append(f"counters of {name}: {reason.strerror or reason}")
+    return found, missing

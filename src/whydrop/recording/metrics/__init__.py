@@ -1,0 +1,1 @@
+"""What recordings measured, as numbers: one definition of each metric."""

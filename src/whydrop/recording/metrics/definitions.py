@@ -1,0 +1,463 @@
+"""What recordings are compared by: a few numbers each, with what is needed to know how certain they are.
+
+All are of the time under load. Round-trip times are of every stream of probes by itself, and then the mean over the
+streams, so that a far host with its long path weighs as much as a near one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from whydrop.recording import document
+from whydrop.recording.metrics import emodel, speech, together
+from whydrop.recording.metrics.load import Window, window
+from whydrop.recording.metrics.steps import Steps
+from whydrop.recording.statistics.describing import round_trips_per_minute, trimmed_mean
+from whydrop.recording.statistics.differences import Statistic, mean_of, quantile_of
+from whydrop.units import significant
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+
+Values = NDArray[np.float64]
+
+# With fewer idle samples a median says little.
+_FEWEST_IDLE = 3
+# Idle time of more steps than this before the load is none: a clock must have jumped.
+_MOST_IDLE_STEPS = 1_000_000
+# A stream with samples in less of the time than this is no measurement of all of it.
+_COVERED = 0.5
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is measured, whatever the recording.
+
+    Attributes:
+        negligible: differences up to this, in its units, matter to nobody;
+        negligible_share: or up to this share of the first value, whichever is more.
+    """
+
+    key: str
+    name: str
+    units: str
+    better: str  # higher, lower
+    negligible: float
+    negligible_share: float = 0.0
+
+
+# What is too small to matter: half a packet's time on a slow link, a tenth of a MOS, one probe in a thousand, and for
+# rates and delays the few per cent by which two runs over one path differ anyway.
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("goodput-down", "Goodput, sum of downloads", "Mbit/s", "higher", 0.0, 0.02),
+        Metric("goodput-up", "Goodput, sum of uploads", "Mbit/s", "higher", 0.0, 0.02),
+        Metric("rtt-median", "Round-trip time under load, median", "ms", "lower", 1.0, 0.02),
+        Metric("rtt-p99", "Round-trip time under load, 99th percentile", "ms", "lower", 2.0, 0.05),
+        Metric("induced-latency", "Induced latency", "ms", "lower", 1.0, 0.02),
+        Metric("loss-up", "Loss of probes on the way there", "%", "lower", 0.1),
+        Metric("loss-down", "Loss of probes on the way back", "%", "lower", 0.1),
+        Metric("loss", "Loss of probes", "%", "lower", 0.1),
+        Metric("fairness-down", "Fairness of downloads (Jain)", "", "higher", 0.02),
+        Metric("fairness-up", "Fairness of uploads (Jain)", "", "higher", 0.02),
+        Metric("retransmits", "TCP segments sent again", "%", "lower", 0.1),
+        Metric("mos", "Quality of speech (MOS, ITU-T G.107)", "", "higher", 0.1),
+        Metric("fetch-time", "Time to fetch a page, median", "ms", "lower", 5.0, 0.02),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric of one recording.
+
+    Attributes:
+        value: as it stands in a table; NaN where it is not known, and then ``basis`` says why.
+        statistic, lead, rare: for resampling (see ``differences.resampled``); none where there is one number only.
+        samples: single values, for the size of the effect.
+        basis: in words: how it was had, where that is not obvious.
+        base: what was subtracted, with its own statistic.
+    """
+
+    metric: Metric
+    value: float
+    statistic: Statistic | None = None
+    lead: Values = field(default_factory=lambda: np.array([]))
+    rare: Values | None = None
+    samples: Values = field(default_factory=lambda: np.array([]))
+    basis: str = ""
+    base: tuple[Statistic, Values] | None = None
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Samples of one series under load, and before."""
+
+    name: str
+    values: Values
+    steps: NDArray[np.int64]
+    idle: Values
+    idle_steps: NDArray[np.int64]
+    smallest: float
+
+
+def measure(recording: Recording) -> dict[str, Measured]:
+    """Every metric that a recording has, by key."""
+    span = window(recording)
+    if span is None:
+        span = _everything(recording)
+        if span is None:
+            return {}
+    steps = Steps.of(span, recording)
+    found = [
+        *_goodput(recording, steps),
+        *_round_trips(recording, span, steps),
+        *_loss(recording, span, steps),
+        *_retransmits(recording, span, steps),
+        *_speech(recording, span),
+        *_fetches(recording, span, steps),
+    ]
+    return {one.metric.key: one for one in sorted(found, key=lambda one: list(METRICS).index(one.metric.key))}
+
+
+def responsiveness(recording: Recording) -> float | None:
+    """Round trips a minute under load (RPM), by the mean over the streams of probes; ``None`` without load or probes.
+
+    Of draft-ietf-ippm-responsiveness-08 it is the foreign responsiveness with the term ``tcp_f`` alone: the round trip
+    of a small packet beside the connections that make load, trimmed at the 95th percentile. It is no metric of
+    ``measure``: a comparison would claim the same difference twice, as the median round-trip time and as this.
+    """
+    span = window(recording)
+    if span is None:
+        return None
+    streams = _streams(recording, span, Steps.of(span, recording))
+    means = [mean for one in streams if (mean := trimmed_mean(one.values)) is not None]
+    return round_trips_per_minute(float(np.mean(means))) if means else None
+
+
+def _everything(recording: Recording) -> Window | None:
+    """Of a test that makes no load: all of it."""
+    probes = recording.table("probes").select(at=pl.coalesce("sent_ns", "scheduled_ns", "received_ns"))["at"]
+    first, last = probes.min(), probes.max()
+    return Window(first, last + 1, "all of it") if isinstance(first, int) and isinstance(last, int) else None
+
+
+def _goodput(recording: Recording, steps: Steps) -> list[Measured]:
+    found = []
+    for direction in together.DIRECTIONS:
+        flows = together.members(recording, direction)
+        if flows.present or flows.absent:
+            found.append(_sum(METRICS[f"goodput-{direction}"], recording, flows, steps))
+        tcp = together.members(recording, direction, ("tcp",))
+        if len(tcp.present) + len(tcp.absent) > 1:
+            found.append(_shared(METRICS[f"fairness-{direction}"], recording, tcp, steps))
+    return found
+
+
+def _sum(metric: Metric, recording: Recording, flows: together.Members, steps: Steps) -> Measured:
+    """The sum of all flows at each step, and its mean over the steps at which it is known."""
+    if not flows.present:
+        return _unknown(metric, flows)
+    columns = together.columns(recording, flows.present, steps)
+    total = columns.total
+    mean = mean_of(total)
+    value = float(mean(np.ones((1, steps.count)))[0])
+    if flows.absent or not np.isfinite(value):
+        return _unknown(metric, flows, value, columns.words())
+    basis = "; ".join(part for part in (flows.words(), columns.words()) if part)
+    return Measured(metric, value, mean, _filled(total), samples=total[np.isfinite(total)], basis=basis)
+
+
+def _shared(metric: Metric, recording: Recording, flows: together.Members, steps: Steps) -> Measured:
+    """How fairly the flows share what there is."""
+    if not flows.present:
+        return _unknown(metric, flows)
+    columns = together.columns(recording, flows.present, steps)
+    found = _fairness(metric, columns.measured, steps)
+    if flows.absent or not np.isfinite(found.value):
+        return _unknown(metric, flows, found.value, columns.words())
+    return replace(found, basis=flows.words())
+
+
+def _unknown(metric: Metric, flows: together.Members, others: float = np.nan, words: str = "") -> Measured:
+    """What cannot be told of all flows, as some have no values; what is known of the others is in its words."""
+    parts = ["not known", flows.words_of_absent(), words]
+    if np.isfinite(others):
+        parts.append(f"the others {significant(others)} {metric.units}".rstrip())
+    return Measured(metric, float("nan"), basis="; ".join(part for part in parts if part))
+
+
+def _fairness(metric: Metric, shares: Values, steps: Steps) -> Measured:
+    """Jain's index of the flows' mean goodputs: over the whole run, not the mean of the index over short steps."""
+    known = np.isfinite(shares)
+    filled, counted = np.where(known, shares, 0.0), known.astype(float)
+
+    def statistic(times: Values) -> Values:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            means = (times @ filled) / (times @ counted)
+            return np.asarray(means.sum(axis=1) ** 2 / (means.shape[1] * (means**2).sum(axis=1)))
+
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        each = filled.sum(axis=1) ** 2 / (counted.sum(axis=1) * (filled**2).sum(axis=1))
+    value = float(statistic(np.ones((1, steps.count)))[0])
+    # The slowest of the flows' own shares is what blocks must be as long as; the spread of shares has it.
+    lead = _filled(np.nanmax(np.where(known.any(axis=1, keepdims=True), shares, 0.0), axis=1))
+    return Measured(metric, value, statistic, lead, samples=each[np.isfinite(each)])
+
+
+def _streams(recording: Recording, span: Window, steps: Steps, quantity: str = "rtt") -> list[_Stream]:
+    found = []
+    for series in recording.series():
+        if series.quantity != quantity or series.kind == "computed":
+            continue
+        samples = recording.samples(series.name).drop_nulls("value")
+        during = samples.filter((pl.col("time_ns") >= span.start_ns) & (pl.col("time_ns") < span.end_ns))
+        first_ns = span.start_ns - _MOST_IDLE_STEPS * steps.step_ns
+        before = samples.filter((pl.col("time_ns") < span.start_ns) & (pl.col("time_ns") >= first_ns))
+        if during.is_empty():
+            continue
+        smallest = samples["value"].min()
+        found.append(
+            _Stream(
+                series.name,
+                during["value"].to_numpy(),
+                steps.number(during["time_ns"]),
+                before["value"].to_numpy(),
+                steps.number(before["time_ns"]) if before.height else np.array([], dtype=np.int64),
+                float(smallest) if isinstance(smallest, (int, float)) else 0.0,
+            )
+        )
+    return _covering(found, steps)
+
+
+def _covering(streams: Sequence[_Stream], steps: Steps) -> list[_Stream]:
+    """Without streams that fell silent early, where others did not: their few samples are of another time."""
+    bins = max(1, steps.count // 10)
+    covered = [len(np.unique(one.steps // 10)) / bins for one in streams]
+    if max(covered, default=0.0) < _COVERED:
+        return list(streams)
+    return [one for one, share in zip(streams, covered, strict=True) if share >= _COVERED]
+
+
+def _mean_over(statistics: Sequence[Statistic]) -> Statistic:
+    def statistic(times: Values) -> Values:
+        return np.asarray(np.mean([one(times) for one in statistics], axis=0))
+
+    return statistic
+
+
+def _round_trips(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    streams = _streams(recording, span, steps)
+    if not streams:
+        return []
+    lead = _filled(np.nanmean(_stacked([steps.means(one.steps, one.values) for one in streams]), axis=0))
+    samples = np.concatenate([one.values for one in streams])
+    found = []
+    for key, q in (("rtt-median", 0.5), ("rtt-p99", 0.99)):
+        statistic = _mean_over([quantile_of(one.values, one.steps, q) for one in streams])
+        value = float(np.mean([np.quantile(one.values, q) for one in streams]))
+        rare = None
+        if q > 0.9:
+            rare = np.zeros(steps.count)
+            for one in streams:
+                rare[one.steps[one.values >= np.quantile(one.values, q)]] = 1.0
+        found.append(Measured(METRICS[key], value, statistic, lead, rare, samples))
+    if span.found != "all of it":
+        found.append(_induced(streams, found[0], lead))
+    return found
+
+
+def _stacked(columns: Sequence[Values]) -> Values:
+    rows = np.vstack(columns)
+    # A step in which no stream has a sample would only make a warning.
+    rows[0, np.isnan(rows).all(axis=0)] = np.nanmean(rows)
+    return rows
+
+
+def _induced(streams: Sequence[_Stream], loaded: Measured, lead: Values) -> Measured:
+    """The median under load, less the median of the idle time before; where there is none, less the minimum."""
+    metric = METRICS["induced-latency"]
+    base = float(np.mean([np.median(one.idle) if len(one.idle) >= _FEWEST_IDLE else one.smallest for one in streams]))
+    samples = np.concatenate([one.values - _base(one) for one in streams])
+    if all(len(one.idle) >= _FEWEST_IDLE for one in streams):
+        first = min(int(one.idle_steps.min()) for one in streams)
+        count = -first
+        idle = [quantile_of(one.idle, np.asarray(one.idle_steps - first, dtype=float), 0.5) for one in streams]
+        means = [_step_means(one.idle_steps - first, one.idle, count) for one in streams]
+        lead_idle = _filled(np.nanmean(_stacked(means), axis=0))
+        basis = "over the median of the idle time before the load"
+        return Measured(
+            metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, (_mean_over(idle), lead_idle)
+        )
+    basis = "over the smallest round-trip time, as there was too little idle time before the load"
+    return Measured(metric, loaded.value - base, loaded.statistic, lead, None, samples, basis, _constant(base))
+
+
+def _base(stream: _Stream) -> float:
+    return float(np.median(stream.idle)) if len(stream.idle) >= _FEWEST_IDLE else stream.smallest
+
+
+def _constant(value: float) -> tuple[Statistic, Values]:
+    return (lambda times: np.full(len(times), value)), np.array([])
+
+
+def _step_means(steps: NDArray[np.int64], values: Values, count: int) -> Values:
+    sums, counts = np.bincount(steps, values, count), np.bincount(steps, minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(counts > 0, sums / counts, np.nan))
+
+
+def _filled(values: Values) -> Values:
+    """A series whose gaps are filled along straight lines, so that its dependence can be estimated."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return np.zeros(len(values))
+    return np.interp(np.arange(len(values)), known, values[known])
+
+
+def _loss(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    sent = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")
+    rows = recording.table("probes").with_columns(at=sent)
+    rows = rows.filter((pl.col("at") >= span.start_ns) & (pl.col("at") < span.end_ns))
+    rows = rows.filter(pl.col("fate").is_not_null() & (pl.col("fate") != "not-sent"))
+    if rows.is_empty():
+        return []
+    # Only streams whose far end tells the way count for the ways.
+    tells = pl.col("up_ns").is_not_null() | pl.col("fate").is_in(["lost-up", "lost-down"])
+    telling = rows.filter(tells)["flow"].unique()
+    found = []
+    for key, fates in (
+        ("loss-up", ["lost-up"]),
+        ("loss-down", ["lost-down"]),
+        ("loss", ["lost", "lost-up", "lost-down"]),
+    ):
+        own = rows if key == "loss" else rows.filter(pl.col("flow").is_in(telling.implode()))
+        if own.is_empty():
+            continue
+        lost = own["fate"].is_in(fates).cast(pl.Float64).to_numpy() * 100.0
+        number = steps.number(own["at"])
+        sums = np.bincount(number, lost, steps.count)[: steps.count].astype(float)
+        counts = np.bincount(number, minlength=steps.count)[: steps.count].astype(float)
+        found.append(Measured(METRICS[key], float(lost.mean()), _ratio(sums, counts), sums, samples=lost))
+    return found
+
+
+def _ratio(above: Values, below: Values) -> Statistic:
+    def statistic(times: Values) -> Values:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((times @ above) / (times @ below))
+
+    return statistic
+
+
+def _retransmits(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    """Of all segments that TCP flows sent while there was load, those that had been sent before."""
+    again = np.zeros(steps.count)
+    sent = np.zeros(steps.count)
+    told = set()
+    tcp_info = recording.table("tcp_info").filter(pl.col("retransmitted_packets").is_not_null())
+    intervals = recording.table("intervals")
+    for (flow,), all_rows in tcp_info.partition_by("flow", as_dict=True).items():
+        rows = all_rows.sort("time_ns").filter((pl.col("time_ns") >= span.start_ns) & (pl.col("time_ns") < span.end_ns))
+        own = intervals.filter((pl.col("flow") == flow) & pl.col("payload_bytes").is_not_null())
+        own = own.filter((pl.col("end_ns") > span.start_ns) & (pl.col("end_ns") <= span.end_ns))
+        mss = rows["mss_bytes"].drop_nulls().median()
+        if rows.height < 2 or own.is_empty() or not isinstance(mss, (int, float)) or mss <= 0:
+            continue
+        told.add(flow)
+        counts = rows["retransmitted_packets"].to_numpy()
+        again += np.bincount(
+            steps.number(rows["time_ns"]), np.maximum(0, np.diff(counts, prepend=counts[0])), steps.count
+        )[: steps.count]
+        at = np.clip(steps.number(own["end_ns"] - 1), 0, steps.count - 1)
+        sent += np.bincount(at, own["payload_bytes"].to_numpy() / mss, steps.count)[: steps.count]
+    if told and sent.sum() > 0:
+        total = sent + again
+        share = 100 * again
+        value, basis = float(share.sum() / total.sum()), _without_untold(recording, told)
+        return [Measured(METRICS["retransmits"], value, _ratio(share, total), share, basis=basis)]
+    return _retransmits_told(recording)
+
+
+def _retransmits_told(recording: Recording) -> list[Measured]:
+    """From what other programs said of the whole run: one number, of which nothing tells how certain it is."""
+    again, sent = 0.0, 0.0
+    tellers = set()
+    for flow, facts in recording.table("flows").select("flow", "facts").drop_nulls().iter_rows():
+        told = document.told(facts)
+        told = told.get("flent", told)
+        try:
+            count, total, mss = (float(told[key]) for key in ("TCP_RETRANSMIT", "BYTES_SENT", "TCP_MSS"))
+        except (KeyError, TypeError, ValueError):
+            continue
+        if mss > 0 and total > 0:
+            again += count
+            sent += total / mss + count
+            tellers.add(flow)
+    if sent == 0:
+        return []
+    parts = ("as the sender's kernel said at the end", _without_untold(recording, tellers))
+    return [Measured(METRICS["retransmits"], 100 * again / sent, basis="; ".join(part for part in parts if part))]
+
+
+def _without_untold(recording: Recording, told: set[int]) -> str:
+    """Which TCP flows a count lacks, in words; empty where none."""
+    rows = recording.table("flows").sort("flow").filter(pl.col("kind") == "tcp").select("flow", "name").iter_rows()
+    untold = [str(name) for flow, name in rows if flow not in told]
+    return f"without {together.listed(untold)}, whose senders did not tell" if untold else ""
+
+
+def _speech(recording: Recording, span: Window) -> list[Measured]:
+    """The mean over all streams of probes of what speech in the worse direction would have been."""
+    statistics: list[Statistic] = []
+    values, bases, leads = [], [], []
+    for series in recording.series():
+        spoken = series.kind == "value" and not series.key and series.name.startswith("VoIP")
+        if not spoken and (series.quantity != "rtt" or series.kind not in ("probe", "icmp")):
+            continue
+        rated = [(packets, speech.rate(packets)) for packets in speech.packets_of(recording, series.name, span)]
+        known = [(packets, found) for packets, found in rated if found is not None]
+        if not known:
+            continue
+        packets, found = min(known, key=lambda pair: pair[1].mos)
+        values.append(found.mos)
+        bases.append(found.basis)
+        statistics.append(_mos_of(packets))
+        leads.append(packets)
+    if not values:
+        return []
+    value = float(np.mean(values))
+    basis = "; ".join(dict.fromkeys(bases))
+    if len({len(column) for one in leads for column in (one.lost, one.delay_ms, one.variation_ms)}) > 1:
+        # Streams of different paces have no common steps: each would need blocks of its own.
+        return [Measured(METRICS["mos"], value, basis=basis)]
+    lead = _filled(np.nanmean(_stacked([packets.delay_ms for packets in leads]), axis=0))
+    return [Measured(METRICS["mos"], value, _mean_over(statistics), lead, basis=basis)]
+
+
+def _mos_of(packets: speech.Packets) -> Statistic:
+    delay, jitter = mean_of(packets.delay_ms), mean_of(packets.variation_ms)
+    loss = mean_of(packets.lost)
+
+    def statistic(times: Values) -> Values:
+        varied = np.nan_to_num(jitter(times))
+        return emodel.mean_opinion_score(delay(times), varied, loss(times))
+
+    return statistic
+
+
+def _fetches(recording: Recording, span: Window, steps: Steps) -> list[Measured]:
+    streams = _streams(recording, span, steps, "fetch-time")
+    if not streams:
+        return []
+    statistic = _mean_over([quantile_of(one.values, one.steps, 0.5) for one in streams])
+    lead = _filled(np.nanmean(_stacked([steps.means(one.steps, one.values) for one in streams]), axis=0))
+    value = float(np.mean([np.median(one.values) for one in streams]))
+    return [Measured(METRICS["fetch-time"], value, statistic, lead, samples=streams[0].values)]

@@ -1,0 +1,403 @@
+"""A recording in figures: what `whydrop show` prints, and what an exported file says of its series.
+
+Definitions:
+
+- The **mean** of a flow's goodput is the payload over the time of its intervals (not the mean of the intervals, which
+  differ in length), or what the program that measured said of the whole test. The mean of a computed series is
+  computed of its members' means. Every other mean is that of the samples.
+- **Induced latency** is the median round-trip time while there is load, less that of the idle time before it; where
+  fewer than three probes fell into that time, less the smallest round-trip time of all.
+- **Responsiveness** is the number of a probe's round trips that fit into a minute while there is load, by the mean of
+  those up to the 95th percentile: the term ``tcp_f`` of draft-ietf-ippm-responsiveness-08, and no other of its terms.
+- **Sums** of goodput, and fairness, are of all flows of a direction. Where one yielded nothing they are not known: a
+  sum of some is no sum of all. A flow that the test calls optional is left out.
+- **Loss** of probes is by the probes that were due to be sent and were; which way is told by the far end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from whydrop.recording import document
+from whydrop.recording.grid import computed_plans
+from whydrop.recording.metrics import together
+from whydrop.recording.metrics.load import window
+from whydrop.recording.recording import Recording, Series
+from whydrop.recording.statistics.describing import describe, jain, round_trips_per_minute, trimmed_mean
+
+_NS_PER_S = 1_000_000_000
+
+_DIRECTIONS = ("up", "down")
+
+# With fewer idle samples a median says little.
+_FEWEST_IDLE = 3
+
+
+@dataclass(frozen=True)
+class SeriesSummary:
+    """One series in figures, in its units; everything but the series is ``None`` where it has no data."""
+
+    series: Series
+    samples: int
+    mean: float | None = None
+    median: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True)
+class InducedLatency:
+    """How much the load delayed a stream of probes, in ms.
+
+    Attributes:
+        idle_is: what ``idle_ms`` is: ``median before the load`` or ``minimum``.
+        rpm: round trips a minute under load; ``None`` where they take no time.
+    """
+
+    name: str
+    idle_ms: float
+    idle_is: str
+    loaded_ms: float
+    rpm: float | None = None
+
+    @property
+    def induced_ms(self) -> float:
+        """What the load added."""
+        return self.loaded_ms - self.idle_ms
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What became of the packets of a flow.
+
+    Attributes:
+        sent: that were sent, as far as it is known.
+        lost: in all, of ``sent``; those of which it is known which way, in ``up`` and ``down``.
+        late: answered after the timeout; ``None`` where that is not told.
+    """
+
+    name: str
+    sent: int
+    lost: int
+    up: int | None = None
+    down: int | None = None
+    late: int | None = None
+
+    @property
+    def percent(self) -> float:
+        """Lost of sent."""
+        return 100.0 * self.lost / self.sent if self.sent else math.nan
+
+
+class Summary:
+    """A recording in figures."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.flows: list[dict[str, Any]] = recording.table("flows").sort("flow").to_dicts()
+        self._facts = {row["flow"]: document.told(row["facts"]) for row in self.flows}
+        self._means: dict[str, float | None] = {}
+        self._by_name = {series.name: series for series in recording.series()}
+
+    def of(self, series: Series) -> SeriesSummary:
+        """One series in figures."""
+        return self._of(series, self.recording.samples(series.name)["value"], self.mean(series))
+
+    def of_values(self, series: Series, values: pl.Series) -> SeriesSummary:
+        """A series in figures, by other values than its samples, such as those on a grid."""
+        return self._of(series, values, self.told_mean(series) if series.kind == "computed" else None)
+
+    def _of(self, series: Series, values: pl.Series, mean: float | None) -> SeriesSummary:
+        found = describe(values.drop_nulls().to_numpy())
+        if found is None:
+            return SeriesSummary(series, 0, mean)
+        return SeriesSummary(
+            series,
+            found.count,
+            found.mean if mean is None else mean,
+            found.median,
+            found.p95,
+            found.p99,
+            found.minimum,
+            found.maximum,
+        )
+
+    def mean(self, series: Series) -> float | None:
+        """The mean of a series by the definitions above; ``None`` where it has no data."""
+        if series.name not in self._means:
+            self._means[series.name] = self._mean(series)
+        return self._means[series.name]
+
+    def told_mean(self, series: Series) -> float | None:
+        """The mean over the whole test that is known otherwise than from the samples."""
+        if series.kind == "computed":
+            return self._mean_of_computed(series)
+        if series.key or series.flow is None:
+            return None
+        told = _number(self._facts.get(series.flow, {}).get("mean_value"))
+        if told is not None:
+            return told
+        return self._goodput(series.flow) if series.quantity == "goodput" else None
+
+    def _mean(self, series: Series) -> float | None:
+        told = self.told_mean(series)
+        if told is not None:
+            return told
+        values = self.recording.samples(series.name)["value"].mean()
+        return float(values) if isinstance(values, (int, float)) else None
+
+    def _goodput(self, flow: int) -> float | None:
+        """Payload over time in Mbit/s, where intervals tell both."""
+        rows = self.recording.table("intervals").filter(pl.col("flow") == flow)
+        rows = rows.drop_nulls(["payload_bytes", "start_ns", "end_ns"]).filter(pl.col("end_ns") > pl.col("start_ns"))
+        if not rows.height:
+            return None
+        span_ns = int((rows["end_ns"] - rows["start_ns"]).sum())
+        return float(rows["payload_bytes"].sum()) * 8e3 / span_ns
+
+    def _mean_of_computed(self, series: Series) -> float | None:
+        plan = computed_plans(self.recording.metadata["test"]).get(series.name)
+        if plan is None:
+            return None
+        told = _number(plan.get("mean_value"))
+        if told is not None:
+            return told
+        patterns = [str(pattern) for pattern in plan.get("of") or ()]
+        members = [
+            other
+            for other in self._by_name.values()
+            if (other.kind not in ("computed", "counter") and any(other.matches(pattern) for pattern in patterns))
+            or (other.kind == "computed" and other.name in patterns and other.name != series.name)
+        ]
+        means = [self.mean(member) for member in members]
+        known = [mean for mean in means if mean is not None]
+        if not known or len(known) < len(means):
+            return None
+        if plan["by"] == "sum":
+            return math.fsum(known)
+        if plan["by"] == "mean":
+            return math.fsum(known) / len(known)
+        return jain(known) if plan["by"] == "fairness" else None
+
+    # What a table of series does not tell.
+
+    def load_span_ns(self) -> tuple[int, int] | None:
+        """From when to when there was load, the end excluded; ``None`` for a test that only probes."""
+        load = window(self.recording)
+        return None if load is None else (load.start_ns, load.end_ns)
+
+    def induced_latency(self) -> list[InducedLatency]:
+        """Of each stream of probes of a test with load."""
+        span = self.load_span_ns()
+        if span is None:
+            return []
+        found = [self._induced(row["name"], span) for row in self.flows if row["kind"] in ("probe", "icmp")]
+        return [one for one in found if one is not None]
+
+    def _induced(self, name: str, span: tuple[int, int]) -> InducedLatency | None:
+        samples = self.recording.samples(name).drop_nulls("value")
+        before = samples.filter(pl.col("time_ns") < span[0])["value"]
+        during = samples.filter(pl.col("time_ns").is_between(*span, closed="left"))["value"]
+        loaded = during.median()
+        if before.len() >= _FEWEST_IDLE:
+            idle, words = before.median(), "median before the load"
+        else:
+            idle, words = samples["value"].min(), "minimum"
+        if not isinstance(loaded, (int, float)) or not isinstance(idle, (int, float)):
+            return None
+        rpm = round_trips_per_minute(trimmed_mean(during.to_numpy()))
+        return InducedLatency(name, float(idle), words, float(loaded), rpm)
+
+    def losses(self) -> list[Loss]:
+        """Of each flow of probes or UDP packets of which it is known."""
+        found = []
+        for row in self.flows:
+            if row["kind"] in ("probe", "icmp"):
+                found.append(_loss_of_probes(row["name"], self._rows("probes", row["flow"])))
+            elif row["kind"] == "udp":
+                found.append(_loss_of_stream(row["name"], self._rows("intervals", row["flow"])))
+        return [loss for loss in found if loss is not None]
+
+    def _rows(self, table: str, flow: int) -> pl.DataFrame:
+        return self.recording.table(table).filter(pl.col("flow") == flow)
+
+    def fairness(self) -> dict[str, float | None]:
+        """Jain's index over the mean goodputs of the TCP flows of each direction that has more than one.
+
+        ``None`` where one of them yielded nothing: then it is not known (see :meth:`members`).
+        """
+        found = {}
+        for direction in _DIRECTIONS:
+            flows, means = self._goodputs(direction, ("tcp",))
+            index = None if flows.absent else jain(means)
+            if len(means) + len(flows.absent) > 1 and (flows.absent or index is not None):
+                found[direction] = index
+        return found
+
+    def goodput(self) -> dict[str, float | None]:
+        """The sum of the mean goodputs of all TCP and UDP flows of a direction, in Mbit/s.
+
+        ``None`` where one of them yielded nothing: then it is not known (see :meth:`members`).
+        """
+        found = {direction: self._goodputs(direction) for direction in _DIRECTIONS}
+        return {
+            direction: None if flows.absent else math.fsum(means)
+            for direction, (flows, means) in found.items()
+            if means or flows.absent
+        }
+
+    def goodput_of_known(self, direction: str) -> float:
+        """The same of those flows of a direction that yielded anything."""
+        return math.fsum(self._goodputs(direction)[1])
+
+    def members(self, direction: str, kinds: Sequence[str] = together.LOADING) -> together.Members:
+        """The flows of a direction by whether their goodput is known."""
+        return together.members(self.recording, direction, kinds, self._has_mean)
+
+    def without_goodput(self) -> dict[str, list[str]]:
+        """The TCP and UDP flows that yielded no goodput, by direction; those are left out that have all."""
+        found = {direction: self.members(direction) for direction in _DIRECTIONS}
+        return {
+            direction: [*flows.absent, *flows.optional]
+            for direction, flows in found.items()
+            if flows.absent or flows.optional
+        }
+
+    def _has_mean(self, name: str) -> bool:
+        return name in self._by_name and self.mean(self._by_name[name]) is not None
+
+    def _goodputs(
+        self, direction: str, kinds: Sequence[str] = together.LOADING
+    ) -> tuple[together.Members, list[float]]:
+        flows = self.members(direction, kinds)
+        means = [self.mean(self._by_name[name]) for name in flows.present]
+        return flows, [mean for mean in means if mean is not None]
+
+    def retransmissions(self) -> dict[str, int]:
+        """Segments that each TCP flow sent again, where its sender told."""
+        found = {}
+        for row in self.flows:
+            count = self._rows("tcp_info", row["flow"])["retransmitted_packets"].max()
+            if not isinstance(count, int):
+                flent = self._facts[row["flow"]].get("flent")
+                count = _whole(flent.get("TCP_RETRANSMIT")) if isinstance(flent, dict) else None
+            if count is not None:
+                found[row["name"]] = count
+        return found
+
+    def document(self, series: Iterable[Series] | None = None) -> dict[str, Any]:
+        """Everything as JSON has it; ``series`` are all where they are left out."""
+        metadata = self.recording.metadata
+        return {
+            "whydrop": metadata["whydrop"],
+            "schema": 1,
+            "recording": str(self.recording.path),
+            **{key: metadata[key] for key in ("name", "title", "note", "status", "started_ns", "ended_ns", "failures")},
+            "notes": list(self.recording.notes),
+            "flows_without_data": self.recording.flows_without_data(),
+            "series": [_as_document(self.of(one)) for one in (self.recording.series() if series is None else series)],
+            "goodput_mbit_per_s": self.goodput(),
+            "fairness": self.fairness(),
+            "without_goodput": self.without_goodput(),
+            "induced_latency": [
+                {
+                    "name": one.name,
+                    "idle_ms": one.idle_ms,
+                    "idle_is": one.idle_is,
+                    "loaded_ms": one.loaded_ms,
+                    "induced_ms": one.induced_ms,
+                    "round_trips_per_minute": one.rpm,
+                }
+                for one in self.induced_latency()
+            ],
+            "loss": [
+                {
+                    "name": one.name,
+                    "sent": one.sent,
+                    "lost": one.lost,
+                    "lost_up": one.up,
+                    "lost_down": one.down,
+                    "late": one.late,
+                    "percent": one.percent if one.sent else None,
+                }
+                for one in self.losses()
+            ],
+            "retransmitted_segments": self.retransmissions(),
+        }
+
+
+def _as_document(found: SeriesSummary) -> dict[str, Any]:
+    return {
+        "name": found.series.name,
+        "kind": found.series.kind,
+        "quantity": found.series.quantity,
+        "units": found.series.units,
+        "samples": found.samples,
+        "mean": found.mean,
+        "median": found.median,
+        "p95": found.p95,
+        "p99": found.p99,
+        "min": found.minimum,
+        "max": found.maximum,
+    }
+
+
+def _loss_of_probes(name: str, rows: pl.DataFrame) -> Loss | None:
+    told = rows.drop_nulls("fate")
+    if not told.height:
+        return _loss_by_numbers(name, rows)
+    sent = told.filter(pl.col("fate") != "not-sent")
+    counts = dict(sent["fate"].value_counts().iter_rows())
+    up, down, unknown = (int(counts.get(fate, 0)) for fate in ("lost-up", "lost-down", "lost"))
+    tells_way = up + down > 0 or bool(sent["up_ns"].is_not_null().any())
+    return Loss(
+        name,
+        sent.height,
+        up + down + unknown,
+        up if tells_way else None,
+        down if tells_way else None,
+        int(counts.get("late", 0)),
+    )
+
+
+def _loss_by_numbers(name: str, rows: pl.DataFrame) -> Loss | None:
+    """Of programs that tell only of answers: the numbers that are missing between the first and the last."""
+    numbers = rows["sequence"].drop_nulls().unique()
+    first, last = numbers.min(), numbers.max()
+    if not isinstance(first, int) or not isinstance(last, int):
+        return None
+    sent = last - first + 1
+    return Loss(name, sent, sent - numbers.len())
+
+
+def _loss_of_stream(name: str, rows: pl.DataFrame) -> Loss | None:
+    told = rows.drop_nulls("lost")
+    if not told.height:
+        return None
+    lost, received = int(told["lost"].sum()), int(told["packets"].sum())
+    return Loss(name, lost + received, lost)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number that a file told."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,228 @@
+"""The series of a recording: which ones its tables hold, and the samples of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import polars as pl
+
+from whydrop.recording import quantities
+from whydrop.recording.quantities import Quantity
+
+SEPARATOR = "::"
+
+# Column "host" of counters for the host that the test ran on.
+LOCAL = "local"
+
+_SAMPLES = {"time_ns": pl.Int64(), "value": pl.Float64()}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series of a recording.
+
+    Attributes:
+        name: as of its flow ("TCP upload BE"); further quantities of a flow are ``NAME::key``
+            ("TCP upload BE::tcp_cwnd"); computed series have their own ("Ping (ms) avg").
+        flow: the flow's number; ``None`` for computed series and counters.
+        kind: of the flow; ``computed`` or ``counter``.
+        quantity: ``goodput``, ``rtt``, ``one-way-delay-up``, ``loss``, ``fetch-time``, ...
+        units: of its values: ``Mbit/s``, ``ms``, ``packets``, ...
+        key: what stands behind ``::`` for a further quantity of a flow or a counter; empty for a flow's own series.
+    """
+
+    name: str
+    flow: int | None
+    kind: str
+    quantity: str
+    units: str
+    key: str = ""
+
+    def matches(self, pattern: str) -> bool:
+        """Whether a pattern (``fnmatch``, with case) means it.
+
+        ``*`` in a pattern without ``::`` does not reach further quantities: "TCP upload*" means the flows' own
+        series, "TCP upload*::tcp_cwnd" their congestion windows.
+
+        >>> flow = Series("TCP upload", 1, "tcp", "goodput", "Mbit/s")
+        >>> window = Series("TCP upload::tcp_cwnd", 1, "tcp", "congestion-window", "packets", "tcp_cwnd")
+        >>> [series.matches("TCP*") for series in (flow, window)], window.matches("*::tcp_cwnd")
+        ([True, False], True)
+        """
+        if pattern == self.name:
+            return True
+        return fnmatchcase(self.name, pattern) and (not self.key or SEPARATOR in pattern)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A series together with how its samples are had."""
+
+    series: Series
+    samples: Callable[[], pl.DataFrame]
+    skip_null: bool = False
+    averaged: bool = False
+
+
+class Tables:
+    """The tables of a recording as their series need them: divided by flow, once."""
+
+    def __init__(self, table: Callable[[str], pl.DataFrame]) -> None:
+        """``table`` reads a table by its name."""
+        self.table = table
+        self._divided: dict[str, dict[Any, pl.DataFrame]] = {}
+
+    def of_flow(self, name: str, flow: int) -> pl.DataFrame:
+        """The rows of a flow."""
+        if name not in self._divided:
+            frame = self.table(name)
+            parts = frame.partition_by("flow", as_dict=True, maintain_order=True) if frame.height else {}
+            self._divided[name] = {key[0]: part for key, part in parts.items()}
+        found = self._divided[name].get(flow)
+        return self.table(name).clear() if found is None else found
+
+    def flows(self) -> list[dict[str, Any]]:
+        """The rows of table ``flows`` in order of their numbers."""
+        return self.table("flows").sort("flow").to_dicts()
+
+
+def sources(tables: Tables) -> dict[str, Source]:
+    """Every measured series by its name, in the order of the test."""
+    found: dict[str, Source] = {}
+    rows = [row for row in tables.flows() if row["flow"] is not None and row["name"] is not None]
+    only_on_grid = _only_on_grid(tables, rows)
+    for row in rows:
+        for source in (*_of_flow(tables, row), *only_on_grid.get(row["flow"], ())):
+            found.setdefault(source.series.name, source)
+    for source in _counters(tables):
+        found.setdefault(source.series.name, source)
+    return found
+
+
+def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[Source]:
+    own = quantities.OWN.get(row["kind"])
+    yield from [_measured(tables, row, own)] if own else _own_value(tables, row)
+    told = _keys(tables, row)
+    for quantity in quantities.ALL:
+        if quantity is own or quantity.key in told or (not quantity.key and own is not None):
+            continue
+        if _has_any(tables.of_flow(quantity.table, row["flow"]), quantity):
+            yield _measured(tables, row, quantity)
+    for key in told:
+        yield _told_value(tables, row, key, quantities.units_of_key(key))
+
+
+def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> Source:
+    series = Series(
+        name=_joined(row["name"], quantity.key),
+        flow=row["flow"],
+        kind=row["kind"] or "value",
+        quantity=quantity.name,
+        units=quantity.units,
+        key=quantity.key,
+    )
+
+    def samples() -> pl.DataFrame:
+        return _by_quantity(tables.of_flow(quantity.table, row["flow"]), quantity)
+
+    return Source(series, samples, quantity.skip_null, quantity.averaged)
+
+
+def _by_quantity(rows: pl.DataFrame, quantity: Quantity) -> pl.DataFrame:
+    if not rows.height:
+        return pl.DataFrame(schema=_SAMPLES)
+    ordered = rows.sort(*quantity.order, maintain_order=True) if quantity.order else rows
+    samples = ordered.select(time_ns=quantity.time_ns.cast(pl.Int64), value=quantity.value.cast(pl.Float64))
+    return _tidy(samples)
+
+
+def _tidy(samples: pl.DataFrame) -> pl.DataFrame:
+    """In order of time, without those of unknown time; a value that is no number is none."""
+    return (
+        samples.filter(pl.col("time_ns").is_not_null())
+        .with_columns(pl.when(pl.col("value").is_finite()).then(pl.col("value")))
+        .sort("time_ns", maintain_order=True)
+    )
+
+
+def _has_any(rows: pl.DataFrame, quantity: Quantity) -> bool:
+    if not rows.height:
+        return False
+    return bool(rows.select(quantity.value.is_not_null().any()).item())
+
+
+def _own_value(tables: Tables, row: dict[str, Any]) -> list[Source]:
+    # A flow of values may consist of further ones only, as the statistics of a queue do.
+    rows = tables.of_flow("values", row["flow"])
+    if rows.height and not (rows["key"].fill_null("") == "").any():
+        return []
+    return [_told_value(tables, row, "", row["units"] or "")]
+
+
+def _keys(tables: Tables, row: dict[str, Any]) -> list[str]:
+    rows = tables.of_flow("values", row["flow"])
+    return [key for key in rows["key"].unique(maintain_order=True).to_list() if key]
+
+
+def _told_value(tables: Tables, row: dict[str, Any], key: str, units: str) -> Source:
+    def samples() -> pl.DataFrame:
+        rows = tables.of_flow("values", row["flow"]).filter(pl.col("key").fill_null("") == key)
+        return _tidy(rows.select("time_ns", "value"))
+
+    quantity = key.rpartition(SEPARATOR)[2].replace("_", "-") if key else "value"
+    series = Series(_joined(row["name"], key), row["flow"], row["kind"] or "value", quantity, units, key)
+    return Source(series, samples)
+
+
+def _only_on_grid(tables: Tables, rows: list[dict[str, Any]]) -> dict[int, list[Source]]:
+    """Further quantities of flows that another tool's file has on its grid, by the number of the flow."""
+    found: dict[int, list[Source]] = {}
+    by_name = {row["name"]: row for row in rows}
+    for name in tables.table("grids")["name"].unique(maintain_order=True).to_list():
+        flow, separator, key = name.rpartition(SEPARATOR)
+        if name not in by_name and separator and flow in by_name:
+            row = by_name[flow]
+            series = Series(name, row["flow"], row["kind"], key.replace("_", "-"), quantities.units_of_key(key), key)
+            found.setdefault(row["flow"], []).append(Source(series, lambda: pl.DataFrame(schema=_SAMPLES)))
+    return found
+
+
+def _counters(tables: Tables) -> Iterator[Source]:
+    frame = tables.table("counters")
+    if not frame.height:
+        return
+    by = ["host", "source", "object", "counter"]
+    for parts, rows in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+        yield _counter(*(str(part) if part is not None else "" for part in parts), rows=rows)
+
+
+def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataFrame) -> Source:
+    where = "" if host in ("", LOCAL) else f" @{host}"
+    counts_up = bool(rows["cumulative"].fill_null(False).any())
+    units = quantities.units_of_key(counter)
+    if counts_up:
+        units = "%" if units == "s" else f"{units or '1'}/s"
+    name = f"{source} {thing.rstrip(':')}{where}{SEPARATOR}{counter}"
+    series = Series(name, None, "counter", counter.replace("_", "-"), units, counter)
+
+    def samples() -> pl.DataFrame:
+        ordered = rows.select("time_ns", "value").sort("time_ns", maintain_order=True)
+        return _tidy(_rates(ordered, 100.0 if units == "%" else 1.0) if counts_up else ordered)
+
+    return Source(series, samples)
+
+
+def _rates(ordered: pl.DataFrame, factor: float) -> pl.DataFrame:
+    """Of a counter that counts up, its increase a second; nothing where it began anew."""
+    increase = pl.col("value").diff()
+    elapsed_s = pl.col("time_ns").diff() / 1e9
+    return ordered.select(
+        "time_ns", value=pl.when((increase >= 0) & (elapsed_s > 0)).then(increase / elapsed_s * factor)
+    ).slice(1)
+
+
+def _joined(name: str, key: str) -> str:
+    return f"{name}{SEPARATOR}{key}" if key else name

@@ -1,0 +1,208 @@
+"""Whether two sets of measurements differ: estimates with 95 % intervals, p only beside them.
+
+Two situations. *One run each*: the samples of each run are resampled in blocks (see :mod:`resampling`); what is found
+holds for these two runs, as nothing is known of how runs vary. *Several runs each*: whole runs are the units, and what
+is found holds for runs like these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whydrop.recording.statistics import resampling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Values = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+# With fewer runs, a rank test cannot reach the levels that several metrics at once require (2 / C(12, 6) = 0.002).
+RANKS_FROM = 6
+GROUP_FROM = 3
+# Below so many independent blocks, the spread of blocks is itself unknown.
+LEAST_BLOCKS = 5.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second minus first.
+
+    Attributes:
+        value: the estimate; ``low`` and ``high`` bound its 95 % interval (NaN where none can be given).
+        p: of no difference, two-sided; NaN where it cannot be given.
+        method: in words, for the table's foot.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic of one run with its standard error and the degrees of freedom of that error."""
+
+    value: float
+    error: float
+    freedom: float
+
+
+# Takes how often each step of a run is in each resample, shape (resamples, steps), and gives one value for each.
+Statistic = Callable[[Values], Values]
+
+
+def resampled(statistic: Statistic, lead: Values, random: np.random.Generator, rare: Values | None = None) -> Estimate:
+    """A statistic of one run, its error found by resampling blocks of time.
+
+    ``lead`` is a series with one value for each step, whose dependence sets the length of the blocks. ``rare`` marks
+    (with 1) the steps that alone decide the statistic, as those above it decide a high percentile: blocks without any
+    of them tell nothing, and count for no freedom.
+    """
+    n = len(lead)
+    value = float(statistic(np.ones((1, n)))[0])
+    if n < 4:
+        return Estimate(value, math.nan, 0.0)
+    length = resampling.block_length(lead)
+    resamples = resampling.enough(n)
+    drawn = np.concatenate([statistic(times) for times in resampling.multiplicities(n, length, resamples, random)])
+    drawn = drawn[np.isfinite(drawn)]
+    error = float(drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+    # Blocks cannot show what is slower than themselves; the prewhitened spectrum at zero frequency does.
+    slow, shown = resampling.long_run_variance(lead), resampling.resampled_variance(lead, length)
+    if shown > 0:
+        error *= math.sqrt(max(1.0, slow / shown))
+    independent = n * float(lead.var()) / slow if slow > 0 else float(n)
+    freedom = min(n / length, independent) - 1
+    if rare is not None:
+        blocks = np.unique(np.flatnonzero(rare > 0) // math.ceil(max(length, n / independent)))
+        freedom = min(freedom, len(blocks) - 1)
+    return Estimate(value, error, max(0.0, freedom))
+
+
+def mean_of(values: Values) -> Statistic:
+    """The mean of the steps' values; steps without one (NaN) do not count."""
+    known = np.isfinite(values)
+    filled = np.where(known, values, 0.0)
+    counted = known.astype(float)
+
+    def statistic(times: Values) -> Values:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((times @ filled) / (times @ counted))
+
+    return statistic
+
+
+def quantile_of(values: Values, steps: NDArray[np.generic], q: float) -> Statistic:
+    """A quantile of samples of which several may belong to one step; ``steps`` are the steps' numbers."""
+    order = np.argsort(values)
+    ordered, step = values[order], steps[order].astype(int)
+
+    def statistic(times: Values) -> Values:
+        found = np.full(len(times), np.nan)
+        # Some rows at a time: a long run has many samples in each step.
+        rows = max(1, 4_000_000 // max(1, len(ordered)))
+        for first in range(0, len(times), rows):
+            reached = np.cumsum(times[first : first + rows][:, step], axis=1)
+            total = reached[:, -1:]
+            # In the middle between the two samples whose shares surround q, as for an even number of samples.
+            below = np.argmax(reached >= q * total, axis=1)
+            above = np.argmax(reached > q * total, axis=1)
+            above = np.where(reached[:, -1] > q * total[:, 0], above, below)
+            found[first : first + rows] = np.where(total[:, 0] > 0, (ordered[below] + ordered[above]) / 2, np.nan)
+        return found
+
+    return statistic
+
+
+def of_single_runs(first: Sequence[Estimate], second: Sequence[Estimate]) -> Difference:
+    """The difference of the means of a few runs' statistics, each known with its own error."""
+    one, other = _pooled(first), _pooled(second)
+    value = other.value - one.value
+    variances = (one.error**2, other.error**2)
+    error = math.sqrt(sum(variances))
+    method = "blocks of samples within the runs (stationary bootstrap)"
+    if not math.isfinite(error) or error == 0 or min(one.freedom, other.freedom) < LEAST_BLOCKS - 1:
+        return Difference(value, math.nan, math.nan, math.nan, method)
+    # Welch and Satterthwaite's degrees of freedom, with blocks for samples.
+    freedom = error**4 / sum(v**2 / e.freedom for v, e in zip(variances, (one, other), strict=True))
+    return _by_student(value, error, freedom, method)
+
+
+def _pooled(runs: Sequence[Estimate]) -> Estimate:
+    count = len(runs)
+    error = math.sqrt(math.fsum(run.error**2 for run in runs)) / count
+    return Estimate(math.fsum(run.value for run in runs) / count, error, math.fsum(run.freedom for run in runs))
+
+
+def of_groups(first: Values, second: Values) -> Difference:
+    """The difference of two groups of runs, one value a run: by ranks where there are enough, else by Welch's t."""
+    if min(len(first), len(second)) >= RANKS_FROM:
+        return hodges_lehmann(first, second)
+    return welch(first, second)
+
+
+def welch(first: Values, second: Values) -> Difference:
+    """The difference of means without assuming equal variances (B. L. Welch, Biometrika 34, 1947)."""
+    value = float(second.mean() - first.mean())
+    parts = (first.var(ddof=1) / len(first), second.var(ddof=1) / len(second))
+    error = math.sqrt(sum(parts))
+    method = "whole runs as units, difference of means (Welch)"
+    if error == 0:
+        # Runs that agree to the last digit tell nothing of how runs vary.
+        p = 1.0 if value == 0 else math.nan
+        return Difference(value, value if value == 0 else math.nan, value if value == 0 else math.nan, p, method)
+    freedom = error**4 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
+    return _by_student(value, error, freedom, method)
+
+
+def hodges_lehmann(first: Values, second: Values) -> Difference:
+    """The median of all pairwise differences, with the interval that the Mann-Whitney test leaves standing.
+
+    J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Stat. 34 (1963).
+    """
+    from scipy import stats
+
+    pairs = np.sort((second[:, None] - first[None, :]).ravel())
+    n, m = len(first), len(second)
+    p = float(stats.mannwhitneyu(second, first, alternative="two-sided").pvalue)
+    spread = math.sqrt(n * m * (n + m + 1) / 12)
+    # The normal approximation of the rank of the interval's ends, rounded outwards.
+    rank = max(0, math.floor(n * m / 2 - stats.norm.ppf((1 + CONFIDENCE) / 2) * spread))
+    low, high = float(pairs[rank]), float(pairs[-1 - rank])
+    method = "whole runs as units, median of differences (Hodges–Lehmann)"
+    return Difference(float(np.median(pairs)), low, high, p, method)
+
+
+def _by_student(value: float, error: float, freedom: float, method: str) -> Difference:
+    from scipy import stats
+
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    p = 2 * float(stats.t.sf(abs(value) / error, freedom))
+    return Difference(value, value - half, value + half, p, method)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p-values adjusted so that the chance of any false alarm among them stays below the level.
+
+    S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scand. J. Stat. 6 (1979). NaN stays NaN and
+    does not count.
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    ordered = sorted((p, name) for name, p in p_values.items() if not math.isnan(p))
+    adjusted = dict.fromkeys(p_values, math.nan)
+    least = 0.0
+    for rank, (p, name) in enumerate(ordered):
+        least = max(least, min(1.0, p * (len(ordered) - rank)))
+        adjusted[name] = least
+    return adjusted

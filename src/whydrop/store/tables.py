@@ -1,0 +1,205 @@
+"""The tables of a store: their columns, types, units and keys.
+
+Every time is ``int64`` nanoseconds since the Unix epoch, UTC. Durations are nanoseconds too (``_ns``), sizes are bytes,
+rates bit/s. What a source does not tell is null, never zero. Only types that DuckDB, Spark and BigQuery share are used.
+
+All tables have a further column ``day``, written as a folder's name: the UTC day (``2018-02-11``) of the table's time
+column, as text.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop.store import capture_tables
+
+Schema = dict[str, pl.DataType]
+
+_I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
+
+# How a counter of a switch's port grew between two polls. A sample covers [end_ns - span_ns, end_ns).
+# A poll that was missed has no row: the next one's span is longer.
+COUNTERS: Schema = {
+    "end_ns": _I64,  # when the counter was read (DISCO v1: the end of the window)
+    "span_ns": _I64,  # since the sample before; null: not known (the first of a file whose forerunner is not there)
+    "metro": _TEXT,  # group of sites, such as dfw
+    "site": _TEXT,  # such as dfw07
+    "switch": _TEXT,  # name of the switch; DISCO: s1.dfw07, whichever way the file spells it
+    "machine": _TEXT,  # the host behind the port, or the one that polled: mlab2. Null where there is none
+    "port": _TEXT,  # uplink, local, or the name that the operator gave it
+    # What is counted, and which way, seen from the switch: octets.rx, octets.tx, and the same with unicast,
+    # multicast, broadcast, discards, errors, pause; queue.<n>.discards.tx for vendors' queues
+    "counter": _TEXT,
+    "value": _F64,  # growth in the span; null after a reset, and of a counter's first reading
+    "total": _I64,  # the counter itself, as read; null where only growth was kept, or beyond 2^63 - 1
+    "poll_start_ns": _I64,
+    "poll_end_ns": _I64,
+    # ok, or why it is not simply that, joined by "+" in this order: gap (polls before it were missed), wrap (the
+    # counter's 32 bits were full in between), reset (it began anew: value is null), repaired (the file confused
+    # two series, and these numbers tell which is which), interpolated (not a whole number: RRD's average)
+    "quality": _TEXT,
+}
+
+# Every poll of a switch that was due, made or not.
+POLLS: Schema = {
+    "due_ns": _I64,
+    "start_ns": _I64,  # null: never begun
+    "end_ns": _I64,
+    "switch": _TEXT,
+    "status": _TEXT,  # ok, timeout, refused, late (skipped: the one before was still going on), error
+    "message": _TEXT,
+}
+
+# One test of a client's network with NDT (web100, 5 or 7): who, when, how much. One row for each direction.
+NDT: Schema = {
+    "time_ns": _I64,  # as the archive names the test: log_time of web100, the start for NDT5 and NDT7
+    "start_ns": _I64,  # of the TCP connection's measurement
+    "end_ns": _I64,
+    "test_id": _TEXT,  # UUID, or the name of the file
+    "protocol": _TEXT,  # web100, ndt5, ndt7
+    "direction": _TEXT,  # download (server to client), upload
+    "metro": _TEXT,
+    "site": _TEXT,
+    "machine": _TEXT,
+    "server": _TEXT,  # host name as recorded
+    "local_address": _TEXT,  # of the server
+    "local_port": _I64,
+    "remote_address": _TEXT,  # of the client
+    "remote_port": _I64,
+    "duration_ns": _I64,  # as the kernel or the test's own clock counted it
+    "acked_bytes": _I64,  # payload that the client acknowledged
+    "received_bytes": _I64,  # payload that the server received
+    "sent_segments": _I64,  # with retransmissions
+    "retransmitted_segments": _I64,
+    "retransmitted_bytes": _I64,
+    "receiver_limited_ns": _I64,  # what kept the server from sending: SndLimTimeRwin
+    "congestion_limited_ns": _I64,  # SndLimTimeCwnd
+    "sender_limited_ns": _I64,  # SndLimTimeSnd
+    "congestion_signals": _I64,  # web100; kernel 2.5.17 counts timeouts among them, 2.5.27 does not
+    "timeouts": _I64,
+    "min_rtt_ns": _I64,
+    "mean_rtt_ns": _I64,
+    "mean_throughput_bps": _F64,  # as the test itself reported it
+    "kernel": _TEXT,  # web100's version, such as "2.5.27 201001301335 net100"
+}
+
+# TCP's own statistics while a test ran (web100 snaplogs, tcp-info, NDT7). Counters are since the connection began.
+TCP: Schema = {
+    "time_ns": _I64,  # null where the source has only the time since the start
+    "elapsed_ns": _I64,  # since the connection began (web100: Duration; NDT7: ElapsedTime); null for tcp-info
+    "test_id": _TEXT,  # as in ndt, where the source says
+    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream
+    "kernel": _TEXT,
+    "machine": _TEXT,
+    "site": _TEXT,
+    "local_address": _TEXT,
+    "local_port": _I64,
+    "remote_address": _TEXT,
+    "remote_port": _I64,
+    "state": _TEXT,  # ESTABLISHED, ...
+    "acked_bytes": _I64,
+    "received_bytes": _I64,
+    "sent_bytes": _I64,  # payload, with retransmissions; web100: and with TCP's headers
+    "sent_segments": _I64,
+    "sent_data_segments": _I64,
+    "received_segments": _I64,
+    "retransmitted_segments": _I64,
+    "retransmitted_bytes": _I64,
+    "lost_segments": _I64,  # Linux's present estimate, no counter
+    "congestion_window_bytes": _I64,  # Linux counts packets: times the MSS
+    "slow_start_threshold_bytes": _I64,
+    "max_congestion_window_bytes": _I64,
+    "mss_bytes": _I64,
+    "receive_window_bytes": _I64,  # as the peer last announced it
+    "srtt_ns": _I64,
+    "rtt_variation_ns": _I64,
+    "sample_rtt_ns": _I64,
+    "min_rtt_ns": _I64,
+    "max_rtt_ns": _I64,
+    "sum_rtt_ns": _I64,  # of all samples; wraps of 32 bits are undone
+    "count_rtt": _I64,
+    "retransmission_timeout_ns": _I64,
+    "busy_ns": _I64,
+    "receiver_limited_ns": _I64,  # SndLimTimeRwin, tcpi_rwnd_limited
+    "congestion_limited_ns": _I64,  # SndLimTimeCwnd
+    "sender_limited_ns": _I64,  # SndLimTimeSnd
+    "send_buffer_limited_ns": _I64,  # tcpi_sndbuf_limited
+    "pacing_rate_bps": _F64,
+    "delivery_rate_bps": _F64,
+    "bbr_bandwidth_bps": _F64,
+    "bbr_min_rtt_ns": _I64,
+    "congestion_control": _TEXT,
+    "congestion_signals": _I64,  # web100; kernel 2.5.17 counts timeouts among them, 2.5.27 does not
+    "congestion_over_count": _I64,  # signals that were undone
+    "fast_retransmits": _I64,
+    "timeouts": _I64,
+    "subsequent_timeouts": _I64,
+    "abrupt_timeouts": _I64,
+    "current_timeout_count": _I64,
+    "other_reductions": _I64,
+    "send_stalls": _I64,
+    "slow_start_increases": _I64,
+    "congestion_avoidance_increases": _I64,
+    "duplicate_acks": _I64,
+    "ece_received": _I64,
+    "quenches_received": _I64,
+    "delivered_packets": _I64,
+    "delivered_ce_packets": _I64,
+    "reordering_seen": _I64,
+    "not_sent_bytes": _I64,
+}
+
+TABLES: dict[str, Schema] = {
+    "counters": COUNTERS,
+    "polls": POLLS,
+    "ndt": NDT,
+    "tcp": TCP,
+    **capture_tables.TABLES,
+}
+
+# The column whose UTC day is the folder.
+TIME: dict[str, str] = {
+    "counters": "end_ns",
+    "polls": "due_ns",
+    **dict.fromkeys(("ndt", "tcp", *capture_tables.TABLES), "time_ns"),
+}
+
+# What makes a row the same row: another with this key is a duplicate, and one that differs elsewhere is in conflict.
+KEYS: dict[str, tuple[str, ...]] = {
+    "counters": ("site", "switch", "machine", "port", "counter", "end_ns"),
+    "polls": ("switch", "due_ns"),
+    # without the server's name, which a file outside its archive does not tell; its address does for it
+    "ndt": ("time_ns", "direction", "local_address", "local_port", "remote_address", "remote_port"),
+    "tcp": ("test_id", "source", "local_port", "remote_address", "remote_port", "time_ns", "elapsed_ns"),
+    "captures": ("capture", "whydrop", "status"),  # a failed one may be tried again
+    **dict.fromkeys(("flows", "transfers", "verdicts"), ("capture", "whydrop", "number")),
+}
+
+# Rows of a part are in this order, so that a query for one counter reads little of it.
+ORDER: dict[str, tuple[str, ...]] = {
+    "counters": ("counter", "port", "machine", "site", "switch", "end_ns"),
+    "polls": ("switch", "due_ns"),
+    "ndt": ("site", "machine", "time_ns"),
+    "tcp": ("test_id", "time_ns", "elapsed_ns"),
+    "captures": ("time_ns", "capture"),
+    **dict.fromkeys(("flows", "transfers", "verdicts"), ("capture", "number")),
+}
+
+
+def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with all columns of table ``name``, in order and of their types; those it lacks are null.
+
+    Raises:
+        KeyError: the frame has a column that the table has not.
+    """
+    schema = TABLES[name]
+    unknown = [column for column in frame.columns if column not in schema]
+    if unknown:
+        raise KeyError(f"table {name} has no column {', '.join(unknown)}")
+    if not frame.columns:
+        # Nulls alone, which have no length of their own, would make a row.
+        return pl.DataFrame(schema=schema)
+    return frame.select(
+        pl.col(column).cast(kind) if column in frame.columns else pl.lit(None, dtype=kind).alias(column)
+        for column, kind in schema.items()
+    )
