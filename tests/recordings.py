@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter
 
@@ -98,7 +99,7 @@ def write(folder: Path, frames: dict[str, pl.DataFrame], status: str = "complete
     writer = RecordingWriter(folder, metadata(**changes))
     for name, frame in frames.items():
         writer.append(name, frame)
-    return Recording.open(writer.finish(status))
+    return open_recording(writer.finish(status))
 
 
 def _load() -> dict[str, Any]:

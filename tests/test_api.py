@@ -12,7 +12,8 @@ import pytest
 
 import whydrop
 from example_files import EXAMPLES, POLICED, ROOT
-from whydrop.api import TABLES, Explanation
+from whydrop.api import Explanation
+from whydrop.explaining.explained import TABLES
 
 DOCUMENTED = (
     "whydrop",

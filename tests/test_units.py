@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop import units
+from whydrop.explaining import parameters
 from whydrop.explaining.document import Parameter
 
 
@@ -14,18 +15,18 @@ def test_a_rate_just_below_a_unit_is_not_written_as_a_thousand_of_the_smaller_on
 
 
 def test_an_interval_with_an_open_end_says_so():
-    assert units.interval("rate_bps", Parameter(1e7, 9e6, None)) == "at least 9.00 Mbit/s"
-    assert units.interval("rate_bps", Parameter(1e7, None, 2e7)) == "at most 20.0 Mbit/s"
-    assert units.interval("rate_bps", Parameter(1e7, None, None)) == "not bounded by this capture"
+    assert parameters.interval("rate_bps", Parameter(1e7, 9e6, None)) == "at least 9.00 Mbit/s"
+    assert parameters.interval("rate_bps", Parameter(1e7, None, 2e7)) == "at most 20.0 Mbit/s"
+    assert parameters.interval("rate_bps", Parameter(1e7, None, None)) == "not bounded by this capture"
 
 
 def test_an_interval_names_a_common_unit_once():
-    assert units.interval("limit_packets", Parameter(1000, 998, 1002)) == "998 to 1 002 packets"
-    assert units.interval("burst_bytes", Parameter(1000, 998, 1002)) == "998 B to 1.00 kB"
+    assert parameters.interval("limit_packets", Parameter(1000, 998, 1002)) == "998 to 1 002 packets"
+    assert parameters.interval("burst_bytes", Parameter(1000, 998, 1002)) == "998 B to 1.00 kB"
 
 
 def test_a_parameter_this_version_does_not_know_is_written_by_its_unit():
-    label, write = units.parameter_words("shadow_rate_bps")
+    label, write = parameters.parameter_words("shadow_rate_bps")
     assert (label, write(2e6)) == ("shadow rate", "2.00 Mbit/s")
 
 

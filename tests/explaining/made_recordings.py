@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 import recordings
+from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 from whydrop.recording.writer import RecordingWriter
 
@@ -378,4 +379,4 @@ def _written(folder: Path, path: MadePath, tables: dict[str, list[dict[str, Any]
     for name, columns in tables.items():
         if columns:
             writer.append(name, pl.DataFrame(columns, infer_schema_length=None))
-    return Recording.open(writer.finish("complete"))
+    return open_recording(writer.finish("complete"))

@@ -14,6 +14,7 @@ import recordings
 from explaining.made_recordings import CoDel, FlowQueues, Lossy, MadePath, Policer, Queue, record
 from whydrop.explaining.recordings.document import of_recording
 from whydrop.explaining.recordings.phrases import PHRASES
+from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 
 FLENT = Path(__file__).parents[2].parent / "shared/data/flent"
@@ -225,7 +226,7 @@ def test_every_file_of_flent_has_a_verdict_or_is_honestly_unknown(name: str, cau
     path = FLENT / f"{name}.flent.gz"
     if not path.exists():
         pytest.skip("shared data are not here")
-    assert cause in causes(verdicts(Recording.open(path)))
+    assert cause in causes(verdicts(open_recording(path)))
 
 
 def test_a_managed_queue_is_not_taken_for_a_short_one(explained: Any) -> None:

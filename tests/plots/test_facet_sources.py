@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import recordings
-from whydrop.recording.recording import Recording
+from whydrop.formats.importing import open_recording
 from whydrop.show.facets import numbers, of_recordings, of_store
 from whydrop.show.plots import catalogue
 from whydrop.show.plots.building import Wishes
@@ -167,7 +167,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[of_recordings.Facets]:
-    opened = [Recording.open(path) for path in sorted(folder.glob("*.recording"))]
+    opened = [open_recording(path) for path in sorted(folder.glob("*.recording"))]
     return of_recordings.facets(plot, catalogue.find(plot), opened, of_recordings.Keys(**keys), Wishes())
 
 

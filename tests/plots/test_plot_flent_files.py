@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.recording.recording import Recording
+from whydrop.formats.importing import open_recording
 from whydrop.show.plots import drawing
 from whydrop.show.plots.building import available, build, default
 
@@ -26,7 +26,7 @@ def test_flents_files_are_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_plot_that_a_file_of_flents_has_is_built(path: Path) -> None:
-    recording = Recording.open(path)
+    recording = open_recording(path)
     # The panels of the plot that Flent 2.3.0 draws first, whole.
     assert default([recording]) == "all"
     for name, plot in available([recording]).items():
@@ -46,7 +46,7 @@ DRAWN = [pytest.param(path, marks=() if "rrul" in path.name else pytest.mark.exh
 
 @pytest.mark.parametrize("path", DRAWN, ids=[path.name for path in FILES])
 def test_the_default_plot_of_a_file_of_flents_is_drawn(path: Path, tmp_path: Path) -> None:
-    recording = Recording.open(path)
+    recording = open_recording(path)
     name = default([recording])
     drawing.write(build(name, available([recording])[name], [recording]), tmp_path / "plot.svg", "svg")
     assert (tmp_path / "plot.svg").stat().st_size > 10_000

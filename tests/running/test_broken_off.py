@@ -19,8 +19,8 @@ from whydrop.measure import run as running
 from whydrop.measure.clocks import Clocks
 from whydrop.measure.engine import Engine
 from whydrop.measure.plan import Plan, PlannedFlow
-from whydrop.measure.run import Settings
 from whydrop.measure.runners.command import CommandRunner
+from whydrop.measure.settings import Settings
 from whydrop.recording import document, metadata, reading
 from whydrop.recording.metadata import CounterSampler
 from whydrop.recording.recording import Recording

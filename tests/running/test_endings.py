@@ -25,7 +25,7 @@ from whydrop.measure import run as measure
 from whydrop.measure.engine import Engine, FarHost, _parsed
 from whydrop.measure.places import host_and_port, places
 from whydrop.measure.plan import Plan, PlannedFlow
-from whydrop.measure.run import Settings
+from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Tally
 from whydrop.recording.recording import Recording
 

@@ -22,8 +22,9 @@ from archives.published import MLAB
 from archives.test_disco import HOUR, file_of, metric, polls, windows
 from patience import wait_until
 from store.test_adding import _CrashError, _Failing, plain
-from whydrop.formats.archives import ingesting, reading_many
-from whydrop.formats.archives.ingesting import Given, Report, ingest
+from whydrop.formats.archives import ingesting, reading_many, reading_one
+from whydrop.formats.archives.ingesting import Report, ingest
+from whydrop.formats.archives.reading_one import Given
 from whydrop.store import tables
 from whydrop.store.store import Store
 
@@ -164,14 +165,14 @@ def test_a_reader_that_fails_in_an_unheard_of_way_costs_its_file_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = hourly(tmp_path, 3)
-    pieces = ingesting._pieces
+    pieces = reading_one._pieces
 
     def failing(path: Path) -> Any:
         if path == files[1]:
             raise ZeroDivisionError("unheard of")
         return pieces(path)
 
-    monkeypatch.setattr(ingesting, "_pieces", failing)
+    monkeypatch.setattr(reading_one, "_pieces", failing)
     report = ingest(Store.create(tmp_path / "store"), files)
     assert statuses(report) == ["new", "unreadable", "new"]
     assert "unheard of" in report.files[1].damage[0]

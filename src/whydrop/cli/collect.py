@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, quantities
+from whydrop.cli.collect_sources import complain, sources_of
 
 if TYPE_CHECKING:
     from whydrop.collect.switches.collecting import Collector
     from whydrop.collect.switches.config import Config
     from whydrop.collect.switches.delivering import Delivery
-    from whydrop.collect.switches.snmp import SnmpSource
 
 EXAMPLES = """
 \b
@@ -82,13 +82,6 @@ def _load(path: Path) -> Config:
     for line in found.warnings:
         complain(f"{line} (warning)")
     return found
-
-
-def complain(line: str) -> None:
-    """A line on standard error; nothing in it commands the terminal."""
-    # A terminal that was closed must not end what it once began.
-    with contextlib.suppress(OSError):
-        print(f"whydrop: {ending.printable(line)}", file=sys.stderr, flush=True)
 
 
 def _allow_sockets(switches: int) -> None:
@@ -155,13 +148,6 @@ async def _run(config: Config, delivery: Delivery, display: _Display, duration_s
     _out(f"polling {count} {every} into {config.store}")
     await collector.run(stop, duration_s)
     return collector
-
-
-def sources_of(config: Config, say: Any) -> list[SnmpSource]:
-    """What is to be polled."""
-    from whydrop.collect.switches.snmp import SnmpSource
-
-    return [SnmpSource(switch, config.interval_ns, say=say) for switch in config.switches]
 
 
 def _hear(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, display: _Display) -> None:

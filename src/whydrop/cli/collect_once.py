@@ -11,7 +11,7 @@ import click
 
 from whydrop import units
 from whydrop.cli import aligned, ending
-from whydrop.cli.collect import complain, sources_of
+from whydrop.cli.collect_sources import complain, sources_of
 from whydrop.collect.switches.sessions import AskingError
 
 if TYPE_CHECKING:

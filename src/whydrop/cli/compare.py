@@ -45,14 +45,14 @@ def command(
     if len(recordings) < 2:
         raise click.UsageError("Give two recordings or more; each is compared with the first.")
     from whydrop.cli import comparing
+    from whydrop.formats.importing import open_recording
     from whydrop.recording.comparing.comparison import compare
     from whydrop.recording.errors import RecordingError
-    from whydrop.recording.recording import Recording
     from whydrop.recording.statistics.resampling import SEED
     from whydrop.show.plots import labels
 
     try:
-        opened = [Recording.open(path) for path in recordings]
+        opened = [open_recording(path) for path in recordings]
         sides = _sides(opened, labels.of_recordings(opened), keys)
         with working(f"Comparing {len(opened)} recordings"):
             found = compare(sides, SEED if seed is None else seed)

@@ -16,7 +16,8 @@ import click
 from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
-    from whydrop.formats.archives.ingesting import FileReport, Report, Status
+    from whydrop.formats.archives.ingesting import Report
+    from whydrop.formats.archives.reading_one import FileReport, Status
 
 EXAMPLES = """
 \b

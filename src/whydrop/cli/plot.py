@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, usage
+from whydrop.cli.plot_options import chosen_plots, made_wishes
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
-    from whydrop.show.plots.building import Wishes
     from whydrop.show.plots.picture import Picture
     from whydrop.show.plots.schema import PlotSpec
 
@@ -126,14 +125,14 @@ def command(
         sys.exit(
             plot_facets.run(recordings, wanted, kind, output, wishes, legend=not no_legend, size=size, title=title)
         )
+    from whydrop.formats.importing import open_recording
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
-    from whydrop.recording.recording import Recording
     from whydrop.show.plots import building, catalogue
     from whydrop.show.plots.picture import NothingToDraw
 
     try:
-        opened = [Recording.open(path) for path in recordings]
+        opened = [open_recording(path) for path in recordings]
         if as_list:
             _print_list(building.available(opened))
             return
@@ -159,41 +158,6 @@ def _kind_of(output: Path | None) -> str:
         expected = f"{', '.join(f'.{known}' for known in FORMATS[:-1])} or .{FORMATS[-1]}"
         raise click.UsageError(f"--output {ending.printable(str(output))!r}: expected {expected}, or give --format.")
     return suffix or "png"
-
-
-def made_wishes(given: dict[str, Any]) -> Wishes:
-    """What was given on the command line, as plots have it."""
-    from whydrop.recording.metrics.reducing import normalised
-    from whydrop.show.plots.building import Wishes
-
-    reduce = given["reduce"]
-    if reduce is not None and not reduce.startswith("meta:"):
-        reduce = normalised(reduce)
-    return Wishes(
-        filters=given["filters"],
-        zoom=given["zoom"],
-        cut=given["cut"],
-        log=True if given["log"] else None,
-        absolute_time=given["absolute_time"],
-        group_by=given["keys"],
-        combine=given["combine"],
-        reduce=reduce,
-        smoothing=given["smooth"],
-        smooth_across_load=given["smooth_across_load"] or None,
-        paired=given["paired"],
-    )
-
-
-def chosen_plots(wanted: str | None, opened: list[Recording]) -> list[tuple[str, PlotSpec]]:
-    """The plots to draw: one by name, all of a user's file, or the default."""
-    from whydrop.show.plots import building, catalogue
-
-    if wanted is None:
-        name = building.default(opened)
-        return [(name, catalogue.find(name))]
-    if wanted.endswith(".toml") or "/" in wanted:
-        return list(catalogue.read_file(Path(wanted)).items())
-    return [(wanted, catalogue.find(wanted))]
 
 
 def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str, *, several: bool) -> Path:

@@ -112,11 +112,11 @@ def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Facets]:
 
 
 def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, Any]) -> list[Facets]:
-    from whydrop.cli.plot import chosen_plots, made_wishes
-    from whydrop.recording.recording import Recording
+    from whydrop.cli.plot_options import chosen_plots, made_wishes
+    from whydrop.formats.importing import open_recording
     from whydrop.show.facets import of_recordings
 
-    opened = [Recording.open(path) for path in paths]
+    opened = [open_recording(path) for path in paths]
     keys = of_recordings.Keys(wishes["figure_by"], wishes["panel_by"], wishes["keys"])
     made = made_wishes(wishes)
     return [

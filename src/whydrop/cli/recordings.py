@@ -35,6 +35,6 @@ def opened(path: Path) -> Recording:
     Raises:
         RecordingError: it is neither.
     """
-    from whydrop.recording.recording import Recording
+    from whydrop.formats.importing import open_recording
 
-    return Recording.open(path)
+    return open_recording(path)

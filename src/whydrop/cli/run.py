@@ -15,7 +15,8 @@ from whydrop.cli import ending, quantities, terminating
 if TYPE_CHECKING:
     from whydrop.measure.places import Place
     from whydrop.measure.plan import Plan
-    from whydrop.measure.run import Finished, Settings
+    from whydrop.measure.run import Finished
+    from whydrop.measure.settings import Settings
 
 EXAMPLES = """
 \b
@@ -168,7 +169,7 @@ def _leaving(far: list[Place], options: dict[str, Any]) -> dict[str, str]:
 def _settings(far: list[Place], options: dict[str, Any]) -> Settings:
     from whydrop.cli.responder import read_secret
     from whydrop.measure.engine import FarHost
-    from whydrop.measure.run import Settings
+    from whydrop.measure.settings import Settings
 
     secret = None
     if options["secret_file"] is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from whydrop import _core
-from whydrop.api import Analysis, crossings_labelled
+from whydrop.explaining.explained import Analysis, crossings_labelled
 from whydrop.explaining.pair import Pair
 
 if TYPE_CHECKING:

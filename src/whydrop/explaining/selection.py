@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from whydrop.api import ArrowTable, Explanation
+from whydrop.explaining.explained import ArrowTable, Explained
 from whydrop.explaining.pair import Pair
+
+_Found = TypeVar("_Found", bound=Explained)
 
 _LISTED = 3
 
@@ -43,7 +45,7 @@ def no_such_flow(wanted: str, flows: Iterable[str]) -> ValueError:
     return ValueError(f"no flow matches {wanted!r}; the capture holds {some}")
 
 
-def only_flows(found: Explanation, wanted: str) -> Explanation:
+def only_flows(found: _Found, wanted: str) -> _Found:
     """The explanation with the matching flows, their transfers, and the verdicts that concern them.
 
     A verdict keeps its numbers: they come from all of its flows, also those not shown. Between two captures a flow
@@ -73,7 +75,7 @@ def only_flows(found: Explanation, wanted: str) -> Explanation:
         document["pair"] = _with_flows(document["pair"], _crossing(found.pair, matches))
         stretches = zip(document.get("hops", ()), crossing, strict=False)
         document["hops"] = [_with_flows(hop, numbers) for hop, numbers in stretches]
-    return Explanation(_Narrowed(found, document, kept, crossing))
+    return type(found)(_Narrowed(found, document, kept, crossing))
 
 
 def _kept(entries: list[dict[str, Any]], keep: Callable[[dict[str, Any]], bool]) -> list[int]:
@@ -94,7 +96,7 @@ class _Narrowed:
     """An analysis of which some flows are left; tables refer to the entries that are left by their new numbers."""
 
     def __init__(
-        self, whole: Explanation, document: dict[str, Any], kept: dict[str, list[int]], crossing: list[list[int]]
+        self, whole: Explained, document: dict[str, Any], kept: dict[str, list[int]], crossing: list[list[int]]
     ) -> None:
         self._whole = whole
         self._document = document

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from whydrop.formats.files import parsed, read
+from whydrop.recording import document
 from whydrop.recording.recording import Recording, RecordingError
 
 
-def open_file(path: Path) -> Recording:
-    """A file of another tool as a recording in memory.
+def open_recording(path: str | PathLike[str]) -> Recording:
+    """Open the folder of a recording, or a file of another tool as a recording in memory.
 
     Raises:
         RecordingError: it cannot be read, or is of no tool that is known here.
     """
+    path = Path(path)
+    if path.name == document.FILE_NAME or path.is_dir():
+        return Recording.open(path)
+    return _of_another_tool(path)
+
+
+def _of_another_tool(path: Path) -> Recording:
     raw = read(path)
     from whydrop.formats import disco
 

@@ -15,7 +15,7 @@ from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.runners import Runner
 
 if TYPE_CHECKING:
-    from whydrop.measure.run import Settings
+    from whydrop.measure.settings import Settings
     from whydrop.recording.metadata import CounterSampler, Redactor
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,10 @@ import polars as pl
 from whydrop.measure import host_context as surroundings
 from whydrop.measure import leaving
 from whydrop.measure.clocks import Clocks, Known
-from whydrop.measure.engine import Ended, Engine, EngineError, FarHost
+from whydrop.measure.engine import Ended, Engine, EngineError
 from whydrop.measure.plan import Plan
 from whydrop.measure.runners import Runner
+from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Failure, Tally, count
 from whydrop.recording import tables
 from whydrop.recording.errors import RecordingError
@@ -34,29 +35,6 @@ _GRACE_S = 15.0
 _HELD_SHARE = 0.05
 # A transfer of so many bytes has no planned end.
 _LONGEST_S = 24 * 3600.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a plan is run, beside what it says itself.
-
-    Attributes:
-        output: the folder in which the recording gets a folder of its own.
-        hosts: how to reach the far ends; those that are missing are reached by their names.
-        redact: hide names and addresses before anything is written.
-        batch: what the batch says of itself, for the metadata.
-        counters: sample the counters of this host's queues, interfaces and processors meanwhile.
-        fallback: where the recording goes if ``output`` takes no more.
-    """
-
-    output: Path = Path()
-    hosts: Sequence[FarHost] = ()
-    title: str = ""
-    note: str = ""
-    redact: bool = False
-    batch: Mapping[str, Any] | None = None
-    counters: bool = True
-    fallback: Path | None = None
 
 
 @dataclass(frozen=True)

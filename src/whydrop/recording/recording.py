@@ -75,7 +75,7 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Recording:
-        """Open a recording: its folder, or a file of another tool that can be imported (Flent's).
+        """Open the folder of a recording; :func:`whydrop.open` reads files of other tools, too.
 
         Raises:
             RecordingError: not a recording; the message names the file and what was expected.
@@ -83,11 +83,6 @@ class Recording:
         path = Path(path)
         if path.name == document.FILE_NAME:
             path = path.parent
-        if not path.is_dir():
-            # The only way back in the design's chain of arrows: sources fill recordings, and only here one is asked.
-            from whydrop.formats import importing
-
-            return importing.open_file(path)
         found = cls(path, document.read(path))
         found._look_for_a_journal()
         return found

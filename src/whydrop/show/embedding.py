@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.api import Explanation
+from whydrop.explaining.explained import Explained
 from whydrop.show import charts
 from whydrop.show.charts import close_up
 from whydrop.show.charts.figure import Drawing, Figure, Grid, Layer, Scene, panels
@@ -30,7 +30,7 @@ _COARSEST, _FINEST = 1_000, 64_000
 _MICROSECONDS_IN_INT32 = 2_147.0
 
 
-def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Drawing]]]:
+def charts_of(found: Explained, flow: str | None) -> list[tuple[int, list[Drawing]]]:
     """The flows to offer, the first shown first, each with its figures; those that show nothing are left out."""
     first = charts.choose_flow(found, flow)
     numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:MOST_FLOWS]
@@ -43,7 +43,7 @@ def charts_of(found: Explanation, flow: str | None) -> list[tuple[int, list[Draw
     return offered
 
 
-def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
+def charts_json(found: Explained, flow: str | None) -> dict[str, Any]:
     """What the page's script draws, as JSON values."""
     offered = charts_of(found, flow)
     path = charts.path_figures(found, charts.choose_flow(found, flow))
@@ -64,12 +64,12 @@ def charts_json(found: Explanation, flow: str | None) -> dict[str, Any]:
     }
 
 
-def _focus(found: Explanation, number: int) -> list[float] | None:
+def _focus(found: Explained, number: int) -> list[float] | None:
     window = close_up.heaviest(Scene.of(found, number))
     return None if window is None else list(window)
 
 
-def _path_focus(found: Explanation) -> list[float] | None:
+def _path_focus(found: Explained) -> list[float] | None:
     scene = PairScene.of(found, charts.choose_flow(found))
     window = close_up.window_of(scene.rows, lost(scene.rows)["t"], None)
     return None if window is None else list(window)

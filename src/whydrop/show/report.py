@@ -8,8 +8,9 @@ from html import escape
 from importlib import resources
 
 from whydrop import units
-from whydrop.api import Explanation
+from whydrop.explaining import parameters
 from whydrop.explaining.document import Verdict
+from whydrop.explaining.explained import Explained
 from whydrop.show import embedding, pair_words, tables, words
 from whydrop.show.printable import printable
 
@@ -28,7 +29,7 @@ _LONGEST_TABLE = 500
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(found: Explanation, *, flow: str | None = None) -> str:
+def page(found: Explained, *, flow: str | None = None) -> str:
     """The whole page. ``flow`` names (a part of) the connection that the charts show first.
 
     Raises:
@@ -70,7 +71,7 @@ def page(found: Explanation, *, flow: str | None = None) -> str:
     )
 
 
-def _sheets(found: Explanation) -> list[tables.Sheet]:
+def _sheets(found: Explained) -> list[tables.Sheet]:
     between = [] if found.pair is None else [pair_words.flows(found.pair)]
     udp = [tables.datagrams(found)] if found.datagrams is not None else []
     return [tables.transfers(found), tables.flows(found), *udp, *between, tables.captures(found)]
@@ -85,7 +86,7 @@ def _text(value: str) -> str:
     return escape(printable(value), quote=True)
 
 
-def _header(found: Explanation) -> str:
+def _header(found: Explained) -> str:
     recorded = found.recordings
     names = ", ".join([*(_text(capture.path) for capture in found.captures), *(_text(one["path"]) for one in recorded)])
     spans = [
@@ -103,7 +104,7 @@ def _header(found: Explanation) -> str:
     )
 
 
-def _headline(verdict: Verdict | None, found: Explanation) -> str:
+def _headline(verdict: Verdict | None, found: Explained) -> str:
     if verdict is None:
         return '<section class="verdict"><h1>No verdict: the capture holds no TCP data to explain.</h1></section>'
     return "\n".join(
@@ -125,12 +126,12 @@ def _headline(verdict: Verdict | None, found: Explanation) -> str:
     )
 
 
-def _flows(verdict: Verdict, found: Explanation) -> str:
+def _flows(verdict: Verdict, found: Explained) -> str:
     flows = words.flows(verdict, len(found.flows))
     return f'<p class="place">Flow: {_text(flows)}</p>' if flows else ""
 
 
-def _place(verdict: Verdict, found: Explanation) -> str:
+def _place(verdict: Verdict, found: Explained) -> str:
     if verdict.place is None:
         return ""
     return f'<p class="place">Where: {_text(words.place(verdict.place, found.captures))}</p>'
@@ -145,7 +146,7 @@ def _models(verdict: Verdict) -> str:
     return f"<h2>{_text(sheet.title)}</h2>{_grid(sheet, sheet.rows)}{why}"
 
 
-def _pair(found: Explanation) -> str:
+def _pair(found: Explained) -> str:
     """What two captures of one path show together, with the charts of all packets between them."""
     if found.pair is None:
         return ""
@@ -190,12 +191,12 @@ def _parameters(verdict: Verdict) -> str:
     if not verdict.parameters:
         return ""
     rows = []
-    for name, parameter in units.ordered(verdict.parameters):
-        label, write = units.parameter_words(name)
+    for name, parameter in parameters.ordered(verdict.parameters):
+        label, write = parameters.parameter_words(name)
         value = _text(write(parameter.value))
         rows.append(
             f'<tr><th scope="row">{_text(label)}</th><td class="number"><strong>{value}</strong></td>'
-            f"<td>{_text(units.interval(name, parameter))}</td></tr>"
+            f"<td>{_text(parameters.interval(name, parameter))}</td></tr>"
         )
     basis = ""
     if verdict.byte_basis is not None:
@@ -244,7 +245,7 @@ def _against(verdict: Verdict) -> str:
     )
 
 
-def _charts(found: Explanation, flow: str | None) -> str:
+def _charts(found: Explained, flow: str | None) -> str:
     if not found.flows:
         return ""
     data = json.dumps(embedding.charts_json(found, flow), separators=(",", ":"), ensure_ascii=False)
@@ -276,7 +277,7 @@ def _controls(what: str, choice: str = "") -> str:
 <p class="small screen">Drag over a chart to zoom all {what}; a double click shows all again.</p>"""
 
 
-def _others(found: Explanation) -> str:
+def _others(found: Explained) -> str:
     further = words.further(found.verdicts)
     parts = [
         f'<details class="verdict" data-cause="{_text(verdict.cause)}"><summary>{_text(verdict.sentence)}</summary>'
@@ -322,6 +323,6 @@ def _number(column: tables.Column) -> str:
     return ' class="number"' if column.number else ""
 
 
-def _footer(found: Explanation) -> str:
+def _footer(found: Explained) -> str:
     version = _text(str(found.document.get("whydrop", "")))
     return f"<footer><p>Made by whydrop {version}. All times are UTC; 1 kB is 1 000 bytes.</p></footer>"

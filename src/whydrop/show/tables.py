@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whydrop import units
-from whydrop.api import Explanation
+from whydrop.explaining.explained import Explained
 from whydrop.show import words
 
 BYTE_BASES = {
@@ -57,7 +57,7 @@ class Sheet:
         return sum(widths) + gap * (len(columns) - 1)
 
 
-def transfers(found: Explanation) -> Sheet:
+def transfers(found: Explained) -> Sheet:
     """Transfers: what was sent, what was lost, what limited it."""
     began = _began(found)
     rows = [
@@ -89,7 +89,7 @@ def transfers(found: Explanation) -> Sheet:
     return Sheet("Transfers", columns, tuple(rows), weights, "those with most losses and bytes come first")
 
 
-def flows(found: Explanation) -> Sheet:
+def flows(found: Explained) -> Sheet:
     """Flows: counts, losses, round-trip time."""
     rows = [
         (
@@ -127,7 +127,7 @@ def flows(found: Explanation) -> Sheet:
     return Sheet("Flows", columns, tuple(rows), weights, order, _summed(found))
 
 
-def _summed(found: Explanation) -> str:
+def _summed(found: Explained) -> str:
     """The flows of small connections that are summed up in the document."""
     small = [capture.small_connections for capture in found.captures if capture.small_connections is not None]
     if not small:
@@ -144,7 +144,7 @@ def _summed(found: Explanation) -> str:
     )
 
 
-def datagrams(found: Explanation) -> Sheet:
+def datagrams(found: Explained) -> Sheet:
     """UDP flows of one capture: the streams and spin bits found in them, and the size of the others."""
     columns = (
         Column("UDP flow", False, 0),
@@ -210,7 +210,7 @@ def _unjudged(known: Mapping[str, Any]) -> str:
     )
 
 
-def captures(found: Explanation) -> Sheet:
+def captures(found: Explained) -> Sheet:
     """Captures: what was read, and in what state it was."""
     rows = [
         (
@@ -242,6 +242,6 @@ def captures(found: Explanation) -> Sheet:
     return Sheet("Captures", columns, tuple(rows), weights, "in their order")
 
 
-def _began(found: Explanation) -> float:
+def _began(found: Explained) -> float:
     firsts = [capture.first for capture in found.captures if capture.first is not None]
     return min(firsts, default=min((transfer.start for transfer in found.transfers), default=0.0))

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from whydrop import units
-from whydrop.api import Explanation
+from whydrop.explaining import parameters
 from whydrop.explaining.document import Capture, Verdict
+from whydrop.explaining.explained import Explained
 from whydrop.explaining.pair import Pair
 from whydrop.show import pair_words, tables, words
 from whydrop.show.terminal import heading, print_by, safe
@@ -25,7 +26,7 @@ _LONGEST_TABLE = 12
 _MOST_MINOR = 12
 
 
-def print_explanation(found: Explanation, console: Console | None = None) -> None:
+def print_explanation(found: Explained, console: Console | None = None) -> None:
     """Print verdicts, evidence, runners-up, advice and the tables of transfers and flows."""
     print_by(lambda console: _print(found, console), console)
 
@@ -35,7 +36,7 @@ def print_matching(found: Matching, console: Console | None = None) -> None:
     print_by(lambda console: _print_matching(found.pair, console), console)
 
 
-def _print(found: Explanation, console: Console) -> None:
+def _print(found: Explained, console: Console) -> None:
     _print_captures_notes(found.captures, console)
     for recording in found.recordings:
         for note in recording["notes"]:
@@ -64,7 +65,7 @@ def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None
             console.print(safe(f"{capture.path}: {note}", style="yellow"))
 
 
-def _print_verdict(verdict: Verdict, console: Console, found: Explanation) -> None:
+def _print_verdict(verdict: Verdict, console: Console, found: Explained) -> None:
     console.print(safe(verdict.sentence, style="bold"))
     if verdict.place is not None:
         console.print(safe(f"Where: {words.place(verdict.place, found.captures)}", style="bold"))
@@ -87,7 +88,7 @@ def _print_verdict(verdict: Verdict, console: Console, found: Explanation) -> No
         console.print(_bullet(safe(line)))
 
 
-def _print_minor(verdict: Verdict, console: Console, found: Explanation) -> None:
+def _print_minor(verdict: Verdict, console: Console, found: Explained) -> None:
     flows = words.flows(verdict, len(found.flows))
     whose = safe(f"{flows}: ") if flows else Text()
     console.print(_bullet(Text.assemble(whose, safe(verdict.sentence), safe(f" ({_standing(verdict)})", style="dim"))))
@@ -148,9 +149,9 @@ def _print_parameters(verdict: Verdict, console: Console) -> None:
     grid = Table.grid(padding=(0, 2))
     for _ in range(3):
         grid.add_column()
-    for name, parameter in units.ordered(verdict.parameters):
-        label, write = units.parameter_words(name)
-        interval = Text(f"95 % interval: {units.interval(name, parameter)}", style="dim")
+    for name, parameter in parameters.ordered(verdict.parameters):
+        label, write = parameters.parameter_words(name)
+        interval = Text(f"95 % interval: {parameters.interval(name, parameter)}", style="dim")
         grid.add_row(Text(label), Text(write(parameter.value), style="bold"), interval)
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
     if verdict.byte_basis is not None:

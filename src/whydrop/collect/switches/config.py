@@ -13,10 +13,10 @@ from whydrop.collect.switches import oids, schema, secrets
 from whydrop.collect.switches.reading import Counter
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret, SecretError
-from whydrop.measure.tests.expressions import nearest
 from whydrop.runtime.user_files.lines import Path as Place
 from whydrop.runtime.user_files.lines import nearest_line
 from whydrop.runtime.user_files.problems import FileError, Problem, written_path
+from whydrop.runtime.user_files.spelling import nearest
 from whydrop.runtime.user_files.validating import parse, validate
 
 DEFAULT_UDP_PORT = 161

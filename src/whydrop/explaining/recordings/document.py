@@ -15,7 +15,7 @@ from whydrop.explaining.recordings.words import in_words
 from whydrop.recording.errors import RecordingError
 
 if TYPE_CHECKING:
-    from whydrop.api import Analysis, ArrowTable
+    from whydrop.explaining.explained import Analysis, ArrowTable
     from whydrop.explaining.recordings.measures.scene import Scene
     from whydrop.recording.recording import Recording
 
@@ -23,7 +23,7 @@ SCHEMA = 2
 
 
 class RecordingAnalysis:
-    """What was found in a recording, and in captures of the same test, as :class:`whydrop.api.Explanation` takes it."""
+    """What was found in a recording, and in captures of the same test, as :class:`whydrop.Explanation` takes it."""
 
     def __init__(self, document: dict[str, Any], captured: Analysis | None = None) -> None:
         self._document = document
@@ -47,9 +47,9 @@ def explain(path: str | PathLike[str], captured: Analysis | None = None) -> Reco
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
-    from whydrop.recording.recording import Recording
+    from whydrop.formats.importing import open_recording
 
-    return of_recording(Recording.open(path), captured)
+    return of_recording(open_recording(path), captured)
 
 
 def of_recording(recording: Recording, captured: Analysis | None = None) -> RecordingAnalysis:

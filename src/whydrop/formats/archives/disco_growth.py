@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from whydrop.formats.archives import disco_octets
 from whydrop.formats.archives.disco_rows import NS, Rows, Series, Warnings, most
+from whydrop.formats.archives.disco_samples import HALF, Grown, Sample
 
 _WORD = 1 << 64
-_HALF = 1 << 63
 _WORD_32 = 1 << 32
 
 # What the poller asks for by OIDs of 32 bits: ifInDiscards, ifInErrors, dot3InPauseFrames and their like.
@@ -24,33 +23,6 @@ COUNTED_IN_32_BITS = ("discards", "errors", "pause")
 # A reset is told from a wrap by how much the counter would have grown; where the time since the poll before is not
 # known, half of what 32 bits hold is taken for too much.
 _MOST_OF_UNKNOWN_SPAN = _WORD_32 // 2
-
-
-@dataclass(slots=True)
-class Sample:
-    """One poll of one counter."""
-
-    second: int
-    counter: int
-    delta: int | None  # as the file has it, 0 to 2^64 - 1
-    poll_start_ns: int | None
-    poll_end_ns: int | None
-    span_s: int | None = None  # since the sample before
-    value: int | None = None
-    flags: list[str] = field(default_factory=list)  # of the table's qualities
-
-    @property
-    def fell(self) -> bool:
-        """Whether the counter is less than it was."""
-        return self.delta is not None and self.delta >= _HALF
-
-
-@dataclass
-class Grown:
-    """One metric with its samples, in the file's order."""
-
-    of: Series
-    samples: list[Sample]
 
 
 def rows_of(series: Sequence[Series], warnings: Warnings) -> Rows:
@@ -96,7 +68,7 @@ def _unsigned(value: Any) -> int | None:
 
 
 def _time(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < _HALF else None
+    return value if type(value) is int and 0 <= value < HALF else None
 
 
 def _difference(metric: Grown, warnings: Warnings) -> None:
@@ -186,7 +158,7 @@ def _add(rows: Rows, metric: Grown, counter: str) -> None:
         end_ns=[sample.second * NS for sample in samples],
         span_ns=[None if sample.span_s is None else sample.span_s * NS for sample in samples],
         value=[None if sample.value is None else float(sample.value) for sample in samples],
-        total=[sample.counter if sample.counter < _HALF else None for sample in samples],
+        total=[sample.counter if sample.counter < HALF else None for sample in samples],
         poll_start_ns=[sample.poll_start_ns for sample in samples],
         poll_end_ns=[sample.poll_end_ns for sample in samples],
         quality=["+".join(sample.flags) or "ok" for sample in samples],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from whydrop.formats.archives.disco_rows import Warnings
 
 if TYPE_CHECKING:
-    from whydrop.formats.archives.disco_growth import Grown
+    from whydrop.formats.archives.disco_samples import Grown
 
 # Interfaces count frames with their checksum: 64 B to 1518 B, and 8 B more with two VLAN tags (IEEE 802.3, 802.1Q).
 LEAST_FRAME_BYTES = 64

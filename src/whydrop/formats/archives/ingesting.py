@@ -6,7 +6,6 @@ are there: whatever ends the program in between, a file that is not noted is rea
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections import Counter
@@ -15,17 +14,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from whydrop.formats.archives.noting import Note
-from whydrop.recording.errors import RecordingError
+from whydrop.formats.archives.reading_many import read_all
+from whydrop.formats.archives.reading_one import Chunk, Count, FileReport, Given, Status
 from whydrop.runtime import reach
 from whydrop.store.errors import StoreError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.formats.archives import Piece
     from whydrop.store.merging import Conflict
     from whydrop.store.store import Store
 
@@ -34,31 +32,6 @@ Progress = Callable[[int, int], None]  # bytes done, and in all
 # Rows that are written together: enough for parts of a useful size, few enough for memory.
 ROWS_OF_A_BATCH = 500_000
 FILES_OF_A_BATCH = 500
-
-Status = Literal["new", "known", "damaged", "unreadable", "left out"]
-
-
-@dataclass
-class Count:
-    """Rows of one table."""
-
-    rows: int = 0  # that are new
-    duplicates: int = 0  # that were there already
-    conflicts: int = 0  # whose key was there already, with other values
-
-
-@dataclass
-class FileReport:
-    """What came of one file."""
-
-    path: str
-    status: Status
-    sha256: str = ""
-    bytes: int = 0
-    tables: dict[str, Count] = field(default_factory=dict)
-    damage: list[str] = field(default_factory=list)  # what of it could not be read
-    notes: list[Note] = field(default_factory=list)  # what was repaired or left out
-    shown: list[Conflict] = field(default_factory=list)  # the first conflicts
 
 
 @dataclass
@@ -89,16 +62,6 @@ class Report:
         return not any(file.status in ("damaged", "unreadable") for file in self.files)
 
 
-@dataclass(frozen=True)
-class Given:
-    """A file to be read."""
-
-    path: Path
-    bytes: int
-    named: bool  # by the user; False: found in a folder
-    failure: str | None = None  # why there is nothing to be read
-
-
 def ingest(
     store: Store,
     paths: Iterable[Path],
@@ -122,16 +85,14 @@ def ingest(
     Raises:
         StoreError: the store cannot be written.
     """
-    from whydrop.formats.archives.reading_many import read_all  # which imports this module
-
     given = list(found(paths))
     total = sum(file.bytes for file in given)
     batch = _Batch(store)
     done = 0
     try:
-        with closing(read_all(store, given, again=again, processes=processes)) as parcels:
-            for file, parcel in parcels:
-                if batch.take(parcel):
+        with closing(read_all(store, given, again=again, processes=processes)) as chunks:
+            for file, chunk in chunks:
+                if batch.take(chunk):
                     done += file.bytes
                 if progress is not None:
                     progress(done, total)
@@ -179,14 +140,6 @@ def _given(path: Path, *, named: bool) -> Given:
     return Given(path, status.st_size, named)
 
 
-@dataclass
-class Parcel:
-    """Some pieces of a file; of a large one the next ones. The last tells what came of the file."""
-
-    pieces: list[Piece]
-    report: FileReport | None = None
-
-
 class _Batch:
     """Rows of files that are to be written together."""
 
@@ -201,18 +154,18 @@ class _Batch:
         self._number = 0  # of the file that is being read
         self.being_written = False
 
-    def take(self, parcel: Parcel) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         """Add what was read of a file; say whether that was all of it."""
-        for piece in parcel.pieces:
+        for piece in chunk.pieces:
             if piece.frame.height:
                 self._frames.setdefault(piece.table, []).append((self._number, piece.frame))
                 self._rows += piece.frame.height
-        if parcel.report is not None:
-            self._finished.append((self._number, parcel.report))
+        if chunk.report is not None:
+            self._finished.append((self._number, chunk.report))
             self._number += 1
         if self._rows >= ROWS_OF_A_BATCH or len(self._finished) >= FILES_OF_A_BATCH:
             self.write()
-        return parcel.report is not None
+        return chunk.report is not None
 
     def write(self) -> None:
         """Write all rows, and then note the files whose rows these were; Ctrl-C has its effect behind that."""
@@ -265,79 +218,3 @@ def _facts(report: FileReport) -> dict[str, Any]:
         "notes": [str(note) for note in report.notes],
         "conflicts": [str(conflict) for conflict in report.shown],
     }
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_parcels(store: Store, file: Given, *, again: bool) -> Iterator[Parcel]:
-    """Read one file, piece by piece. Whatever is wrong with it is said in the report; nothing is raised for it."""
-    from whydrop.formats.archives.opening import printed
-
-    report = FileReport(printed(file.path), "new", bytes=file.bytes)
-    if file.failure is not None:
-        report.status, report.damage = "unreadable", [f"{report.path}: {file.failure}"]
-        yield Parcel([], report)
-        return
-    try:
-        before = file.path.stat()
-        report.sha256 = sha256_of(file.path)
-        if not again and (known := store.source(report.sha256)) is not None:
-            report.status = "known"
-            report.notes = [Note(report.path, f"It was damaged when it was read: {one}") for one in _damage_of(known)]
-            yield Parcel([], report)
-            return
-        for piece in _pieces(file.path):
-            report.notes += [Note(piece.source, note) for note in piece.notes]
-            if piece.damage is not None:
-                report.status = "damaged"
-                report.damage.append(f"{piece.source}: {piece.damage}")
-            yield Parcel([piece])
-        after = file.path.stat()
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            report.notes.append(Note(report.path, "It changed while it was read, and is read again next time."))
-            report.sha256 = ""
-    except (RecordingError, OSError) as reason:
-        _fail(report, file, str(reason) if isinstance(reason, RecordingError) else f"{report.path}: {reason.strerror}")
-    except Exception as reason:
-        # Readers are meant to say what is wrong with a file in one of the ways above; one file never stops the others.
-        _fail(
-            report,
-            file,
-            f"{report.path}: {type(reason).__name__}: {reason}. Please report this: it is no fault of yours",
-        )
-    yield Parcel([], report)
-
-
-def _damage_of(known: dict[str, Any]) -> list[str]:
-    """What a source's note in the store says of its damage; the note itself may be damaged."""
-    damage = known.get("damage")
-    return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
-
-
-def _pieces(path: Path) -> Iterator[Piece]:
-    from whydrop.formats.archives.reading import pieces
-
-    yield from pieces(path)
-
-
-def _fail(report: FileReport, file: Given, words: str) -> None:
-    if not file.named and _is_unknown(file.path):
-        report.status, report.notes = "left out", [Note(report.path, words.removeprefix(f"{report.path}: "))]
-    else:
-        report.status = "unreadable"
-        report.damage.append(words)
-
-
-def _is_unknown(path: Path) -> bool:
-    """Whether a file is of none of the kinds that are read here: folders hold other things too."""
-    from whydrop.formats.archives import kinds, opening
-
-    try:
-        first = next(opening.members(path), None)
-    except RecordingError:
-        return False
-    return first is not None and first.damage is None and kinds.kind(first.content, first.name) == "unknown"

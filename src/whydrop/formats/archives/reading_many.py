@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-from whydrop.formats.archives.ingesting import FileReport, Given, Parcel, read_parcels
+from whydrop.formats.archives.reading_one import Chunk, FileReport, Given, read_chunks
 from whydrop.runtime.signals import ENDING
 from whydrop.store.store import Store
 
@@ -27,25 +27,25 @@ _AHEAD = 4  # files that each process may be ahead of the writing
 # Forking a process whose other threads hold locks, as polars' do, may never come to an end.
 _CONTEXT = multiprocessing.get_context("forkserver")
 
-_Read = list[Parcel]
+_Read = list[Chunk]
 
 
 def read_all(
     store: Store, files: Sequence[Given], *, again: bool, processes: int | None = None
-) -> Generator[tuple[Given, Parcel]]:
+) -> Generator[tuple[Given, Chunk]]:
     """What files hold, in their order."""
     if processes is None:
         small = sum(file.bytes for file in files if file.bytes <= MOST_BYTES_SENT)
         processes = len(os.sched_getaffinity(0)) if small >= LEAST_BYTES else 1
     if processes < 2 or len(files) < 2:
         for file in files:
-            for parcel in read_parcels(store, file, again=again):
-                yield file, parcel
+            for chunk in read_chunks(store, file, again=again):
+                yield file, chunk
         return
     yield from _read_by(processes, store, files, again=again)
 
 
-def _read_by(processes: int, store: Store, files: Sequence[Given], *, again: bool) -> Iterator[tuple[Given, Parcel]]:
+def _read_by(processes: int, store: Store, files: Sequence[Given], *, again: bool) -> Iterator[tuple[Given, Chunk]]:
     crew = _Crew(processes, store.files.shown, again)
     ahead: deque[tuple[Given, Future[_Read] | None]] = deque()
     coming = iter(files)
@@ -56,8 +56,8 @@ def _read_by(processes: int, store: Store, files: Sequence[Given], *, again: boo
             if not ahead:
                 return
             file, future = ahead.popleft()
-            for parcel in read_parcels(store, file, again=again) if future is None else future.result():
-                yield file, parcel
+            for chunk in read_chunks(store, file, again=again) if future is None else future.result():
+                yield file, chunk
     finally:
         crew.dismiss()
 
@@ -130,7 +130,7 @@ class _Reader:
                 raise answer
             return list(answer)
         words = f"{file.path}: the process that read it died, perhaps for want of memory"
-        return [Parcel([], FileReport(str(file.path), "unreadable", bytes=file.bytes, damage=[words]))]
+        return [Chunk([], FileReport(str(file.path), "unreadable", bytes=file.bytes, damage=[words]))]
 
     def _replaced(self) -> bool:
         """Have another process instead of the one that died; not where nobody is to read any more."""
@@ -180,7 +180,7 @@ def _serve(employer: Connection, where: str, again: bool) -> None:
         answer: _Read | Exception
         try:
             store = store or Store.open(where)
-            answer = list(read_parcels(store, file, again=again))
+            answer = list(read_chunks(store, file, again=again))
         except Exception as reason:
             answer = reason
         with contextlib.suppress(BrokenPipeError):

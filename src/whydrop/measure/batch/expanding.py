@@ -15,9 +15,10 @@ from typing import Any
 from whydrop.measure.batch.reading import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
 from whydrop.measure.tests import quantities
-from whydrop.measure.tests.expressions import nearest, written
+from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.settings import common
 from whydrop.runtime.user_files.problems import FileError, Problem
+from whydrop.runtime.user_files.spelling import nearest
 
 _MOST_RUNS = 100_000
 # Of each batch, so many runs that cannot be are looked at: a slip in a large matrix makes the same mistake in each.

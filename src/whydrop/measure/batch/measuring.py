@@ -16,8 +16,8 @@ from whydrop.measure.batch.state import State
 def run_test(run: Run, output: Path, state: State, tick: Callable[[float, float], None]) -> Outcome:
     """Run the test into a recording in ``output``; whatever keeps it from that becomes the outcome."""
     from whydrop.measure.engine import EngineError, FarHost
-    from whydrop.measure.run import Settings
     from whydrop.measure.run import run as measure
+    from whydrop.measure.settings import Settings
     from whydrop.recording.errors import RecordingError
 
     try:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from whydrop.measure.batch.schema import BatchFile
-from whydrop.measure.tests.expressions import nearest
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import FileError, Problem, written_path
+from whydrop.runtime.user_files.spelling import nearest
 
 KINDS = ("batch", "argument", "command")
 

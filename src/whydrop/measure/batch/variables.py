@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from whydrop.measure.tests.expressions import nearest, written
+from whydrop.measure.tests.expressions import written
+from whydrop.runtime.user_files.spelling import nearest
 
 # $$ is a dollar sign; ${name} a variable. Any other dollar sign is itself, as shells need it.
 _PARTS = re.compile(r"\$\$|\$\{([^{}]*)\}")

@@ -5,7 +5,8 @@
 ['TCP upload::1', 'TCP upload::2']
 """
 
-from whydrop.measure.tests.loading import Test, UnknownTestError, check, load, names
+from whydrop.measure.tests.checking import check
+from whydrop.measure.tests.loading import Test, UnknownTestError, load, names
 from whydrop.measure.tests.resolving import SettingError, resolve
 from whydrop.runtime.user_files.problems import FileError, Problem
 

@@ -13,9 +13,10 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
+
+from whydrop.runtime.user_files.spelling import nearest
 
 # Long enough for any sane formula; short enough that parsing a hostile one costs nothing.
 _LONGEST = 500
@@ -35,16 +36,6 @@ class UnknownNameError(ExpressionError):
         self.nearest = nearest(name, known)
         hint = f"; did you mean {self.nearest}?" if self.nearest else ""
         super().__init__(f"no parameter or variable is called {name}{hint}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that ``name`` is most like, if any is close.
-
-    >>> nearest("lenght_s", ["length_s", "delay_s"])
-    'length_s'
-    """
-    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whydrop.measure.tests.expressions import nearest
 from whydrop.measure.tests.reading import Source, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files.problems import FileError, Problem
+from whydrop.runtime.user_files.spelling import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 
@@ -89,7 +89,7 @@ def load(name: str) -> Test:
         FileError: the file has mistakes.
     """
     path, variant = _find(name)
-    test = _assembled(_name_of(path), path)
+    test = load_file(path)
     return _as_variant(test, path, variant) if variant else test
 
 
@@ -103,17 +103,6 @@ def names(*, variants: bool = True) -> list[str]:
         if variants:
             found.extend(raw.get("variants", {}))
     return sorted(found)
-
-
-def check(path: Path) -> list[Problem]:
-    """Every mistake in a test file; none: it can be used."""
-    try:
-        test = _assembled(_name_of(path), path)
-    except FileError as reason:
-        return reason.problems
-    from whydrop.measure.tests.resolving import trial
-
-    return trial(test)
 
 
 def _find(name: str) -> tuple[Path, str | None]:
@@ -142,10 +131,6 @@ def _raw(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
 
 
-def _name_of(path: Path) -> str:
-    return path.stem
-
-
 def _shown(path: Path) -> str:
     return f"catalogue/{path.name}" if path.parent == CATALOGUE else str(path)
 
@@ -160,8 +145,13 @@ def _source(path: Path) -> Source:
     return _read_own(path) if path.parent == CATALOGUE else read(path, _shown(path))
 
 
-def _assembled(name: str, path: Path) -> Test:
-    """Read a file and all that it extends, and put them together."""
+def load_file(path: Path) -> Test:
+    """Read a file and all that it extends, and put them together.
+
+    Raises:
+        FileError: with every mistake in it.
+    """
+    name = path.stem
     problems: list[Problem] = []
     chain = _lineage(_source(path), problems)
     parameters = {key for source in chain for key in source.raw.get("parameters", {})}

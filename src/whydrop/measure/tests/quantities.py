@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from whydrop.measure.tests.expressions import nearest
+from whydrop.runtime.user_files.spelling import nearest
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "mbit/s": 1e6, "gbit/s": 1e9}

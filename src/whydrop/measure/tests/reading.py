@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from whydrop.measure.tests.expressions import ExpressionError, names_in, nearest
+from whydrop.measure.tests.expressions import ExpressionError, names_in
 from whydrop.measure.tests.schema import Parameter, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files import validating
 from whydrop.runtime.user_files.problems import Problem, written_path
+from whydrop.runtime.user_files.spelling import nearest
 
 # What every expression may use besides parameters.
 VARIABLES = frozenset({"host", "hosts", "host_count", "total_s"})

@@ -12,12 +12,13 @@ from typing import Any
 
 from whydrop.measure.plan import Computed, Plan, PlannedFlow
 from whydrop.measure.tests import fallbacks
-from whydrop.measure.tests.expressions import ExpressionError, Template, expand, nearest
+from whydrop.measure.tests.expressions import ExpressionError, Template, expand
 from whydrop.measure.tests.loading import Placed, Test, load
 from whydrop.measure.tests.planned import CannotBeError, planned
 from whydrop.measure.tests.schema import Flow, FlowSettings, Parameter
 from whydrop.measure.tests.settings import coerced
 from whydrop.runtime.user_files.problems import FileError, Problem
+from whydrop.runtime.user_files.spelling import nearest
 
 _MOST_FLOWS = 10_000
 

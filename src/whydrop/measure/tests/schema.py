@@ -99,7 +99,7 @@ def texts(value: Any) -> Any:
 
 def _choice(choices: tuple[str, ...]) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        from whydrop.measure.tests.expressions import nearest
+        from whydrop.runtime.user_files.spelling import nearest
 
         if value in choices:
             return str(value)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from whydrop.measure.tests import quantities
-from whydrop.measure.tests.expressions import nearest
 from whydrop.measure.tests.schema import Parameter, truth, whole
+from whydrop.runtime.user_files.spelling import nearest
 
 
 def _number(value: Any) -> float | int:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from whydrop.measure.tests.expressions import nearest
 from whydrop.runtime.user_files import lines as toml_lines
 from whydrop.runtime.user_files.problems import FileError, Problem
+from whydrop.runtime.user_files.spelling import nearest
 
 _LARGEST_BYTES = 1_000_000
 

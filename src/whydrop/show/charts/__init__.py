@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whydrop.api import Explanation
+from whydrop.explaining.explained import Explained
 from whydrop.explaining.selection import matcher, no_such_flow
 from whydrop.show.charts import (
     burst,
@@ -56,7 +56,7 @@ PATH_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
 }
 
 
-def figure(found: Explanation, name: str, flow: int) -> Drawing:
+def figure(found: Explained, name: str, flow: int) -> Drawing:
     """One chart of one flow, or of all packets between two captures.
 
     Raises:
@@ -71,18 +71,18 @@ def figure(found: Explanation, name: str, flow: int) -> Drawing:
     return of_two[name](PairScene.of(found, flow))
 
 
-def figures(found: Explanation, flow: int) -> list[Drawing]:
+def figures(found: Explained, flow: int) -> list[Drawing]:
     """Every chart of a flow that has something to draw; of two captures also those of all packets between them."""
     return path_figures(found, flow) + flow_figures(found, flow)
 
 
-def flow_figures(found: Explanation, flow: int) -> list[Drawing]:
+def flow_figures(found: Explained, flow: int) -> list[Drawing]:
     """Every chart of one flow."""
     pair = _drawn(PAIR_FLOW_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
     return pair + _drawn(CHARTS, Scene.of(found, flow))
 
 
-def path_figures(found: Explanation, flow: int) -> list[Drawing]:
+def path_figures(found: Explained, flow: int) -> list[Drawing]:
     """Every chart of all packets between two captures; none where there is one capture."""
     return _drawn(PATH_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
 
@@ -97,7 +97,7 @@ def _drawn(charts: Mapping[str, Callable[[AnyScene], Drawing]], scene: AnyScene)
     return drawn
 
 
-def choose_flow(found: Explanation, wanted: str | None = None) -> int:
+def choose_flow(found: Explained, wanted: str | None = None) -> int:
     """The number of the flow to draw: among those wanted, the one that lost most to the headline verdict.
 
     Raises:
@@ -110,7 +110,7 @@ def choose_flow(found: Explanation, wanted: str | None = None) -> int:
     return order[0]
 
 
-def by_losses(found: Explanation) -> list[int]:
+def by_losses(found: Explained) -> list[int]:
     """The numbers of all flows: those of the headline verdict first, then by losses, then by bytes."""
     headline = set(found.verdicts[0].flows) if found.verdicts else set()
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import polars as pl
 
-from whydrop.api import Explanation
 from whydrop.explaining.document import Flow, Verdict
+from whydrop.explaining.explained import Explained
 
 Mark = Literal["points", "line", "step", "spans", "slants", "bars", "rule"]
 
@@ -139,7 +139,7 @@ class Scene:
     verdict_flows: int = field(default=1)
 
     @classmethod
-    def of(cls, found: Explanation, number: int) -> Scene:
+    def of(cls, found: Explained, number: int) -> Scene:
         """Take the rows of flow ``number``, and of the first verdict that concerns it, out of the tables."""
         own = {
             name: found.table(name).filter(pl.col("flow") == number).sort("time_ns", maintain_order=True)

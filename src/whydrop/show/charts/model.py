@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from whydrop import units
+from whydrop.explaining import parameters
 from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, byte_unit, points, present
 
 
@@ -71,6 +71,6 @@ def _limit(scene: Scene, scale: float) -> list[Layer]:
     for name in ("burst_bytes", "limit_bytes"):
         value = scene.parameter(name)
         if value is not None:
-            label, write = units.parameter_words(name)
+            label, write = parameters.parameter_words(name)
             return [Layer(f"{label}: {write(value)}", "limit", "rule", pl.DataFrame({"y": [value / scale]}))]
     return []

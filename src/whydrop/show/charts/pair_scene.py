@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from whydrop.api import Explanation
+from whydrop.explaining.explained import Explained
 from whydrop.explaining.pair import Pair, Transit
 from whydrop.show.charts.figure import NothingToDraw, Scene
 from whydrop.show.printable import printable
@@ -40,7 +40,7 @@ class PairScene:
     flow_number: int | None
 
     @classmethod
-    def of(cls, found: Explanation, number: int) -> PairScene:
+    def of(cls, found: Explained, number: int) -> PairScene:
         """Take the packets between the captures that lost most between them.
 
         Raises:
@@ -126,7 +126,7 @@ def offloaded(rows: pl.DataFrame) -> str:
     )
 
 
-def _file(found: Explanation, capture: int) -> str:
+def _file(found: Explained, capture: int) -> str:
     return printable(Path(found.captures[capture].path).name)
 
 

@@ -119,7 +119,7 @@ def test_a_process_that_is_killed_at_any_moment_loses_only_what_was_not_flushed(
         """
         import sys
         import recordings
-        from record.test_writer import rows
+        from recording.test_writer import rows
         from whydrop.recording.writer import RecordingWriter
         writer = RecordingWriter(sys.argv[1], recordings.metadata())
         for number in range(100_000):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flent_environment
-from record.conftest import Flent
+from recording.conftest import Flent
 from whydrop.recording import gridding
 from whydrop.recording.computing import compute
 

@@ -13,6 +13,7 @@ import pytest
 
 import recordings
 from recordings import MS, START_NS, STEP_S, S
+from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording, RecordingError
 
 
@@ -168,13 +169,13 @@ def test_a_recording_without_anything_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_copy_holds_the_same(rrul: Recording, tmp_path: Path) -> None:
-    copy = Recording.open(rrul.save(tmp_path / "copy"))
+    copy = open_recording(rrul.save(tmp_path / "copy"))
     assert copy.metadata == rrul.metadata
     assert copy.grid().equals(rrul.grid())
 
 
 def test_a_recording_can_be_opened_by_its_document(rrul: Recording) -> None:
-    assert Recording.open(rrul.path / "recording.json").metadata == rrul.metadata
+    assert open_recording(rrul.path / "recording.json").metadata == rrul.metadata
 
 
 @pytest.mark.parametrize(
@@ -196,18 +197,18 @@ def test_a_recording_can_be_opened_by_its_document(rrul: Recording) -> None:
 def test_a_document_that_is_not_one_is_refused_by_file_and_key(tmp_path: Path, document: str, words: str) -> None:
     (tmp_path / "recording.json").write_text(document)
     with pytest.raises(RecordingError, match=words) as refused:
-        Recording.open(tmp_path)
+        open_recording(tmp_path)
     assert str(tmp_path / "recording.json") in str(refused.value)
 
 
 def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"not a recording: there is no recording\.json in it"):
-        Recording.open(tmp_path)
+        open_recording(tmp_path)
 
 
 def test_keys_that_a_later_version_adds_are_kept(tmp_path: Path) -> None:
     (tmp_path / "recording.json").write_text(json.dumps({"schema": 1, "status": "complete", "weather": "fine"}))
-    assert Recording.open(tmp_path).metadata["weather"] == "fine"
+    assert open_recording(tmp_path).metadata["weather"] == "fine"
 
 
 def test_damaged_tables_are_refused_by_their_file(tmp_path: Path) -> None:
@@ -217,16 +218,16 @@ def test_damaged_tables_are_refused_by_their_file(tmp_path: Path) -> None:
     for damaged in (b"", b"PAR1", content[:-9], os.urandom(len(content)), b"\0" * len(content)):
         path.write_bytes(damaged)
         with pytest.raises(RecordingError, match=r"probes\.parquet"):
-            Recording.open(found.path).table("probes")
+            open_recording(found.path).table("probes")
 
 
 def test_a_table_with_other_columns_or_types_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
     found = recordings.rrul(tmp_path / "a")
     path = found.path / "clocks.parquet"
     pl.DataFrame({"host": ["x"], "offset_ns": [1], "colour": ["red"]}).write_parquet(path)
-    opened = Recording.open(found.path)
+    opened = open_recording(found.path)
     assert opened.table("clocks").row(0) == ("x", None, 1, None, None)
     assert "colour" in opened.notes[0]
     pl.DataFrame({"host": ["x"], "offset_ns": ["soon"]}).write_parquet(path)
     with pytest.raises(RecordingError, match=r"clocks\.parquet: a column is not of its type"):
-        Recording.open(found.path).table("clocks")
+        open_recording(found.path).table("clocks")

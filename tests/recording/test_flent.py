@@ -14,11 +14,12 @@ import polars as pl
 import pytest
 
 import recordings
-from record.conftest import Flent
+from recording.conftest import Flent
 from whydrop.formats import exporting
 from whydrop.formats.flent.writing import as_document
+from whydrop.formats.importing import open_recording
 from whydrop.recording.metrics.summary import Summary
-from whydrop.recording.recording import Recording, RecordingError
+from whydrop.recording.recording import RecordingError
 from whydrop.show.recordings import flent_layout
 
 T0 = 1_500_000_000.25
@@ -67,7 +68,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_every_file_of_flents_tests_opens_with_its_series_and_its_grid(flent_file: Path) -> None:
-    found, original = Recording.open(flent_file), read(flent_file)
+    found, original = open_recording(flent_file), read(flent_file)
     grid = found.grid()
     assert grid["time_s"].to_list() == pytest.approx(original["x_values"])
     for name, values in original["results"].items():
@@ -82,7 +83,7 @@ def test_every_file_of_flents_tests_opens_with_its_series_and_its_grid(flent_fil
 def test_every_raw_value_of_flents_files_is_kept(flent_file: Path) -> None:
     """Version 4 has them in the units of the series; before that they are compared by their number and times."""
     original = read(flent_file)
-    exported = as_document(Recording.open(flent_file))["raw_values"]
+    exported = as_document(open_recording(flent_file))["raw_values"]
     for name, rows in original["raw_values"].items():
         assert [row["t"] for row in exported[name]] == sorted(row["t"] for row in rows)
         if original["version"] < 4:
@@ -100,7 +101,7 @@ def test_flents_figures_of_an_exported_file_are_those_of_the_original(
     flent_file: Path, flent: Flent, tmp_path: Path
 ) -> None:
     exported = tmp_path / flent_file.name
-    exporting.write(Recording.open(flent_file), "flent", exported)
+    exporting.write(open_recording(flent_file), "flent", exported)
     assert flent("-f", "summary", exported) == flent("-f", "summary", flent_file)
     theirs, ours = (list(csv.reader(io.StringIO(flent("-f", "stats_csv", path)))) for path in (flent_file, exported))
     assert len(ours) == len(theirs) > 1
@@ -115,7 +116,7 @@ def test_flents_figures_of_an_exported_file_are_those_of_the_original(
 @pytest.mark.needs_flent
 def test_flents_csv_of_an_exported_file_is_that_of_the_original(flent_file: Path, flent: Flent, tmp_path: Path) -> None:
     exported = tmp_path / flent_file.name
-    exporting.write(Recording.open(flent_file), "flent", exported)
+    exporting.write(open_recording(flent_file), "flent", exported)
     # Flent's columns are in another order at each run.
     ours, theirs = (pl.read_csv(io.StringIO(flent("-f", "csv", path))) for path in (exported, flent_file))
     assert ours.select(sorted(ours.columns)).equals(theirs.select(sorted(theirs.columns)))
@@ -133,7 +134,7 @@ def test_our_summary_of_a_file_is_flents(flent_file: Path, flent: Flent) -> None
         }
 
     ours, theirs = (
-        figures(flent_layout(Summary(Recording.open(flent_file)))),
+        figures(flent_layout(Summary(open_recording(flent_file)))),
         figures(flent("-f", "summary", flent_file)),
     )
     # Flent adds what its test computes today and did not when the file was written.
@@ -143,7 +144,7 @@ def test_our_summary_of_a_file_is_flents(flent_file: Path, flent: Flent) -> None
 
 
 def test_version_4_is_read_with_its_values_and_metadata(tmp_path: Path) -> None:
-    found = Recording.open(write(tmp_path / "a.flent.gz", file()))
+    found = open_recording(write(tmp_path / "a.flent.gz", file()))
     assert found.samples("TCP upload")["value"].to_list() == [1.0, 2.0]
     assert found.samples("TCP upload")["time_ns"].to_list() == [1_500_000_000_250_000_000, 1_500_000_000_450_000_048]
     assert found.samples("TCP upload::tcp_cwnd")["value"].to_list() == [10.0]
@@ -156,13 +157,13 @@ def test_version_4_is_read_with_its_values_and_metadata(tmp_path: Path) -> None:
 
 
 def test_before_version_4_transactions_a_second_become_milliseconds(tmp_path: Path) -> None:
-    found = Recording.open(write(tmp_path / "a.flent.gz", file(3)))
+    found = open_recording(write(tmp_path / "a.flent.gz", file(3)))
     assert found.samples("Ping (ms) UDP BE")["value"].to_list() == [10.0, 20.0]
 
 
 def test_before_version_4_seconds_of_fetches_become_milliseconds(tmp_path: Path) -> None:
     content = file(2, results={"HTTP latency": [4.0, 5.0, 6.0]}, raw_values={"HTTP latency": [{"t": T0, "val": 0.004}]})
-    found = Recording.open(write(tmp_path / "a.flent.gz", content))
+    found = open_recording(write(tmp_path / "a.flent.gz", content))
     (series,) = found.series("HTTP latency")
     assert (series.kind, series.units) == ("http", "ms")
     assert found.samples("HTTP latency")["value"].to_list() == [4.0]
@@ -173,7 +174,7 @@ def test_before_version_4_counts_of_drops_and_airtime_become_those_of_each_inter
         "qdisc": [{"t": T0 + n, "dropped": value, "backlog_bytes": 7.0} for n, value in enumerate((5.0, 6.0, 9.0))],
         "wifi": [{"t": T0 + n, "stations": {"aa": {"airtime_tx": value}}} for n, value in enumerate((100.0, 110.0))],
     }
-    found = Recording.open(write(tmp_path / "a.flent.gz", file(3, raw_values=raw, results={})))
+    found = open_recording(write(tmp_path / "a.flent.gz", file(3, raw_values=raw, results={})))
     assert found.samples("qdisc::dropped")["value"].to_list() == [0.0, 1.0, 3.0]
     assert found.samples("qdisc::backlog_bytes")["value"].to_list() == [7.0, 7.0, 7.0]
     assert found.samples("wifi::stations::aa::airtime_tx")["value"].to_list() == [0.0, 10.0]
@@ -185,7 +186,7 @@ def test_netperf_wrappers_raw_values_are_found_in_its_metadata(tmp_path: Path) -
     del content["version"]
     content["metadata"]["SERIES_META"] = {name: {"RAW_VALUES": values} for name, values in rows.items()}
     content["metadata"]["NETPERF_WRAPPER_VERSION"] = "0.7"
-    found = Recording.open(write(tmp_path / "a.json.gz", content))
+    found = open_recording(write(tmp_path / "a.json.gz", content))
     assert found.samples("Ping (ms) UDP BE")["value"].to_list() == [10.0, 20.0]
     assert found.metadata["imported"]["written_by"] == "0.7"
     assert "RAW_VALUES" not in json.dumps(found.metadata)
@@ -195,7 +196,7 @@ def test_netperf_wrappers_files_without_raw_values_have_those_of_the_grid(tmp_pa
     content = file(1)
     del content["raw_values"], content["metadata"]["SERIES_META"], content["metadata"]["T0"]
     content["metadata"]["TIME"] = "2012-11-24T10:11:12.131415"
-    found = Recording.open(write(tmp_path / "a.json.gz", content))
+    found = open_recording(write(tmp_path / "a.json.gz", content))
     assert found.samples("TCP upload")["value"].to_list() == [1.0, 2.0, 3.0]
     assert found.samples("Ping (ms) UDP BE")["value"].to_list() == [10.0, 20.0]
     assert found.grid("TCP upload", step_s=0.1)["TCP upload"].to_list()[:3] == pytest.approx([1.0, 1.5, 2.0])
@@ -205,7 +206,7 @@ def test_netperf_wrappers_files_without_raw_values_have_those_of_the_grid(tmp_pa
 def test_a_time_in_an_unknown_zone_is_brought_to_the_hour_of_the_samples(tmp_path: Path) -> None:
     content = file(2)
     content["metadata"]["T0"] = "2017-07-14T09:40:00.250000"
-    assert Recording.open(write(tmp_path / "a.flent.gz", content)).started_ns == 1_500_000_000_250_000_000
+    assert open_recording(write(tmp_path / "a.flent.gz", content)).started_ns == 1_500_000_000_250_000_000
 
 
 def test_irtts_one_way_delays_and_losses_by_direction_are_read(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_irtts_one_way_delays_and_losses_by_direction_are_read(tmp_path: Path) -
         {"t": T0 + 0.4, "seq": 2, "lost": True, "lost_dir": None},
         {"t": T0 + 0.6, "seq": 3, "val": 22.0, "owd_up": 13.0, "owd_down": 9.0, "ipdv": 2.5},
     ]
-    found = Recording.open(write(tmp_path / "a.flent.gz", file(raw_values={"Ping (ms) UDP": rows}, results={})))
+    found = open_recording(write(tmp_path / "a.flent.gz", file(raw_values={"Ping (ms) UDP": rows}, results={})))
     assert found.table("probes")["fate"].to_list() == ["ok", "lost-up", "lost", "ok"]
     assert found.samples("Ping (ms) UDP::owd_up")["value"].drop_nulls().to_list() == [12.0, 13.0]
     assert found.samples("Ping (ms) UDP::ipdv")["value"].to_list() == [2.5]
@@ -228,7 +229,7 @@ def test_files_are_known_by_what_is_in_them_and_not_by_their_names(tmp_path: Pat
     text = json.dumps(file()).encode()
     for content in (text, gzip.compress(text), bz2.compress(text)):
         (tmp_path / name).write_bytes(content)
-        assert Recording.open(tmp_path / name).metadata["name"] == "tcp_upload"
+        assert open_recording(tmp_path / name).metadata["name"] == "tcp_upload"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_files_are_known_by_what_is_in_them_and_not_by_their_names(tmp_path: Pat
 def test_what_is_no_file_of_flent_is_refused_in_words(tmp_path: Path, content: Any, words: str) -> None:
     path = write(tmp_path / "a.flent.gz", content)
     with pytest.raises(RecordingError) as refused:
-        Recording.open(path)
+        open_recording(path)
     assert words in str(refused.value)
     assert str(path) in str(refused.value)
 
@@ -269,7 +270,7 @@ def test_what_is_no_file_of_flent_is_refused_in_words(tmp_path: Path, content: A
 def test_damaged_files_are_refused_in_words(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(RecordingError, match=words):
-        Recording.open(tmp_path / "a")
+        open_recording(tmp_path / "a")
 
 
 def test_odd_values_cost_only_themselves(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_odd_values_cost_only_themselves(tmp_path: Path) -> None:
         "odd": {"not": "a list"},
         "deep": [{"t": T0, "a": {"b": {"c": 1.5}}, "text": "x"}],
     }
-    found = Recording.open(write(tmp_path / "a.flent.gz", file(raw_values=raw, results={})))
+    found = open_recording(write(tmp_path / "a.flent.gz", file(raw_values=raw, results={})))
     assert found.samples("TCP upload")["value"].to_list() == [None]
     assert found.samples("deep::a::b::c")["value"].to_list() == [1.5]
     assert found.notes == ["TCP upload: 3 raw values without a time were left out"]
@@ -325,7 +326,7 @@ def test_an_export_read_again_holds_the_same_samples(tmp_path: Path) -> None:
     recording = recordings.rrul(tmp_path / "a")
     path = tmp_path / "a.flent.gz"
     exporting.write(recording, "flent", path)
-    again = Recording.open(path)
+    again = open_recording(path)
     for name in ("TCP upload BE", "TCP upload BE::tcp_cwnd", "TCP upload BE::tcp_rtt", "Ping (ms) UDP BE::owd_up"):
         ours, theirs = (each.samples(name)["value"].drop_nulls().to_list() for each in (recording, again))
         assert theirs == pytest.approx(ours)

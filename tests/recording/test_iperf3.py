@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from whydrop.formats.importing import open_recording
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording, RecordingError
 
@@ -19,7 +20,7 @@ def content(name: str) -> dict[str, Any]:
 
 
 def opened(name: str) -> Recording:
-    return Recording.open(FOLDER / f"{name}.json")
+    return open_recording(FOLDER / f"{name}.json")
 
 
 def names(recording: Recording) -> list[str]:
@@ -60,7 +61,7 @@ def test_the_other_way_and_both_ways_at_once_are_told_apart() -> None:
 def test_losses_and_jitter_of_udp_are_the_receivers() -> None:
     changed = content("udp-reverse")
     changed["intervals"][1]["streams"][0] |= {"lost_packets": 1, "packets": 5, "jitter_ms": 0.25}
-    found = Recording.open(FOLDER / "udp-reverse.json")
+    found = open_recording(FOLDER / "udp-reverse.json")
     assert [loss.lost for loss in Summary(found).losses()] == [0]
     from whydrop.formats.iperf3 import recording
 
@@ -85,7 +86,7 @@ def test_a_run_that_measured_nothing_is_refused_with_iperf3s_own_reason() -> Non
 def test_a_run_that_was_cut_short_is_kept_and_called_failed(tmp_path: Path) -> None:
     cut = {**content("tcp-reverse"), "end": {}, "error": "the server has terminated"}
     (tmp_path / "a.json").write_text(json.dumps(cut))
-    found = Recording.open(tmp_path / "a.json")
+    found = open_recording(tmp_path / "a.json")
     assert found.status == "failed"
     assert found.metadata["failures"] == ["iperf3: the server has terminated"]
     assert found.samples("TCP download").height == 4
@@ -99,14 +100,14 @@ def test_the_stream_of_events_of_newer_versions_is_read_like_the_document(tmp_pa
         {"event": "end", "data": whole["end"]},
     ]
     (tmp_path / "a.json").write_text("\n".join(map(json.dumps, lines)))
-    assert Recording.open(tmp_path / "a.json").grid().equals(opened("tcp-reverse").grid())
+    assert open_recording(tmp_path / "a.json").grid().equals(opened("tcp-reverse").grid())
 
 
 def test_omitted_intervals_are_left_out_and_told_of(tmp_path: Path) -> None:
     changed = content("tcp-reverse")
     changed["intervals"][0]["streams"][0]["omitted"] = True
     (tmp_path / "a.json").write_text(json.dumps(changed))
-    found = Recording.open(tmp_path / "a.json")
+    found = open_recording(tmp_path / "a.json")
     assert found.samples("TCP download").height == 3
     assert "omit" in found.notes[0]
 
@@ -118,4 +119,4 @@ def test_odd_intervals_cost_only_themselves(tmp_path: Path, odd: Any) -> None:
     changed["start"]["connected"] = odd
     changed["end"] = {"streams": odd}
     (tmp_path / "a.json").write_text(json.dumps(changed))
-    assert Recording.open(tmp_path / "a.json").samples("TCP download").height == 4
+    assert open_recording(tmp_path / "a.json").samples("TCP download").height == 4

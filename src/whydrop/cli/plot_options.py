@@ -1,0 +1,46 @@
+"""What the options of ``whydrop plot`` ask for, as the catalogue of plots has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording
+    from whydrop.show.plots.building import Wishes
+    from whydrop.show.plots.schema import PlotSpec
+
+
+def made_wishes(given: dict[str, Any]) -> Wishes:
+    """What was given on the command line, as plots have it."""
+    from whydrop.recording.metrics.reducing import normalised
+    from whydrop.show.plots.building import Wishes
+
+    reduce = given["reduce"]
+    if reduce is not None and not reduce.startswith("meta:"):
+        reduce = normalised(reduce)
+    return Wishes(
+        filters=given["filters"],
+        zoom=given["zoom"],
+        cut=given["cut"],
+        log=True if given["log"] else None,
+        absolute_time=given["absolute_time"],
+        group_by=given["keys"],
+        combine=given["combine"],
+        reduce=reduce,
+        smoothing=given["smooth"],
+        smooth_across_load=given["smooth_across_load"] or None,
+        paired=given["paired"],
+    )
+
+
+def chosen_plots(wanted: str | None, opened: list[Recording]) -> list[tuple[str, PlotSpec]]:
+    """The plots to draw: one by name, all of a user's file, or the default."""
+    from whydrop.show.plots import building, catalogue
+
+    if wanted is None:
+        name = building.default(opened)
+        return [(name, catalogue.find(name))]
+    if wanted.endswith(".toml") or "/" in wanted:
+        return list(catalogue.read_file(Path(wanted)).items())
+    return [(wanted, catalogue.find(wanted))]

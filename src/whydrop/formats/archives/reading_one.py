@@ -1,0 +1,136 @@
+"""Reading one file that was given, piece by piece, with a report of what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whydrop.formats.archives.noting import Note
+from whydrop.recording.errors import RecordingError
+
+if TYPE_CHECKING:
+    from whydrop.formats.archives import Piece
+    from whydrop.store.merging import Conflict
+    from whydrop.store.store import Store
+
+Status = Literal["new", "known", "damaged", "unreadable", "left out"]
+
+
+@dataclass
+class Count:
+    """Rows of one table."""
+
+    rows: int = 0  # that are new
+    duplicates: int = 0  # that were there already
+    conflicts: int = 0  # whose key was there already, with other values
+
+
+@dataclass
+class FileReport:
+    """What came of one file."""
+
+    path: str
+    status: Status
+    sha256: str = ""
+    bytes: int = 0
+    tables: dict[str, Count] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)  # what of it could not be read
+    notes: list[Note] = field(default_factory=list)  # what was repaired or left out
+    shown: list[Conflict] = field(default_factory=list)  # the first conflicts
+
+
+@dataclass(frozen=True)
+class Given:
+    """A file to be read."""
+
+    path: Path
+    bytes: int
+    named: bool  # by the user; False: found in a folder
+    failure: str | None = None  # why there is nothing to be read
+
+
+@dataclass
+class Chunk:
+    """Some pieces of a file; of a large one the next ones. The last tells what came of the file."""
+
+    pieces: list[Piece]
+    report: FileReport | None = None
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
+    """Read one file, piece by piece. Whatever is wrong with it is said in the report; nothing is raised for it."""
+    from whydrop.formats.archives.opening import printed
+
+    report = FileReport(printed(file.path), "new", bytes=file.bytes)
+    if file.failure is not None:
+        report.status, report.damage = "unreadable", [f"{report.path}: {file.failure}"]
+        yield Chunk([], report)
+        return
+    try:
+        before = file.path.stat()
+        report.sha256 = sha256_of(file.path)
+        if not again and (known := store.source(report.sha256)) is not None:
+            report.status = "known"
+            report.notes = [Note(report.path, f"It was damaged when it was read: {one}") for one in _damage_of(known)]
+            yield Chunk([], report)
+            return
+        for piece in _pieces(file.path):
+            report.notes += [Note(piece.source, note) for note in piece.notes]
+            if piece.damage is not None:
+                report.status = "damaged"
+                report.damage.append(f"{piece.source}: {piece.damage}")
+            yield Chunk([piece])
+        after = file.path.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            report.notes.append(Note(report.path, "It changed while it was read, and is read again next time."))
+            report.sha256 = ""
+    except (RecordingError, OSError) as reason:
+        _fail(report, file, str(reason) if isinstance(reason, RecordingError) else f"{report.path}: {reason.strerror}")
+    except Exception as reason:
+        # Readers are meant to say what is wrong with a file in one of the ways above; one file never stops the others.
+        _fail(
+            report,
+            file,
+            f"{report.path}: {type(reason).__name__}: {reason}. Please report this: it is no fault of yours",
+        )
+    yield Chunk([], report)
+
+
+def _damage_of(known: dict[str, Any]) -> list[str]:
+    """What a source's note in the store says of its damage; the note itself may be damaged."""
+    damage = known.get("damage")
+    return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
+    from whydrop.formats.archives.reading import pieces
+
+    yield from pieces(path)
+
+
+def _fail(report: FileReport, file: Given, words: str) -> None:
+    if not file.named and _is_unknown(file.path):
+        report.status, report.notes = "left out", [Note(report.path, words.removeprefix(f"{report.path}: "))]
+    else:
+        report.status = "unreadable"
+        report.damage.append(words)
+
+
+def _is_unknown(path: Path) -> bool:
+    """Whether a file is of none of the kinds that are read here: folders hold other things too."""
+    from whydrop.formats.archives import kinds, opening
+
+    try:
+        first = next(opening.members(path), None)
+    except RecordingError:
+        return False
+    return first is not None and first.damage is None and kinds.kind(first.content, first.name) == "unknown"
