@@ -5,7 +5,9 @@
 >>> found.verdicts[0].cause
 'policer'
 
-:func:`explain_pair` takes two captures of one path, :func:`match` only matches their packets.
+:func:`explain_pair` takes two captures of one path, :func:`match` only matches their packets. :func:`run` and
+:func:`start` measure a path, :func:`open` opens recordings and stores, :func:`compare` compares recordings, and
+:func:`study` asks a store. `docs/python.md` shows them at work.
 
 Names are loaded when they are first used, so that the command line starts in a few milliseconds.
 """
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whydrop._core import CaptureError, __version__
-    from whydrop.api import Explanation, explain, explain_pair, explain_recording
+    from whydrop.api import Explanation, compare, explain, explain_pair, explain_recording, open, run, start, study
     from whydrop.explaining.document import (
         Against,
         Capture,
+        Cause,
         Flow,
         Model,
         Parameter,
@@ -33,12 +36,16 @@ if TYPE_CHECKING:
     )
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
+    from whydrop.measure.handle import Run
+    from whydrop.recording.recording import Recording
+    from whydrop.store.store import Store
 
 _HOMES = {
     "AfterGap": "whydrop.explaining.pair",
     "Against": "whydrop.explaining.document",
     "Capture": "whydrop.explaining.document",
     "CaptureError": "whydrop._core",
+    "Cause": "whydrop.explaining.document",
     "Changes": "whydrop.explaining.pair",
     "ClockStretch": "whydrop.explaining.pair",
     "Explanation": "whydrop.api",
@@ -50,14 +57,22 @@ _HOMES = {
     "PairFlow": "whydrop.explaining.pair",
     "Parameter": "whydrop.explaining.document",
     "ThroughputLost": "whydrop.explaining.document",
+    "Recording": "whydrop.recording.recording",
+    "Run": "whydrop.measure.handle",
+    "Store": "whydrop.store.store",
     "Transfer": "whydrop.explaining.document",
     "Transit": "whydrop.explaining.pair",
     "Verdict": "whydrop.explaining.document",
     "__version__": "whydrop._core",
+    "compare": "whydrop.api",
     "explain": "whydrop.api",
     "explain_pair": "whydrop.api",
     "explain_recording": "whydrop.api",
     "match": "whydrop.explaining.matching",
+    "open": "whydrop.api",
+    "run": "whydrop.api",
+    "start": "whydrop.api",
+    "study": "whydrop.api",
 }
 
 __all__ = [
@@ -65,6 +80,7 @@ __all__ = [
     "Against",
     "Capture",
     "CaptureError",
+    "Cause",
     "Changes",
     "ClockStretch",
     "Explanation",
@@ -75,15 +91,23 @@ __all__ = [
     "Pair",
     "PairFlow",
     "Parameter",
+    "Recording",
+    "Run",
+    "Store",
     "ThroughputLost",
     "Transfer",
     "Transit",
     "Verdict",
     "__version__",
+    "compare",
     "explain",
     "explain_pair",
     "explain_recording",
     "match",
+    "open",
+    "run",
+    "start",
+    "study",
 ]
 
 

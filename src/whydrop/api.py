@@ -1,17 +1,24 @@
-"""The public functions that explain, and what they return: what was found, with charts and the report."""
+"""The public functions, and what explaining returns: what was found, with charts and the report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whydrop import _core
 from whydrop.explaining.explained import Analysis, Explained
+from whydrop.runtime import markup
 
 if TYPE_CHECKING:
     import altair
+
+    from whydrop.measure.handle import Run
+    from whydrop.recording.comparing.comparison import Comparison
+    from whydrop.recording.recording import Recording
+    from whydrop.store.store import Store
+    from whydrop.studies.discards.study import Results
 
 
 def explain(
@@ -98,6 +105,154 @@ def explain_recording(path: str | PathLike[str], captured: Analysis | None = Non
     return Explanation(document.explain(path, captured))
 
 
+def open(path: str | PathLike[str]) -> Recording | Store:
+    """Open what measurements are kept in.
+
+    Args:
+        path: the folder of a recording; a file of Flent, netperf-wrapper, ``iperf3 --json`` or DISCO; a store: its
+            folder, or a prefix of an object store such as ``s3://bucket/fleet``.
+
+    Raises:
+        whydrop.recording.errors.RecordingError: it is none of these (a store's error is one of them, too).
+
+    >>> import whydrop
+    >>> whydrop.open("rrul.recording").table("probes")  # doctest: +SKIP
+    """
+    from whydrop.formats.importing import open_recording
+    from whydrop.store.store import DESCRIPTION, Store
+
+    if "://" in fspath(path) or (Path(path) / DESCRIPTION).is_file():
+        return Store.open(path)
+    return open_recording(path)
+
+
+def start(
+    test: str,
+    to: str | Sequence[str] = (),
+    *,
+    output: str | PathLike[str] = ".",
+    length_s: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    with_runner: str | None = None,
+    secret: str | None = None,
+    title: str = "",
+    note: str = "",
+) -> Run:
+    """Start a test, and go on; several may run at once.
+
+    Args:
+        test: its name in the catalogue (``whydrop tests`` lists them), or the path of a test file.
+        to: the hosts to test against, as ``host`` or ``host:port``.
+        output: the folder in which the recording gets a folder of its own.
+        length_s: how long the load lasts; by default as the test says.
+        parameters: of the test, by name (``whydrop tests TEST`` lists them).
+        with_runner: programs that measure instead of the engine, such as ``iperf3``.
+        secret: that the responders ask for.
+        title: distinguishes this recording from others.
+        note: kept with the recording.
+
+    Returns:
+        The run: watch it by :meth:`Run.events`, end it by :meth:`Run.stop`, wait for it by :meth:`Run.recording`.
+
+    Raises:
+        ValueError: there is no such test, its file has mistakes, or hosts and parameters do not fit it. What goes wrong
+            later is raised by :meth:`Run.wait`.
+
+    >>> import whydrop
+    >>> run = whydrop.start("rrul", to="server.example", length_s=10)  # doctest: +SKIP
+    >>> for event in run.events():  # doctest: +SKIP
+    ...     print(event.state, event.elapsed_s)
+    """
+    from whydrop.measure.handle import Run, prepared
+
+    plan, settings = prepared(
+        test,
+        [to] if isinstance(to, str) else list(to),
+        output=Path(output),
+        length_s=length_s,
+        parameters=parameters or {},
+        with_runner=with_runner,
+        secret=secret,
+        title=title,
+        note=note,
+    )
+    return Run(plan, settings)
+
+
+def run(test: str, to: str | Sequence[str] = (), **options: Any) -> Recording:
+    """Run a test, and return its recording; Ctrl-C ends the test, and what was measured is kept.
+
+    Args:
+        test: as for :func:`start`, and so are ``to`` and ``options``.
+
+    Raises:
+        ValueError: as of :func:`start`.
+        whydrop.measure.engine.EngineError: it could not begin: a host cannot be reached, or a program is missing.
+    """
+    started = start(test, to, **options)
+    try:
+        return started.recording()
+    except KeyboardInterrupt:
+        started.stop()
+        started.wait()
+        raise
+
+
+def compare(
+    *recordings: Recording | str | PathLike[str], group_by: Sequence[str] = (), seed: int | None = None
+) -> Comparison:
+    """Compare recordings, or groups of them, with the first: each metric with its difference, and how certain it is.
+
+    Args:
+        recordings: two or more, open or by their paths.
+        group_by: keys of the metadata, such as ``batch.variables.qdisc``: recordings with the same values are one side.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: fewer than two sides, or a key that no recording has.
+    """
+    from whydrop.formats.importing import open_recording
+    from whydrop.recording.comparing import comparison
+    from whydrop.recording.comparing.grouping import sides
+    from whydrop.recording.recording import Recording
+    from whydrop.recording.statistics.resampling import SEED
+    from whydrop.show.plots import labels
+
+    opened = [one if isinstance(one, Recording) else open_recording(one) for one in recordings]
+    return comparison.compare(sides(opened, labels.of_recordings(opened), group_by), SEED if seed is None else seed)
+
+
+def study(
+    store: str | PathLike[str],
+    parameters: str | PathLike[str] | None = None,
+    *,
+    settings: Sequence[str] = (),
+    backend: str = "duckdb",
+) -> Results:
+    """Study the discards of a store's switches and the speeds of its clients: ``whydrop study discards``.
+
+    Args:
+        store: its folder, or a prefix of an object store.
+        parameters: a TOML file (docs/discards.md); by default those that ``whydrop study discards --example`` shows.
+        settings: parameters as ``change.significance=0.05``, which win over the file.
+        backend: the engine: ``duckdb``, ``spark``, ``spark://host:port``, ``bigquery:PROJECT``.
+
+    Returns:
+        Tables as polars frames, and notes.
+
+    Raises:
+        ValueError: the parameters have mistakes.
+        whydrop.store.engines.BackendError: the store cannot be opened with this engine.
+    """
+    from whydrop.store.engines import open_backend
+    from whydrop.studies.discards import reading
+    from whydrop.studies.discards.study import run
+
+    chosen = reading.read(None if parameters is None else Path(parameters), settings)
+    with open_backend(fspath(store), backend) as opened:
+        return run(opened, chosen)
+
+
 class Explanation(Explained):
     """What was found in a capture, in several of one path, or in a recording; it draws charts and writes reports."""
 
@@ -152,6 +307,12 @@ class Explanation(Explained):
         target = Path(path)
         durable.write_bytes(target, report.page(self, flow=flow).encode())
         return target
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.cause, f"{one.confidence:.0%}", one.lost, one.sentence, "; ".join(one.advice)) for one in self.verdicts
+        ]
+        return markup.table(["cause", "confidence", "packets lost", "verdict", "advice"], rows)
 
     def __repr__(self) -> str:
         headline = self.verdicts[0].sentence if self.verdicts else "no verdict"

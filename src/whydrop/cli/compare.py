@@ -13,7 +13,9 @@ from whydrop.cli.json_option import json_as
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
-    from whydrop.recording.comparing.comparison import Comparison, Side
+    from whydrop.recording.comparing.comparison import Comparison
+    from whydrop.recording.comparing.grouping import Side
+    from whydrop.recording.recording import Recording
 
 EXAMPLES = """
 \b
@@ -63,22 +65,13 @@ def command(
         sys.exit(ending.status(reason))
 
 
-def _sides(opened: list, labels: list[str], keys: tuple[str, ...]) -> list[Side]:  # type: ignore[type-arg]
-    from whydrop.recording.comparing.comparison import Side
-    from whydrop.recording.comparing.grouping import CannotGroup, grouped
+def _sides(opened: list[Recording], labels: list[str], keys: tuple[str, ...]) -> list[Side]:
+    from whydrop.recording.comparing.grouping import CannotGroup, sides
 
-    if not keys:
-        return [Side(label, (one,)) for one, label in zip(opened, labels, strict=True)]
     try:
-        groups = grouped(opened, labels, keys)
+        return sides(opened, labels, keys)
     except CannotGroup as reason:
-        raise click.UsageError(f"--group-by: {ending.printable(str(reason))}") from None
-    if len(groups) < 2:
-        raise click.UsageError(
-            f"--group-by {' '.join(keys)}: all {len(opened)} recordings have the same value, "
-            f"{ending.printable(groups[0].name)!r}; `whydrop metadata` shows their keys."
-        )
-    return [Side(group.name, tuple(opened[number] for number in group.members)) for group in groups]
+        raise click.UsageError(f"--group-by: {ending.printable(str(reason))}.") from None
 
 
 def _print(found: Comparison, kind: str, with_metadata: bool) -> None:

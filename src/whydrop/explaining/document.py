@@ -7,7 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
+
+#: What a verdict may name; `docs/causes.md` says what each means.
+Cause = Literal[
+    "policer",
+    "shallow-queue",
+    "deep-queue",
+    "shaper",
+    "aqm",
+    "random-loss",
+    "reordering",
+    "receiver-window",
+    "sender",
+    "capture-loss",
+    "outage",
+    "no-answer",
+    "refused",
+    "reset",
+    "mtu",
+    "idle-timeout",
+    "delayed-ack",
+    "peer-application",
+    "window-scaling",
+    "sack",
+    "ecn",
+    "duplicate",
+    "checksum",
+    "batching",
+    "jitter",
+    "unfairness",
+    "none",
+    "unknown",
+]
 
 
 class Entry:
@@ -223,7 +255,7 @@ class Verdict:
     ``evidence`` say, in codes and numbers.
     """
 
-    cause: str
+    cause: Cause
     confidence: float
     flows: tuple[str, ...]
     lost: int

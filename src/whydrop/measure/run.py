@@ -23,6 +23,7 @@ from whydrop.recording import tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
+from whydrop.runtime.cancelling import Cancellation
 from whydrop.runtime.signals import Held, held
 
 # Samples are durable at least this often; a killed run loses no more.
@@ -60,14 +61,17 @@ def run(
     *,
     tell: Callable[[str], None] = lambda _: None,
     tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None] = lambda *_: None,
+    cancellation: Cancellation | None = None,
 ) -> Finished:
     """Run a plan and write its recording.
 
     Args:
         tell: called with what is being done, for people.
         tick: called about twice a second with the seconds since the start, those in all, and the rows just measured.
+        cancellation: ends the test as Ctrl-C does, from another thread.
 
     Raises:
+        CancelledError: it was cancelled before anything was measured.
         CannotLeaveError: this host lacks the address or the interface that flows shall leave from.
         EngineError: it cannot begin: a host cannot be reached, or a program is missing. There is no recording then.
         RecordingError: the recording cannot be written at all.
@@ -75,7 +79,7 @@ def run(
 
     Whatever else is raised, nothing runs any more then: what was measured is in the recording that its notes name.
     """
-    return _Run(plan, settings, tell, tick).run()
+    return _Run(plan, settings, tell, tick, cancellation or Cancellation()).run()
 
 
 class _Run:
@@ -85,8 +89,10 @@ class _Run:
         settings: Settings,
         tell: Callable[[str], None],
         tick: Callable[[float, float, Mapping[str, pl.DataFrame]], None],
+        cancellation: Cancellation,
     ) -> None:
         self.plan, self.settings, self.tell, self.tick = plan, settings, tell, tick
+        self.cancellation = cancellation
         numbered = dict(enumerate(plan.flows))
         self.tallies = {number: Tally(number, flow) for number, flow in numbered.items()}
         ours = {number: flow for number, flow in numbered.items() if flow.runner == "engine"}
@@ -111,6 +117,7 @@ class _Run:
                 self.tell("describing this host")
                 self.around = surroundings.Surroundings(self.plan, self._addresses(), self.settings)
                 local = self.around.before()
+            self.cancellation.check()
             self.writer = self._begin_recording(local)
             self.let_go.callback(self.writer.close)
             self.let_go.callback(self._end, signals, self._end_runners)
@@ -174,6 +181,7 @@ class _Run:
         interrupted = False
         try:
             self._watch(self._start(), signals)
+            interrupted = self.cancellation.cancelled
         except KeyboardInterrupt:
             interrupted = True
         except BaseException as reason:
@@ -215,13 +223,13 @@ class _Run:
         limit_s = _LONGEST_S if endless else last_s + _GRACE_S
         while True:
             with signals.let_in():
-                time.sleep(_FLUSH_EVERY_S)
+                self.cancellation.wait(_FLUSH_EVERY_S)
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             self.tick(elapsed_s, last_s, self._take())
             if not self.writer.flush() and self.writer.message not in self.warnings:
                 self.warnings.append(self.writer.message or "the recording cannot be written")
                 self.tell(self.warnings[-1])
-            if self.problem is not None:
+            if self.problem is not None or self.cancellation.cancelled:
                 return
             if self.engine.done() and all(runner.done() for runner in self.runners.values()):
                 return

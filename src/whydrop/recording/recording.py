@@ -14,6 +14,7 @@ from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
 from whydrop.recording.series import Series, Source, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
+from whydrop.runtime import markup
 
 __all__ = ["Recording", "RecordingError", "Series"]
 
@@ -86,6 +87,11 @@ class Recording:
         found = cls(path, document.read(path))
         found._look_for_a_journal()
         return found
+
+    def _repr_html_(self) -> str:
+        shown = [("test", self.metadata["name"]), ("title", self.metadata["title"]), ("status", self.status)]
+        rows = [*shown, ("series", len(self.series())), *(("note", note) for note in self.notes)]
+        return markup.table(["", str(self.path)], [row for row in rows if row[1] not in ("", None)])
 
     @property
     def status(self) -> str:

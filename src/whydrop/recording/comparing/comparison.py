@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from whydrop.recording.comparing import effects
+from whydrop.recording.comparing.grouping import Side
 from whydrop.recording.comparing.metadata_difference import Different, differences
 from whydrop.recording.metrics.definitions import Measured, Metric, measure
 from whydrop.recording.statistics.differences import (
@@ -25,7 +26,7 @@ from whydrop.recording.statistics.differences import (
 from whydrop.recording.statistics.resampling import SEED
 
 if TYPE_CHECKING:
-    from whydrop.recording.recording import Recording
+    pass
 
 Verdict = Literal["established", "apart", "too small to matter", "not resolved"]
 LEVEL = 0.05
@@ -33,14 +34,6 @@ LEVEL = 0.05
 _NO_DIFFERENCE = Difference(math.nan, math.nan, math.nan, math.nan, "")
 # From this Cliff's delta on, samples of two runs are apart: hardly one of the one side lies among those of the other.
 _APART = 0.999
-
-
-@dataclass(frozen=True)
-class Side:
-    """Recordings that are taken as one side of a comparison."""
-
-    label: str
-    recordings: tuple[Recording, ...]
 
 
 @dataclass(frozen=True)

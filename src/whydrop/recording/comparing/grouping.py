@@ -25,6 +25,14 @@ class CannotGroup(ValueError):  # noqa: N818 (it is an answer, not a fault)
 
 
 @dataclass(frozen=True)
+class Side:
+    """Recordings that are taken as one side of a comparison."""
+
+    label: str
+    recordings: tuple[Recording, ...]
+
+
+@dataclass(frozen=True)
 class Group:
     """Positions of recordings that belong together.
 
@@ -131,3 +139,22 @@ def _batches(recordings: Sequence[Recording]) -> list[str]:
         f"{name} ({runs[name].index(one) + 1})" if len(runs[name]) > 1 else name
         for name, one in zip(named, identity, strict=True)
     ]
+
+
+def sides(recordings: Sequence[Recording], labels: Sequence[str], keys: Sequence[str]) -> list[Side]:
+    """The sides of a comparison: each recording by itself, or those with the same values of the keys together.
+
+    Raises:
+        CannotGroup: there are fewer than two, or no recording has one of the keys.
+    """
+    if len(recordings) < 2:
+        raise CannotGroup("two recordings or more are needed; each is compared with the first")
+    if not keys:
+        return [Side(label, (one,)) for one, label in zip(recordings, labels, strict=True)]
+    groups = grouped(recordings, labels, keys)
+    if len(groups) < 2:
+        raise CannotGroup(
+            f"{' '.join(keys)}: all {len(recordings)} recordings have the same value, {groups[0].name!r}; "
+            "`whydrop metadata` shows their keys"
+        )
+    return [Side(group.name, tuple(recordings[number] for number in group.members)) for group in groups]
