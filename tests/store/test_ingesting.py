@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
 PROGRAM = """
 import sys, time
 from contextlib import contextmanager
-from whydrop.cli import ingest
+from whydrop.cli import import_into_store, importing
 from whydrop.formats.archives import ingesting
 
 @contextmanager
@@ -298,13 +298,13 @@ def by_hand():
 
 if __name__ == "__main__":
     ingesting.FILES_OF_A_BATCH = 5
-    ingest._metered = by_hand
-    ingest.command([sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
+    import_into_store._metered = by_hand
+    importing.command([sys.argv[2], "--store", sys.argv[1], "--workers", "2"])
 """
 
 
 def begun(folder: Path, files: int) -> subprocess.Popen[str]:
-    """``whydrop ingest``, which has read so many files of ``folder / "in"`` and waits."""
+    """``whydrop import --store``, which has read so many files of ``folder / "in"`` and waits."""
     (folder / "script.py").write_text(PROGRAM)
     words = [sys.executable, folder / "script.py", folder / "store", folder / "in"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -166,8 +166,11 @@ def test_an_empty_store_is_told_figure_by_figure_and_ends_with_1(empty: Path) ->
     found = whydrop(empty)
     assert found.exit_code == 1
     said = " ".join(found.stdout.split())
-    assert "Figure 1, utilisation: nothing to show: the store holds no counters of switches; `whydrop ingest`" in said
-    assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop ingest`" in said
+    assert (
+        "Figure 1, utilisation: nothing to show: the store holds no counters of switches; `whydrop import --store`"
+        in said
+    )
+    assert "Figure 2, download speed: nothing to show: the store holds no NDT tests; `whydrop import --store`" in said
 
 
 @pytest.mark.slow

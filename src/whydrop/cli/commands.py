@@ -10,26 +10,37 @@ import click
 
 from whydrop.cli import ending
 
-# The command's module, and the line that `whydrop --help` shows without importing it.
-COMMANDS = {
-    "run": ("whydrop.cli.run", "Measure a path by a test."),
-    "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
-    "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
-    "batch": ("whydrop.cli.batch", "Run many tests from one file."),
-    "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
-    "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),
-    "stats": ("whydrop.cli.stats", "Print statistics of recordings and their series."),
-    "compare": ("whydrop.cli.compare", "Say what differs between recordings, and how sure that is."),
-    "metadata": ("whydrop.cli.metadata", "Show what a recording knows of its test and its hosts."),
-    "export": ("whydrop.cli.export", "Write a recording for Flent, as CSV or as JSON."),
-    "import": ("whydrop.cli.importing", "Read files of Flent, netperf-wrapper and iperf3."),
-    "ingest": ("whydrop.cli.ingest", "Read files of measurement platforms into a store."),
-    "store": ("whydrop.cli.store", "Say what a store holds."),
-    "explain": ("whydrop.cli.explain", "Say why the packets of a capture were dropped or had to wait."),
-    "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
-    "collect": ("whydrop.cli.collect", "Poll switches, and keep how their counters grow."),
-    "study": ("whydrop.cli.study", "Ask a store of switches' counters and tests a question."),
+# The command's module, and the line that `whydrop --help` shows without importing it, by what people do.
+GROUPS = {
+    "Explain": {
+        "explain": ("whydrop.cli.explain", "Say why the packets of a capture were dropped or had to wait."),
+        "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
+    },
+    "Measure": {
+        "run": ("whydrop.cli.run", "Measure a path by a test."),
+        "batch": ("whydrop.cli.batch", "Run many tests from one file."),
+        "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
+        "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
+    },
+    "Results": {
+        "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
+        "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),
+        "stats": ("whydrop.cli.stats", "Print statistics of recordings and their series."),
+        "compare": ("whydrop.cli.compare", "Say what differs between recordings, and how sure that is."),
+        "metadata": ("whydrop.cli.metadata", "Show what a recording knows of its test and its hosts."),
+        "import": ("whydrop.cli.importing", "Read files of other tools, and of measurement platforms."),
+        "export": ("whydrop.cli.export", "Write a recording for Flent, as CSV or as JSON."),
+    },
+    "Switches and stores": {
+        "collect": ("whydrop.cli.collect", "Poll switches, and keep how their counters grow."),
+        "store": ("whydrop.cli.store", "Say what a store holds."),
+        "study": ("whydrop.cli.study", "Ask a store of switches' counters and tests a question."),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+# Names of before, which still work; help does not show them.
+_OLD_NAMES = {"ingest": "import"}
 
 
 class Lazy(click.Group):
@@ -41,6 +52,7 @@ class Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
+        cmd_name = _OLD_NAMES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
@@ -50,7 +62,7 @@ class Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; for a name that is none, say which one is near."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args[0] not in {*COMMANDS, *_OLD_NAMES} and not args[0].startswith("-"):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], COMMANDS, n=1)
@@ -72,8 +84,11 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table, so that help loads none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        # All groups in the same columns.
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, (_, line) in group.items()])
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -1,14 +1,16 @@
-"""``whydrop import``: files of other tools as recordings."""
+"""``whydrop import``: files of other tools as recordings, files of measurement platforms into a store."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from whydrop.cli import ending
-from whydrop.cli.recordings import ARGUMENT, opened, reading
+from whydrop.cli.recordings import opened, reading
 
 EXAMPLES = """
 \b
@@ -16,53 +18,123 @@ Examples:
   whydrop import rrul-2017-05-30T174230.flent.gz
   whydrop import results/*.flent.gz --output recordings
   whydrop import iperf3.json --title "with fq"
-  whydrop import 20160512T17:00:00-to-20160512T18:00:00-switch.json.gz
+\b
+Into a store:
+  whydrop import 2018*-switch.json.gz --store telemetry
+  whydrop import archives/ --store telemetry
+  whydrop import archives/*.tgz --store s3://bucket/telemetry --json
 """
 
 
-@click.command(
-    "import",
-    epilog=EXAMPLES,
-)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=ARGUMENT)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(),
-    metavar="DIR",
-    help="Where the recordings' folders are made.  [default: here]",
-)
+@click.command("import", epilog=EXAMPLES)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
+              help="Where the recordings' folders are made.  [default: here]")  # fmt: skip
 @click.option("--title", help="For the recordings, instead of the files' own.")
-def command(files: tuple[Path, ...], output: Path, title: str | None) -> None:
-    """Make recordings of files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches).
+@click.option("--store", metavar="DIR", help="Folder or object store of platforms' files; made if it is not there.")
+@click.option("--again", is_flag=True, help="Read files into the store even if they were read before.")
+@click.option("--workers", type=click.IntRange(1), help="Processes that read into it.  [default: one a processor]")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document on standard output, and nothing else.")
+@click.pass_context
+def command(
+    context: click.Context,
+    files: tuple[Path, ...],
+    output: Path,
+    title: str | None,
+    store: str | None,
+    again: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Read files of other tools: of one test into recordings, of measurement platforms into a store.
 
-    Series keep their names, and metadata are kept whole. Files need not be imported to be shown, plotted or
-    compared: every command that reads a recording also reads these files.
+    Files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches) become recordings, one each.
+    Series keep their names, and metadata are kept whole. They need not be imported to be shown, plotted or compared:
+    every command that reads a recording also reads these files.
 
-    Exits with 0 when all files were imported, and 1 when one could not be; the others are imported all the same.
+    With --store, files of measurement platforms go into a store: switch telemetry of DISCO (both generations), web100
+    snaplogs, tcp-info, SideStream, NDT5 and NDT7, archives of them, and folders of archives; files of Flent and iperf3
+    among them become recordings all the same. The same file twice changes nothing. Rows that are there already are left
+    out; where one differs, the first stays, and the conflict is reported. A damaged file is read up to the damage and
+    stops none of the others.
+
+    Exits with 0 when everything was read, and 1 when something could not be; the rest is imported all the same. Ctrl-C,
+    SIGTERM and SIGHUP keep what was read.
     """
+    if store is None:
+        _no_store_options(context, again=again, workers=workers)
+        sys.exit(_make_recordings(files, output, title, as_json=as_json))
+    from whydrop.cli import import_into_store
+
+    tests = [path for path in files if _is_of_a_test(path)]
+    rest = tuple(path for path in files if path not in tests)
+    failed = _make_recordings(tests, output, title, as_json=as_json and not rest) if tests else 0
+    if rest:
+        failed = max(failed, import_into_store.run(rest, store, again=again, workers=workers, as_json=as_json))
+    sys.exit(failed)
+
+
+def _no_store_options(context: click.Context, *, again: bool, workers: int | None) -> None:
+    if context.info_name == "ingest":
+        raise click.UsageError("Missing option '--store'. (The command is called import now; ingest still works.)")
+    if again or workers is not None:
+        raise click.UsageError("--again and --workers are for files that are read into a store: give --store too.")
+
+
+def _is_of_a_test(path: Path) -> bool:
+    """Whether a file is that of one test, of Flent, netperf-wrapper or iperf3, and of no measurement platform."""
+    from whydrop.formats.archives.reading_one import is_unknown
+    from whydrop.formats.kinds import is_recording
+
+    return path.is_file() and is_recording(path) and is_unknown(path)
+
+
+def _make_recordings(files: list[Path] | tuple[Path, ...], output: Path, title: str | None, *, as_json: bool) -> int:
+    """Make a recording of each file, and say where; return the exit status."""
     from whydrop.recording.errors import RecordingError
 
-    failed = False
+    failed = 0
+    found: list[dict[str, Any]] = []
     with reading():
         for path in files:
             try:
                 folder, notes = _import(path, output, title)
             except (RecordingError, OSError) as reason:
-                failed = bool(ending.status(reason))
+                failed = ending.status(reason)
+                found.append({"path": str(path), "recording": None, "error": ending.one_line(reason)})
                 continue
-            print(ending.printable(str(folder)), flush=True)
+            found.append({"path": str(path), "recording": str(folder), "notes": notes})
+            if not as_json:
+                print(ending.printable(str(folder)), flush=True)
             for note in notes:
                 print(f"whydrop: {ending.printable(f'{path}: {note}')}", file=sys.stderr)
-    sys.exit(1 if failed else 0)
+    if as_json:
+        ending.write_document(json.dumps({"schema": 1, "recordings": found}, indent=1))
+    return 1 if failed else 0
 
 
 def _import(path: Path, output: Path, title: str | None) -> tuple[Path, list[str]]:
+    from whydrop.recording.errors import RecordingError
     from whydrop.recording.naming import folder_for
 
-    found = opened(path)
+    try:
+        found = opened(path)
+    except RecordingError as reason:
+        if _is_for_a_store(path):
+            raise RecordingError(
+                f"{path}: holds files of a measurement platform, which go into a store: whydrop import FILE --store DIR"
+            ) from None
+        raise reason
     if title is not None:
         found.metadata["title"] = title
     metadata = found.metadata
     folder = folder_for(output, str(metadata["name"]), found.started_ns, str(metadata["title"] or ""))
     return found.save(folder), found.notes
+
+
+def _is_for_a_store(path: Path) -> bool:
+    from whydrop.formats.archives.reading_one import is_unknown
+
+    if path.is_dir():
+        return any(one.is_file() and not is_unknown(one) for one in sorted(path.rglob("*"))[:20])
+    return path.is_file() and not is_unknown(path)

@@ -93,8 +93,8 @@ def _decorated(function: Any) -> Any:
 def discards(**options: Any) -> None:
     """Do the discards of switches keep downloads slow?
 
-    STORE is a folder, or a prefix of an object store, that `whydrop ingest` and `whydrop collect` write. Prints what
-    was found in sentences and tables; --output DIR writes the seven figures, a report and all tables.
+    STORE is a folder, or a prefix of an object store, that `whydrop import --store` and `whydrop collect` write. Prints
+    what was found in sentences and tables; --output DIR writes the seven figures, a report and all tables.
 
     Exits with 0 when the study was made, 1 when it or a part of it could not be computed, 2 when the command line or
     the parameters are wrong, and with --watch 3 when a port newly exceeds the ratio.

@@ -85,7 +85,9 @@ class Store:
         """
         files = where if isinstance(where, Files) else Files.at(where)
         if not files.exists(DESCRIPTION):
-            raise StoreError(f"{files.shown}: no store: it has no file {DESCRIPTION}. `whydrop ingest` makes one")
+            raise StoreError(
+                f"{files.shown}: no store: it has no file {DESCRIPTION}. `whydrop import --store` makes one"
+            )
         _check_version(files)
         return cls(files)
 

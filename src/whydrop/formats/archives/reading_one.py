@@ -118,14 +118,14 @@ def _pieces(path: Path) -> Iterator[Piece]:
 
 
 def _fail(report: FileReport, file: Given, words: str) -> None:
-    if not file.named and _is_unknown(file.path):
+    if not file.named and is_unknown(file.path):
         report.status, report.notes = "left out", [Note(report.path, words.removeprefix(f"{report.path}: "))]
     else:
         report.status = "unreadable"
         report.damage.append(words)
 
 
-def _is_unknown(path: Path) -> bool:
+def is_unknown(path: Path) -> bool:
     """Whether a file is of none of the kinds that are read here: folders hold other things too."""
     from whydrop.formats.archives import kinds, opening
 

@@ -97,8 +97,8 @@ def _left_out(named: pl.DataFrame, machine: str, what: str, one: str, many: str)
 
 _NOTHING_LACKING = "no row fits the parameters"
 _REPAIR = (
-    "`whydrop ingest` reads DISCO's archives into it, and `whydrop collect` polls switches",
-    "`whydrop ingest` reads M-Lab's archives into it",
+    "`whydrop import --store` reads DISCO's archives into it, and `whydrop collect` polls switches",
+    "`whydrop import --store` reads M-Lab's archives into it",
 )
 
 

@@ -1,4 +1,4 @@
-"""``whydrop ingest``: files and archives of measurement platforms into a store."""
+"""``whydrop import --store``: files and archives of measurement platforms into a store."""
 
 from __future__ import annotations
 
@@ -11,21 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from whydrop.cli import aligned, ending, hearing, terminating
 
 if TYPE_CHECKING:
     from whydrop.formats.archives.ingesting import Report
     from whydrop.formats.archives.reading_one import FileReport, Status
-
-EXAMPLES = """
-\b
-Examples:
-  whydrop ingest 2018*-switch.json.gz --store telemetry
-  whydrop ingest archives/ --store telemetry
-  whydrop ingest archives/*.tgz --store s3://bucket/telemetry --json
-"""
 
 # More lines of what is damaged would hide that of the others; all of it stands in the store.
 _MOST_DAMAGE = 20
@@ -39,25 +29,8 @@ _WORDS: dict[Status, str] = {
 }
 
 
-@click.command(
-    "ingest",
-    epilog=EXAMPLES,
-)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--store", "place", required=True, metavar="DIR", help="Folder or object store; made if it is not there.")
-@click.option("--again", is_flag=True, help="Read files even if they were read before, as after a loss of parts.")
-@click.option("--workers", type=click.IntRange(1), help="Processes that read.  [default: one a processor]")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document on standard output, and nothing else.")
-def command(files: tuple[Path, ...], place: str, again: bool, workers: int | None, as_json: bool) -> None:
-    """Read files of measurement platforms into a store: switch telemetry of DISCO (both generations), web100
-    snaplogs, tcp-info, SideStream, NDT5 and NDT7, archives of them, and folders of archives.
-
-    The same file twice changes nothing. Rows that are there already are left out; where one differs, the first stays,
-    and the conflict is reported. A damaged file is read up to the damage and stops none of the others.
-
-    Exits with 0 when everything was read, and 1 when something could not be; the rest is in the store all the same.
-    Ctrl-C, SIGTERM and SIGHUP keep what was read.
-    """
+def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None, as_json: bool) -> int:
+    """Read files into a store, and print what came of them; return the exit status."""
     from whydrop.formats.archives.ingesting import ingest
     from whydrop.recording.errors import RecordingError
     from whydrop.store.store import Store
@@ -71,7 +44,7 @@ def command(files: tuple[Path, ...], place: str, again: bool, workers: int | Non
     except (RecordingError, OSError, KeyboardInterrupt) as reason:
         if isinstance(reason, KeyboardInterrupt):
             sys.stderr.write("whydrop: what was read until then is in the store\n")
-        sys.exit(ending.status(reason))
+        return ending.status(reason)
     if as_json:
         import json
 
@@ -81,7 +54,7 @@ def command(files: tuple[Path, ...], place: str, again: bool, workers: int | Non
         # What follows goes elsewhere, perhaps to the same terminal.
         sys.stdout.flush()
     _print_problems(report)
-    sys.exit(0 if report.complete else 1)
+    return 0 if report.complete else 1
 
 
 def _require_any(files: tuple[Path, ...]) -> None:
