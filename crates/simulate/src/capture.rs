@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use whydrop_path::Random;
 
-use crate::network::History;
+use crate::history::History;
 use crate::pcap::{Endpoints, Resolution, Writer};
 use crate::scenario::{CaptureConfig, FlowConfig};
 use crate::segment::{Segment, Toward};
@@ -83,8 +83,8 @@ fn endpoints(
         client_isn: random.next_u64() as u32,
         server_isn: random.next_u64() as u32,
         mss: u16::try_from(flow.sender.mss + header).unwrap_or(u16::MAX),
-        client_window_scale: crate::connection::WINDOW_SCALE,
-        server_window_scale: crate::connection::WINDOW_SCALE,
+        client_window_scale: crate::segment::WINDOW_SCALE,
+        server_window_scale: crate::segment::WINDOW_SCALE,
         sack: flow.receiver.sack,
         client_ttl: 64 - (10 - before_tap),
         server_ttl: 64 - before_tap,

@@ -8,7 +8,7 @@ use whydrop_path::Ecn;
 use crate::limiter::Ledger;
 use crate::receiver::Receiver;
 use crate::scenario::{Behaviour, Ending, FlowConfig};
-use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
+use crate::segment::{Reason, SackBlocks, Segment, Toward, WINDOW_SCALE, flags};
 use crate::sender::{AckIn, Sender, Transmission};
 use client::Repeated;
 
@@ -18,8 +18,6 @@ const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
 /// What a client sends to ask for a chunk.
 const REQUEST_BYTES: u32 = 120;
 const SERVER_WINDOW_BYTES: u32 = 65_152;
-/// Linux's default for a receive buffer of 6 MB.
-pub const WINDOW_SCALE: u8 = 7;
 
 /// What a host does with what it got.
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@ mod calendar;
 mod capture;
 mod congestion;
 mod connection;
+pub mod history;
 pub mod limiter;
 mod network;
 pub mod pair;
@@ -47,9 +48,8 @@ mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
-pub use network::{
-    DatagramSource, Extras, Fate, History, Packet, Record, Simulation, WatchConfig, WayBack,
-};
+pub use history::{Fate, History, Packet, Record};
+pub use network::{DatagramSource, Extras, Simulation, WatchConfig, WayBack};
 pub use pcap::Resolution;
 pub use receiver::{ReceiverConfig, StopsReading};
 pub use scenario::{

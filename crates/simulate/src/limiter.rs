@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::network::{Fate, History};
+use crate::history::{Fate, History};
 use crate::segment::Toward;
 use crate::sender::Wait;
 

@@ -38,7 +38,7 @@ impl Endpoints {
         server_isn: u32,
         mss: u16,
     ) -> Self {
-        let scale = crate::connection::WINDOW_SCALE;
+        let scale = crate::segment::WINDOW_SCALE;
         Self {
             client: [0; 4],
             server: [0; 4],

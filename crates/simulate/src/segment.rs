@@ -2,6 +2,9 @@
 
 use whydrop_path::Ecn;
 
+/// Linux's default for a receive buffer of 6 MB.
+pub const WINDOW_SCALE: u8 = 7;
+
 /// Which of the two hosts of a connection a segment is for. Data flows from server to client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toward {

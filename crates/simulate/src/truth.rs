@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::history::{Fate, History};
 use crate::limiter::Account;
-use crate::network::{Fate, History};
 use crate::scenario::FlowConfig;
 use crate::segment::{Reason, Segment, Toward};
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
-use super::suite;
+use super::suite::kind;
 use super::world::{Flow, Pair};
 use crate::limiter::Account;
 use crate::segment::Reason;
@@ -122,7 +122,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
 
 /// What is right to call the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
 fn right_causes(pair: &Pair) -> Vec<&'static str> {
-    let mut right = (pair.right.clone()).unwrap_or_else(|| suite::right_causes(pair.kind).to_vec());
+    let mut right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
     let nothing_lost = !pair
         .crossings
         .iter()

@@ -3,7 +3,7 @@
 use serde_json::json;
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Random, overhead};
 
-use super::{Case, Facts, Kind, impairments, limits};
+use super::{Case, Facts, Kind};
 use crate::congestion::Algorithm;
 use crate::pcap::Resolution;
 use crate::receiver::ReceiverConfig;
@@ -25,22 +25,8 @@ const TAP_NAMES: [&str; STAGES + 1] =
 /// One chain of elements on the impaired hop.
 pub(super) type Element = Box<dyn PathElement + Send>;
 
-pub(super) fn case(kind: Kind, random: &mut Random) -> Case {
-    let mut case = base(kind, random);
-    match kind {
-        Kind::Reordering
-        | Kind::ReceiverWindow
-        | Kind::SlowReader
-        | Kind::Stream
-        | Kind::SendBuffer => limits::apply(&mut case, random),
-        Kind::CaptureLoss | Kind::Clean => limits::apply(&mut case, random),
-        _ => impairments::apply(&mut case, random),
-    }
-    case
-}
-
 /// Hosts and distances without an impairment.
-fn base(kind: Kind, random: &mut Random) -> Case {
+pub(super) fn base(kind: Kind, random: &mut Random) -> Case {
     let rtt_ns = (random.log_uniform(5.0, 300.0) * MS as f64) as i64;
     let line_bps = if random.chance(0.3) {
         10_000_000_000

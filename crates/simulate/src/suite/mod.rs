@@ -14,7 +14,8 @@ use std::path::Path;
 
 use whydrop_path::Random;
 
-use crate::network::{History, Simulation};
+use crate::history::History;
+use crate::network::Simulation;
 use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
 use crate::truth::{FlowTruth, flow_truths};
 pub use kind::Kind;
@@ -111,6 +112,21 @@ pub struct Played {
 /// Draws that turn out not to show their kind (a policer that never dropped) are drawn again, up to this often.
 const MOST_DRAWS: u64 = 40;
 
+/// Draw hosts and distances, and what impairs them.
+fn draw_case(kind: Kind, random: &mut Random) -> Case {
+    let mut case = draw::base(kind, random);
+    match kind {
+        Kind::Reordering
+        | Kind::ReceiverWindow
+        | Kind::SlowReader
+        | Kind::Stream
+        | Kind::SendBuffer => limits::apply(&mut case, random),
+        Kind::CaptureLoss | Kind::Clean => limits::apply(&mut case, random),
+        _ => impairments::apply(&mut case, random),
+    }
+    case
+}
+
 /// Draw and simulate the case with this index: the same for the same split, seed and index, whatever the count.
 pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
     let kind = config.only.unwrap_or(Kind::ALL[index % Kind::ALL.len()]);
@@ -118,7 +134,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
         let base = Random::new(config.seed ^ config.split.salt()).next_u64();
         let base = base.wrapping_add((index as u64) << 16);
         let seed = Random::new(base.wrapping_add(attempt)).next_u64();
-        let case = draw::case(kind, &mut Random::new(seed));
+        let case = draw_case(kind, &mut Random::new(seed));
         let (flows, capture) = (case.scenario.flows.clone(), case.scenario.capture);
         let history = Simulation::new(case.scenario).run();
         let truths = flow_truths(&history, &flows);
@@ -137,7 +153,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
         }
         if kind.is_determined() && capture.tap <= draw::ELEMENT_STAGE {
             // The simulation has used the element up; the same seed draws it again.
-            let mut again = draw::case(kind, &mut Random::new(seed)).scenario;
+            let mut again = draw_case(kind, &mut Random::new(seed)).scenario;
             let element = &mut again.stages[draw::ELEMENT_STAGE].element;
             played.oracle = Some(Oracle::ask(&played.history, element));
         }

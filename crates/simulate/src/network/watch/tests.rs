@@ -1,7 +1,7 @@
 use whydrop_path::{Chain, Delay, Fifo, Limit, PathElement, Policer};
 
 use super::*;
-use crate::network::History;
+use crate::history::History;
 use crate::receiver::ReceiverConfig;
 use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
 use crate::segment::Toward;

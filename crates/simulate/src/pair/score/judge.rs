@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::pair::suite::right_causes;
+use crate::pair::suite::kind::right_causes;
 use crate::score::list;
 
 /// One full Ethernet frame: a burst or a limit in bytes may be wrong by it.

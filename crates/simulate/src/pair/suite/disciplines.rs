@@ -5,12 +5,12 @@ use whydrop_path::{
     TickShaper,
 };
 
-use super::draw::{BEYOND_STAGE, Element, MS, World, logarithmic_ns, pick};
+use super::draw::{BEYOND_STAGE, MS, World, logarithmic_ns, pick};
 use super::kind::Mechanism;
-use super::mechanisms::{
-    FULL_PACKET_BYTES, MBIT, byte_basis, companions, outrun, put_behind, set_wide_link, slow_line,
-};
+use super::policer::Element;
+use super::policer::FULL_PACKET_BYTES;
 use super::policers;
+use super::settings::{MBIT, byte_basis, companions, outrun, put_behind, set_wide_link, slow_line};
 use crate::network::WayBack;
 use crate::scenario::Behaviour;
 

@@ -1,11 +1,10 @@
-//! Drawing a world: hosts, distances, the two points, connections; the mechanism and the treatments come after.
+//! A world before its mechanism and treatments: hosts, distances, the two points, connections.
 
 use serde_json::{Map, Value};
-use whydrop_path::{Delay, Fifo, Jitter, Limit, PathElement, Random, overhead};
+use whydrop_path::{Delay, Fifo, Jitter, Limit, Random, overhead};
 
 use super::kind::Mechanism;
-use super::policers::PolicerSpec;
-use super::{mechanisms, treatments};
+use super::policer::{Element, PolicerSpec};
 use crate::congestion::Algorithm;
 use crate::network::{DatagramSource, Extras, WatchConfig};
 use crate::pair::sniffer::{Point, Sniffer};
@@ -24,8 +23,6 @@ pub const ELEMENT_STAGE: usize = 3;
 pub const BEYOND_STAGE: usize = 5;
 /// Payload of all connections together: some 25 000 full segments, so that a capture stays below 60 000 packets.
 pub const MOST_BYTES: u64 = 36_000_000;
-
-pub type Element = Box<dyn PathElement + Send>;
 
 /// A pair before it is simulated.
 pub struct World {
@@ -48,16 +45,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn draw(mechanism: Mechanism, random: &mut Random) -> Self {
-        let mut world = Self::base(mechanism, random);
-        mechanisms::apply(&mut world, random);
-        company(&mut world, random);
-        treatments::apply(&mut world, random);
-        world
-    }
-
     /// Hosts and distances.
-    fn base(mechanism: Mechanism, random: &mut Random) -> Self {
+    pub fn base(mechanism: Mechanism, random: &mut Random) -> Self {
         let rtt_ns = (random.log_uniform(5.0, 200.0) * MS as f64) as i64;
         let y_is_far = random.chance(0.35);
         let ipv6 = random.chance(0.2);
@@ -279,7 +268,7 @@ fn connection(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
 }
 
 /// What else passes both points: small packets of a chatty connection, and UDP.
-fn company(world: &mut World, random: &mut Random) {
+pub fn company(world: &mut World, random: &mut Random) {
     if random.chance(0.35) {
         let port = world.scenario.flows[0].client_port.wrapping_add(100);
         world.add_connection("small", port, random);

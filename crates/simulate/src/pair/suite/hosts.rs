@@ -4,7 +4,7 @@ use whydrop_path::Random;
 
 use super::draw::{ELEMENT_STAGE, MS, World, logarithmic_ns, pick};
 use super::kind::Mechanism;
-use super::mechanisms::{MBIT, set_wide_link, slow_line};
+use super::settings::{MBIT, set_wide_link, slow_line};
 use crate::receiver::StopsReading;
 use crate::scenario::{Application, Behaviour};
 use crate::sender::Pacing;

@@ -1,21 +1,20 @@
 //! What is put on the path, with parameters over wide ranges.
 
 use whydrop_path::{
-    Chain, CoDel, Delay, Fifo, InService, Jitter, Limit, Pie, Random, RandomLoss, Red, Shaper,
-    overhead,
+    Chain, CoDel, Fifo, InService, Jitter, Limit, Pie, Random, RandomLoss, Red, Shaper,
 };
 
 use super::detour::Detour;
-use super::draw::{
-    BEFORE_STAGE, BEYOND_STAGE, ELEMENT_STAGE, Element, MS, World, logarithmic_ns, pick,
-};
+use super::draw::{BEFORE_STAGE, BEYOND_STAGE, ELEMENT_STAGE, MS, World, logarithmic_ns, pick};
 use super::kind::Mechanism;
+use super::policer::Element;
+use super::policer::FULL_PACKET_BYTES;
 use super::policers;
+use super::settings::{
+    MBIT, byte_basis, companions, outrun, put_behind, set_wide_link, slow_line, wide_link,
+};
 use super::{disciplines, hosts};
 use crate::scenario::{Application, CrossTraffic};
-
-pub const MBIT: f64 = 1e6;
-pub const FULL_PACKET_BYTES: u64 = 1_500;
 
 pub fn apply(world: &mut World, random: &mut Random) {
     match world.mechanism {
@@ -60,43 +59,6 @@ pub fn apply(world: &mut World, random: &mut Random) {
         | Mechanism::DelayedAck
         | Mechanism::PeerApplication
         | Mechanism::Outage => hosts::apply(world, random),
-    }
-}
-
-/// What the element counts: name in the truth and bytes on top of the IP packet.
-pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
-    let (name, prose, bytes) = match random.unit() {
-        u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
-        u if u < 0.85 => (
-            "ethernet",
-            "Ethernet frame without FCS (L2)",
-            overhead::ETHERNET,
-        ),
-        _ => (
-            "wire",
-            "wire: Ethernet frame with FCS, preamble and gap (L1)",
-            overhead::WIRE,
-        ),
-    };
-    world.parameter("byte_basis", prose);
-    world.parameter("byte_basis_name", name);
-    world.parameter("overhead_bytes", bytes);
-    bytes
-}
-
-/// The sender's card is faster than what it is to fill.
-pub fn outrun(world: &mut World, rate_bps: u64) {
-    if rate_bps as f64 * 1.5 > world.line_bps as f64 {
-        world.set_line(10_000_000_000);
-    }
-}
-
-/// One to four connections of data.
-pub fn companions(world: &mut World, random: &mut Random) {
-    let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
-    let port = world.scenario.flows[0].client_port;
-    for _ in 0..more {
-        world.add_connection("data", port, random);
     }
 }
 
@@ -252,25 +214,6 @@ fn managed_queue(world: &mut World, random: &mut Random) {
     world.transfer(rate_bps, 2_000_000, random);
 }
 
-/// Seven of ten senders have a slower way out than their card, so that a transfer takes a while.
-pub fn slow_line(world: &mut World, random: &mut Random) {
-    if random.chance(0.7) {
-        world.set_line((random.log_uniform(20.0, 500.0) * MBIT) as u64);
-    }
-}
-
-/// A link that the sender cannot fill: what limits is elsewhere, and no queue grows between the points.
-fn wide_link(world: &mut World, random: &mut Random) -> Element {
-    let link_bps = (world.line_bps as f64 * random.uniform(1.05, 1.5)) as u64;
-    world.circumstance("link_rate_bps", link_bps);
-    Box::new(Fifo::new(link_bps, Limit::NONE).with_overhead(overhead::WIRE))
-}
-
-pub fn set_wide_link(world: &mut World, random: &mut Random) {
-    let link = wide_link(world, random);
-    world.set_element(link);
-}
-
 fn chance(world: &mut World, random: &mut Random) {
     let loss = random.log_uniform(0.0008, 0.03);
     let seed = random.next_u64();
@@ -302,13 +245,6 @@ fn chance(world: &mut World, random: &mut Random) {
     }
     companions(world, random);
     world.transfer(60_000_000, (40.0 / loss * 1_500.0) as u64, random);
-}
-
-/// Add an element behind what a stage holds.
-pub fn put_behind(world: &mut World, stage: usize, element: Element) {
-    let stage = &mut world.scenario.stages[stage];
-    let there = std::mem::replace(&mut stage.element, Box::new(Delay::new(0)));
-    stage.element = Box::new(Chain::new(vec![there, element]));
 }
 
 fn ack_loss(world: &mut World, random: &mut Random) {

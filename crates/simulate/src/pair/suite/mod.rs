@@ -4,9 +4,11 @@ mod detour;
 mod disciplines;
 mod draw;
 mod hosts;
-mod kind;
+pub mod kind;
 mod mechanisms;
+mod policer;
 mod policers;
+mod settings;
 #[cfg(test)]
 mod tests;
 pub mod transfers;
@@ -22,12 +24,15 @@ use super::output::{self, PairError};
 use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
 use super::world::Pair;
+use crate::history::{Fate, History};
 use crate::limiter::{Account, Limiter};
-use crate::network::{Fate, History, Simulation};
+use crate::network::Simulation;
 use crate::suite::Split;
 use draw::{ELEMENT_STAGE, World};
-pub use kind::{Mechanism, right_causes};
-use policers::{PolicerSpec, Tellable};
+pub use kind::Mechanism;
+use kind::right_causes;
+use policer::PolicerSpec;
+use policers::Tellable;
 
 /// What is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,15 @@ const LIGHT_MISSES: f64 = 0.03;
 /// Packets of data that a pair must have.
 const LEAST_DATA_PACKETS: u64 = 250;
 
+/// Draw a world with what shall be told from its captures, and what makes that harder.
+fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
+    let mut world = World::base(mechanism, random);
+    mechanisms::apply(&mut world, random);
+    draw::company(&mut world, random);
+    treatments::apply(&mut world, random);
+    world
+}
+
 /// Draw and simulate the pair with this index: the same for the same split, seed and index, whatever the count.
 pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
     let mechanism = config
@@ -64,7 +78,7 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
         let base = Random::new(config.seed ^ config.split.pair_salt()).next_u64();
         let base = base.wrapping_add((index as u64) << 16);
         let seed = Random::new(base.wrapping_add(attempt)).next_u64();
-        let mut pair = simulate(World::draw(mechanism, &mut Random::new(seed)), seed)?;
+        let mut pair = simulate(draw_world(mechanism, &mut Random::new(seed)), seed)?;
         pair.name = format!("p{index:04}-{}", mechanism.name());
         pair.split = config.split.name();
         Some(pair)
@@ -176,7 +190,7 @@ fn allowed_share(name: &str, spec: &PolicerSpec) -> f64 {
 /// The packets that passed a point, in the order in which they were sent.
 fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
     let between = points[0]..points[1];
-    let of = |(packet, passed): (&crate::network::Packet, &[Option<i64>; 2])| {
+    let of = |(packet, passed): (&crate::history::Packet, &[Option<i64>; 2])| {
         let body = match (packet.segment_before(points[0]), packet.datagram) {
             (Some(segment), _) => Body::Tcp(segment),
             (None, Some(datagram)) => Body::Udp(datagram),

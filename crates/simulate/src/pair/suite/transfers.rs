@@ -6,10 +6,10 @@ use std::path::Path;
 use whydrop_path::Random;
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
-use super::{Mechanism, PairsConfig, right_causes, run};
+use super::{Mechanism, PairsConfig, draw_world, right_causes, run};
 use crate::congestion::Algorithm;
+use crate::history::{Fate, History};
 use crate::limiter::{Account, Limiter};
-use crate::network::{Fate, History};
 use crate::pair::output::{self, PairError};
 use crate::pair::world::Pair;
 use crate::scenario::Application;
@@ -31,10 +31,10 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
         let mut random = Random::new(seed);
         let drawn = random.below(Mechanism::ALL.len() as u64) as usize;
         let mechanism = config.only.unwrap_or(Mechanism::ALL[drawn]);
-        let mut world = World::draw(mechanism, &mut random);
+        let mut world = draw_world(mechanism, &mut random);
         shorten(&mut world, &mut random);
         let (mut pair, history) = run(world, seed);
-        let data = |packet: &&crate::network::Packet| {
+        let data = |packet: &&crate::history::Packet| {
             let segment = packet.segment;
             segment.is_some_and(|s| s.toward == Toward::Client && s.payload_bytes > 0)
         };

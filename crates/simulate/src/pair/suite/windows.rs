@@ -1,6 +1,6 @@
 //! Whether the receiver's window is what limits a connection.
 
-use crate::network::{Fate, History};
+use crate::history::{Fate, History};
 use crate::segment::Toward;
 
 /// Less than this many segments of room is none: receivers and senders alike wait for more.

@@ -1,0 +1,77 @@
+//! What happened in a simulation: every packet, and what limited each connection.
+
+use whydrop_path::{Ecn, Header};
+
+use crate::limiter::Ledger;
+use crate::segment::{Datagram, Segment};
+
+/// A packet that was sent, and what became of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    /// `None` for cross traffic and UDP.
+    pub segment: Option<Segment>,
+    /// A UDP packet of a watched simulation.
+    pub datagram: Option<Datagram>,
+    pub ip_bytes: u32,
+    pub sent_ns: i64,
+    pub fate: Fate,
+    /// What elements see of its header, as it is now.
+    pub header: Header,
+    /// The stage that marked it first.
+    pub marked: Option<usize>,
+}
+
+impl Packet {
+    /// The segment as a sniffer before this stage sees it.
+    pub fn segment_before(&self, stage: usize) -> Option<Segment> {
+        let marked = self.marked.is_some_and(|marked| marked < stage);
+        self.segment.map(|segment| Segment {
+            ecn: if marked { Ecn::Ce } else { segment.ecn },
+            ..segment
+        })
+    }
+
+    /// Whether it is in no capture: it belongs neither to a connection nor to a UDP flow.
+    pub fn is_cross_traffic(&self) -> bool {
+        self.segment.is_none() && self.datagram.is_none()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Still on its way when the simulation ended.
+    Underway,
+    Delivered {
+        time_ns: i64,
+    },
+    /// Dropped by the stage with this index.
+    Dropped {
+        stage: usize,
+    },
+    /// An acknowledgment lost on its way back.
+    LostReturning,
+}
+
+/// A packet seen at the point of capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Record {
+    pub time_ns: i64,
+    pub packet: usize,
+}
+
+/// All that happened.
+pub struct History {
+    pub packets: Vec<Packet>,
+    /// In order of time.
+    pub records: Vec<Record>,
+    /// When each packet passed B and Y, by its index in `packets`; empty unless the simulation was
+    /// [watching](crate::network::Simulation::watching) two points.
+    pub passed: Vec<[Option<i64>; 2]>,
+    pub end_ns: i64,
+    pub capture_begins_ns: i64,
+    pub stage_names: Vec<&'static str>,
+    /// Whether each connection received all it asked for.
+    pub complete: Vec<bool>,
+    /// What limited each connection, moment by moment.
+    pub ledgers: Vec<Ledger>,
+}
