@@ -90,7 +90,7 @@ fn drawn(arguments: &[String], count: usize) -> Result<(PathBuf, PairsConfig), S
 /// The mechanisms of pairs, with what is right to call each.
 pub fn print_mechanisms() {
     for mechanism in Mechanism::ALL {
-        let right = suite::right_causes(mechanism.kind()).join(", ");
+        let right = suite::kind::right_causes(mechanism.kind()).join(", ");
         println!("{:22} {:14} {right}", mechanism.name(), mechanism.kind());
     }
 }
