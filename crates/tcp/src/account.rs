@@ -12,11 +12,10 @@ use std::collections::VecDeque;
 
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
 use crate::limits::{Account, Limiter};
-use crate::rounds::{Rounds, quantile};
+use crate::quantile::quantile;
+use crate::rounds::{RELEASE_NS, Rounds};
 use crate::sender_clock::{Echoes, SenderClock};
 
-/// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
-pub(crate) const RELEASE_NS: i64 = 2_000_000;
 /// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
 const RELEASE_SHARE: f64 = 0.1;
 /// Acknowledgments are held back by no less than this (Linux's minimum is 40 ms, its first timer half of that), and by no

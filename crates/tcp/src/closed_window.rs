@@ -1,110 +1,16 @@
 //! The time for which a receiver let its sender send nothing.
 
-use crate::scoreboard::Half;
-use crate::transmissions::DataPacket;
-
-/// Data that follows the opening of a window within this time was waiting for it: the shortest persist timer
-/// (Linux's minimum timeout), or two round trips if they are longer.
-const WAITED_NS: f64 = 200e6;
-
 /// A window that is closed, or was.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClosedWindow {
-    since_ns: Option<i64>,
+    pub since_ns: Option<i64>,
     /// The sender probed it or sent despite it, so it has data.
-    has_data_waiting: bool,
+    pub has_data_waiting: bool,
     /// From when to when it was closed, where it is not known yet whether data waited.
-    undecided: Option<(i64, i64)>,
-    largest_bytes: i64,
+    pub undecided: Option<(i64, i64)>,
+    pub largest_bytes: i64,
     /// One past the last byte that a probe carried: it may be accepted after all.
     pub probed_to: i64,
     /// The furthest that the receiver ever allowed.
-    right_edge: Option<i64>,
-}
-
-impl Half {
-    /// Looks at the window after an acknowledgment that advertises it.
-    pub fn judge_window(&mut self, now_ns: i64, syn: bool) {
-        if syn {
-            return;
-        }
-        let is_closed = match self.window_bytes {
-            _ if self.window_raw == 0 => true,
-            Some(window) => {
-                self.closed.largest_bytes = self.closed.largest_bytes.max(window);
-                let edge = self.acknowledged + window;
-                self.closed.right_edge = self.closed.right_edge.max(Some(edge));
-                self.is_silly(window)
-            }
-            None => false,
-        };
-        match (self.closed.since_ns, is_closed) {
-            (None, true) => {
-                self.closed.since_ns = Some(now_ns);
-                self.closed.undecided = None;
-            }
-            (Some(since_ns), false) => {
-                if std::mem::take(&mut self.closed.has_data_waiting) {
-                    self.count_closed(since_ns, now_ns);
-                } else {
-                    self.closed.undecided = Some((since_ns, now_ns));
-                }
-                self.closed.since_ns = None;
-            }
-            _ => {}
-        }
-    }
-
-    /// So little that a sender waits: less than a full segment, and less than half of the largest window (RFC 9293,
-    /// section 3.8.6.2.1).
-    fn is_silly(&self, window: i64) -> bool {
-        window < i64::from(self.segment_size()) && 2 * window < self.closed.largest_bytes
-    }
-
-    /// Whether data at `start` lies beyond all that the receiver ever allowed, with its window at zero and everything
-    /// before acknowledged: a probe, which may be as large as a segment.
-    pub fn is_beyond_window(&self, start: i64) -> bool {
-        self.window_raw == 0
-            && self.acknowledgment_seen
-            && self.proven == Some(start)
-            && self.closed.right_edge.is_some_and(|edge| start >= edge)
-    }
-
-    /// A probe that ends at `end`.
-    pub fn on_window_probe(&mut self, end: i64) {
-        self.closed.probed_to = self.closed.probed_to.max(end);
-        self.flow.counters.window_probes += 1;
-        self.closed.has_data_waiting |= self.closed.since_ns.is_some();
-    }
-
-    /// Data is sent: into a window that has been closed for a while, or after one opened.
-    pub fn on_data_and_window(&mut self, packet: &DataPacket) {
-        if let Some(since_ns) = self.closed.since_ns {
-            // sooner, it left before the sender knew
-            let knows_ns = (self.near_rtt_ns as f64).max(self.smoothed_rtt_ns) as i64;
-            self.closed.has_data_waiting |= packet.time_ns.saturating_sub(since_ns) > knows_ns;
-        }
-        if let Some((since_ns, opened_ns)) = self.closed.undecided.take() {
-            let after_ns = packet.time_ns.saturating_sub(opened_ns) as f64;
-            if after_ns <= WAITED_NS.max(2.0 * self.smoothed_rtt_ns) {
-                self.count_closed(since_ns, opened_ns);
-            }
-        }
-    }
-
-    /// The connection, or the capture, ended at `end_ns`.
-    pub fn end_closed_window(&mut self, end_ns: i64) {
-        if let Some(since_ns) = self
-            .closed
-            .since_ns
-            .filter(|_| self.closed.has_data_waiting)
-        {
-            self.count_closed(since_ns, end_ns);
-        }
-    }
-
-    fn count_closed(&mut self, since_ns: i64, until_ns: i64) {
-        self.flow.counters.window_closures += 1;
-        self.flow.limited.closed_ns += until_ns.saturating_sub(since_ns).max(0);
-    }
+    pub right_edge: Option<i64>,
 }

@@ -6,9 +6,6 @@
 
 use whydrop_capture::TcpFlags;
 
-use crate::flow::SegmentFlags;
-use crate::scoreboard::Half;
-
 /// What both ends agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
@@ -55,7 +52,7 @@ impl Ecn {
 }
 
 /// Both counters begin with this value (RFC 9768, section 3.2.1).
-const INITIAL_ACE: u8 = 5;
+pub(crate) const INITIAL_ACE: u8 = 5;
 /// The packet counter has three bits, the byte counters of the option 24.
 const ACE_MODULUS: u64 = 8;
 const BYTES_MODULUS: u32 = 1 << 24;
@@ -63,7 +60,7 @@ const BYTES_MODULUS: u32 = 1 << 24;
 /// The receiver's counters as the sender last saw them; `None` before the first, where the handshake was not captured.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AceCounter {
-    packets: Option<u8>,
+    pub packets: Option<u8>,
     bytes: Option<u32>,
     /// Packets delivered and packets marked, as acknowledgments reported them so far.
     delivered: u64,
@@ -93,7 +90,7 @@ impl AceCounter {
     ///
     /// A counter of three bits may have wrapped: of what it can mean, the nearest to what the option's bytes say, else
     /// to the share of marks so far (the prevailing conditions of RFC 9768, section 3.2.2.5).
-    fn advance(&mut self, report: EcnReport, delivered: u64, segment_bytes: f64) -> (u64, u64) {
+    pub fn advance(&mut self, report: EcnReport, delivered: u64, segment_bytes: f64) -> (u64, u64) {
         let ace = report.flags.ace();
         let before = self.packets.replace(ace);
         let bytes = report.ce_bytes.and_then(|bytes| self.more_bytes(bytes));
@@ -117,51 +114,6 @@ impl AceCounter {
         let more = now.wrapping_sub(before) % BYTES_MODULUS;
         // less than before: acknowledgments overtook each other
         (more < BYTES_MODULUS / 2).then_some(more)
-    }
-}
-
-impl Half {
-    /// Takes the congestion bits of an acknowledgment of this direction's data that is not older than others, and
-    /// reports `delivered_bytes` for the first time, the last of them in the packet `newest`.
-    pub fn on_ecn_report(&mut self, report: EcnReport, delivered_bytes: u64, newest: Option<u32>) {
-        if report.flags.has(TcpFlags::SYN) {
-            return; // offers and answers
-        }
-        // the nonce that AE once was (RFC 3540) is historic and was never in use (RFC 8311)
-        let is_accurate = report.ce_bytes.is_some() || report.flags.has(TcpFlags::AE);
-        if self.flow.ecn == Ecn::Unknown && is_accurate {
-            self.flow.ecn = Ecn::Accurate;
-            self.flow.counters.ecn_echoes = 0;
-        }
-        match self.flow.ecn {
-            Ecn::Accurate => {}
-            Ecn::Off => return,
-            Ecn::Unknown | Ecn::Classic => {
-                let echoes = report.flags.has(TcpFlags::ECE);
-                self.flow.counters.ecn_echoes += u64::from(echoes);
-                // a receiver acknowledges at once what makes it begin
-                if echoes
-                    && !self.echoing
-                    && let Some(newest) = newest
-                {
-                    self.segment_mut(newest).flags.set(SegmentFlags::CE_ECHOED);
-                }
-                self.echoing = echoes;
-                return;
-            }
-        }
-        if report.ends_handshake {
-            if report.flags.ace() == 0b110 {
-                // the SYN/ACK was marked, which the counter begins with
-                self.ace.packets = Some(INITIAL_ACE + 1);
-            }
-            return;
-        }
-        let segment_bytes = u64::from(self.segment_size());
-        let delivered = delivered_bytes.div_ceil(segment_bytes);
-        let (packets, bytes) = self.ace.advance(report, delivered, segment_bytes as f64);
-        self.flow.counters.ce_reported += packets;
-        self.flow.counters.ce_reported_bytes += bytes;
     }
 }
 

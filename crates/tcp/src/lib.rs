@@ -9,19 +9,20 @@
 //! Nothing here knows of path models or causes.
 
 mod account;
-mod acknowledgments;
 mod closed_window;
 mod ecn;
 mod failed;
 mod flow;
+mod half;
 mod hash;
 mod hosts;
 mod limits;
+mod options;
 mod outcome;
 mod own_time;
+mod quantile;
 mod ranges;
 mod rounds;
-mod scoreboard;
 mod segmentation;
 mod sender_clock;
 mod sequence;
@@ -30,7 +31,6 @@ mod slow_start;
 mod small;
 mod state;
 mod tracker;
-mod transmissions;
 mod vantage;
 mod window;
 
@@ -57,9 +57,10 @@ pub use flow::{
 };
 pub use hosts::Hosts;
 pub use limits::{Account, Limiter, Span};
+pub use options::TrackerOptions;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use signs::{
     ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
-pub use tracker::{Tracked, Tracker, TrackerOptions};
+pub use tracker::{Tracked, Tracker};

@@ -1,7 +1,7 @@
 //! Senders that send when they have something to send, and not when an acknowledgment makes room.
 
 use crate::flow::{Flow, Kind};
-use crate::rounds::quantile;
+use crate::quantile::quantile;
 use crate::sender_clock::SenderClock;
 
 /// Fewer bursts tell nothing.

@@ -1,11 +1,14 @@
 //! How much a sender lets out, round trip by round trip: whether its window stands.
 
-use crate::account::RELEASE_NS;
 use crate::flow::{Flow, Kind, Segment, Vantage};
 use crate::limits::Limiter;
 use crate::own_time::OwnTime;
+use crate::quantile::quantile;
 use crate::sender_clock::SenderClock;
 use crate::slow_start::SlowStart;
+
+/// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
+pub(crate) const RELEASE_NS: i64 = 2_000_000;
 
 /// A window that is full grows by half a segment a round trip at least (CUBIC's Reno-friendly region): a flight that
 /// grows by less for so many rounds has another bound ...
@@ -201,16 +204,6 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .filter(|(segments, _)| segments.iter().all(is_full))
         .map(|(_, sent_ns)| sent_ns[1] - sent_ns[0])
         .collect()
-}
-
-/// The element below which this share of the others lies; 0 of nothing.
-pub(crate) fn quantile(of: &[i64], share: f64) -> i64 {
-    let mut of = of.to_vec();
-    let place = (of.len().saturating_sub(1) as f64 * share) as usize;
-    match of.is_empty() {
-        true => 0,
-        false => *of.select_nth_unstable(place).1,
-    }
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.

@@ -1,5 +1,8 @@
 //! 32-bit TCP sequence numbers, unwrapped to 64 bits.
 
+/// The largest scaled window (RFC 7323): nothing acknowledged can be further from what was sent.
+pub(crate) const PLAUSIBLE_BYTES: i64 = 1 << 30;
+
 /// Distance from `from` to `to` on the 32-bit circle, -2^31 to 2^31 - 1 (RFC 9293, section 3.4).
 #[inline]
 pub fn distance(from: u32, to: u32) -> i64 {

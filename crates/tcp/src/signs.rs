@@ -6,17 +6,10 @@ use std::num::NonZeroU16;
 
 use whydrop_capture::{IcmpErrorKind, TcpSegment};
 
-use crate::scoreboard::Half;
-use crate::transmissions::DataPacket;
-
 /// Different notices kept of one connection, and numbers of packets kept of one sign, at most.
 const MOST_NOTICES: usize = 8;
-const MOST_NUMBERS: usize = 8;
+pub(crate) const MOST_NUMBERS: usize = 8;
 
-/// One repeat into silence is any lost packet's; after two, timers have backed off (RFC 6298, section 5.5).
-const REPEATS_OF_A_SILENCE: u32 = 2;
-/// Remembered of one direction at most.
-const MOST_SILENCES: usize = 256;
 /// A connection that has been silent for so long, with nothing outstanding, has paused.
 pub(crate) const PAUSE_NS: i64 = 1_000_000_000;
 
@@ -167,37 +160,6 @@ impl Pauses {
         if let Some(pause) = self.unanswered.filter(|pause| pause.by != direction) {
             self.longest_answered_ns = self.longest_answered_ns.max(pause.idle_ns);
             self.unanswered = None;
-        }
-    }
-}
-
-impl Half {
-    /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
-    pub fn repeat_into_silence(&mut self, packet: &DataPacket) {
-        if self.silence.is_none() {
-            let first = self.outstanding.front().map(|range| range.segment);
-            let sent = first.map(|segment| self.flow.segments[segment as usize].time_ns);
-            let since_answer = sent.filter(|sent_ns| *sent_ns >= packet.answered_ns);
-            self.silence.get_or_insert_default().since_ns = since_answer.unwrap_or(packet.time_ns);
-        }
-        let silence = self.silence.get_or_insert_default();
-        silence.repeats = silence.repeats.saturating_add(1);
-        if silence.packets.len() < MOST_NUMBERS {
-            silence.packets.push(packet.number);
-        }
-    }
-
-    /// A packet of the other side comes.
-    pub fn end_silence(&mut self, now_ns: i64) {
-        if let Some(silence) = self.silence.take()
-            && silence.repeats >= REPEATS_OF_A_SILENCE
-            && self.flow.silences().len() < MOST_SILENCES
-        {
-            self.flow.signs_mut().silences.push(Silence {
-                sent_ns: self.last_sent_ns,
-                until_ns: now_ns,
-                ..*silence
-            });
         }
     }
 }

@@ -5,18 +5,18 @@ mod trouble;
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 
 use crate::account::{Told, account};
-use crate::acknowledgments::AckPacket;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Handshake};
+use crate::half::Half;
+use crate::half::acknowledgments::AckPacket;
+use crate::half::transmissions::DataPacket;
 use crate::hash::ConnectionKey;
+use crate::options::TrackerOptions;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
-use crate::scoreboard::Half;
 use crate::segmentation::SegmentSize;
 use crate::sender_clock::Echoes;
-use crate::sequence::Unwrapper;
+use crate::sequence::{PLAUSIBLE_BYTES, Unwrapper};
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
-use crate::tracker::{PLAUSIBLE_BYTES, TrackerOptions};
-use crate::transmissions::DataPacket;
 use crate::vantage;
 
 /// What Linux takes for a maximum segment size that makes sense (`TCP_MIN_MSS`: an IPv4 datagram that every host

@@ -7,44 +7,13 @@ use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 use crate::failed::FailedConnections;
 use crate::flow::Connection;
 use crate::hash::{ConnectionKey, ConnectionMap};
+use crate::options::TrackerOptions;
 use crate::signs::Notice;
 use crate::small::{Completed, SMALL_PACKETS, SmallConnections};
 use crate::state::State;
 
-/// What the tracker keeps.
-#[derive(Debug, Clone)]
-pub struct TrackerOptions {
-    /// Keep acknowledgments and SACK blocks (charts need them, verdicts do not).
-    pub keep_acknowledgments: bool,
-    /// Connections without data to remember at most: a SYN flood must not fill the memory. The oldest are forgotten
-    /// first and counted in [`Tracked::forgotten`].
-    pub most_without_data: usize,
-    /// Small connections with data (fewer than [`SMALL_PACKETS`] packets) to follow at most at one time: those idle
-    /// for longest are completed before their end. What comes of them later is another connection.
-    pub most_small_open: usize,
-    /// Small connections to keep at most, those with most losses and data. The others are summed up in
-    /// [`Tracked::small`].
-    pub most_small: usize,
-    /// Failed connections without data to keep at most; the others are counted.
-    pub most_failed: usize,
-}
-
-impl Default for TrackerOptions {
-    fn default() -> Self {
-        Self {
-            keep_acknowledgments: false,
-            most_without_data: 1 << 16,
-            most_small_open: 1 << 15,
-            most_small: 1 << 14,
-            most_failed: 1 << 12,
-        }
-    }
-}
-
 /// Of IANA's protocol registry.
 const TCP: u8 = 6;
-/// The largest scaled window (RFC 7323): nothing acknowledged can be further from what was sent.
-pub(crate) const PLAUSIBLE_BYTES: i64 = 1 << 30;
 /// Times outside 1970 to 2116 are those of a broken clock or a damaged file. Inside, differences fit 64 bits.
 const PLAUSIBLE_TIMES_NS: std::ops::RangeInclusive<i64> = 0..=1 << 62;
 /// Ended connections are kept open for packets that come late: for the time that a closed one keeps its ports

@@ -6,8 +6,6 @@
 
 use std::collections::VecDeque;
 
-use crate::scoreboard::Half;
-
 /// Acknowledgments on their way to the sender that are remembered; beyond them the oldest are taken to have arrived.
 const MOST_ON_THEIR_WAY: usize = 1 << 12;
 
@@ -18,7 +16,7 @@ pub(crate) struct KnownWindow {
     near_rtt_ns: Option<i64>,
     coming: VecDeque<(i64, i64)>,
     /// Right edge that the sender knows: one past the last byte that it may send.
-    edge: Option<i64>,
+    pub edge: Option<i64>,
 }
 
 impl KnownWindow {
@@ -64,14 +62,6 @@ impl KnownWindow {
     pub fn forget(&mut self) {
         self.coming.clear();
         self.edge = None;
-    }
-}
-
-impl Half {
-    /// Bytes of the receive window that the sender knows of and has not used; `None` while the window is unknown.
-    pub fn window_room(&self) -> Option<i64> {
-        self.window_bytes?;
-        self.known_window.edge.map(|edge| edge - self.next)
     }
 }
 

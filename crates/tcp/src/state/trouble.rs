@@ -4,11 +4,11 @@ use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
 
 use super::State;
 use crate::flow::{Flow, Handshake};
+use crate::half::Half;
 use crate::outcome::Reset;
-use crate::scoreboard::Half;
+use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 use crate::signs::{Notice, PAUSE_NS, Pause, add_notice};
-use crate::tracker::PLAUSIBLE_BYTES;
 
 /// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
 /// a tenth of this.

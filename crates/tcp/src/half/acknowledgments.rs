@@ -1,11 +1,11 @@
 //! An acknowledgment comes back: what arrived, when, and which retransmissions were needed.
 
+use super::transmissions::LARGEST_INFERRED_GAP_BYTES;
+use super::{Half, Outstanding, Repeat};
 use crate::ecn::EcnReport;
 use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
-use crate::scoreboard::{Half, Outstanding, Repeat};
+use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
-use crate::tracker::PLAUSIBLE_BYTES;
-use crate::transmissions::LARGEST_INFERRED_GAP_BYTES;
 
 /// What of an acknowledging packet matters here.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,10 @@
 //! A data packet crosses the capture point: is it new, a retransmission, late, or proof of a gap?
 
+use super::{Half, MAX_REPEATS, Outstanding, Repeat};
 use crate::ecn::Ecn;
 use crate::flow::{Fate, Kind, Segment, SegmentFlags};
-use crate::scoreboard::{Half, MAX_REPEATS, Outstanding, Repeat};
+use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
-use crate::tracker::PLAUSIBLE_BYTES;
 
 /// What of a data packet matters here; a super-segment is still one.
 #[derive(Debug, Clone, Copy)]

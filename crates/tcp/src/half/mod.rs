@@ -1,7 +1,14 @@
 //! What one direction of a connection has sent and not yet had acknowledged, and what is known of each transmission.
 //!
-//! The two halves of the work are in [`crate::transmissions`] (a data packet crosses the capture point) and
-//! [`crate::acknowledgments`] (an acknowledgment of it comes back).
+//! The two halves of the work are in [`transmissions`] (a data packet crosses the capture point) and
+//! [`acknowledgments`] (an acknowledgment of it comes back).
+
+pub mod acknowledgments;
+mod closed_window;
+mod ecn;
+mod signs;
+pub mod transmissions;
+mod window;
 
 use std::collections::VecDeque;
 

@@ -1,0 +1,31 @@
+//! What the tracker keeps, and how much.
+
+/// What the tracker keeps.
+#[derive(Debug, Clone)]
+pub struct TrackerOptions {
+    /// Keep acknowledgments and SACK blocks (charts need them, verdicts do not).
+    pub keep_acknowledgments: bool,
+    /// Connections without data to remember at most: a SYN flood must not fill the memory. The oldest are forgotten
+    /// first and counted in [`crate::Tracked::forgotten`].
+    pub most_without_data: usize,
+    /// Small connections with data (fewer than [`crate::small::SMALL_PACKETS`] packets) to follow at most at one time: those idle
+    /// for longest are completed before their end. What comes of them later is another connection.
+    pub most_small_open: usize,
+    /// Small connections to keep at most, those with most losses and data. The others are summed up in
+    /// [`crate::Tracked::small`].
+    pub most_small: usize,
+    /// Failed connections without data to keep at most; the others are counted.
+    pub most_failed: usize,
+}
+
+impl Default for TrackerOptions {
+    fn default() -> Self {
+        Self {
+            keep_acknowledgments: false,
+            most_without_data: 1 << 16,
+            most_small_open: 1 << 15,
+            most_small: 1 << 14,
+            most_failed: 1 << 12,
+        }
+    }
+}
