@@ -13,8 +13,8 @@
 use super::envelope::Group;
 use super::level::median;
 use super::slope::Drift;
-use super::steps::Step;
 use super::tail;
+use super::track::Step;
 use super::track::{Tracks, sign};
 use super::{ClockFit, ClockStretch, clamp};
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::steps::Step;
+use super::track::Step;
 use super::track::{Point, Track, Tracks, sign};
 
 /// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are

@@ -23,7 +23,7 @@ use std::ops::Range;
 use super::level::{Shift, median, shift};
 use super::moment::{self, Move};
 use super::slope::Drift;
-use super::track::{Point, Track, Tracks, sign};
+use super::track::{Point, Step, Track, Tracks, sign};
 
 /// A smaller step is not looked for, nanoseconds.
 pub(super) const LEAST_STEP_NS: f64 = 300e3;
@@ -51,15 +51,6 @@ const NEAR: usize = 16;
 const MOST_WEIGHT: f64 = 1000.0;
 /// So many packets may contradict what is possible by stamps too early before it counts.
 const ODD_PACKETS: usize = 2;
-
-/// A clock was set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
-    /// The sample of each direction from which on stamps were made afterwards.
-    pub at: [usize; 2],
-    /// Capture 2's clock was set, not capture 1's.
-    pub of_second: bool,
-}
 
 /// A place where one direction's level jumps.
 #[derive(Debug, Clone, Copy)]

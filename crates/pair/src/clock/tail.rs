@@ -15,7 +15,7 @@
 
 use super::anchor::Floor;
 use super::level::median;
-use super::steps::Step;
+use super::track::Step;
 use super::track::{Tracks, sign};
 
 /// Ranks of the lowest values, each this many times the last, show how the distribution ends. The very lowest

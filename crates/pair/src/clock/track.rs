@@ -3,7 +3,15 @@
 use std::ops::Range;
 
 use super::ClockSample;
-use super::steps::Step;
+
+/// A clock was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The sample of each direction from which on stamps were made afterwards.
+    pub at: [usize; 2],
+    /// Capture 2's clock was set, not capture 1's.
+    pub of_second: bool,
+}
 
 /// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a
 /// minimum in both directions.

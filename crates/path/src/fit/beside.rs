@@ -2,7 +2,7 @@
 
 use super::bucket::BucketFit;
 use super::exact::refine_exact;
-use super::lanes::RateAndLimit;
+use super::rows::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
 

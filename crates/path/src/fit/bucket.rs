@@ -3,13 +3,15 @@
 //! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a fine
 //! adjustment over the whole trace by what the virtual queue had to be corrected.
 
-use super::lanes::{RateAndLimit, follow_many};
+use super::lanes::follow_many;
 use super::profile::{Interval, Profile};
+use super::rows::CLASSES;
+use super::rows::RateAndLimit;
 use super::rows::{Row, Rows};
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{
-    Agreement, CLASSES, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
+    Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
 };
 
 /// A token bucket or drop-tail queue fitted to the losses of a trace.

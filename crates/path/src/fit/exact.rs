@@ -5,8 +5,9 @@
 //! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
 
 use super::bucket::BucketFit;
-use super::lanes::{LANES, RateAndLimit, follow_many};
+use super::lanes::{LANES, follow_many};
 use super::profile::Interval;
+use super::rows::RateAndLimit;
 use super::rows::Rows;
 use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;

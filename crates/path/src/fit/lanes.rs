@@ -3,15 +3,12 @@
 //! Following one queue is a chain in which every step waits for the one before. Several candidates have chains of their
 //! own, so a processor works on all of them in the time of one: each lane of its vector registers follows another.
 
-use super::rows::{Row, Rows};
+use super::rows::{CLASSES, RateAndLimit, Row, Rows};
 use super::trace::Seen;
-use super::virtual_queue::{Agreement, CLASSES, Start, log_likelihood};
+use super::virtual_queue::{Agreement, Start, log_likelihood};
 
 /// Candidates that are followed together.
 pub const LANES: usize = 8;
-
-/// A rate (bytes/s) and a limit (bytes).
-pub type RateAndLimit = (f64, f64);
 
 /// Follows the virtual queue of up to [`LANES`] candidates as [`follow`](super::virtual_queue::follow) does that of
 /// one. A candidate gets `None` when more than `most_corrected_bytes` would have to be corrected.

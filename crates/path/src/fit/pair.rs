@@ -8,8 +8,8 @@ use super::beside::{LEAST_SHARE, chance, claims, pay_for_others, unclaimed, with
 use super::bucket::BucketFit;
 use super::envelope::Envelope;
 use super::exact::{ExactFates, FINEST, OPEN_END};
-use super::lanes::RateAndLimit;
 use super::profile::Interval;
+use super::rows::RateAndLimit;
 use super::search::Point;
 use super::trace::Trace;
 

@@ -1,6 +1,7 @@
 //! Intervals of a fitted rate and limit.
 
-use super::lanes::{LANES, RateAndLimit, follow_many};
+use super::lanes::{LANES, follow_many};
+use super::rows::RateAndLimit;
 use super::rows::Rows;
 use super::search::Point;
 use super::virtual_queue::{Agreement, Candidate, Start, follow};

@@ -3,9 +3,15 @@
 //! A search follows the virtual queue some hundred times. Between losses it only matters how much passed in how much
 //! time, as long as the packets come evenly; near a loss every packet counts.
 
-use super::lanes::RateAndLimit;
 use super::trace::{Seen, Trace};
-use super::virtual_queue::MARGINS;
+
+/// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
+pub(super) const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
+/// Number of classes that [`MARGINS`] makes.
+pub const CLASSES: usize = MARGINS.len() + 1;
+
+/// A rate (bytes/s) and a limit (bytes).
+pub type RateAndLimit = (f64, f64);
 
 /// Packets that came evenly, all with one outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]

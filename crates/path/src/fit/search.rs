@@ -1,6 +1,7 @@
 //! Finding the best of a function of two positive parameters.
 
-use super::lanes::{LANES, RateAndLimit};
+use super::lanes::LANES;
+use super::rows::RateAndLimit;
 
 /// A point and its score; larger is better.
 #[derive(Debug, Clone, Copy, PartialEq)]

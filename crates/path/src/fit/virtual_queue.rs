@@ -1,12 +1,7 @@
 //! The virtual queue, and how well a limit on it tells the lost packets from the others.
 
-use super::rows::Rows;
+use super::rows::{CLASSES, Rows};
 use super::trace::{Seen, Trace};
-
-/// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
-pub(super) const MARGINS: [f64; 4] = [-1.0, -0.25, 0.25, 1.0];
-/// Number of classes that [`MARGINS`] makes.
-pub const CLASSES: usize = MARGINS.len() + 1;
 
 /// How the outcomes agree with a rate and a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
