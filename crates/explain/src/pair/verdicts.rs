@@ -309,6 +309,8 @@ fn lossless(
     let overtaken = group.overtaken(pair);
     // the way back may be missing: then nobody says what was acknowledged out of order
     hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
+    // ... or of marks
+    hop.evidence.totals.ce_marked = hop.evidence.totals.ce_marked.max(hop.marked as u64);
     let mut evidence = measure(&group.at_upstream);
     let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
     let between = of(&hop.evidence);
@@ -351,6 +353,7 @@ fn lossless(
         if one.place {
             hop.evidence.totals = Totals {
                 reordered: totals.reordered.max(overtaken),
+                ce_marked: totals.ce_marked.max(hop.marked as u64),
                 ..totals
             };
             held_between(pair, group, &hop, one.judgement, names)
