@@ -341,6 +341,10 @@ _PHRASES: Mapping[str, Phrase] = {
     # where
     "never-came-out": "{lost} of {entered|packet} that entered never came out: lost {place}",
     "vanished-outside": _vanished,
+    "paused-unseen": (
+        "data paused for {paused_share} of the time, for longer than a round trip each time; why, only acknowledgments "
+        "would show, and none were captured"
+    ),
     "not-between": "not between the captures, where packets passed in order, unmarked and without a queue",
     "capture-missed": "capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them",
     # models replayed

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`timeline`] | all packets on one clock, with transit, runs of losses and pauses |
 //! | [`groups`] | flows of one direction to one host, and their packets between the points |
+//! | [`outer`] | what was lost before and beyond the points |
 //! | [`verdicts`] | what each part of the path did to a group |
 //! | `variation` | jitter and batching between the points |
 //! | [`info`] | the pair in the shape of the JSON contract |
@@ -14,6 +15,7 @@ mod chain;
 mod crossings;
 mod groups;
 mod info;
+mod outer;
 mod timeline;
 mod variation;
 mod verdicts;

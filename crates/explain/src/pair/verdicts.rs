@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use whydrop_pair::Pair;
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
-use whydrop_tcp::{Fate, SegmentFlags};
-use whydrop_verdict::{Cause, Place, fact};
+use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::groups::{PairGroup, passages_of_groups};
+use super::outer;
 use super::timeline::Timeline;
 use super::variation;
 use crate::assemble::Ranked;
@@ -76,7 +76,7 @@ fn judge(
     keep_tables: bool,
 ) -> (Vec<Ranked>, TransferCauses) {
     let mut ranked = Vec::new();
-    let outer = outer_losses(group);
+    let outer = outer::losses(pair, group);
     let (mut placed, mut bottleneck) = (None, None);
     let judgement = (passages.lost > 0).then(|| {
         let (judgement, own, verdict, losses) = between_points(pair, group, passages, keep_tables);
@@ -228,55 +228,6 @@ fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<Own
     (f64::from(predicted) > PLACES * f64::from(lost)).then_some(own)
 }
 
-/// What was lost before the first point, and beyond the second, if anything was.
-///
-/// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
-/// point was seen there and sent again.
-fn outer_losses(group: &PairGroup) -> [Option<Evidence>; 2] {
-    let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
-    let before = evidence_of_part(&group.at_upstream, |fate, flags| {
-        match (fate, inferred(flags)) {
-            (Fate::Lost, true) => Some(Seen::Lost),
-            (Fate::Unknown, _) => Some(Seen::Unknown),
-            _ => Some(Seen::Passed),
-        }
-    });
-    let beyond = evidence_of_part(&group.at_downstream, |fate, flags| {
-        match (fate, inferred(flags)) {
-            (_, true) => None,
-            (Fate::Lost, _) => Some(Seen::Lost),
-            (Fate::Unknown, _) => Some(Seen::Unknown),
-            (Fate::Delivered, _) => Some(Seen::Passed),
-        }
-    });
-    let [before, beyond] = [before, beyond];
-    let mark_before = |mut evidence: Evidence| {
-        evidence.totals.lost_before_capture = evidence.totals.lost;
-        evidence
-    };
-    [before.map(mark_before), beyond]
-}
-
-fn evidence_of_part(
-    group: &Group,
-    outcome: impl Fn(Fate, SegmentFlags) -> Option<Seen>,
-) -> Option<Evidence> {
-    let segments = group.flows.iter().flat_map(|flow| &flow.flow.segments);
-    let lost = segments
-        .filter(|segment| outcome(segment.fate, segment.flags) == Some(Seen::Lost))
-        .count() as u64;
-    if lost == 0 {
-        return None;
-    }
-    let trace = group.trace_of(|segment| outcome(segment.fate, segment.flags));
-    let counted = Totals {
-        lost,
-        lost_before_capture: 0,
-        ..totals(group)
-    };
-    Some(measure_trace(trace, None, counted, base_rtt_s(group)))
-}
-
 fn outer_verdict(
     pair: &Pair,
     group: &PairGroup,
@@ -309,6 +260,8 @@ fn lossless(
     let overtaken = group.overtaken(pair);
     // the way back may be missing: then nobody says what was acknowledged out of order
     hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
+    // ... or of marks
+    hop.evidence.totals.ce_marked = hop.evidence.totals.ce_marked.max(hop.marked as u64);
     let mut evidence = measure(&group.at_upstream);
     let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
     let between = of(&hop.evidence);
@@ -326,8 +279,14 @@ fn lossless(
             false => (all.judge(times_s, times_s), false),
         }
     };
+    let unseen = !outer::has_acknowledgments(pair, group);
     let mut held = by_what_held(&group.at_upstream, |flow| {
-        judge(&limits::times_of_flow_s(flow))
+        let (judgement, place) = judge(&limits::times_of_flow_s(flow));
+        let nothing_held = unseen && judgement.cause == Cause::None;
+        match nothing_held && outer::paused_share(flow).is_some() {
+            true => (Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
+            false => (judgement, place),
+        }
     });
     if held.is_empty() {
         let (judgement, place) = judge(&[0.0; 11]);
@@ -340,6 +299,7 @@ fn lossless(
     }
     let (first, at_hop) = (held[0].judgement.clone(), held[0].place);
     let ranked = held.into_iter().map(|one| {
+        let paused = unseen.then(|| paused_unseen(&one)).flatten();
         let names = match one.flows.flows.is_empty() {
             true => group.names(pair),
             false => one.flows.names(),
@@ -351,16 +311,30 @@ fn lossless(
         if one.place {
             hop.evidence.totals = Totals {
                 reordered: totals.reordered.max(overtaken),
+                ce_marked: totals.ce_marked.max(hop.marked as u64),
                 ..totals
             };
             held_between(pair, group, &hop, one.judgement, names)
         } else {
             evidence.totals = totals;
-            held_outside(pair, group, &evidence, &one.judgement, names)
+            let mut ranked = held_outside(pair, group, &evidence, &one.judgement, names);
+            ranked.verdict.facts.extend(paused);
+            ranked
         }
     });
     let ranked = ranked.collect();
     (first, if at_hop { between } else { all }, ranked)
+}
+
+/// Of `unknown` where nothing is there to be weighed.
+const UNSEEN_CONFIDENCE: f64 = 0.5;
+
+fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
+    let flows = one.flows.flows.iter().map(|flow| flow.flow);
+    let shares = flows.filter_map(outer::paused_share);
+    let paused_share = shares.max_by(f64::total_cmp)?;
+    (one.judgement.cause == Cause::Unknown)
+        .then(|| fact!("paused-unseen", paused_share = paused_share))
 }
 
 fn held_between(

@@ -96,3 +96,24 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
     assert!(wrong.len() * 5 <= played + 5, "{wrong:#?}");
     assert!(miscounted.len() * 12 <= played, "{miscounted:#?}");
 }
+
+#[test]
+fn one_direction_tells_of_overtaking_and_of_marks() {
+    let config = PairsConfig {
+        split: Split::Train,
+        seed: 3131,
+        count: 160,
+        only: None,
+    };
+    // both drawn without what goes back
+    for (index, cause) in [(92, "reordering"), (108, "aqm")] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("one-way-{cause}"));
+        let mut pair = play(&config, index).expect("it shows its mechanism");
+        let truth = write(&mut pair, &folder).expect("the target folder can be written to");
+        assert_eq!(truth["reverse_captured"], false);
+        let paths = ["b.pcap", "y.pcap"].map(|name| folder.join(name));
+        let explanation = explain_pair(&paths, Options::default()).expect("they match");
+        assert_eq!(explanation.document.verdicts[0].cause, cause);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}

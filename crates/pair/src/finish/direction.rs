@@ -2,7 +2,8 @@
 //!
 //! In the order of how much they prove: the TTL, which routers decrease; the sum of both directions' transit times,
 //! which does not depend on the clocks' offset and is positive one way round only; the side on which packets are
-//! missing; the sign of the time difference, which depends on the clocks; where the captures were taken.
+//! missing (before the sum of transits where that is not sure: the points may be next to each other); the sign of the
+//! time difference, which depends on the clocks; where the captures were taken.
 
 use std::net::IpAddr;
 
@@ -106,7 +107,9 @@ impl Hosts {
         match (by_ttl, by_time) {
             (Some(hops), Some((time, sure))) if hops != time && sure => Some(time),
             (Some(hops), _) => Some(hops),
-            (None, Some((time, _))) => Some(time),
+            // points next to each other, stamps that are late: what was lost on the way tells more
+            (None, Some((time, false))) => self.by_losses().or(Some(time)),
+            (None, Some((time, true))) => Some(time),
             (None, None) => None,
         }
     }
@@ -135,15 +138,20 @@ impl Hosts {
         (median != 0.0).then_some((median > 0.0, sure))
     }
 
-    /// What is left where neither TTL nor the sums of transit times tell.
-    fn guess(&self) -> Option<bool> {
+    /// By the side that holds what was lost on the way and sent again.
+    fn by_losses(&self) -> Option<bool> {
         let only_first = self.only[0][0] + self.only[1][1];
         let only_second = self.only[0][1] + self.only[1][0];
-        if only_first.max(only_second) >= 4
-            && only_first.max(only_second) > 4 * only_first.min(only_second)
-        {
-            return Some(only_first > only_second);
-        }
+        let (most, least) = (only_first.max(only_second), only_first.min(only_second));
+        (most >= 4 && most > 4 * least).then_some(only_first > only_second)
+    }
+
+    /// What is left where neither TTL nor the sums of transit times tell.
+    fn guess(&self) -> Option<bool> {
+        self.by_losses().or_else(|| self.by_clock())
+    }
+
+    fn by_clock(&self) -> Option<bool> {
         let by_clock = self.delta_sum[0] - self.delta_sum[1];
         if by_clock != 0.0 {
             return Some(by_clock > 0.0);
@@ -253,5 +261,27 @@ fn vantage(flow: &PairFlow, tracked: &[Tracked; 2]) -> i64 {
     match (nearness(0), nearness(1)) {
         (Some(first), Some(second)) => first - second,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points next to each other whose stamps vary by more than the way takes.
+    fn neighbours(lost: [u64; 2]) -> Option<bool> {
+        let mut hosts = Hosts {
+            only: [lost, [0; 2]],
+            sums_ns: (0..100).map(|at| f64::from(at % 3) - 0.9).collect(),
+            ..Hosts::default()
+        };
+        hosts.decide()
+    }
+
+    #[test]
+    fn what_was_lost_on_the_way_outweighs_transit_times_that_are_not_sure() {
+        assert_eq!(neighbours([0, 0]), Some(true));
+        assert_eq!(neighbours([0, 600]), Some(false));
+        assert_eq!(neighbours([300, 600]), Some(true));
     }
 }

@@ -10,6 +10,7 @@ mod flow_map;
 mod nothing;
 mod order;
 mod repeats;
+mod resent;
 mod transmissions;
 
 use crate::Pair;
@@ -38,6 +39,7 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     }
     drop(numbers);
     direction::decide(&mut flows, &packets, &tracked);
+    resent::reassign(&mut packets, &flows);
     let clock = alignment::fit(&flows, &packets);
     let aligned = alignment::Aligned::new(clock.as_ref(), constant_offset_ns);
     order::sort(&mut packets, &aligned);

@@ -1,0 +1,144 @@
+//! What was lost before the first point and beyond the second; and what of that, and of the sender's pauses, can be told where
+//! no acknowledgments were captured.
+//!
+//! Then a retransmission of what both points hold is a loss beyond the second one, unless there is a nearer reason: a packet
+//! that others overtake between the points is acknowledged late, and its sender repeats it (RFC 5681, section 3.2; RFC 8985).
+//! And a sender that loses nothing and pauses for longer than a round trip waits for something that only acknowledgments
+//! would show: its application, the receiver's window, or acknowledgments that come late.
+
+use std::collections::HashSet;
+
+use whydrop_pair::{PacketFlags, Pair};
+use whydrop_path::fit::Seen;
+use whydrop_tcp::{Fate, Flow, Segment, SegmentFlags};
+
+use super::groups::PairGroup;
+use crate::evidence::{Evidence, Totals, base_rtt_s, measure_trace, totals};
+use crate::group::Group;
+use crate::thresholds::FEWEST_LOSSES;
+
+/// Whether either capture holds what went back.
+pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
+    let members = group.members.iter();
+    let mut reverse = members.filter_map(|member| pair.flows[*member as usize].reverse);
+    reverse.any(|flow| pair.flows[flow as usize].packets != [0, 0])
+}
+
+/// Overtaken packets are most of what was sent again if they are so many times the rest.
+const MOSTLY: u64 = 10;
+
+/// When those packets came to the second point that others overtook between the points; nothing where acknowledgments tell
+/// what was sent again needlessly.
+fn late_arrivals(pair: &Pair, group: &PairGroup) -> HashSet<i64> {
+    if group.overtaken(pair) == 0 || has_acknowledgments(pair, group) {
+        return HashSet::new();
+    }
+    let downstream = 1 - group.direction.upstream().unwrap_or(0);
+    let members: HashSet<u32> = group.members.iter().copied().collect();
+    let late = pair.packets.iter().filter(|packet| {
+        packet.flags.has(PacketFlags::OVERTAKEN) && members.contains(&packet.flow)
+    });
+    late.map(|packet| packet.time_ns[downstream]).collect()
+}
+
+/// A pause is longer than so many times what passed from the handshake to the first data, a round trip at least, and so much
+/// more: acknowledgments are held for 40 ms or longer (Linux), and round trips vary.
+const PAUSE_ROUND_TRIPS: i64 = 2;
+const PAUSE_NS: i64 = 40_000_000;
+/// What held a flow up is called after what took most of its time: pauses that took less than this share may be nothing.
+const PAUSED_SHARE: f64 = 0.5;
+
+/// The share of the time from its first data to its last in which a flow paused, if it is large; `None` without the
+/// handshake, which tells how long a round trip may be.
+pub fn paused_share(flow: &Flow) -> Option<f64> {
+    flow.offers[0]?;
+    let (first, last) = (flow.segments.first()?, flow.segments.last()?);
+    let longest_ns = PAUSE_ROUND_TRIPS * (first.time_ns - flow.first_ns) + PAUSE_NS;
+    let gaps_ns = flow
+        .segments
+        .windows(2)
+        .map(|two| two[1].time_ns - two[0].time_ns);
+    let paused_ns: i64 = gaps_ns.filter(|gap_ns| *gap_ns > longest_ns).sum();
+    let share = paused_ns as f64 / (last.time_ns - first.time_ns).max(1) as f64;
+    (share > PAUSED_SHARE).then_some(share)
+}
+
+/// What was lost before the first point, and beyond the second, if anything was.
+///
+/// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
+/// point was seen there and sent again.
+pub fn losses(pair: &Pair, group: &PairGroup) -> [Option<Evidence>; 2] {
+    let late = late_arrivals(pair, group);
+    let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
+    let before = evidence_of_part(&group.at_upstream, |segment| {
+        match (segment.fate, inferred(segment.flags)) {
+            (Fate::Lost, true) => Some(Seen::Lost),
+            (Fate::Unknown, _) => Some(Seen::Unknown),
+            _ => Some(Seen::Passed),
+        }
+    });
+    let beyond = evidence_of_part(&group.at_downstream, |segment| {
+        match (segment.fate, inferred(segment.flags)) {
+            (_, true) => None,
+            (Fate::Lost, _) if late.contains(&segment.time_ns) => Some(Seen::Passed),
+            (Fate::Lost, _) => Some(Seen::Lost),
+            (Fate::Unknown, _) => Some(Seen::Unknown),
+            (Fate::Delivered, _) => Some(Seen::Passed),
+        }
+    });
+    let mark_before = |mut evidence: Evidence| {
+        evidence.totals.lost_before_capture = evidence.totals.lost;
+        evidence
+    };
+    // a repetition or two besides are no losses, either, where overtaking makes most of them
+    let counts = |evidence: &Evidence| {
+        evidence.totals.lost >= FEWEST_LOSSES || evidence.totals.lost * MOSTLY > late.len() as u64
+    };
+    [before.map(mark_before), beyond.filter(counts)]
+}
+
+fn evidence_of_part(group: &Group, outcome: impl Fn(&Segment) -> Option<Seen>) -> Option<Evidence> {
+    let segments = group.flows.iter().flat_map(|flow| &flow.flow.segments);
+    let lost = segments
+        .filter(|segment| outcome(segment) == Some(Seen::Lost))
+        .count() as u64;
+    if lost == 0 {
+        return None;
+    }
+    let trace = group.trace_of(outcome);
+    let counted = Totals {
+        lost,
+        lost_before_capture: 0,
+        ..totals(group)
+    };
+    Some(measure_trace(trace, None, counted, base_rtt_s(group)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, delivered, flow};
+    use whydrop_tcp::Offer;
+
+    /// Twenty packets so far apart, the first of them a round trip of 10 ms after the handshake.
+    fn sent_every(gap_ms: i64) -> Flow {
+        let segments = (0..20).map(|at| delivered((10 + at * gap_ms) * MS, 10));
+        let mut flow = flow(1, segments.collect());
+        flow.first_ns = 0;
+        flow.offers[0] = Some(Offer::default());
+        flow
+    }
+
+    #[test]
+    fn a_sender_pauses_if_it_waits_for_longer_than_round_trips_and_held_acknowledgments_take() {
+        assert_eq!(paused_share(&sent_every(50)), None);
+        assert_eq!(paused_share(&sent_every(100)), Some(1.0));
+    }
+
+    #[test]
+    fn without_a_handshake_no_pause_is_too_long() {
+        let mut flow = sent_every(100);
+        flow.offers[0] = None;
+        assert_eq!(paused_share(&flow), None);
+    }
+}
