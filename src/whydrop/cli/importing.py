@@ -133,8 +133,8 @@ def _import(path: Path, output: Path, title: str | None) -> tuple[Path, list[str
 
 
 def _is_for_a_store(path: Path) -> bool:
-    from whydrop.formats.archives.reading_one import is_unknown
+    """Whether a file, or a folder by its first files, is a measurement platform's; captures are for `explain`."""
+    from whydrop.formats.archives.reading_one import kind_of
 
-    if path.is_dir():
-        return any(one.is_file() and not is_unknown(one) for one in sorted(path.rglob("*"))[:20])
-    return path.is_file() and not is_unknown(path)
+    files = [path] if path.is_file() else [one for one in sorted(path.rglob("*"))[:20] if one.is_file()]
+    return any(kind_of(one) not in (None, "unknown", "capture", "empty") for one in files)

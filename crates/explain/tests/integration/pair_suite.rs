@@ -6,7 +6,8 @@ use std::path::Path;
 
 use whydrop_explain::document::Document;
 use whydrop_explain::{Options, explain_pair};
-use whydrop_simulate::pair::suite::{PairsConfig, play, right_causes};
+use whydrop_simulate::pair::suite::kind::right_causes;
+use whydrop_simulate::pair::suite::{PairsConfig, play};
 use whydrop_simulate::pair::write;
 use whydrop_simulate::suite::Split;
 

@@ -13,6 +13,7 @@ from whydrop.recording.errors import RecordingError
 
 if TYPE_CHECKING:
     from whydrop.formats.archives import Piece
+    from whydrop.formats.archives.kinds import Kind
     from whydrop.store.merging import Conflict
     from whydrop.store.store import Store
 
@@ -127,10 +128,15 @@ def _fail(report: FileReport, file: Given, words: str) -> None:
 
 def is_unknown(path: Path) -> bool:
     """Whether a file is of none of the kinds that are read here: folders hold other things too."""
+    return kind_of(path) == "unknown"
+
+
+def kind_of(path: Path) -> Kind | None:
+    """The kind of a file, or of the first in an archive; ``None`` where it is empty or damaged."""
     from whydrop.formats.archives import kinds, opening
 
     try:
         first = next(opening.members(path), None)
     except RecordingError:
-        return False
-    return first is not None and first.damage is None and kinds.kind(first.content, first.name) == "unknown"
+        return None
+    return None if first is None or first.damage is not None else kinds.kind(first.content, first.name)
