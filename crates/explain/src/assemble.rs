@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
-use whydrop_tcp::{Ecn, Flow, Kind, Limiter, SegmentFlags, Tracked, Transfer};
+use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 
 use crate::conditions;
-use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, Verdict};
-use crate::evidence::{Evidence, Totals, measure, totals};
+use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
+use crate::evidence::{Evidence, measure, totals};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
 use crate::management;
 use crate::parallel::on_all_cores;
+use crate::ranked::{Ranked, sort_verdicts};
+use crate::seconds::seconds;
 use crate::small_connections;
-use crate::tables::{ModelTable, Tables};
+use crate::tables::Tables;
 use crate::tabulate;
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
@@ -24,36 +26,6 @@ use whydrop_verdict::Cause;
 /// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
 /// counts of losses are off by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
-
-/// Nobody waits for an application that has nothing to say, so a second of it counts less than one in which data waited:
-/// a tenth, since somebody may wait all the same.
-const IDLE_WEIGHT: f64 = 0.1;
-
-/// A verdict with what else decides its place, and the model behind it.
-pub(crate) struct Ranked {
-    pub verdict: Verdict,
-    pub payload_bytes: u64,
-    /// Time that the cause limits, summed over the flows.
-    pub limited_s: f64,
-    /// What that time counts beside that of others.
-    pub weight: f64,
-    pub model: Option<ModelTable>,
-}
-
-impl Ranked {
-    pub fn new(verdict: Verdict, totals: &Totals) -> Self {
-        Self {
-            limited_s: verdict.limited_share * (totals.busy_s + totals.idle_s),
-            payload_bytes: totals.payload_bytes,
-            weight: match limits::largest(&totals.limited_s) {
-                Some((Limiter::Application, _)) if verdict.cause == "sender" => IDLE_WEIGHT,
-                _ => 1.0,
-            },
-            verdict,
-            model: None,
-        }
-    }
-}
 
 /// What one group of flows came to.
 struct Judged {
@@ -199,35 +171,6 @@ fn missed_by_capture(evidence: &Evidence) -> bool {
     missed > 0.0 && missed > CAPTURE_LOSS_SHARE * evidence.totals.data_packets as f64
 }
 
-/// By the losses that a verdict explains, then by the share of time that it limits, weighted with what flowed.
-pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
-    let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
-    let limited = |ranked: &Ranked| {
-        ranked.weight * ranked.verdict.limited_share * ranked.payload_bytes as f64
-    };
-    let says = |ranked: &Ranked| {
-        let verdict = &ranked.verdict;
-        let costs = verdict.lost > 0 || verdict.limited_share > 0.0;
-        match verdict.cause.as_str() {
-            "none" => 0,
-            // worth knowing, and no headline where it neither lost packets nor took time
-            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching" if !costs => {
-                0
-            }
-            "capture-loss" => 1,
-            _ => 2,
-        }
-    };
-    verdicts.sort_by(|a, b| {
-        explained(b)
-            .total_cmp(&explained(a))
-            .then(b.verdict.lost.cmp(&a.verdict.lost))
-            .then(says(b).cmp(&says(a)))
-            .then(limited(b).total_cmp(&limited(a)))
-            .then(b.payload_bytes.cmp(&a.payload_bytes))
-    });
-}
-
 pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {
     let kinds = &summary.kinds;
     let named = [
@@ -258,11 +201,6 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
         connections_without_data: tracked.without_data,
         small_connections: small_connections::info(&tracked.small),
     }
-}
-
-/// Seconds since the epoch; exact to a quarter of a microsecond in this century.
-pub(crate) fn seconds(time_ns: i64) -> f64 {
-    time_ns as f64 * 1e-9
 }
 
 pub(crate) fn flow_infos(flows: &[FlowRef]) -> Vec<FlowInfo> {

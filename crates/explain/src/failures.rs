@@ -8,10 +8,10 @@ use whydrop_capture::IcmpErrorKind;
 use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswered};
 use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
 
-use crate::assemble::Ranked;
 use crate::conditions::{is_too_large, lost_unanswered};
 use crate::document::Verdict;
 use crate::evidence::Totals;
+use crate::ranked::Ranked;
 
 /// Flows named in a verdict at most: a scan has thousands that say the same.
 const MOST_NAMED: usize = 100;

@@ -38,6 +38,8 @@ mod management;
 mod pair;
 mod parallel;
 mod parameters;
+mod ranked;
+mod seconds;
 mod small_connections;
 pub mod tables;
 mod tabulate;

@@ -3,8 +3,8 @@
 use whydrop_tcp::{Account, Flow, Limiter};
 use whydrop_verdict::Cause;
 
-use crate::assemble::seconds;
 use crate::document::LimitsInfo;
+use crate::seconds::seconds;
 
 /// Spans that a document shows of a flow at most: more than a chart is wide ...
 const MOST_SPANS: usize = 500;

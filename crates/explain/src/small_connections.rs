@@ -2,8 +2,8 @@
 
 use whydrop_tcp::{Hosts, SMALL_PACKETS, SmallConnections};
 
-use crate::assemble::seconds;
 use crate::document::{HostsInfo, SmallConnectionsInfo};
+use crate::seconds::seconds;
 
 /// `None` where every connection with data is listed.
 pub fn info(small: &SmallConnections) -> Option<SmallConnectionsInfo> {

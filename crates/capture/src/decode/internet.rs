@@ -2,57 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::carried::{Carried, protocol};
 use super::{Decoded, Frame, transport, tunnel};
 use crate::bytes::{be16, be32};
 use crate::packet::{Network, Transport};
 
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
-
-/// Numbers of IANA's protocol registry.
-pub(super) mod protocol {
-    pub(crate) const HOP_BY_HOP: u8 = 0;
-    pub(crate) const ICMP: u8 = 1;
-    pub(crate) const IPV4: u8 = 4;
-    pub(crate) const TCP: u8 = 6;
-    pub(crate) const UDP: u8 = 17;
-    pub(crate) const IPV6: u8 = 41;
-    pub(crate) const ROUTING: u8 = 43;
-    pub(crate) const FRAGMENT: u8 = 44;
-    pub(crate) const GRE: u8 = 47;
-    pub(crate) const AUTHENTICATION: u8 = 51;
-    pub(crate) const ICMPV6: u8 = 58;
-    pub(crate) const DESTINATION_OPTIONS: u8 = 60;
-}
-
-/// What follows an IP header.
-#[derive(Clone, Copy)]
-pub(super) struct Carried {
-    pub(super) network: Network,
-    pub(super) protocol: u8,
-    /// Where the outermost and the present IP headers begin.
-    pub(super) link_bytes: usize,
-    pub(super) network_at: usize,
-    /// Where the transport header begins.
-    pub(super) at: usize,
-    /// Where the IP packet ends in the frame, whether that was captured or not.
-    pub(super) end: usize,
-}
-
-impl Carried {
-    pub(super) fn decoded(&self, transport: Transport<'static>) -> Decoded {
-        Decoded {
-            network: Some(self.network),
-            transport,
-            payload_at: 0,
-            payload_captured: 0,
-            link_bytes: self.link_bytes as u32,
-            network_at: self.network_at as u32,
-            transport_at: self.at as u32,
-            transport_end: self.at as u32,
-        }
-    }
-}
 
 /// An IP header of either version.
 pub(super) fn ip(frame: Frame<'_>, at: usize, link_bytes: usize, depth: u8) -> Decoded {
@@ -220,7 +176,10 @@ fn after_ip(frame: Frame<'_>, mut carried: Carried) -> Decoded {
 fn upper_layer(frame: Frame<'_>, carried: Carried) -> Decoded {
     match carried.protocol {
         protocol::TCP => transport::tcp(frame, carried),
-        protocol::UDP => transport::udp(frame, carried),
+        protocol::UDP => match tunnel::unwrap_udp(frame, &carried) {
+            Some(inner) => inner,
+            None => transport::udp(frame, carried),
+        },
         protocol::ICMP | protocol::ICMPV6 => transport::icmp(frame, carried),
         protocol::IPV4 | protocol::IPV6 | protocol::GRE => tunnel::unwrap_protocol(frame, carried),
         other => carried.decoded(Transport::OtherProtocol(other)),

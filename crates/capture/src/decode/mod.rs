@@ -3,6 +3,7 @@
 //! A frame is read in place; what is found is copied out, and the payload is told as a place in the
 //! frame, so that the reader may go on before the frame is let go.
 
+mod carried;
 mod internet;
 mod link;
 mod options;

@@ -1,11 +1,11 @@
 //! TCP (RFC 9293), UDP (RFC 768) and ICMP (RFC 792, 4443) headers.
 
-use super::internet::Carried;
-use super::{Decoded, Frame, options, tunnel};
+use super::carried::Carried;
+use super::{Decoded, Frame, options};
 use crate::packet::{TcpFlags, TcpOptions, TcpSegment, Transport};
 
 const TCP_BYTES: usize = 20;
-const UDP_BYTES: usize = 8;
+pub(super) const UDP_BYTES: usize = 8;
 /// Type, code and checksum.
 const ICMP_BYTES: usize = 4;
 
@@ -71,9 +71,6 @@ pub(super) fn udp(frame: Frame<'_>, carried: Carried) -> Decoded {
         return carried.decoded(Transport::Undecodable);
     };
     let destination_port = u16::from_be_bytes([header[2], header[3]]);
-    if let Some(inner) = tunnel::unwrap_udp(frame, &carried, destination_port) {
-        return inner;
-    }
     let carried_bytes = carried.end - carried.at;
     let stated_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
     // 0 in a jumbogram (RFC 2675); more than the packet carries in the first of its fragments.

@@ -1,8 +1,9 @@
 //! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), Geneve (RFC 8926), IP in IP (RFC 2003, 4213).
 
-use super::internet::{self, Carried, protocol};
+use super::carried::{Carried, protocol};
 use super::link::{self, Found};
-use super::{Decoded, Frame};
+use super::transport::UDP_BYTES;
+use super::{Decoded, Frame, internet};
 use crate::bytes::be16;
 use crate::packet::Transport;
 
@@ -22,17 +23,17 @@ pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
 
 /// What a UDP datagram to a tunnel's port holds, if that is to be unwrapped and is an IP packet.
 #[inline(always)]
-pub(super) fn unwrap_udp(
-    frame: Frame<'_>,
-    carried: &Carried,
-    destination_port: u16,
-) -> Option<Decoded> {
-    const UDP_BYTES: usize = 8;
+pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded> {
     const VXLAN: u16 = 4789;
     /// Linux's default from before the port was assigned, still that of several overlay networks.
     const VXLAN_LINUX: u16 = 8472;
     const GENEVE: u16 = 6081;
-    let parse = match destination_port {
+    let end = carried.end.min(frame.bytes.len());
+    let header = frame
+        .bytes
+        .get(carried.at..end)?
+        .first_chunk::<UDP_BYTES>()?;
+    let parse = match u16::from_be_bytes([header[2], header[3]]) {
         VXLAN | VXLAN_LINUX => virtual_lan,
         GENEVE => generic_encapsulation,
         _ => return None,

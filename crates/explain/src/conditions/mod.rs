@@ -16,10 +16,10 @@ use whydrop_capture::Summary;
 use whydrop_tcp::{Connection, Flow, Segment, Tracked};
 use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
 
-use crate::assemble::Ranked;
 use crate::document::Verdict;
 use crate::evidence::{Evidence, Totals};
 use crate::group::Group;
+use crate::ranked::Ranked;
 
 /// As sure as of a fact that the capture holds.
 const SURE: f64 = 0.95;

@@ -6,7 +6,7 @@ use whydrop_path::fit::{
     score_alone, with_companions,
 };
 
-use super::measure::ByteBasis;
+use super::byte_basis::ByteBasis;
 use crate::evidence::Evidence;
 
 /// Two buckets in company, in the bytes that they count, or in IP bytes where nothing tells.

@@ -8,8 +8,10 @@ use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, PairFit};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
+use super::byte_basis::ByteBasis;
+use super::full_queue::full_queue;
 use super::management::{early_reason, queue_management};
-use super::measure::{ByteBasis, Hop};
+use super::measure::Hop;
 use super::models::{Element, replay_over};
 use crate::contest::Contest;
 use crate::evidence::ReplayCheck;
@@ -26,16 +28,6 @@ pub struct HopJudgement {
     /// A queue of the same stretch delays, and something else drops.
     pub beside_queue: bool,
 }
-
-/// Lost packets found the queue full where all of them found as much inside: to within so many packets, or this share.
-const FULL_PACKETS: f64 = 2.0;
-const FULL_SHARE: f64 = 0.05;
-/// ... and nearly all other packets less.
-const FULL_RANK: f64 = 0.9;
-/// ... of the most that any packet found inside, a limit in bytes letting small packets in on top.
-pub(super) const FULL_OF_MOST: f64 = 0.8;
-/// Fewer packets inside than this make no queue.
-pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
 /// Judges what a stretch lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
@@ -218,24 +210,6 @@ fn fullness_varies(hop: &Hop) -> bool {
 
 fn full_queue_shows(hop: &Hop) -> bool {
     hop.departures.is_some() && hop.held.as_ref().is_some_and(full_queue)
-}
-
-/// Whether every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was.
-pub fn full_queue(held: &HeldAtLosses) -> bool {
-    let spread = |interval: Interval, unit: f64| {
-        let (low, high) = (
-            interval.low.unwrap_or(0.0),
-            interval.high.unwrap_or(f64::MAX),
-        );
-        high - low <= (FULL_PACKETS * unit).max(FULL_SHARE * interval.value)
-    };
-    let packet_bytes = held.with_packet_bytes.value / (held.packets.value + 1.0);
-    let alike = spread(held.packets, 1.0) || spread(held.with_packet_bytes, packet_bytes);
-    held.losses >= 3
-        && alike
-        && held.packets.value >= FEWEST_INSIDE
-        && held.mean_rank > FULL_RANK
-        && held.packets.value >= FULL_OF_MOST * held.most_passed_packets
 }
 
 fn full_queue_confidence(hop: &Hop) -> f64 {

@@ -7,7 +7,7 @@
 use whydrop_path::fit::passage::{Passages, held_at_losses, measure_departures};
 use whydrop_path::fit::{score_near, search_bucket};
 
-use super::judge::full_queue;
+use super::full_queue::full_queue;
 
 /// Pieces of a super-segment that tell the pace of a line at least, and how many of them are enough to average jitter.
 const FEWEST_PIECES: usize = 3;

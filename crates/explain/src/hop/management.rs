@@ -3,7 +3,8 @@
 use whydrop_path::fit::managed::{Management, Seeing, fit_management};
 use whydrop_verdict::{Cause, Fact, fact};
 
-use super::judge::{FEWEST_INSIDE, FULL_OF_MOST, HopJudgement, managed_has_something};
+use super::full_queue::{FEWEST_INSIDE, FULL_OF_MOST};
+use super::judge::{HopJudgement, managed_has_something};
 use super::measure::{Hop, MOST_BLUR_S};
 use crate::judge::Judgement;
 use crate::management::{Family, LAWFUL};

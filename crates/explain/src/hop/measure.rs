@@ -5,42 +5,13 @@ use whydrop_path::fit::passage::{
     Departures, FlowOvertaking, HeldAtLosses, Passages, flow_overtaking, held_at_losses,
     measure_departures,
 };
-use whydrop_path::overhead;
 
 use super::behind_queue::{BehindQueue, bucket_behind_queue};
 use super::buckets::{Buckets, TwoBuckets, blur_bytes, sharper};
+use super::byte_basis::ByteBasis;
 use super::line;
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
-
-/// What a hop counts of each packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ByteBasis {
-    Ip,
-    Ethernet,
-    Wire,
-}
-
-impl ByteBasis {
-    pub const ALL: [Self; 3] = [Self::Ip, Self::Ethernet, Self::Wire];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "ip",
-            Self::Ethernet => "ethernet",
-            Self::Wire => "wire",
-        }
-    }
-
-    /// Bytes on top of each IP packet.
-    pub fn overhead_bytes(self) -> u32 {
-        match self {
-            Self::Ip => overhead::IP,
-            Self::Ethernet => overhead::ETHERNET,
-            Self::Wire => overhead::WIRE,
-        }
-    }
-}
 
 /// What a hop is measured from.
 pub struct HopInput {

@@ -8,12 +8,15 @@
 //! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
 //! | `line` | how fast super-segments left the sender |
 //! | `buckets` | the token bucket, or two in company, that account for the losses |
+//! | `full_queue` | whether lost packets found a queue full |
 //! | `behind_queue` | a bucket that sees packets as a queue lets them out |
 //! | `parameters` | rates and limits as counted between the points |
 //! | `verdict` | the verdict, with the replays that rule others out |
 
 mod behind_queue;
 mod buckets;
+mod byte_basis;
+mod full_queue;
 mod judge;
 mod line;
 mod management;
@@ -22,7 +25,8 @@ pub mod models;
 mod parameters;
 mod verdict;
 
+pub use byte_basis::ByteBasis;
 pub use judge::{HopJudgement, judge_hop};
 pub use management::family;
-pub use measure::{ByteBasis, Hop, HopInput, measure_hop};
+pub use measure::{Hop, HopInput, measure_hop};
 pub use verdict::{Replayed, hop_verdict};

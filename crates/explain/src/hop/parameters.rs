@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::buckets::TwoBuckets;
+use super::byte_basis::ByteBasis;
 use super::judge::HopJudgement;
-use super::measure::{ByteBasis, Hop};
+use super::measure::Hop;
 use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
 use whydrop_verdict::{Cause, Quantity};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use whydrop_pair::{Crossing, Direction, LeftOut, Pair, PairFlow};
 
 use super::timeline::{Timeline, direction_number};
-use crate::assemble::seconds;
 use crate::document::{
     AfterGapInfo, ChangesInfo, ClockStretchInfo, LeftOutInfo, PairFlowInfo, PairInfo, TransitInfo,
 };
+use crate::seconds::seconds;
 
 /// A drift that is only known to be within what clocks do (`clock::fit` says so by an error of this much) is not known.
 const UNMEASURED_DRIFT_PPM: f64 = 500.0;

@@ -25,9 +25,10 @@ use std::path::PathBuf;
 use whydrop_capture::Capture;
 use whydrop_pair::{Pair, PairError, PairOptions, read_pair};
 
-use crate::assemble::{capture_info, flow_infos, sort_verdicts, transfer_infos};
+use crate::assemble::{capture_info, flow_infos, transfer_infos};
 use crate::document::{Document, SCHEMA};
 use crate::hop::Hop;
+use crate::ranked::sort_verdicts;
 use crate::tables::Tables;
 use crate::{ExplainError, Explanation, Options, tabulate};
 use timeline::Timeline;

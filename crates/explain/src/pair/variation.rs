@@ -11,8 +11,8 @@
 use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
 
-use crate::assemble::Ranked;
 use crate::document::Verdict;
+use crate::ranked::Ranked;
 
 /// Twenty numbers tell their tenth and ninetieth percentiles within a few per cent of the ranks; fewer do not.
 const FEWEST: usize = 20;

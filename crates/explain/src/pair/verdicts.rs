@@ -11,7 +11,6 @@ use super::groups::{PairGroup, passages_of_groups};
 use super::outer;
 use super::timeline::Timeline;
 use super::variation;
-use crate::assemble::Ranked;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{
@@ -20,6 +19,7 @@ use crate::hop::{
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
 use crate::parallel::on_all_cores;
+use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};

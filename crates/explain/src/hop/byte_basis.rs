@@ -1,0 +1,32 @@
+//! What a policer or a queue counts of each packet.
+
+use whydrop_path::overhead;
+
+/// What a hop counts of each packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteBasis {
+    Ip,
+    Ethernet,
+    Wire,
+}
+
+impl ByteBasis {
+    pub const ALL: [Self; 3] = [Self::Ip, Self::Ethernet, Self::Wire];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Ethernet => "ethernet",
+            Self::Wire => "wire",
+        }
+    }
+
+    /// Bytes on top of each IP packet.
+    pub fn overhead_bytes(self) -> u32 {
+        match self {
+            Self::Ip => overhead::IP,
+            Self::Ethernet => overhead::ETHERNET,
+            Self::Wire => overhead::WIRE,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Times as the document has them.
+
+/// Seconds since the epoch; exact to a quarter of a microsecond in this century.
+pub(crate) fn seconds(time_ns: i64) -> f64 {
+    time_ns as f64 * 1e-9
+}
