@@ -21,10 +21,10 @@ from click.testing import CliRunner
 from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
 from whydrop.cli import terminating
 from whydrop.measure import interrupts
-from whydrop.measure import run as measure
 from whydrop.measure.engine import Engine, FarHost, _parsed
 from whydrop.measure.places import host_and_port, places
 from whydrop.measure.plan import Plan, PlannedFlow
+from whydrop.measure.run import run as measure
 from whydrop.measure.settings import Settings
 from whydrop.measure.tally import Tally
 from whydrop.recording.recording import Recording
