@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import recordings
+from explaining.made_recordings import MadePath, Queue, record
 from whydrop.explaining.recordings import together
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.scene import Scene
@@ -64,6 +65,16 @@ def test_what_is_less_sure_than_the_probes_gives_way_to_them(rrul: Scene) -> Non
     found = on_the_way_up(judged(rrul, seen("random-loss", UP, confidence=0.6)))
     assert found["cause"] == "deep-queue"
     assert "random-loss" in {one["cause"] for one in found["against"]}
+
+
+def test_probes_that_wait_for_longer_than_any_queue_management_lets_them_rule_it_out(tmp_path: Path) -> None:
+    path = MadePath(Queue(10e6, 1000), Queue(10e6, 1000), uploads=4, downloads=4, one_way=True)
+    scene = scenes.measure(record(tmp_path / "full.recording", path))
+    assert scene is not None
+    found = on_the_way_up(judged(scene, seen("aqm", UP, confidence=1.0)))
+    assert found["cause"] == "deep-queue"
+    why = next(one["why"] for one in found["against"] if one["cause"] == "aqm")
+    assert "half of all probes waited" in why
 
 
 def test_other_hosts_and_mixed_directions_stand_by_themselves(rrul: Scene) -> None:

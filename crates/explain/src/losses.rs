@@ -230,7 +230,7 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
         && (again(evidence) && evidence.bucket.as_ref().is_some_and(bucket_fits)
             || bucket_fits_a_queue(evidence));
     let at_the_top = tail_drop_shows(evidence);
-    let stands = standing_queue_shows(evidence);
+    let unmanaged = waits_unmanaged(evidence);
     let delays = patterns.with_delay() - background;
     if delays.is_finite() {
         contest.support(Cause::Aqm, delays);
@@ -242,14 +242,14 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     } else if let Some(low_s) = drops_begin_late(evidence) {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
         contest.rule_out(Cause::Aqm, fact!("drops-begin-late", low_s = low_s));
-    } else if stands {
+    } else if unmanaged && delays_are_one_queues(evidence) {
         contest.support(Cause::DeepQueue, delays.max(CHANCE_NATS));
-        contest.rule_out(
-            Cause::Aqm,
-            fact!("waits-unmanaged", typical_s = typical_s(evidence)),
-        );
-    } else if evidence.at_loss.is_some() {
+    } else if !unmanaged && evidence.at_loss.is_some() {
         contest.rule_out(depth, early_drop_reason(evidence));
+    }
+    if unmanaged {
+        let typical_s = typical_s(evidence);
+        contest.rule_out(Cause::Aqm, fact!("waits-unmanaged", typical_s = typical_s));
     }
 }
 
@@ -415,14 +415,15 @@ fn longest_managed_s(evidence: &Evidence) -> f64 {
     (2.0 * evidence.base_rtt_s.unwrap_or(0.0)).max(LONGEST_MANAGED_S)
 }
 
-/// The delays are those of one queue, and half the packets waited in it for longer than any queue management would
-/// let them.
-fn standing_queue_shows(evidence: &Evidence) -> bool {
-    evidence
-        .drain
-        .as_ref()
-        .is_some_and(|drain| drain.explained > STANDING_EXPLAINED)
-        && typical_s(evidence) > longest_managed_s(evidence)
+/// Half the packets waited for longer than any queue management would let them. Where another queue, as that of the way
+/// back, made some of them wait, this one is not known to be full, but neither that anything manages it.
+fn waits_unmanaged(evidence: &Evidence) -> bool {
+    typical_s(evidence) > longest_managed_s(evidence)
+}
+
+fn delays_are_one_queues(evidence: &Evidence) -> bool {
+    let explains = |drain: &DrainFit| drain.explained > STANDING_EXPLAINED;
+    evidence.drain.as_ref().is_some_and(explains)
 }
 
 /// Losses before the capture point leave no delays to look at. Independent ones come in runs of one, but for chance;

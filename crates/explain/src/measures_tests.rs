@@ -1,7 +1,7 @@
 //! Evidence, parameters and transfers of flows written by hand.
 
 use whydrop_path::fit::Interval;
-use whydrop_path::{Arrival, PathElement, Policer};
+use whydrop_path::{Arrival, Fifo, Limit, PathElement, Policer};
 use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
 use crate::evidence::{Evidence, measure};
@@ -69,6 +69,45 @@ fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
         burst.high.unwrap() - burst.low.unwrap() >= 2.0 * 1500.0,
         "{burst:?}"
     );
+}
+
+/// A FIFO of a second overflows each time that the sender has probed for more, while the queue of the way back, which
+/// acknowledgments wait in, grows and shrinks by itself.
+fn overflows_beside_a_long_way_back() -> Flow {
+    let mut queue = Fifo::new(10_000_000, Limit::packets(850));
+    let mut time_ns = 0;
+    let segments = (0..20_000i64)
+        .map(|number| {
+            // at 1.25 and at 0.8 times the rate of the queue
+            time_ns += if number % 6_000 < 4_200 {
+                960_000
+            } else {
+                1_500_000
+            };
+            let back_ms = 450.0 - 440.0 * (time_ns as f64 / 1e9 * 0.9).cos();
+            let packet = Arrival {
+                time_ns,
+                bytes: 1_500,
+            };
+            match queue.arrive(packet).departure_ns() {
+                Some(departs_ns) => {
+                    delivered(time_ns, 50 + (departs_ns - time_ns) / MS + back_ms as i64)
+                }
+                None => lost(time_ns),
+            }
+        })
+        .collect();
+    flow(1, segments)
+}
+
+#[test]
+fn no_queue_management_is_named_where_half_of_all_packets_wait_for_longer_than_it_lets_any() {
+    let evidence = evidence_of(&[overflows_beside_a_long_way_back()]);
+    assert!(evidence.totals.lost > 100, "{}", evidence.totals.lost);
+    let judgement = judge_losses(&evidence);
+    assert_ne!(judgement.cause, Cause::Aqm);
+    let ruled_out = |(cause, _): &(Cause, _)| *cause == Cause::Aqm;
+    assert!(judgement.against.iter().any(ruled_out), "{judgement:?}");
 }
 
 #[test]

@@ -120,6 +120,9 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"segments were lost {count(v['episodes'])} times while no more than {duration(v['standing_s'])} were waited, "
         f"although the queue has held {duration(v['peak_s'])}"
     ),
+    "waits-unmanaged": lambda v: (
+        f"half of all probes waited for {duration(v['typical_s'])}: queue management lets none wait so long"
+    ),
     "delay-stays-low": lambda v: (
         f"under load packets wait at most {duration(v['high_s'])} longer (median, upper end of its 95 % interval)"
     ),

@@ -20,6 +20,7 @@ from whydrop.explaining.recordings.thresholds import (
     FALSE_MARKS,
     FEWEST_EPISODES,
     FEWEST_EVENTS,
+    LONGEST_MANAGED_S,
     LOSS_BASED,
     MOST_OF_THE_TIME,
     PROVEN_DEPTH,
@@ -178,8 +179,10 @@ def _managed(scene: Scene, side: Side) -> Finding | None:
         lambda: _control(side),
     )
     signs = [sign for look in looks if (sign := look()) is not None and sign.nats > 0]
+    veto = _waits_unmanaged(side)
     if not signs:
-        return None
+        # also for whoever else looks at this side
+        return None if veto is None else Finding(side.subject, side.place, "aqm", 0.0, veto=veto)
     leading = max(signs, key=lambda sign: sign.nats)
     return Finding(
         side.subject,
@@ -187,12 +190,24 @@ def _managed(scene: Scene, side: Side) -> Finding | None:
         "aqm",
         likelihood.bounded(math.fsum(sign.nats for sign in signs)),
         detail=leading.detail,
+        veto=veto,
         lost=side.lost,
         explained=_under_load(side),
         limited_share=side_share(side),
         quantities={**_quantities(side), **{k: v for sign in signs for k, v in sign.quantities.items()}},
         facts=(*(sign.fact for sign in signs), *facts(side)),
     )
+
+
+def _waits_unmanaged(side: Side) -> Fact | None:
+    """Half of the probes waited on this way for longer than any queue management would let them."""
+    waiting = side.waiting
+    # Of the round trip alone it is not known which of two queues was long.
+    if waiting is None or waiting.by != "probes" or side.direction == "both":
+        return None
+    if waiting.induced.low <= max(LONGEST_MANAGED_S, 2 * (side.base_s or 0.0)):
+        return None
+    return Fact("waits-unmanaged", {"typical_s": waiting.induced.value})
 
 
 def _marks(side: Side) -> _Sign | None:
