@@ -3,9 +3,14 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+
 /// Nanoseconds of `CLOCK_MONOTONIC`: the same clock as Python's `time.monotonic_ns`.
 pub fn monotonic_ns() -> i64 {
-    read(libc::CLOCK_MONOTONIC)
+    read(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Nanoseconds since the Unix epoch that never jump when somebody sets the clock: every time in a recording.
@@ -29,7 +34,7 @@ pub fn epoch_minus_monotonic_ns() -> i64 {
 /// A process that runs one test after the other for days, while the clock is set or the host sleeps, would otherwise go
 /// on by a wall clock that everybody else has left.
 pub fn anchor() -> i64 {
-    let offset_ns = read(libc::CLOCK_REALTIME) - monotonic_ns();
+    let offset_ns = read(ClockId::CLOCK_REALTIME) - monotonic_ns();
     OFFSET_NS.store(offset_ns, Ordering::Relaxed);
     offset_ns
 }
@@ -40,7 +45,7 @@ pub fn anchor() -> i64 {
 /// and now, the event is taken to be now.
 pub fn of_kernel_stamp_ns(stamp_ns: i64) -> i64 {
     const OLDEST_NS: i64 = 10_000_000_000;
-    let age_ns = read(libc::CLOCK_REALTIME) - stamp_ns;
+    let age_ns = read(ClockId::CLOCK_REALTIME) - stamp_ns;
     now_ns()
         - if (0..OLDEST_NS).contains(&age_ns) {
             age_ns
@@ -52,30 +57,18 @@ pub fn of_kernel_stamp_ns(stamp_ns: i64) -> i64 {
 /// Sleeps until [`now_ns`] reaches `until_ns`; returns at once where that is past.
 pub fn sleep_until_ns(until_ns: i64) {
     let target_ns = until_ns.saturating_sub(epoch_minus_monotonic_ns());
-    let time = libc::timespec {
-        tv_sec: target_ns.div_euclid(1_000_000_000),
-        tv_nsec: target_ns.rem_euclid(1_000_000_000),
-    };
-    loop {
-        // SAFETY: `time` outlives the call; the remaining time is not asked for with TIMER_ABSTIME.
-        let status = unsafe {
-            libc::clock_nanosleep(
-                libc::CLOCK_MONOTONIC,
-                libc::TIMER_ABSTIME,
-                &time,
-                std::ptr::null_mut(),
-            )
-        };
-        if status != libc::EINTR {
-            return;
-        }
-    }
+    let time = TimeSpec::new(
+        target_ns.div_euclid(1_000_000_000),
+        target_ns.rem_euclid(1_000_000_000),
+    );
+    let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &time) == Err(Errno::EINTR) {}
 }
 
 /// Lets this thread's timers fire as exactly as the kernel can (the default slack is 50 us, prctl(2)).
 pub fn sharpen_timers() {
-    // SAFETY: takes no pointers; a kernel that refuses leaves the slack as it was.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
+    // A kernel that refuses leaves the slack as it was.
+    let _ = prctl::set_timerslack(1);
 }
 
 /// A span of seconds in nanoseconds; what is out of range or no number becomes the nearest that is.
@@ -88,14 +81,10 @@ pub fn duration(span_ns: i64) -> Duration {
     Duration::from_nanos(span_ns.max(0) as u64)
 }
 
-fn read(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid place for the result; both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
+fn read(clock: ClockId) -> i64 {
+    clock_gettime(clock)
+        .expect("every Linux has both clocks")
+        .num_nanoseconds()
 }
 
 #[cfg(test)]
@@ -113,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_stamp_from_the_future_or_the_distant_past_is_taken_to_be_now() {
-        let realtime_ns = read(libc::CLOCK_REALTIME);
+        let realtime_ns = read(ClockId::CLOCK_REALTIME);
         for stamp_ns in [
             realtime_ns + 3_600_000_000_000,
             realtime_ns - 3_600_000_000_000,

@@ -1,6 +1,11 @@
 //! Doing things at their time: a thread that the scheduler wakes at once, and waiting that can be cut short.
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
 use crate::clock;
+
+const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// How long a waiting thread may be deaf to the wish to stop.
 const SLICE_NS: i64 = 50_000_000;
@@ -50,13 +55,14 @@ pub(crate) fn prioritise() -> Granted {
 /// Up to `count` of the processors that this thread may run on, none where it may run on one only. Another `first` gives
 /// others, where there are.
 pub(crate) fn some_processors(first: usize, count: usize) -> Vec<usize> {
-    let allowed: Vec<usize> = match allowed_processors() {
-        Some(set) => (0..libc::CPU_SETSIZE as usize)
-            // SAFETY: the number is below the size of the set.
-            .filter(|&number| unsafe { libc::CPU_ISSET(number, &set) })
-            .collect(),
-        None => Vec::new(),
-    };
+    let allowed: Vec<usize> = sched_getaffinity(THIS_THREAD).map_or_else(
+        |_| Vec::new(),
+        |set| {
+            (0..CpuSet::count())
+                .filter(|&number| set.is_set(number).unwrap_or(false))
+                .collect()
+        },
+    );
     if allowed.len() < 2 {
         return Vec::new();
     }
@@ -66,21 +72,11 @@ pub(crate) fn some_processors(first: usize, count: usize) -> Vec<usize> {
         .collect()
 }
 
-fn allowed_processors() -> Option<libc::cpu_set_t> {
-    // SAFETY: a set of processors is plain bits, of which none is set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: 0 is the calling thread; the set is as large as is said.
-    let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
-    (status == 0).then_some(set)
-}
-
 /// Keeps this thread on one processor, as far as the kernel lets it.
 pub(crate) fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is plain bits; the number was found in one of its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    let mut set = CpuSet::new();
+    if set.set(processor).is_ok() {
+        let _ = sched_setaffinity(THIS_THREAD, &set);
     }
 }
 

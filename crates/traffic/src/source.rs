@@ -1,9 +1,9 @@
 //! Where packets of a test leave this host from, where the user says so: an address, an interface, or both.
 
-use std::ffi::CString;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
+use nix::net::if_::if_nametoindex;
 use socket2::Socket;
 
 /// The near end of sockets. The default leaves both to the kernel's routes.
@@ -45,22 +45,15 @@ impl Source {
         let (IpAddr::V6(v6), SocketAddr::V6(there)) = (address, remote) else {
             return SocketAddr::new(address, 0);
         };
-        let named = self.interface.as_deref().and_then(index_of);
+        let named = self
+            .interface
+            .as_deref()
+            .and_then(|name| if_nametoindex(name).ok());
         let scope_id = match v6.is_unicast_link_local() {
             true => named.unwrap_or(there.scope_id()),
             false => 0,
         };
         SocketAddrV6::new(v6, 0, 0, scope_id).into()
-    }
-}
-
-/// The number of an interface; `None` where there is none of this name.
-fn index_of(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the name ends with a zero and outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => None,
-        index => Some(index),
     }
 }
 

@@ -4,7 +4,6 @@
 //! client may do is bounded by [`Limits`], and everything of a session ends with its control channel.
 
 mod limits;
-mod poller;
 mod reception;
 mod session;
 
@@ -15,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::auth::{Bytes32, Secret};
@@ -370,16 +370,9 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Raises the limit of open files as far as it goes: a flood of connections takes many before it is told apart.
 fn allow_many_files() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` lives through both calls; failing leaves the limit as it was.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Failing leaves the limit as it was.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 

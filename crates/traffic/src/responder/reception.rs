@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::auth::{self, Bytes32, Role};
 use crate::clock;
 use crate::hello::{self, ClientHello, PROOF_BYTES, Purpose, ResponderHello, Status};
 use crate::responder::limits::neighbourhood;
-use crate::responder::poller::Poller;
 use crate::stop::Stop;
 
 /// So many connections may be unproved at once; the oldest of the address that has most of them makes room.
@@ -18,7 +20,8 @@ const MOST_UNPROVED: usize = 2048;
 /// A client proves itself within this time, two round trips and a lost packet on any path, or is hung up on.
 const PATIENCE_NS: i64 = 10_000_000_000;
 /// How long the reception sleeps at most when nothing arrives.
-const TICK_MS: i32 = 50;
+const TICK_MS: u16 = 50;
+const EVENTS_AT_ONCE: usize = 256;
 /// Keys of listeners are below, those of connections from here on.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
@@ -88,7 +91,7 @@ pub fn run(
     stop: &Stop,
 ) -> io::Result<()> {
     let mut reception = Reception {
-        poller: Poller::new()?,
+        epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
         visitors: BTreeMap::new(),
         next: FIRST_CONNECTION,
         house,
@@ -96,10 +99,13 @@ pub fn run(
     };
     for (number, listener) in listeners.iter().enumerate() {
         listener.set_nonblocking(true)?;
-        reception.poller.add(listener, number as u64)?;
+        reception.watch(listener, number as u64)?;
     }
+    let mut events = [EpollEvent::empty(); EVENTS_AT_ONCE];
     while !stop.is_set() {
-        for key in reception.poller.wait(TICK_MS) {
+        // A signal ends the wait early, and another one follows.
+        let ready = reception.epoll.wait(&mut events, TICK_MS).unwrap_or(0);
+        for key in events[..ready].iter().map(EpollEvent::data) {
             match listeners.get(key as usize) {
                 Some(listener) => reception.accept(listener),
                 None => reception.hear(key),
@@ -111,7 +117,8 @@ pub fn run(
 }
 
 struct Reception<'a, H> {
-    poller: Poller,
+    /// Of a connection that is closed, the kernel reports nothing more.
+    epoll: Epoll,
     /// By key, which is also the order of arrival.
     visitors: BTreeMap<u64, Visitor>,
     next: u64,
@@ -120,6 +127,13 @@ struct Reception<'a, H> {
 }
 
 impl<H: House> Reception<'_, H> {
+    /// Reports `key` whenever something can be read.
+    fn watch(&self, socket: &impl AsFd, key: u64) -> io::Result<()> {
+        Ok(self
+            .epoll
+            .add(socket, EpollEvent::new(EpollFlags::EPOLLIN, key))?)
+    }
+
     fn accept(&mut self, listener: &TcpListener) {
         // So many at a time that those who wait to be heard are not starved.
         for _ in 0..64 {
@@ -147,7 +161,7 @@ impl<H: House> Reception<'_, H> {
             self.make_room();
         }
         let key = self.next;
-        if stream.set_nonblocking(true).is_err() || self.poller.add(&stream, key).is_err() {
+        if stream.set_nonblocking(true).is_err() || self.watch(&stream, key).is_err() {
             return;
         }
         self.next += 1;
@@ -195,7 +209,7 @@ impl<H: House> Reception<'_, H> {
                 let Some(visitor) = self.visitors.remove(&key) else {
                     return;
                 };
-                if self.poller.remove(&visitor.stream).is_ok()
+                if self.epoll.delete(&visitor.stream).is_ok()
                     && visitor.stream.set_nonblocking(false).is_ok()
                 {
                     count(&self.counts.welcomed);

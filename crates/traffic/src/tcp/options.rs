@@ -2,9 +2,12 @@
 
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::setsockopt_impl;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SetStruct;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::channel::is_timeout;
@@ -13,6 +16,18 @@ use crate::flow::{Direction, FlowSpec};
 use crate::source::Source;
 use crate::stop::Stop;
 use crate::tcp::info::TcpInfo;
+
+/// Bytes per second at which the kernel paces a socket (socket(7)).
+#[derive(Clone)]
+struct MaxPacingRate;
+
+setsockopt_impl!(
+    MaxPacingRate,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u64,
+    SetStruct<u64>
+);
 
 /// How often a blocked read or write looks up to see whether it shall end.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -218,24 +233,12 @@ fn set_congestion_control(socket: SockRef<'_>, name: &str) -> io::Result<()> {
 
 fn set_pacing_rate(socket: BorrowedFd<'_>, rate_bps: f64) -> io::Result<()> {
     let bytes_per_s = (rate_bps / 8.0).clamp(1.0, u64::MAX as f64 / 2.0) as u64;
-    // SAFETY: the pointer and the length are those of `bytes_per_s`, which lives through the call.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_s).cast(),
-            size_of::<u64>() as libc::socklen_t,
+    setsockopt(&socket, MaxPacingRate, &bytes_per_s).map_err(|error| {
+        option_error(
+            &format!("cannot pace at {rate_bps} bit/s"),
+            Some(error.into()),
         )
-    };
-    if status == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    Err(option_error(
-        &format!("cannot pace at {rate_bps} bit/s"),
-        Some(error),
-    ))
+    })
 }
 
 fn option_error(what: &str, error: Option<io::Error>) -> io::Error {

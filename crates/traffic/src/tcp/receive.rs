@@ -1,8 +1,10 @@
 //! The receiving end of a TCP flow: counts and throws away.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+
+use socket2::SockRef;
 
 use crate::channel::is_timeout;
 use crate::clock;
@@ -43,6 +45,7 @@ pub fn run(
     let portion_bytes = brake
         .as_ref()
         .map_or(CHUNK_BYTES, |brake| brake.portion_bytes(CHUNK_BYTES));
+    let mut room = Vec::<u8>::with_capacity(portion_bytes);
     let mut began_ns = match begins {
         Begins::At(time_ns) => Some(time_ns),
         Begins::WithFirstByte => None,
@@ -51,7 +54,7 @@ pub fn run(
         counter.begin(time_ns);
     }
     let ending = loop {
-        match discard(stream, portion_bytes) {
+        match discard(stream, room.spare_capacity_mut()) {
             Ok(0) => break Ending::Complete,
             Ok(count) => {
                 if began_ns.is_none() {
@@ -86,18 +89,10 @@ pub fn run(
     ending
 }
 
-/// Takes bytes off the socket without copying them (`MSG_TRUNC`, tcp(7)): what they are is of no interest.
-fn discard(stream: &TcpStream, most_bytes: usize) -> io::Result<usize> {
-    // SAFETY: with MSG_TRUNC a TCP socket writes nothing, so that no buffer is needed.
-    let count = unsafe {
-        libc::recv(
-            stream.as_raw_fd(),
-            std::ptr::null_mut(),
-            most_bytes,
-            libc::MSG_TRUNC,
-        )
-    };
-    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+/// Takes bytes off the socket without copying them (`MSG_TRUNC`, tcp(7)): what they are is of no interest, and the
+/// kernel does not touch `room`.
+fn discard(stream: &TcpStream, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    SockRef::from(stream).recv_with_flags(room, libc::MSG_TRUNC)
 }
 
 #[cfg(test)]

@@ -14,13 +14,12 @@
 //! | `service` | the responder's end: one thread behind one port |
 //! | `clocks` | how far the far host's clock is ahead |
 //! | `exchange`, `exchanges`, `arrivals`, `marks`, `pace`, `words` | small parts of these |
-//! | `socket`, `control` | the kernel's side: stamps, traffic classes, many packets a call |
+//! | `socket` | the kernel's side: stamps, traffic classes, many packets a call |
 
 mod arrivals;
 mod bursts;
 pub mod clocks;
 mod collector;
-mod control;
 mod download;
 mod exchange;
 pub(crate) mod exchanges;

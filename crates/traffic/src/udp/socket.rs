@@ -1,17 +1,23 @@
 //! UDP sockets of the kernel: many datagrams a call, each with the kernel's stamp of its arrival and its traffic class.
 
-use std::io;
-use std::mem;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::sockopt;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SetSockOpt,
+    SockaddrStorage, recvmmsg, sendmmsg, sendmsg, setsockopt,
+};
+use nix::sys::time::TimeValLike;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
 use crate::source::Source;
-
-use super::control::{Control, Told};
 
 /// What a socket asks to buffer: bursts arrive faster than a thread can be woken.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
@@ -20,75 +26,59 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 pub(crate) fn open(domain: Domain) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     listen_closely(&socket, domain)?;
-    ask_for_buffer(
-        &socket,
-        libc::SO_RCVBUFFORCE,
-        libc::SO_RCVBUF,
-        RECEIVE_BUFFER_BYTES,
-    );
+    set_receive_buffer(&socket, RECEIVE_BUFFER_BYTES);
     Ok(socket)
 }
 
 /// Asks the kernel for stamps, traffic classes and the count of what did not fit into the socket's buffer.
 pub(crate) fn listen_closely(socket: &Socket, domain: Domain) -> io::Result<()> {
-    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
     // Old kernels lack it, and nothing else depends on it.
-    let _ = set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
     let ask_of_ipv4 = || {
-        set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+        setsockopt(socket, sockopt::IpRecvTos, &true)?;
+        setsockopt(socket, sockopt::Ipv4PacketInfo, &true)
     };
     if domain == Domain::IPV6 {
-        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        setsockopt(socket, sockopt::Ipv6RecvTClass, &true)?;
+        setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
         // IPv4 datagrams that arrive at a UDP socket of both families come with IPv4's messages; other sockets of IPv6
         // know nothing of them.
         let _ = ask_of_ipv4();
         return Ok(());
     }
-    ask_of_ipv4()
+    Ok(ask_of_ipv4()?)
 }
 
 /// Sets the traffic class of everything that a connected socket sends.
 pub(crate) fn set_traffic_class(socket: &Socket, remote: &SocketAddr, class: u8) -> io::Result<()> {
     match remote {
-        SocketAddr::V4(_) => set(socket, libc::IPPROTO_IP, libc::IP_TOS, class.into()),
-        SocketAddr::V6(_) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into()),
+        SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &class.into())?,
+        SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &class.into())?,
     }
+    Ok(())
 }
 
 /// Sizes the send buffer as the user wants it; the kernel's maximum holds where we may not exceed it.
 pub(crate) fn set_send_buffer(socket: &Socket, bytes: usize) {
-    ask_for_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes);
+    set_buffer(socket, sockopt::SndBufForce, sockopt::SndBuf, bytes);
 }
 
+/// Sizes the receive buffer in the same way.
 pub(crate) fn set_receive_buffer(socket: &Socket, bytes: usize) {
-    ask_for_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes);
+    set_buffer(socket, sockopt::RcvBufForce, sockopt::RcvBuf, bytes);
 }
 
-fn ask_for_buffer(socket: &Socket, force: i32, ask: i32, bytes: usize) {
+fn set_buffer(
+    socket: &Socket,
+    privileged: impl SetSockOpt<Val = usize>,
+    ordinary: impl SetSockOpt<Val = usize>,
+    bytes: usize,
+) {
     // The kernel doubles what it is asked for, for its own needs (socket(7)).
-    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-    if set(socket, libc::SOL_SOCKET, force, bytes).is_err() {
-        let _ = set(socket, libc::SOL_SOCKET, ask, bytes);
-    }
-}
-
-fn set(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer is to an int that outlives the call, and the length is its own.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            mem::size_of::<i32>() as libc::socklen_t,
-        )
-    };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    let bytes = bytes.min(i32::MAX as usize / 2);
+    if setsockopt(socket, privileged, &bytes).is_err() {
+        let _ = setsockopt(socket, ordinary, &bytes);
     }
 }
 
@@ -114,14 +104,61 @@ pub(crate) struct Datagram<'a> {
     pub to: Option<IpAddr>,
 }
 
+/// A datagram that the last call brought, but for its bytes.
+struct Arrival {
+    length: usize,
+    from: Option<SocketAddr>,
+    received_ns: i64,
+    traffic_class: Option<u8>,
+    to: Option<IpAddr>,
+}
+
+impl Arrival {
+    /// Reads what the kernel reports of a datagram, cut to `most_bytes`, that came at `earliest_ns` or later; updates its
+    /// count of those that found the buffer full.
+    fn read(
+        message: &RecvMsg<SockaddrStorage>,
+        most_bytes: usize,
+        earliest_ns: i64,
+        dropped: &mut u32,
+    ) -> Arrival {
+        let mut stamp_ns = None;
+        let mut traffic_class = None;
+        let mut to = None;
+        for control in message.cmsgs().into_iter().flatten() {
+            match control {
+                ControlMessageOwned::ScmTimestampns(stamp) => {
+                    stamp_ns = Some(stamp.num_nanoseconds());
+                }
+                ControlMessageOwned::RxqOvfl(count) => *dropped = count,
+                ControlMessageOwned::Ipv4Tos(class) => traffic_class = Some(class),
+                ControlMessageOwned::Ipv6TClass(class) => traffic_class = Some(class as u8),
+                // The address to answer from, which differs from that of the header for broadcasts.
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    to = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+                }
+                // An IPv4 datagram at a socket of both families brings both; both say the same.
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    to = Some(IpAddr::from(info.ipi6_addr.s6_addr).to_canonical());
+                }
+                _ => {}
+            }
+        }
+        Arrival {
+            length: message.bytes.min(most_bytes),
+            from: message.address.and_then(address),
+            received_ns: arrival_ns(stamp_ns, earliest_ns),
+            traffic_class,
+            to,
+        }
+    }
+}
+
 /// Room for datagrams, many a call.
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     each: usize,
-    names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
-    /// Of the datagrams that the last call brought: length, length of the name, what the kernel told.
-    arrived: Vec<(usize, libc::socklen_t, Told, i64)>,
+    arrived: Vec<Arrival>,
     /// The socket held nothing at this time: whatever arrives is later, whatever its stamp says.
     empty_ns: i64,
     dropped: u32,
@@ -133,9 +170,6 @@ impl Inbox {
         Inbox {
             bytes: vec![0; count * each],
             each,
-            // SAFETY: all zeros is a valid sockaddr_storage, of no family.
-            names: vec![unsafe { mem::zeroed() }; count],
-            controls: (0..count).map(|_| Control::default()).collect(),
             arrived: Vec::with_capacity(count),
             empty_ns: i64::MIN,
             dropped: 0,
@@ -146,92 +180,64 @@ impl Inbox {
     pub(crate) fn receive(&mut self, socket: &Socket, blocks: bool) -> io::Result<bool> {
         self.arrived.clear();
         let called_ns = clock::now_ns();
-        let count = self.names.len();
-        let mut pieces: Vec<libc::iovec> = self
+        let mut pieces: Vec<[IoSliceMut; 1]> = self
             .bytes
             .chunks_exact_mut(self.each)
-            .map(|piece| libc::iovec {
-                iov_base: piece.as_mut_ptr().cast(),
-                iov_len: piece.len(),
-            })
+            .map(|piece| [IoSliceMut::new(piece)])
             .collect();
-        let mut messages: Vec<libc::mmsghdr> = Vec::with_capacity(count);
-        for ((name, control), piece) in self
-            .names
-            .iter_mut()
-            .zip(&mut self.controls)
-            .zip(&mut pieces)
-        {
-            // SAFETY: all zeros is a valid mmsghdr.
-            let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-            message.msg_hdr.msg_name = (&raw mut *name).cast();
-            message.msg_hdr.msg_namelen = mem::size_of_val(name) as libc::socklen_t;
-            message.msg_hdr.msg_iov = piece;
-            message.msg_hdr.msg_iovlen = 1;
-            (message.msg_hdr.msg_control, message.msg_hdr.msg_controllen) = control.room();
-            messages.push(message);
-        }
+        let count = pieces.len();
+        // Anew for each call: the kernel shortens the room for control messages to what it used.
+        let room = cmsg_space!(
+            libc::timespec,
+            u32,
+            u8,
+            i32,
+            libc::in_pktinfo,
+            libc::in6_pktinfo
+        );
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(count, Some(room));
         let flags = if blocks {
-            libc::MSG_WAITFORONE
+            MsgFlags::MSG_WAITFORONE
         } else {
-            libc::MSG_DONTWAIT
+            MsgFlags::MSG_DONTWAIT
         };
-        // SAFETY: every pointer in `messages` is to memory of this inbox that outlives the call, with its own length.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as libc::c_uint,
-                flags,
-                std::ptr::null_mut(),
-            )
+        let messages = match recvmmsg(
+            socket.as_raw_fd(),
+            &mut headers,
+            pieces.iter_mut(),
+            flags,
+            None,
+        ) {
+            Ok(messages) => messages,
+            Err(Errno::EAGAIN) => {
+                self.empty_ns = called_ns;
+                return Ok(false);
+            }
+            Err(Errno::EINTR) => return Ok(true),
+            Err(error) => return Err(error.into()),
         };
-        if received < 0 {
-            return match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.empty_ns = called_ns;
-                    Ok(false)
-                }
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-                error => Err(error),
-            };
+        for message in messages {
+            let arrival = Arrival::read(&message, self.each, self.empty_ns, &mut self.dropped);
+            self.arrived.push(arrival);
         }
-        for (message, control) in messages.iter().zip(&self.controls).take(received as usize) {
-            let told = control.told(message.msg_hdr.msg_controllen);
-            self.dropped = told.dropped.unwrap_or(self.dropped);
-            let received_ns = self.stamp(told.stamp_ns);
-            let length = (message.msg_len as usize).min(self.each);
-            self.arrived
-                .push((length, message.msg_hdr.msg_namelen, told, received_ns));
-        }
-        if (received as usize) < count {
+        if self.arrived.len() < count {
             self.empty_ns = called_ns;
             return Ok(false);
         }
         Ok(true)
     }
 
-    /// The kernel's stamp in our time; no clock that is set can move it before what is known to be earlier.
-    fn stamp(&self, stamp_ns: Option<i64>) -> i64 {
-        stamp_ns
-            .map_or_else(clock::now_ns, clock::of_kernel_stamp_ns)
-            .max(self.empty_ns)
-    }
-
     /// What the last call brought.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.arrived
             .iter()
-            .enumerate()
-            .map(|(number, (length, name_bytes, told, received_ns))| {
-                let from = number * self.each;
-                Datagram {
-                    bytes: &self.bytes[from..from + length],
-                    from: address(&self.names[number], *name_bytes),
-                    received_ns: *received_ns,
-                    traffic_class: told.traffic_class,
-                    to: told.to,
-                }
+            .zip(self.bytes.chunks_exact(self.each))
+            .map(|(arrival, bytes)| Datagram {
+                bytes: &bytes[..arrival.length],
+                from: arrival.from,
+                received_ns: arrival.received_ns,
+                traffic_class: arrival.traffic_class,
+                to: arrival.to,
             })
     }
 
@@ -241,21 +247,85 @@ impl Inbox {
     }
 }
 
-fn address(name: &libc::sockaddr_storage, bytes: libc::socklen_t) -> Option<SocketAddr> {
-    let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: the kernel has written an address of `bytes` bytes, or left the zeros that say "no family".
-    let address = unsafe {
-        *storage.view_as::<libc::sockaddr_storage>() = *name;
-        SockAddr::new(storage, bytes)
-    };
-    address.as_socket().map(canonical)
+/// The kernel's stamp in our time; no clock that is set can move it before what is known to be earlier.
+fn arrival_ns(stamp_ns: Option<i64>, earliest_ns: i64) -> i64 {
+    stamp_ns
+        .map_or_else(clock::now_ns, clock::of_kernel_stamp_ns)
+        .max(earliest_ns)
+}
+
+fn address(name: SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = name.as_sockaddr_in().map(|&v4| SocketAddr::from(v4));
+    v4.or_else(|| name.as_sockaddr_in6().map(|&v6| v6.into()))
+        .map(canonical)
+}
+
+/// Traffic class and source of a datagram, as control messages of the peer's family.
+#[derive(Clone)]
+enum Control {
+    V4(u8, Option<libc::in_pktinfo>),
+    V6(i32, Option<libc::in6_pktinfo>),
+}
+
+impl Control {
+    fn new(to: IpAddr, from: Option<IpAddr>, traffic_class: u8) -> Control {
+        // Interface 0: by the routes.
+        match to {
+            IpAddr::V4(_) => {
+                let source = match from {
+                    Some(IpAddr::V4(from)) => Some(libc::in_pktinfo {
+                        ipi_ifindex: 0,
+                        ipi_spec_dst: libc::in_addr {
+                            s_addr: u32::from_ne_bytes(from.octets()),
+                        },
+                        ipi_addr: libc::in_addr { s_addr: 0 },
+                    }),
+                    _ => None,
+                };
+                Control::V4(traffic_class, source)
+            }
+            IpAddr::V6(_) => {
+                let source = match from {
+                    Some(IpAddr::V6(from)) => Some(libc::in6_pktinfo {
+                        ipi6_addr: libc::in6_addr {
+                            s6_addr: from.octets(),
+                        },
+                        ipi6_ifindex: 0,
+                    }),
+                    _ => None,
+                };
+                Control::V6(traffic_class.into(), source)
+            }
+        }
+    }
+
+    fn messages(&self) -> Vec<ControlMessage<'_>> {
+        match self {
+            Control::V4(class, source) => iter::once(ControlMessage::Ipv4Tos(class))
+                .chain(source.as_ref().map(ControlMessage::Ipv4PacketInfo))
+                .collect(),
+            Control::V6(class, source) => iter::once(ControlMessage::Ipv6TClass(class))
+                .chain(source.as_ref().map(ControlMessage::Ipv6PacketInfo))
+                .collect(),
+        }
+    }
+
+    /// Room for just these messages.
+    fn room(&self) -> Vec<u8> {
+        match self {
+            Control::V4(_, None) => cmsg_space!(u8),
+            Control::V4(_, Some(_)) => cmsg_space!(u8, libc::in_pktinfo),
+            Control::V6(_, None) => cmsg_space!(i32),
+            Control::V6(_, Some(_)) => cmsg_space!(i32, libc::in6_pktinfo),
+        }
+    }
 }
 
 /// To whom, from where, and how datagrams are sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Envelope {
-    to: Option<SockAddr>,
-    control: Control,
+    to: Option<SockaddrStorage>,
+    control: Option<Control>,
 }
 
 impl Envelope {
@@ -271,10 +341,9 @@ impl Envelope {
         from: Option<IpAddr>,
         traffic_class: u8,
     ) -> Envelope {
-        let mut control = Control::default();
-        control.say(to.ip(), from, traffic_class);
+        let control = Control::new(to.ip(), from, traffic_class);
         let to = match to {
-            // A socket of both families takes IPv4 addresses in IPv6's clothes.
+            // A socket of both families takes IPv4 addresses mapped into IPv6 (RFC 4291 section 2.5.5.2).
             SocketAddr::V4(v4) if domain == Domain::IPV6 => {
                 SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
             }
@@ -282,35 +351,26 @@ impl Envelope {
         };
         Envelope {
             to: Some(to.into()),
-            control,
+            control: Some(control),
         }
     }
 
-    fn address(&self, message: &mut libc::msghdr) {
-        if let Some(to) = &self.to {
-            // The kernel does not write to the address of a message that is sent.
-            message.msg_name = to.as_ptr().cast_mut().cast();
-            message.msg_namelen = to.len();
-        }
-        (message.msg_control, message.msg_controllen) = self.control.said();
+    fn messages(&self) -> Vec<ControlMessage<'_>> {
+        self.control
+            .as_ref()
+            .map_or_else(Vec::new, Control::messages)
     }
 }
 
 /// Sends one datagram now or not at all.
 pub(crate) fn send(socket: &Socket, envelope: &Envelope, bytes: &[u8]) -> io::Result<()> {
-    let mut piece = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: all zeros is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = &mut piece;
-    message.msg_iovlen = 1;
-    envelope.address(&mut message);
-    // SAFETY: everything that `message` points to outlives the call and is only read.
-    if unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_DONTWAIT) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    sendmsg(
+        socket.as_raw_fd(),
+        &[IoSlice::new(bytes)],
+        &envelope.messages(),
+        MsgFlags::MSG_DONTWAIT,
+        envelope.to.as_ref(),
+    )?;
     Ok(())
 }
 
@@ -345,40 +405,24 @@ impl Outbox {
         first: usize,
         end: usize,
     ) -> io::Result<usize> {
-        let mut pieces: Vec<libc::iovec> = self
+        let pieces: Vec<[IoSlice; 1]> = self
             .bytes
             .chunks_exact(self.each)
             .take(end)
             .skip(first)
-            .map(|piece| libc::iovec {
-                iov_base: piece.as_ptr().cast_mut().cast(),
-                iov_len: piece.len(),
-            })
+            .map(|piece| [IoSlice::new(piece)])
             .collect();
-        let mut messages: Vec<libc::mmsghdr> = pieces
-            .iter_mut()
-            .map(|piece| {
-                // SAFETY: all zeros is a valid mmsghdr.
-                let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-                message.msg_hdr.msg_iov = piece;
-                message.msg_hdr.msg_iovlen = 1;
-                envelope.address(&mut message.msg_hdr);
-                message
-            })
-            .collect();
-        // SAFETY: everything that `messages` points to outlives the call and is only read.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                messages.len() as libc::c_uint,
-                0,
-            )
-        };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(sent as usize)
+        let room = envelope.control.as_ref().map(Control::room);
+        let mut headers = MultiHeaders::preallocate(pieces.len(), room);
+        let sent = sendmmsg(
+            socket.as_raw_fd(),
+            &mut headers,
+            &pieces,
+            vec![envelope.to; pieces.len()],
+            envelope.messages(),
+            MsgFlags::empty(),
+        )?;
+        Ok(sent.count())
     }
 }
 
@@ -513,6 +557,6 @@ mod tests {
         let empty_ns = inbox.empty_ns;
         // Somebody set the clock forward by 5 s between the stamp and the look at it.
         let stamp_ns = clock::now_ns() - 5_000_000_000;
-        assert!(inbox.stamp(Some(stamp_ns)) >= empty_ns);
+        assert!(arrival_ns(Some(stamp_ns), empty_ns) >= empty_ns);
     }
 }

@@ -16,13 +16,14 @@ from whydrop.collect.switches.reading import Reading
 
 if TYPE_CHECKING:
     import polars as pl
-    from prometheus_client import Metric
+    from prometheus_client import Histogram, Metric
 
 SECOND_NS = 1_000_000_000
 # More series than any site's switches have; what is beyond is counted, not shown.
 _MOST_SERIES = 200_000
 _DURATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _JITTERS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_OF_SWITCH = ("switch", "site")
 _STATUSES = ("ok", "timeout", "refused", "late", "error")
 
 _Series = tuple[str, str, str, str, str]  # switch, site, port, machine, counter
@@ -33,37 +34,12 @@ class ExporterError(Exception):
 
 
 @dataclass
-class _Histogram:
-    """How often a duration was at most each of some bounds."""
-
-    bounds_s: tuple[float, ...]
-    counts: list[int] = field(default_factory=list)
-    total_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds_s) + 1)
-
-    def observe(self, seconds: float) -> None:
-        place = sum(seconds > bound for bound in self.bounds_s)
-        self.counts[place] += 1
-        self.total_s += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus has them."""
-        found, below = [], 0
-        for bound, count in zip((*map(str, self.bounds_s), "+Inf"), self.counts, strict=True):
-            below += count
-            found.append((bound, float(below)))
-        return found
-
-
-@dataclass
 class _Switch:
     """What is known of a switch's polls."""
 
     site: str
-    duration: _Histogram = field(default_factory=lambda: _Histogram(_DURATIONS_S))
-    jitter: _Histogram = field(default_factory=lambda: _Histogram(_JITTERS_S))
+    duration: Histogram
+    jitter: Histogram
     polls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
     answered_ns: int | None = None  # CLOCK_MONOTONIC
 
@@ -82,7 +58,7 @@ class Exporter:
         Raises:
             ExporterError: the address cannot be listened at.
         """
-        from prometheus_client import CollectorRegistry
+        from prometheus_client import CollectorRegistry, Histogram
 
         from whydrop.collect.switches import scraping
 
@@ -90,6 +66,13 @@ class Exporter:
         self._totals: dict[_Series, float] = {}
         self._resets: dict[tuple[str, str], int] = {}
         self._switches: dict[str, _Switch] = {}
+        self._durations = Histogram(
+            "whydrop_poll_duration_seconds", "How long polls took.", _OF_SWITCH, buckets=_DURATIONS_S, registry=None
+        )
+        self._jitters = Histogram(
+            "whydrop_poll_jitter_seconds", "How far from its tick a poll was begun.", _OF_SWITCH,
+            buckets=_JITTERS_S, registry=None,
+        )  # fmt: skip
         self._most_series, self._not_shown = most_series, 0
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collector(self))
@@ -137,7 +120,7 @@ class Exporter:
         self.close()
 
     def _observe_poll(self, reading: Reading) -> None:
-        of = self._switches.setdefault(reading.switch, _Switch(reading.site or ""))
+        of = self._switches.get(reading.switch) or self._new_switch(reading.switch, reading.site or "")
         of.polls[reading.status if reading.status in _STATUSES else "error"] += 1
         if reading.start_ns is not None:
             of.jitter.observe(abs(reading.start_ns - reading.due_ns) / SECOND_NS)
@@ -146,12 +129,20 @@ class Exporter:
         if reading.status == "ok":
             of.answered_ns = time.monotonic_ns()
 
+    def _new_switch(self, name: str, site: str) -> _Switch:
+        labels = (name, site)
+        made = _Switch(site, self._durations.labels(*labels), self._jitters.labels(*labels))
+        self._switches[name] = made
+        return made
+
     def families(self) -> Iterator[Metric]:
         """What is shown, at this moment."""
         with self._guard:
             totals, resets = dict(self._totals), dict(self._resets)
             switches, not_shown = dict(self._switches), self._not_shown
             polls = list(_poll_families(switches))
+        yield from self._durations.collect()
+        yield from self._jitters.collect()
         yield from polls
         yield from _counter_families(totals, resets, not_shown)
 
@@ -167,29 +158,22 @@ class _Collector:
 
 
 def _poll_families(switches: dict[str, _Switch]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    of_switch = ["switch", "site"]
-    duration = HistogramMetricFamily("whydrop_poll_duration_seconds", "How long polls took.", labels=of_switch)
-    jitter = HistogramMetricFamily(
-        "whydrop_poll_jitter_seconds", "How far from its tick a poll was begun.", labels=of_switch
-    )
-    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Since the switch last answered.", labels=of_switch)
+    age = GaugeMetricFamily("whydrop_poll_age_seconds", "Since the switch last answered.", labels=_OF_SWITCH)
     polls = CounterMetricFamily(
-        "whydrop_polls", "Polls that were due, by what became of them.", labels=[*of_switch, "status"]
+        "whydrop_polls", "Polls that were due, by what became of them.", labels=[*_OF_SWITCH, "status"]
     )
-    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that brought nothing.", labels=of_switch)
+    missed = CounterMetricFamily("whydrop_missed_polls", "Polls that brought nothing.", labels=_OF_SWITCH)
     now = time.monotonic_ns()
     for name, of in switches.items():
         labels = [name, of.site]
-        duration.add_metric(labels, of.duration.buckets(), of.duration.total_s)
-        jitter.add_metric(labels, of.jitter.buckets(), of.jitter.total_s)
         if of.answered_ns is not None:
             age.add_metric(labels, (now - of.answered_ns) / SECOND_NS)
         for status, count in of.polls.items():
             polls.add_metric([*labels, status], count)
         missed.add_metric(labels, sum(of.polls.values()) - of.polls["ok"])
-    yield from (duration, jitter, age, polls, missed)
+    yield from (age, polls, missed)
 
 
 def _counter_families(
@@ -205,7 +189,7 @@ def _counter_families(
     for labels, total in totals.items():
         grown.add_metric(list(labels), total)
     anew = CounterMetricFamily(
-        "whydrop_counter_resets", "Samples without a value because the counter began anew.", labels=["switch", "site"]
+        "whydrop_counter_resets", "Samples without a value because the counter began anew.", labels=_OF_SWITCH
     )
     for where, count in resets.items():
         anew.add_metric(list(where), count)

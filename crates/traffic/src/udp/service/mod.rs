@@ -11,10 +11,12 @@ mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+use nix::poll::{PollFd, PollFlags, poll};
 use socket2::{Domain, Socket};
 
 use crate::clock;
@@ -28,8 +30,8 @@ pub(crate) use session::MOST_RANGES;
 use session::{Open, Verdict};
 
 /// How long the thread sleeps at most while there are sessions: intervals are closed between packets.
-const BUSY_SLEEP_MS: i32 = 20;
-const IDLE_SLEEP_MS: i32 = 100;
+const BUSY_SLEEP_MS: u16 = 20;
+const IDLE_SLEEP_MS: u16 = 100;
 const INBOX: usize = 32;
 /// Calls for one socket before the others have their turn.
 const TURNS: usize = 8;
@@ -291,19 +293,14 @@ impl Server {
         }
     }
 
-    fn wait(&self, limit_ms: i32) {
-        use std::os::fd::AsRawFd;
-        let mut waits: Vec<libc::pollfd> = self
+    fn wait(&self, limit_ms: u16) {
+        let mut waits: Vec<PollFd> = self
             .ports
             .iter()
-            .map(|port| libc::pollfd {
-                fd: port.socket.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            })
+            .map(|port| PollFd::new(port.socket.as_fd(), PollFlags::POLLIN))
             .collect();
-        // SAFETY: `waits` outlives the call and the length is its own.
-        unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as libc::nfds_t, limit_ms) };
+        // A signal ends the wait early, and another one follows.
+        let _ = poll(&mut waits, limit_ms);
     }
 
     fn serve_port(&mut self, number: usize) {
