@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use whydrop_sockets::own;
 
 use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec};
 use crate::source::Source;
 use crate::stop::Stop;
-use crate::tcp::info::TcpInfo;
 
 /// How often a blocked read or write looks up to see whether it shall end.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ pub fn connect(
     let stream = TcpStream::from(socket);
     look_up_often(&stream)?;
     if let Some(wanted) = spec.ecn
-        && wanted != TcpInfo::read(stream.as_fd())?.uses_ecn()
+        && wanted != own::read(stream.as_fd())?.uses_ecn()
     {
         return Err(option_error(
             if wanted {
