@@ -7,7 +7,9 @@ mod columns;
 mod json;
 mod progress;
 mod reduce;
+mod sockets;
 mod table;
+mod tcp_columns;
 mod traffic;
 mod traffic_columns;
 
@@ -31,6 +33,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         "TrafficError",
         module.py().get_type::<traffic::TrafficError>(),
     )?;
+    module.add_class::<sockets::SocketSampler>()?;
+    module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;
     Ok(())

@@ -7,9 +7,10 @@ use arrow_array::{
 };
 use arrow_schema::ArrowError;
 use whydrop_traffic::client::{ClockRow, ProbeRow, Taken};
-use whydrop_traffic::sample::{BurstPacket, Fate, Interval, TcpSample};
+use whydrop_traffic::sample::{BurstPacket, Fate, Interval};
 
 use crate::table::Table;
+use crate::tcp_columns::tcp_info;
 
 /// The tables that have rows. `clocks` names its host by number in column `host`.
 pub fn tables(taken: Taken) -> Result<Vec<(&'static str, Table)>, ArrowError> {
@@ -92,62 +93,6 @@ fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
                     .map(|seen| seen.jitter_ns)
             }),
         ),
-    ])
-}
-
-fn tcp_info(rows: &[TcpSample]) -> Result<RecordBatch, ArrowError> {
-    let count = |value: fn(&TcpSample) -> u32| int64(rows, move |row| Some(i64::from(value(row))));
-    let maybe =
-        |value: fn(&TcpSample) -> Option<u32>| int64(rows, move |row| value(row).map(i64::from));
-    let long =
-        |value: fn(&TcpSample) -> Option<u64>| int64(rows, move |row| value(row).map(signed));
-    RecordBatch::try_from_iter([
-        ("flow", int32(rows, |row| row.flow)),
-        ("time_ns", int64(rows, |row| Some(row.time_ns))),
-        (
-            "congestion_window_packets",
-            count(|row| row.congestion_window_packets),
-        ),
-        (
-            "slow_start_threshold_packets",
-            maybe(|row| row.slow_start_threshold_packets),
-        ),
-        ("srtt_ns", int64(rows, |row| Some(row.srtt_ns))),
-        (
-            "rtt_variation_ns",
-            int64(rows, |row| Some(row.rtt_variation_ns)),
-        ),
-        ("min_rtt_ns", int64(rows, |row| row.min_rtt_ns)),
-        ("mss_bytes", count(|row| row.mss_bytes)),
-        ("unacked_packets", count(|row| row.unacked_packets)),
-        ("lost_packets", count(|row| row.lost_packets)),
-        (
-            "retransmitted_packets",
-            count(|row| row.retransmitted_packets),
-        ),
-        ("retransmitted_bytes", long(|row| row.retransmitted_bytes)),
-        ("acked_bytes", long(|row| row.acked_bytes)),
-        ("delivered_packets", maybe(|row| row.delivered_packets)),
-        (
-            "delivered_ce_packets",
-            maybe(|row| row.delivered_ce_packets),
-        ),
-        (
-            "delivery_rate_bps",
-            float64(rows, |row| row.delivery_rate_bps),
-        ),
-        ("pacing_rate_bps", float64(rows, |row| row.pacing_rate_bps)),
-        ("busy_ns", int64(rows, |row| row.busy_ns)),
-        (
-            "receive_window_limited_ns",
-            int64(rows, |row| row.receive_window_limited_ns),
-        ),
-        (
-            "send_buffer_limited_ns",
-            int64(rows, |row| row.send_buffer_limited_ns),
-        ),
-        ("not_sent_bytes", maybe(|row| row.not_sent_bytes)),
-        ("reordering_packets", count(|row| row.reordering_packets)),
     ])
 }
 

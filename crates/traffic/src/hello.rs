@@ -20,7 +20,7 @@ pub const PROOF_BYTES: usize = 32;
 pub const ANSWER_BYTES: usize = 33;
 
 /// The last byte is the protocol's version.
-const MAGIC: [u8; 8] = *b"whydrop\x01";
+const MAGIC: [u8; 8] = *b"whydrop\x02";
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,6 +300,6 @@ mod tests {
     fn a_connection_is_foreign_at_its_first_wrong_byte() {
         assert_eq!(check_magic(b"GET / HTTP/1.1"), Err(HelloError::Foreign));
         assert_eq!(check_magic(b"w"), Ok(()));
-        assert_eq!(check_magic(b"whydrop\x02"), Err(HelloError::Version(2)));
+        assert_eq!(check_magic(b"whydrop\x01"), Err(HelloError::Version(1)));
     }
 }

@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
+pub use whydrop_sockets::sample::TcpSample;
+
 /// What arrived at the receiver of a TCP or UDP flow in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -28,33 +30,6 @@ pub struct Datagrams {
     pub delay_ns: i64,
     /// Mean difference of successive one-way delays (needs no correction).
     pub jitter_ns: i64,
-}
-
-/// The sender's `TCP_INFO`. What the kernel does not tell is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TcpSample {
-    pub flow: u32,
-    pub time_ns: i64,
-    pub congestion_window_packets: u32,
-    pub slow_start_threshold_packets: Option<u32>,
-    pub srtt_ns: i64,
-    pub rtt_variation_ns: i64,
-    pub min_rtt_ns: Option<i64>,
-    pub mss_bytes: u32,
-    pub unacked_packets: u32,
-    pub lost_packets: u32,
-    pub retransmitted_packets: u32,
-    pub retransmitted_bytes: Option<u64>,
-    pub acked_bytes: Option<u64>,
-    pub delivered_packets: Option<u32>,
-    pub delivered_ce_packets: Option<u32>,
-    pub delivery_rate_bps: Option<f64>,
-    pub pacing_rate_bps: Option<f64>,
-    pub busy_ns: Option<i64>,
-    pub receive_window_limited_ns: Option<i64>,
-    pub send_buffer_limited_ns: Option<i64>,
-    pub not_sent_bytes: Option<u32>,
-    pub reordering_packets: u32,
 }
 
 /// What became of a probe.

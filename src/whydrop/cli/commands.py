@@ -20,6 +20,7 @@ GROUPS = {
         "run": ("whydrop.cli.run", "Measure a path by a test."),
         "batch": ("whydrop.cli.batch", "Run many tests from one file."),
         "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
+        "watch": ("whydrop.cli.watch", "Record what this host's kernel knows of its connections."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
     },
     "Results": {

@@ -117,6 +117,17 @@ TCP_INFO = (
     _of_tcp("tcp_sndbuf_limited", "send-buffer-limited-time", "ms", _ms("send_buffer_limited_ns")),
     _of_tcp("tcp_not_sent", "not-sent", "bytes", _plain("not_sent_bytes")),
     _of_tcp("tcp_reordering", "reordering", "packets", _plain("reordering_packets")),
+    _of_tcp("tcp_sent_bytes", "sent", "bytes", _plain("sent_bytes")),
+    _of_tcp("tcp_received_bytes", "received", "bytes", _plain("received_bytes")),
+    _of_tcp("tcp_out_of_order", "received-out-of-order", "packets", _plain("out_of_order_packets")),
+    _of_tcp("tcp_send_window", "send-window", "bytes", _plain("send_window_bytes")),
+    _of_tcp("tcp_receive_window", "receive-window", "bytes", _plain("receive_window_bytes")),
+    _of_tcp("tcp_send_queue", "send-queue", "bytes", _plain("send_queue_bytes")),
+    _of_tcp("tcp_receive_queue", "receive-queue", "bytes", _plain("receive_queue_bytes")),
+    _of_tcp("tcp_timeout", "retransmission-timeout", "ms", _ms("timeout_ns")),
+    _of_tcp("tcp_timeouts", "timeouts", "timeouts", _plain("timeouts")),
+    _of_tcp("tcp_duplicate_sacks", "duplicate-sacks", "packets", _plain("duplicate_sacks")),
+    _of_tcp("tcp_drops", "dropped-by-the-socket", "packets", _plain("socket_drops")),
 )
 
 # Other programs tell only when a probe was answered.

@@ -49,7 +49,8 @@ INTERVALS: Schema = {
     "jitter_ns": _I64,  # udp: mean |difference of successive one-way delays|
 }
 
-# The sender's TCP_INFO (linux/tcp.h), sampled on the flow's own socket. Counters are since the connection began.
+# The sender's TCP_INFO (linux/tcp.h), as its kernel told it of the flow's socket. Counters are since the connection
+# began. What a kernel or another program does not tell is null.
 TCP_INFO: Schema = {
     "flow": _I32,
     "time_ns": _I64,
@@ -73,6 +74,46 @@ TCP_INFO: Schema = {
     "send_buffer_limited_ns": _I64,
     "not_sent_bytes": _I64,
     "reordering_packets": _I64,
+    "state": _TEXT,  # of RFC 9293: established, fin-wait-1, close-wait, closed, ...
+    "congestion_state": _TEXT,  # of Linux: open, disorder, reduced (by ECN or locally), recovery, loss (a timeout)
+    "sacked_packets": _I64,
+    "in_retransmission_packets": _I64,  # sent again and not yet acknowledged
+    "timeouts_in_a_row": _I64,
+    "probes_in_a_row": _I64,  # of a zero window, or keepalive, that were not answered
+    "backoff": _I64,  # how often the timeout was doubled
+    "timeout_ns": _I64,  # RTO
+    "path_mtu_bytes": _I64,
+    "receive_mss_bytes": _I64,
+    "since_data_sent_ns": _I64,
+    "since_data_received_ns": _I64,
+    "since_ack_received_ns": _I64,
+    "receive_rtt_ns": _I64,  # as the receiving end estimates it
+    "receive_space_bytes": _I64,  # what the application took in one round trip, for the kernel's buffer tuning
+    "max_pacing_rate_bps": _F64,  # null: none is set
+    "delivery_rate_app_limited": _BOOL,  # the delivery rate is what the application sent, and not what the path takes
+    "received_bytes": _I64,  # in order, from the other end; its FIN is one
+    "sent_bytes": _I64,  # payload, retransmissions counted again
+    "sent_packets": _I64,
+    "received_packets": _I64,
+    "sent_data_packets": _I64,
+    "received_data_packets": _I64,
+    "duplicate_sacks": _I64,  # D-SACK (RFC 2883): retransmissions that were not needed
+    "reordering_seen": _I64,  # events
+    "out_of_order_packets": _I64,  # received
+    "send_window_bytes": _I64,  # what the other end lets this one send (its receive window)
+    "receive_window_bytes": _I64,  # what this end lets the other one send
+    "rehashed": _I64,  # how often another path was tried, by another hash of the flow
+    "timeouts": _I64,
+    "timeout_recoveries": _I64,
+    "timeout_recovery_ns": _I64,  # time spent in them
+    "received_ce_packets": _I64,  # that came with a congestion mark
+    "receive_queue_bytes": _I64,  # that the application has not read
+    "send_queue_bytes": _I64,  # that were not acknowledged
+    "receive_memory_bytes": _I64,  # kernel memory, with its overhead, and the most that it may be
+    "receive_buffer_bytes": _I64,
+    "send_memory_bytes": _I64,
+    "send_buffer_bytes": _I64,
+    "socket_drops": _I64,  # packets that the socket itself dropped
 }
 
 # One row for each probe that was due (kinds probe and icmp).
@@ -142,6 +183,16 @@ VALUES: Schema = {
     "value": _F64,
 }
 
+# When this host's kernel was asked for its sockets, and what that cost.
+LOOKS: Schema = {
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "cpu_ns": _I64,  # processor time of the thread that asked
+    "sockets": _I64,  # that the kernel told of
+    "missed": _I64,  # looks that were due since the one before and were not made
+    "interrupted": _BOOL,  # sockets came or went meanwhile: one may be missing
+}
+
 # Series that another tool had put on a grid itself, kept beside the samples that it made them of.
 GRIDS: Schema = {
     "name": _TEXT,  # of the series
@@ -159,6 +210,7 @@ TABLES: dict[str, Schema] = {
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
+    "looks": LOOKS,
     "grids": GRIDS,
 }
 

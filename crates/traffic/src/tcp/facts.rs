@@ -3,8 +3,9 @@
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
+use whydrop_sockets::own;
+
 use crate::sample::Sink;
-use crate::tcp::info::TcpInfo;
 use crate::tcp::options;
 
 /// Notes what the sender's kernel really uses.
@@ -13,14 +14,10 @@ pub fn of_sender(stream: &TcpStream, flow: u32, sink: &Sink) {
     if let Some(name) = options::congestion_control(stream) {
         facts.push((flow, "congestion_control".into(), name));
     }
-    if let Ok(info) = TcpInfo::read(stream.as_fd()) {
+    if let Ok(info) = own::read(stream.as_fd()) {
         facts.push((flow, "ecn_negotiated".into(), info.uses_ecn().to_string()));
-        facts.push((flow, "mss_bytes".into(), info.mss_bytes().to_string()));
-        facts.push((
-            flow,
-            "path_mtu_bytes".into(),
-            info.path_mtu_bytes().to_string(),
-        ));
+        facts.push((flow, "mss_bytes".into(), info.snd_mss().to_string()));
+        facts.push((flow, "path_mtu_bytes".into(), info.pmtu().to_string()));
     }
     if let Ok(local) = stream.local_addr() {
         facts.push((flow, "sender".into(), local.to_string()));

@@ -8,11 +8,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use whydrop_sockets::own;
+
 use crate::clock;
 use crate::pace;
-use crate::sample::{Interval, Sink};
+use crate::sample::{Interval, Sink, TcpSample};
 use crate::stop::Stop;
-use crate::tcp::info::TcpInfo;
 
 /// How long the thread sleeps when it has nothing to look at.
 const IDLE_NS: i64 = 10_000_000;
@@ -193,8 +194,9 @@ impl Watched {
             }
             Side::Sender => {
                 // A socket that was reset has nothing more to tell.
-                if let Ok(info) = TcpInfo::read(self.stream.as_fd()) {
-                    sink.with(|samples| samples.tcp.push(info.sample(self.flow, now_ns)));
+                if let Ok(info) = own::read(self.stream.as_fd()) {
+                    let row = TcpSample::of_info(&info, self.flow, now_ns);
+                    sink.with(|samples| samples.tcp.push(row));
                 }
             }
         }

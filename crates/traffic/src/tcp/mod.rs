@@ -4,7 +4,6 @@ pub mod brake;
 pub mod facts;
 pub mod fill;
 pub mod flow;
-pub mod info;
 pub mod meter;
 pub mod options;
 pub mod receive;

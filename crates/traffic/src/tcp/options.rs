@@ -9,13 +9,13 @@ use nix::setsockopt_impl;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SetStruct;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use whydrop_sockets::own;
 
 use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec};
 use crate::source::Source;
 use crate::stop::Stop;
-use crate::tcp::info::TcpInfo;
 
 /// Bytes per second at which the kernel paces a socket (socket(7)).
 #[derive(Clone)]
@@ -74,7 +74,7 @@ pub fn connect(
     let stream = TcpStream::from(socket);
     look_up_often(&stream)?;
     if let Some(wanted) = spec.ecn
-        && wanted != TcpInfo::read(stream.as_fd())?.uses_ecn()
+        && wanted != own::read(stream.as_fd())?.uses_ecn()
     {
         return Err(option_error(
             if wanted {

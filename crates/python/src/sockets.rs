@@ -1,0 +1,268 @@
+//! The sampler of the kernel's sockets as Python has it.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+use whydrop_sockets::batch::{Batch, Connection, DatagramSample, Interval, Look, Value};
+use whydrop_sockets::filter::{Filter, MOST_CONDITIONS, Network};
+use whydrop_sockets::processes;
+use whydrop_sockets::sampler::{Config, Sampler, Standing};
+use whydrop_sockets::tracking::Settings;
+
+use crate::fields;
+use crate::table::Table;
+use crate::tcp_columns::{Cell, flows, tcp_info};
+
+/// What is to be watched, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    every_ns: u64,
+    /// The length of an interval of payload.
+    interval_ns: u64,
+    /// How often a connection at rest is written.
+    quiet_ns: u64,
+    /// Of rows that nobody takes.
+    most_bytes: usize,
+    #[serde(default)]
+    ports: Vec<u16>,
+    /// Addresses of the other end with the length of their prefix.
+    #[serde(default)]
+    networks: Vec<(IpAddr, u8)>,
+    #[serde(default)]
+    cgroups: Vec<u64>,
+    processes: Option<Vec<u32>>,
+    #[serde(default)]
+    datagrams: bool,
+}
+
+impl Wanted {
+    fn config(self) -> Result<Config, String> {
+        let network = |(address, bits)| {
+            Network::new(address, bits).ok_or(format!("{address}/{bits}: too long a prefix"))
+        };
+        let filter = Filter {
+            ports: self.ports,
+            networks: self
+                .networks
+                .into_iter()
+                .map(network)
+                .collect::<Result<_, _>>()?,
+            cgroups: self.cgroups,
+        };
+        if filter.conditions() > MOST_CONDITIONS {
+            return Err(format!(
+                "{} ports, addresses and control groups are too many: at most {MOST_CONDITIONS} (a port counts twice)",
+                filter.conditions()
+            ));
+        }
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        Ok(Config {
+            every: Duration::from_nanos(self.every_ns),
+            filter,
+            processes: self.processes,
+            datagrams: self.datagrams,
+            tracking: Settings {
+                interval_ns: signed(self.interval_ns),
+                quiet_ns: signed(self.quiet_ns),
+            },
+            most_bytes: self.most_bytes,
+        })
+    }
+}
+
+/// A thread that looks at the kernel's sockets, until it is stopped.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct SocketSampler {
+    sampler: Mutex<Sampler>,
+}
+
+impl SocketSampler {
+    fn with<R>(&self, act: impl FnOnce(&mut Sampler) -> R) -> R {
+        act(&mut self.sampler.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+type Taken<'py> = (
+    Vec<(&'static str, Table)>,
+    Vec<Bound<'py, PyDict>>,
+    Vec<(u32, i64)>,
+    u64,
+);
+
+#[pymethods]
+impl SocketSampler {
+    /// Begins; `wanted` is JSON. Raises `OSError` where the kernel does not answer.
+    #[new]
+    fn new(py: Python<'_>, wanted: &str) -> PyResult<SocketSampler> {
+        let wanted: Wanted = serde_json::from_str(wanted)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let config = wanted.config().map_err(PyValueError::new_err)?;
+        let sampler = py
+            .detach(|| Sampler::start(config))
+            .map_err(|error| raised(&error))?;
+        Ok(SocketSampler {
+            sampler: Mutex::new(sampler),
+        })
+    }
+
+    /// What was seen since the last call: tables by name, connections that are new or of which something else is known
+    /// now, those that are gone (flow, time_ns), and how many rows were thrown away because nobody took them.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Taken<'py>> {
+        let batch = py.detach(|| self.with(|sampler| sampler.take()));
+        let connections = batch.connections.iter().map(|one| described(py, one));
+        let connections = connections.collect::<PyResult<Vec<_>>>()?;
+        let ended = batch
+            .ended
+            .iter()
+            .map(|one| (one.flow, one.time_ns))
+            .collect();
+        let lost_rows = batch.lost_rows;
+        let tables = py
+            .detach(|| tables(&batch))
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((tables, connections, ended, lost_rows))
+    }
+
+    /// How it stands: `connections`, `problem`, `ends_lost`, `ends_told`, `processes_gone`.
+    fn standing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Standing {
+            connections,
+            problem,
+            ends_lost,
+            ends_told,
+            processes_gone,
+        } = self.with(|sampler| sampler.standing());
+        let told = PyDict::new(py);
+        told.set_item("connections", connections)?;
+        told.set_item("problem", problem)?;
+        told.set_item("ends_lost", ends_lost)?;
+        told.set_item("ends_told", ends_told)?;
+        told.set_item("processes_gone", processes_gone)?;
+        Ok(told)
+    }
+
+    /// Looks for the last time; the last rows can be taken afterwards.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.with(Sampler::stop));
+    }
+}
+
+/// Which process has each of these sockets (by inode): its number, its name, and its control group.
+#[pyfunction]
+pub fn socket_owners(
+    py: Python<'_>,
+    inodes: HashSet<u32>,
+) -> HashMap<u32, (u32, String, Option<String>)> {
+    let found = py.detach(|| processes::owners(&inodes));
+    found
+        .into_iter()
+        .map(|(inode, owner)| {
+            let told = (
+                owner.pid(),
+                owner.name().to_owned(),
+                owner.cgroup().map(str::to_owned),
+            );
+            (inode, told)
+        })
+        .collect()
+}
+
+fn raised(error: &io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => {
+            let words = io::Error::from_raw_os_error(number).to_string();
+            let words = words
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            PyOSError::new_err((number, words))
+        }
+        None => PyOSError::new_err(error.to_string()),
+    }
+}
+
+fn described<'py>(py: Python<'py>, one: &Connection) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("flow", one.flow)?;
+    told.set_item("seen_ns", one.seen_ns)?;
+    told.set_item("older", one.older)?;
+    for (which, end) in [("local", one.local), ("remote", one.remote)] {
+        told.set_item(format!("{which}_address"), end.ip().to_string())?;
+        told.set_item(format!("{which}_port"), end.port())?;
+    }
+    told.set_item("cookie", one.cookie)?;
+    told.set_item("uid", one.uid)?;
+    told.set_item("inode", one.inode)?;
+    told.set_item("interface", one.interface)?;
+    told.set_item("congestion_control", one.congestion_control.as_deref())?;
+    told.set_item("ecn", one.ecn)?;
+    told.set_item("traffic_class", one.traffic_class)?;
+    told.set_item("mark", one.mark)?;
+    told.set_item("cgroup_id", one.cgroup_id)?;
+    told.set_item("upper_layer", one.upper_layer.as_deref())?;
+    told.set_item("mptcp_token", one.mptcp_token)?;
+    Ok(told)
+}
+
+/// The tables that have rows, by their names in a recording; `datagrams` has none there.
+fn tables(batch: &Batch) -> Result<Vec<(&'static str, Table)>, ArrowError> {
+    let batches = [
+        ("tcp_info", tcp_info(&batch.tcp)?),
+        ("intervals", intervals(&batch.intervals)?),
+        ("values", values(&batch.values)?),
+        ("datagrams", datagrams(&batch.datagrams)?),
+        ("looks", looks(&batch.looks)?),
+    ];
+    Ok(batches
+        .into_iter()
+        .filter(|(_, batch)| batch.num_rows() > 0)
+        .map(|(name, batch)| (name, Table::new(batch)))
+        .collect())
+}
+
+fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
+    let goodput = rows.iter().map(|row| {
+        let span_ns = row.end_ns.saturating_sub(row.start_ns);
+        (span_ns > 0).then(|| row.payload_bytes as f64 * 8e9 / span_ns as f64)
+    });
+    let flow = ("flow", flows(rows.iter().map(|row| row.flow)));
+    let goodput = ("goodput_bps", Cell::column(goodput));
+    let columns = fields![rows; start_ns, end_ns, payload_bytes];
+    RecordBatch::try_from_iter(std::iter::once(flow).chain(columns).chain([goodput]))
+}
+
+fn values(rows: &[Value]) -> Result<RecordBatch, ArrowError> {
+    let flow = ("flow", flows(rows.iter().map(|row| row.flow)));
+    let key = ("key", Cell::column(rows.iter().map(|row| Some(row.key))));
+    let columns = fields![rows; time_ns, value];
+    RecordBatch::try_from_iter(std::iter::once(flow).chain(columns).chain([key]))
+}
+
+fn datagrams(rows: &[DatagramSample]) -> Result<RecordBatch, ArrowError> {
+    let text = |end: fn(&DatagramSample) -> SocketAddr| -> arrow_array::ArrayRef {
+        let texts = rows.iter().map(|row| Some(end(row).to_string()));
+        std::sync::Arc::new(texts.collect::<arrow_array::StringArray>())
+    };
+    let ends = [
+        ("local", text(|row| row.local)),
+        ("remote", text(|row| row.remote)),
+    ];
+    let columns = fields![rows; time_ns, cookie, receive_queue_bytes, drops];
+    RecordBatch::try_from_iter(columns.into_iter().chain(ends))
+}
+
+fn looks(rows: &[Look]) -> Result<RecordBatch, ArrowError> {
+    let columns = fields![rows; start_ns, end_ns, cpu_ns, sockets, missed, interrupted];
+    RecordBatch::try_from_iter(columns)
+}

@@ -1,0 +1,659 @@
+//! From looks at sockets to rows: which connections there are, and what of each look is worth writing.
+//!
+//! A reading in which nothing moved since the one before is not written, but for one in [`Settings::quiet_ns`]; the last
+//! one of such a rest is, as soon as something moves. So a line between two rows is what was seen between them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::batch::{Batch, Connection, DatagramSample, Ended, Interval, Value};
+use crate::info::TcpInfo;
+use crate::message::{ControlState, Memory, Socket};
+use crate::sample::{TcpSample, control_values};
+
+/// A socket that the list lacks this often is gone: one list may miss it while others come and go.
+const GONE_AFTER: u64 = 2;
+/// Rests of all connections together are written this often a second.
+const QUIET_ROWS_PER_S: i64 = 1000;
+const SECOND_NS: i64 = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The length of an interval of payload.
+    pub interval_ns: i64,
+    /// A connection at rest is written this often, or less often where there are thousands.
+    pub quiet_ns: i64,
+}
+
+/// All connections that are there.
+#[derive(Debug)]
+pub struct Tracker {
+    settings: Settings,
+    known: HashMap<u64, Known>,
+    datagrams: HashMap<u64, KnownDatagram>,
+    next_flow: u32,
+    look: u64,
+    /// Since when a connection that is new now may have been there.
+    before_ns: Option<i64>,
+    batch: Batch,
+}
+
+#[derive(Debug)]
+struct Known {
+    connection: Connection,
+    latest: Reading,
+    written: bool,
+    written_ns: i64,
+    seen_in: u64,
+    sent: Counting,
+    received: Counting,
+    control: Vec<(&'static str, f64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Reading {
+    time_ns: i64,
+    info: TcpInfo,
+    queues: (u32, u32),
+    memory: Option<Memory>,
+}
+
+#[derive(Debug)]
+struct KnownDatagram {
+    latest: DatagramSample,
+    written: bool,
+    seen_in: u64,
+}
+
+impl Tracker {
+    pub fn new(settings: Settings) -> Tracker {
+        Tracker {
+            settings,
+            known: HashMap::new(),
+            datagrams: HashMap::new(),
+            next_flow: 0,
+            look: 0,
+            before_ns: None,
+            batch: Batch::default(),
+        }
+    }
+
+    pub fn knows(&self, cookie: u64) -> bool {
+        self.known.contains_key(&cookie)
+    }
+
+    /// How many connections there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// A look at all sockets begins.
+    pub fn begin(&mut self) {
+        self.look += 1;
+    }
+
+    /// A TCP socket in the list. One without `tcp_info` (a request that waits for its last packet) is no connection yet.
+    pub fn see(&mut self, socket: &Socket<'_>, time_ns: i64) {
+        let Some(reading) = Reading::of(socket, time_ns) else {
+            return;
+        };
+        let look = self.look;
+        let quiet_ns = self.quiet_ns();
+        let known = match self.known.entry(socket.cookie) {
+            Entry::Occupied(entry) => {
+                let known = entry.into_mut();
+                known.describe(socket, &mut self.batch);
+                known
+            }
+            Entry::Vacant(entry) => {
+                let flow = self.next_flow;
+                self.next_flow += 2;
+                let known = Known::new(socket, &reading, flow, self.before_ns);
+                self.batch.connections.push(known.connection.clone());
+                entry.insert(known)
+            }
+        };
+        known.seen_in = look;
+        known.tell_control(socket.control_state, time_ns, &mut self.batch);
+        known.read(
+            reading,
+            quiet_ns,
+            self.settings.interval_ns,
+            &mut self.batch,
+        );
+    }
+
+    /// A UDP socket in the list.
+    pub fn see_datagrams(&mut self, socket: &Socket<'_>, time_ns: i64) {
+        let sample = DatagramSample {
+            time_ns,
+            local: socket.local,
+            remote: socket.remote,
+            cookie: socket.cookie,
+            receive_queue_bytes: socket.receive_queue_bytes,
+            drops: socket.memory.and_then(|memory| memory.drops),
+        };
+        let look = self.look;
+        let Some(known) = self.datagrams.get_mut(&socket.cookie) else {
+            self.batch.datagrams.push(sample);
+            let known = KnownDatagram {
+                latest: sample,
+                written: true,
+                seen_in: look,
+            };
+            self.datagrams.insert(socket.cookie, known);
+            return;
+        };
+        let counts = |one: &DatagramSample| (one.receive_queue_bytes, one.drops);
+        let moved = counts(&known.latest) != counts(&sample);
+        if moved && !known.written {
+            self.batch.datagrams.push(known.latest);
+        }
+        if moved {
+            self.batch.datagrams.push(sample);
+        }
+        *known = KnownDatagram {
+            latest: sample,
+            written: moved,
+            seen_in: look,
+        };
+    }
+
+    /// The look that began last has ended: what it lacks, as the one before it did, is gone.
+    pub fn end(&mut self, time_ns: i64) {
+        let (look, batch) = (self.look, &mut self.batch);
+        self.known.retain(|_, known| {
+            let is_there = known.seen_in + GONE_AFTER > look;
+            if !is_there {
+                known.finish(batch);
+            }
+            is_there
+        });
+        self.datagrams
+            .retain(|_, known| known.seen_in + GONE_AFTER > look);
+        self.before_ns = Some(time_ns);
+    }
+
+    /// The kernel tells of a TCP socket that came to its end: its last counts. One that came and went between two looks
+    /// is known from here alone.
+    pub fn destroyed(&mut self, socket: &Socket<'_>, time_ns: i64) {
+        if socket.info.is_none() || (!self.knows(socket.cookie) && socket.remote.port() == 0) {
+            return;
+        }
+        self.see(socket, time_ns);
+        if let Some(mut known) = self.known.remove(&socket.cookie) {
+            known.finish(&mut self.batch);
+        }
+    }
+
+    /// Nothing more will be seen: what is kept back is written.
+    pub fn close(&mut self) {
+        for known in self.known.values_mut() {
+            known.flush(&mut self.batch);
+        }
+    }
+
+    /// What was seen since the last call.
+    pub fn batch(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+
+    fn quiet_ns(&self) -> i64 {
+        let many = self.known.len() as i64 * (SECOND_NS / QUIET_ROWS_PER_S);
+        self.settings.quiet_ns.max(many)
+    }
+}
+
+impl Reading {
+    fn of(socket: &Socket<'_>, time_ns: i64) -> Option<Reading> {
+        Some(Reading {
+            time_ns,
+            info: socket.info?,
+            queues: (socket.receive_queue_bytes, socket.send_queue_bytes),
+            memory: socket.memory,
+        })
+    }
+
+    fn differs(&self, other: &Reading) -> bool {
+        self.info.differs(&other.info) || self.queues != other.queues || self.memory != other.memory
+    }
+
+    fn row(&self, flow: u32) -> TcpSample {
+        TcpSample::of_socket(&self.info, self.queues, self.memory, flow, self.time_ns)
+    }
+
+    /// Payload that the other end has acknowledged. `tcpi_bytes_acked` counts a SYN and a FIN as one byte each; what was
+    /// sent for the first time counts none, and has no fewer bytes.
+    fn acked_bytes(&self) -> Option<u64> {
+        let acked = self.info.bytes_acked()?;
+        let sent = self.info.bytes_sent().zip(self.info.bytes_retrans());
+        Some(sent.map_or(acked, |(all, again)| acked.min(all.saturating_sub(again))))
+    }
+
+    /// Payload that arrived in order. `tcpi_bytes_received` counts a FIN as one byte.
+    fn received_bytes(&self) -> Option<u64> {
+        // CLOSE-WAIT, LAST-ACK, CLOSING: the other end's FIN has come.
+        let fin = matches!(self.info.state(), 8 | 9 | 11);
+        Some(self.info.bytes_received()?.saturating_sub(u64::from(fin)))
+    }
+}
+
+impl Known {
+    fn new(socket: &Socket<'_>, reading: &Reading, flow: u32, before_ns: Option<i64>) -> Known {
+        let since = |counted: Option<u64>| {
+            // One that was there at the first look has counted before; a new one counts from nothing.
+            let (start_ns, bytes) = match before_ns {
+                None => (reading.time_ns, counted.unwrap_or(0)),
+                Some(before_ns) => (before_ns.min(reading.time_ns), 0),
+            };
+            Counting {
+                start_ns,
+                bytes,
+                quiet_ns: None,
+                any: false,
+            }
+        };
+        Known {
+            connection: described(socket, reading, flow, before_ns.is_none()),
+            latest: reading.clone(),
+            written: false,
+            written_ns: i64::MIN,
+            seen_in: 0,
+            sent: since(reading.acked_bytes()),
+            received: since(reading.received_bytes()),
+            control: Vec::new(),
+        }
+    }
+
+    /// What is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode: it
+    /// keeps the one that it had.
+    fn describe(&mut self, socket: &Socket<'_>, batch: &mut Batch) {
+        let old = &self.connection;
+        let changed = (socket.inode != 0 && socket.inode != old.inode)
+            || (socket.congestion_control.is_some()
+                && socket.congestion_control != old.congestion_control.as_deref())
+            || (socket.traffic_class.is_some() && socket.traffic_class != old.traffic_class)
+            || (socket.mark.is_some() && socket.mark != old.mark)
+            || (socket.upper_layer.is_some() && socket.upper_layer != old.upper_layer.as_deref())
+            || socket.info.is_some_and(|info| info.uses_ecn()) != old.ecn;
+        if !changed {
+            return;
+        }
+        let connection = &mut self.connection;
+        if socket.inode != 0 {
+            connection.inode = socket.inode;
+        }
+        if let Some(name) = socket.congestion_control {
+            connection.congestion_control = Some(name.to_owned());
+        }
+        if let Some(name) = socket.upper_layer {
+            connection.upper_layer = Some(name.to_owned());
+        }
+        connection.ecn = socket.info.is_some_and(|info| info.uses_ecn());
+        connection.traffic_class = socket.traffic_class.or(connection.traffic_class);
+        connection.mark = socket.mark.or(connection.mark);
+        connection.mptcp_token = socket.mptcp_token.or(connection.mptcp_token);
+        batch.connections.push(connection.clone());
+    }
+
+    fn tell_control(&mut self, state: Option<ControlState>, time_ns: i64, batch: &mut Batch) {
+        let Some(state) = state else {
+            return;
+        };
+        let values = control_values(state);
+        for (key, value) in &values {
+            if !self.control.contains(&(*key, *value)) {
+                batch.values.push(Value {
+                    flow: self.connection.flow,
+                    time_ns,
+                    key,
+                    value: *value,
+                });
+            }
+        }
+        self.control = values;
+    }
+
+    fn read(&mut self, reading: Reading, quiet_ns: i64, interval_ns: i64, batch: &mut Batch) {
+        let flow = self.connection.flow;
+        let first = self.written_ns == i64::MIN;
+        let moved = first || reading.differs(&self.latest);
+        if moved && !first && !self.written {
+            batch.tcp.push(self.latest.row(flow));
+        }
+        self.written = moved || reading.time_ns.saturating_sub(self.written_ns) >= quiet_ns;
+        if self.written {
+            batch.tcp.push(reading.row(flow));
+            self.written_ns = reading.time_ns;
+        }
+        if let Some(bytes) = reading.acked_bytes() {
+            self.sent
+                .count(flow, bytes, reading.time_ns, interval_ns, quiet_ns, batch);
+        }
+        if let Some(bytes) = reading.received_bytes() {
+            self.received.count(
+                flow + 1,
+                bytes,
+                reading.time_ns,
+                interval_ns,
+                quiet_ns,
+                batch,
+            );
+        }
+        self.latest = reading;
+    }
+
+    /// Writes what is kept back.
+    fn flush(&mut self, batch: &mut Batch) {
+        let flow = self.connection.flow;
+        if !self.written {
+            batch.tcp.push(self.latest.row(flow));
+            self.written = true;
+        }
+        let time_ns = self.latest.time_ns;
+        if let Some(bytes) = self.latest.acked_bytes() {
+            self.sent.flush(flow, bytes, time_ns, batch);
+        }
+        if let Some(bytes) = self.latest.received_bytes() {
+            self.received.flush(flow + 1, bytes, time_ns, batch);
+        }
+    }
+
+    fn finish(&mut self, batch: &mut Batch) {
+        self.flush(batch);
+        batch.ended.push(Ended {
+            flow: self.connection.flow,
+            time_ns: self.latest.time_ns,
+        });
+    }
+}
+
+fn described(socket: &Socket<'_>, reading: &Reading, flow: u32, older: bool) -> Connection {
+    Connection {
+        flow,
+        seen_ns: reading.time_ns,
+        older,
+        local: socket.local,
+        remote: socket.remote,
+        cookie: socket.cookie,
+        uid: socket.uid,
+        inode: socket.inode,
+        interface: socket.interface,
+        congestion_control: socket.congestion_control.map(str::to_owned),
+        ecn: reading.info.uses_ecn(),
+        traffic_class: socket.traffic_class,
+        mark: socket.mark,
+        cgroup_id: socket.cgroup_id,
+        upper_layer: socket.upper_layer.map(str::to_owned),
+        mptcp_token: socket.mptcp_token,
+    }
+}
+
+/// Payload of one direction, put into intervals. A rest is one interval, however long, and none before the first byte.
+#[derive(Debug)]
+struct Counting {
+    start_ns: i64,
+    bytes: u64,
+    /// Up to here nothing came since the start.
+    quiet_ns: Option<i64>,
+    any: bool,
+}
+
+impl Counting {
+    fn count(
+        &mut self,
+        flow: u32,
+        bytes: u64,
+        time_ns: i64,
+        interval_ns: i64,
+        most_quiet_ns: i64,
+        batch: &mut Batch,
+    ) {
+        let rested_ns = self.quiet_ns.unwrap_or(self.start_ns);
+        if time_ns.saturating_sub(rested_ns) < interval_ns {
+            return;
+        }
+        if bytes <= self.bytes {
+            self.quiet_ns = Some(time_ns);
+            if time_ns.saturating_sub(self.start_ns) >= most_quiet_ns {
+                self.end_rest(flow, batch);
+            }
+            return;
+        }
+        self.end_rest(flow, batch);
+        self.end_interval(flow, bytes, time_ns, batch);
+    }
+
+    /// Ends what has begun, at the end of the connection.
+    fn flush(&mut self, flow: u32, bytes: u64, time_ns: i64, batch: &mut Batch) {
+        self.end_rest(flow, batch);
+        if bytes > self.bytes {
+            // Whoever came and went within one moment has no interval of no length.
+            self.end_interval(flow, bytes, time_ns.max(self.start_ns + 1), batch);
+        }
+    }
+
+    fn end_rest(&mut self, flow: u32, batch: &mut Batch) {
+        let Some(quiet_ns) = self.quiet_ns.take() else {
+            return;
+        };
+        if self.any {
+            batch.intervals.push(Interval {
+                flow,
+                start_ns: self.start_ns,
+                end_ns: quiet_ns,
+                payload_bytes: 0,
+            });
+        }
+        self.start_ns = quiet_ns;
+    }
+
+    fn end_interval(&mut self, flow: u32, bytes: u64, time_ns: i64, batch: &mut Batch) {
+        batch.intervals.push(Interval {
+            flow,
+            start_ns: self.start_ns,
+            end_ns: time_ns,
+            payload_bytes: bytes - self.bytes,
+        });
+        (self.start_ns, self.bytes, self.any) = (time_ns, bytes, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::attributes::tests::written;
+    use crate::message::attribute;
+    use crate::message::tests::message;
+
+    const MS: i64 = 1_000_000;
+    const SETTINGS: Settings = Settings {
+        interval_ns: 100 * MS,
+        quiet_ns: 1000 * MS,
+    };
+
+    /// The message of a socket that has had so many bytes acknowledged and received so many.
+    fn told(cookie: u64, acked: u64, received: u64) -> Vec<u8> {
+        let mut info = vec![0_u8; 232];
+        info[0] = 1;
+        for (offset, value) in [(120, acked), (128, received), (200, acked)] {
+            info[offset..offset + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        message(cookie, 5, &[written(attribute::INFO, &info)])
+    }
+
+    fn look(tracker: &mut Tracker, time_ns: i64, sockets: &[Vec<u8>]) {
+        tracker.begin();
+        for bytes in sockets {
+            tracker.see(&Socket::parse(bytes).unwrap(), time_ns);
+        }
+        tracker.end(time_ns);
+    }
+
+    fn times(batch: &Batch) -> Vec<i64> {
+        batch.tcp.iter().map(|row| row.time_ns / MS).collect()
+    }
+
+    fn intervals(batch: &Batch, flow: u32) -> Vec<(i64, i64, u64)> {
+        let of_flow = batch.intervals.iter().filter(|one| one.flow == flow);
+        of_flow
+            .map(|one| (one.start_ns / MS, one.end_ns / MS, one.payload_bytes))
+            .collect()
+    }
+
+    #[test]
+    fn a_connection_that_moves_is_written_at_every_look() {
+        let mut tracker = Tracker::new(SETTINGS);
+        for step in 0..4 {
+            look(
+                &mut tracker,
+                step * 100 * MS,
+                &[told(1, 10 * step as u64, 0)],
+            );
+        }
+        assert_eq!(times(tracker.batch()), [0, 100, 200, 300]);
+        assert_eq!(tracker.batch().connections.len(), 1);
+        assert_eq!(
+            intervals(tracker.batch(), 0),
+            [(0, 100, 10), (100, 200, 10), (200, 300, 10)]
+        );
+        assert_eq!(intervals(tracker.batch(), 1), []);
+    }
+
+    #[test]
+    fn of_a_rest_its_begin_and_its_end_are_written_and_one_row_a_second() {
+        let mut tracker = Tracker::new(SETTINGS);
+        let acked = |step| if step < 14 { 7 } else { 8 };
+        for step in 0..15 {
+            look(&mut tracker, step * 100 * MS, &[told(1, acked(step), 0)]);
+        }
+        assert_eq!(times(tracker.batch()), [0, 1000, 1300, 1400]);
+        assert_eq!(intervals(tracker.batch(), 0), [(1300, 1400, 1)]);
+    }
+
+    #[test]
+    fn a_rest_after_some_payload_is_one_interval_without_any() {
+        let mut tracker = Tracker::new(SETTINGS);
+        for (time, acked) in [(0, 0), (100, 5), (200, 5), (300, 5), (400, 9)] {
+            look(&mut tracker, time * MS, &[told(1, acked, 0)]);
+        }
+        assert_eq!(
+            intervals(tracker.batch(), 0),
+            [(0, 100, 5), (100, 300, 0), (300, 400, 4)]
+        );
+    }
+
+    #[test]
+    fn what_was_counted_before_the_first_look_is_in_no_interval() {
+        let mut tracker = Tracker::new(SETTINGS);
+        look(&mut tracker, 0, &[told(1, 1000, 2000)]);
+        look(
+            &mut tracker,
+            100 * MS,
+            &[told(1, 1005, 2007), told(2, 3, 0)],
+        );
+        tracker.close();
+        assert_eq!(intervals(tracker.batch(), 0), [(0, 100, 5)]);
+        assert_eq!(intervals(tracker.batch(), 1), [(0, 100, 7)]);
+        // The second one is new: it began after the first look.
+        assert_eq!(intervals(tracker.batch(), 2), [(0, 100, 3)]);
+        let older: Vec<_> = tracker
+            .batch()
+            .connections
+            .iter()
+            .map(|one| one.older)
+            .collect();
+        assert_eq!(older, [true, false]);
+    }
+
+    #[test]
+    fn one_list_may_miss_a_connection_that_is_there() {
+        let mut tracker = Tracker::new(SETTINGS);
+        look(&mut tracker, 0, &[told(1, 1, 0)]);
+        look(&mut tracker, 100 * MS, &[]);
+        assert_eq!((tracker.len(), tracker.batch().ended.len()), (1, 0));
+        look(&mut tracker, 200 * MS, &[told(1, 2, 0)]);
+        assert_eq!(tracker.batch().connections.len(), 1);
+        look(&mut tracker, 300 * MS, &[]);
+        look(&mut tracker, 400 * MS, &[]);
+        assert!(tracker.is_empty());
+        assert_eq!(
+            tracker.batch().ended,
+            [Ended {
+                flow: 0,
+                time_ns: 200 * MS
+            }]
+        );
+    }
+
+    #[test]
+    fn a_connection_that_came_and_went_between_two_looks_is_known_by_its_end() {
+        let mut tracker = Tracker::new(SETTINGS);
+        look(&mut tracker, 0, &[]);
+        tracker.destroyed(&Socket::parse(&told(9, 400, 80)).unwrap(), 50 * MS);
+        assert_eq!(times(tracker.batch()), [50]);
+        assert_eq!(intervals(tracker.batch(), 0), [(0, 50, 400)]);
+        assert_eq!(intervals(tracker.batch(), 1), [(0, 50, 80)]);
+        assert_eq!(tracker.batch().ended.len(), 1);
+        assert!(tracker.is_empty());
+    }
+
+    #[test]
+    fn a_socket_that_gets_its_process_is_described_again() {
+        let mut tracker = Tracker::new(SETTINGS);
+        let mut bytes = told(1, 0, 0);
+        bytes[68..72].fill(0);
+        look(&mut tracker, 0, &[bytes.clone()]);
+        look(&mut tracker, MS, &[told(1, 0, 0)]);
+        // Closed by its process: it is still whose it was.
+        look(&mut tracker, 2 * MS, &[bytes]);
+        let inodes: Vec<_> = tracker
+            .batch()
+            .connections
+            .iter()
+            .map(|one| one.inode)
+            .collect();
+        assert_eq!(inodes, [0, 5]);
+    }
+
+    #[test]
+    fn thousands_of_connections_at_rest_write_a_thousand_rows_a_second() {
+        let mut tracker = Tracker::new(SETTINGS);
+        let all: Vec<_> = (0..5000).map(|cookie| told(cookie, 0, 0)).collect();
+        for step in 0..=100 {
+            look(&mut tracker, step * 100 * MS, &all);
+        }
+        // At first, and twice in ten seconds.
+        assert_eq!(tracker.batch().tcp.len(), 5000 + 2 * 5000);
+    }
+
+    proptest! {
+        #[test]
+        fn intervals_hold_all_bytes_and_follow_each_other(
+            steps in prop::collection::vec((1_i64..400, 0_u64..3), 1..60)
+        ) {
+            let mut tracker = Tracker::new(SETTINGS);
+            look(&mut tracker, 0, &[]);
+            let (mut time, mut acked) = (0, 0);
+            for (ahead, more) in steps {
+                time += ahead;
+                acked += more;
+                look(&mut tracker, time * MS, &[told(1, acked, 0)]);
+            }
+            tracker.close();
+            let found = intervals(tracker.batch(), 0);
+            prop_assert_eq!(found.iter().map(|one| one.2).sum::<u64>(), acked);
+            for pair in found.windows(2) {
+                prop_assert_eq!(pair[0].1, pair[1].0);
+            }
+            prop_assert!(found.iter().all(|one| one.0 < one.1));
+            prop_assert!(tracker.batch().tcp.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+"""What a watch shows while it runs: a table on a terminal, a line a second elsewhere; and what it came to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whydrop import units
+from whydrop.cli import ending
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from whydrop.collect.sockets.connections import Connection
+    from whydrop.collect.sockets.watching import Watch, Watched
+
+_LINE_EVERY_S = 1.0
+# Beside the rows: the title, the heads, and what does not fit.
+_BESIDE_ROWS = 6
+_FEWEST_ROWS = 5
+
+
+class View(Protocol):
+    """Where a watch shows how it stands."""
+
+    def show(self, watch: Watch) -> None:
+        """How it stands now."""
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+
+
+@contextmanager
+def viewing(*, live: bool) -> Iterator[View]:
+    """Show it on a terminal, as lines where standard output is none, or not at all."""
+    if not live:
+        yield Silent()
+    elif not sys.stdout.isatty():
+        yield Lines()
+    else:
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(console=Console(), transient=True, auto_refresh=False) as display:
+            yield Table(display)
+
+
+class Silent:
+    """Nothing but what goes wrong."""
+
+    def show(self, watch: Watch) -> None:
+        """Nothing."""
+
+    def say(self, line: str) -> None:
+        """On standard error."""
+        print(f"whydrop: {ending.printable(line)}", file=sys.stderr, flush=True)
+
+
+class Lines(Silent):
+    """One line a second."""
+
+    def __init__(self) -> None:
+        self._due_s = time.monotonic() + _LINE_EVERY_S
+
+    def show(self, watch: Watch) -> None:
+        """A line, where one is due."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s += _LINE_EVERY_S
+        moment = time.strftime("%H:%M:%S", time.gmtime())
+        print(f"{moment}  {ending.printable(in_a_line(watch))}", flush=True)
+
+
+def in_a_line(watch: Watch) -> str:
+    """How all connections stand together."""
+    rows = watch.board.rows(watch.connections)
+    counts = rows["limit"].value_counts(sort=True)
+    held = ", ".join(f"{count} {limit}" for limit, count in counts.iter_rows())
+    parts = [
+        _number(len(watch.connections.there), "connection"),
+        f"sent {units.rate(float(rows['sent_bps'].sum()))}",
+        f"received {units.rate(float(rows['received_bps'].sum()))}",
+        f"{units.count(float(rows['sent_again'].sum()))} retransmitted",
+    ]
+    if held:
+        parts.append(f"limited by: {held}")
+    if watch.tally.missed:
+        parts.append(f"{units.count(watch.tally.missed)} looks missed")
+    return "  ".join(parts)
+
+
+class Table:
+    """A table that is always up to date, with the connections that carry most."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+
+    def say(self, line: str) -> None:
+        """Above the table."""
+        from rich.text import Text
+
+        self._display.console.print(Text(f"whydrop: {ending.printable(line)}"))
+
+    def show(self, watch: Watch) -> None:
+        """Draw it anew."""
+        room = max(_FEWEST_ROWS, self._display.console.size.height - _BESIDE_ROWS)
+        self._display.update(table(watch, room), refresh=True)
+
+
+def table(watch: Watch, most_rows: int) -> Any:
+    """The connections that carry most, with what limits each, as rich draws it."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    rows = watch.board.rows(watch.connections).with_columns(
+        load=_sum_of("sent_bps", "received_bps")
+    ).sort("load", "acked_bytes", descending=True, nulls_last=True)  # fmt: skip
+    drawn = RichTable(box=box.SIMPLE_HEAD, title=Text(in_a_line(watch)), title_justify="left", expand=True)
+    drawn.add_column("connection", overflow="ellipsis", no_wrap=True, ratio=1)
+    drawn.add_column("process", overflow="ellipsis", no_wrap=True, max_width=16)
+    for head in ("sent", "received", "cwnd", "RTT", "retransmitted", "limited by"):
+        drawn.add_column(head, justify="left" if head == "limited by" else "right", no_wrap=True)
+    for row in rows.head(most_rows).iter_rows(named=True):
+        drawn.add_row(*(Text(ending.printable(cell)) for cell in _cells(row, watch.connections.there[row["flow"]])))
+    if rows.height > most_rows:
+        drawn.caption = f"and {units.count(rows.height - most_rows)} more that carry less"
+    return drawn
+
+
+def _sum_of(*columns: str) -> pl.Expr:
+    import polars as pl
+
+    return pl.sum_horizontal(pl.col(column).fill_null(0) for column in columns)
+
+
+def _cells(row: dict[str, Any], connection: Connection) -> tuple[str, ...]:
+    owner = "" if connection.owner is None else f"{connection.owner[1]} {connection.owner[0]}"
+    again = row["sent_again"]
+    grown = f" (+{units.count(again)})" if again else ""
+    return (
+        " > ".join(connection.ends),
+        owner,
+        _rate(row["sent_bps"]),
+        _rate(row["received_bps"]),
+        units.count(row["congestion_window_packets"]),
+        units.duration(row["srtt_ns"] / 1e9),
+        f"{units.count(row['retransmitted_packets'])}{grown}",
+        row["limit"] if row["state"] == "established" else f"{row['limit']}, {row['state']}",
+    )
+
+
+def _rate(rate_bps: float | None) -> str:
+    return "" if rate_bps is None else units.rate(rate_bps)
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{units.count(count)} {thing}{'' if count == 1 else 's'}"
+
+
+def summary(watched: Watched) -> list[str]:
+    """What came of a watch, in lines."""
+    tally = watched.tally
+    lines = [f"{_number(watched.connections, 'connection')} seen"]
+    looks = f"{_number(tally.looks, 'look')} at the kernel's sockets, {units.count(tally.missed)} missed"
+    if tally.cpu_share is not None:
+        looks += f"; {units.percent(tally.cpu_share)} of a processor"
+    return [*lines, looks]

@@ -1,0 +1,34 @@
+"""How the connections stand just now, for whoever looks on: one row each, however many rows were sampled."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from whydrop.collect.sockets.connections import Connections
+from whydrop.collect.sockets.limits import limits
+from whydrop.recording import tables
+
+_CONTROLS = {"flow": pl.Int32(), "congestion_control": pl.String()}
+
+
+class Board:
+    """The latest reading of each connection that is there, and the one before."""
+
+    def __init__(self) -> None:
+        self._now = tables.empty("tcp_info")
+        self._before = self._now
+
+    def take(self, readings: pl.DataFrame | None, connections: Connections) -> None:
+        """Take what was sampled since the last call."""
+        self._before = self._now
+        if readings is not None:
+            new = tables.conform("tcp_info", readings)
+            self._now = pl.concat([self._now, new]).unique("flow", keep="last", maintain_order=True)
+        there = pl.Series(list(connections.there), dtype=pl.Int32())
+        self._now = self._now.filter(pl.col("flow").is_in(there.implode()))
+
+    def rows(self, connections: Connections) -> pl.DataFrame:
+        """One row for each connection: see :func:`limits`."""
+        told = [(flow, connection.told["congestion_control"]) for flow, connection in connections.there.items()]
+        controls = pl.DataFrame(told, schema=_CONTROLS, orient="row")
+        return limits(self._before, self._now, controls)

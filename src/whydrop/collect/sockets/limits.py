@@ -1,0 +1,105 @@
+"""What limits each connection just now, and what it carries: by two readings of ``tcp_info`` some time apart.
+
+The kernel counts for how long it was busy sending (``tcpi_busy_time``), and of that for how long the other end's
+receive window or its own send buffer stopped it; in the rest of the busy time it waits for the congestion window or for
+its pacing. What held it for more than half of the time between the readings is named. (`whydrop explain` asks the
+same of a whole recording, with intervals of confidence; this is for a glance.)
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+# What held it for most of the time.
+_MOST = 0.5
+
+RECEIVE_WINDOW = "receive window"
+SEND_BUFFER = "send buffer"
+APPLICATION = "application"
+LOSS_RECOVERY = "loss recovery"
+SLOW_START = "slow start"
+CONGESTION_WINDOW = "congestion window"
+PACING = "pacing"
+IDLE = "idle"
+UNKNOWN = "unknown"
+
+# Those that decide by a rate, and keep no slow start threshold.
+_BY_RATE = ("bbr", "bbr1", "bbr2", "bbr3")
+
+_GROWTHS = (
+    "acked_bytes",
+    "received_bytes",
+    "retransmitted_packets",
+    "busy_ns",
+    "receive_window_limited_ns",
+    "send_buffer_limited_ns",
+)
+
+
+def limits(before: pl.DataFrame, now: pl.DataFrame, controls: pl.DataFrame) -> pl.DataFrame:
+    """What each connection did from one reading to the next, and what limited it.
+
+    Args:
+        before, now: rows of ``tcp_info``, one for each flow; where both have the same one, nothing moved.
+        controls: ``flow`` and ``congestion_control``.
+
+    Returns:
+        ``now`` with ``sent_bps``, ``received_bps`` (payload), ``sent_again`` (packets since ``before``; null for a flow
+        that is new) and ``limit``, one of the words above.
+    """
+    old = before.select("flow", "time_ns", *_GROWTHS).rename({name: f"old_{name}" for name in ("time_ns", *_GROWTHS)})
+    elapsed_ns = pl.col("time_ns") - pl.col("old_time_ns")
+    frame = now.join(old, on="flow", how="left").join(controls, on="flow", how="left")
+    # A counter that goes back is another's.
+    grown = {name: (pl.col(name) - pl.col(f"old_{name}")).clip(0) for name in _GROWTHS}
+    frame = frame.with_columns(
+        _elapsed_ns=elapsed_ns,
+        _sent=grown["acked_bytes"],
+        _received=grown["received_bytes"],
+        sent_again=grown["retransmitted_packets"],
+        _busy=_share(grown["busy_ns"], elapsed_ns),
+        _window=_share(grown["receive_window_limited_ns"], elapsed_ns),
+        _buffer=_share(grown["send_buffer_limited_ns"], elapsed_ns),
+    )
+    rate = {name: _rate_bps(pl.col(name), pl.col("_elapsed_ns")) for name in ("_sent", "_received")}
+    found = frame.with_columns(sent_bps=rate["_sent"], received_bps=rate["_received"], limit=_limit())
+    return found.drop(name for name in found.columns if name.startswith(("_", "old_")))
+
+
+def _rate_bps(grown_bytes: pl.Expr, elapsed_ns: pl.Expr) -> pl.Expr:
+    moved = pl.when(elapsed_ns > 0).then(grown_bytes * 8e9 / elapsed_ns)
+    return moved.when(elapsed_ns == 0).then(0.0)
+
+
+def _share(grown_ns: pl.Expr, elapsed_ns: pl.Expr) -> pl.Expr:
+    return pl.when(elapsed_ns > 0).then((grown_ns / elapsed_ns).clip(0.0, 1.0))
+
+
+def _limit() -> pl.Expr:
+    full = pl.col("unacked_packets") >= pl.col("congestion_window_packets")
+    by_rate = pl.col("congestion_control").is_in(_BY_RATE).fill_null(False)
+    # A threshold that was never set is null: still in its first slow start.
+    slow_start = pl.col("congestion_window_packets") < pl.col("slow_start_threshold_packets").fill_null(1 << 31)
+    return (
+        pl.when(pl.col("_elapsed_ns") == 0)
+        .then(pl.lit(IDLE))
+        .when(pl.col("_busy").is_null())
+        .then(pl.lit(UNKNOWN))
+        .when(pl.col("_window") > _MOST)
+        .then(pl.lit(RECEIVE_WINDOW))
+        .when(pl.col("_buffer") > _MOST)
+        .then(pl.lit(SEND_BUFFER))
+        .when((pl.col("_sent") == 0) & (pl.col("_busy") < _MOST))
+        .then(pl.lit(IDLE))
+        .when(pl.col("_busy") < _MOST)
+        .then(pl.lit(APPLICATION))
+        .when(pl.col("congestion_state").is_in(["recovery", "loss"]))
+        .then(pl.lit(LOSS_RECOVERY))
+        .when(by_rate & ~full)
+        .then(pl.lit(PACING))
+        .when(~by_rate & slow_start)
+        .then(pl.lit(SLOW_START))
+        .when(full | pl.col("pacing_rate_bps").is_null())
+        .then(pl.lit(CONGESTION_WINDOW))
+        .otherwise(pl.lit(PACING))
+    )

@@ -1,0 +1,138 @@
+"""Which connections are to be watched, as people say it and as the sampler takes it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Where systemd mounts control groups of version 2, alone or beside those of version 1.
+_CGROUP_ROOTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+_MOST_CGROUPS = 256
+
+
+class WantedError(ValueError):
+    """What was asked for cannot be; the message names it and says what to try."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which connections; of each kind any does, and all kinds that are given must hold.
+
+    Attributes:
+        ports: of either end.
+        networks: addresses of the other end, each with the length of its prefix.
+        cgroups: numbers of control groups.
+        processes: with all that they start; ``None``: of every process.
+        said: as the user said it, for the recording.
+    """
+
+    ports: tuple[int, ...] = ()
+    networks: tuple[tuple[str, int], ...] = ()
+    cgroups: tuple[int, ...] = ()
+    processes: tuple[int, ...] | None = None
+    said: tuple[tuple[str, str], ...] = ()
+
+    def config(self) -> dict[str, Any]:
+        """As the sampler takes it."""
+        return {
+            "ports": self.ports,
+            "networks": self.networks,
+            "cgroups": self.cgroups,
+            "processes": self.processes,
+        }
+
+
+def wanted(
+    ports: Sequence[int] = (),
+    destinations: Sequence[str] = (),
+    pids: Sequence[int] = (),
+    cgroups: Sequence[str] = (),
+) -> Wanted:
+    """Make out what the user wants.
+
+    Raises:
+        WantedError: a destination is no address and no name, a process is not there, or a control group is none.
+    """
+    for pid in pids:
+        if not Path(f"/proc/{pid}").exists():
+            raise WantedError(f"--pid {pid}: there is no such process; `pgrep -a NAME` tells numbers")
+    said = [
+        *(("port", str(port)) for port in ports),
+        *(("dst", destination) for destination in destinations),
+        *(("pid", str(pid)) for pid in pids),
+        *(("cgroup", cgroup) for cgroup in cgroups),
+    ]
+    return Wanted(
+        tuple(ports),
+        tuple(network for destination in destinations for network in networks(destination)),
+        tuple(number for cgroup in cgroups for number in cgroup_numbers(cgroup)),
+        tuple(pids) or None,
+        tuple(said),
+    )
+
+
+def networks(destination: str) -> list[tuple[str, int]]:
+    """The addresses that a destination stands for, each with the length of its prefix.
+
+    Raises:
+        WantedError: it is none.
+
+    >>> networks("192.0.2.0/24"), networks("[2001:db8::7]")
+    ([('192.0.2.0', 24)], [('2001:db8::7', 128)])
+    """
+    text = destination.strip().removeprefix("[").removesuffix("]")
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        if "/" in text:
+            raise WantedError(
+                f"--dst {destination}: expected an address, a prefix such as 192.0.2.0/24 or 2001:db8::/32, or a name"
+            ) from None
+        return _resolved(destination, text)
+    return [(str(network.network_address), network.prefixlen)]
+
+
+def _resolved(destination: str, name: str) -> list[tuple[str, int]]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as reason:
+        why = reason.strerror if isinstance(reason, OSError) else "no name of a host"
+        raise WantedError(
+            f"--dst {destination}: no address, and no name that has one ({why}). Give an address, a prefix such as "
+            "192.0.2.0/24, or a host's name"
+        ) from None
+    addresses = dict.fromkeys(str(place[4][0]).partition("%")[0] for place in found)
+    return [(address, 128 if ":" in address else 32) for address in addresses]
+
+
+def cgroup_numbers(path: str, roots: Sequence[Path] = _CGROUP_ROOTS) -> list[int]:
+    """The numbers of a control group of version 2 and of those in it: those of their folders.
+
+    Raises:
+        WantedError: it is none.
+    """
+    root = next((root for root in roots if (root / "cgroup.controllers").exists()), None)
+    if root is None:
+        raise WantedError(
+            f"--cgroup {path}: this host has no control groups of version 2 under {' or '.join(map(str, roots))}; "
+            "choose by --pid instead"
+        )
+    given = Path(path)
+    folder = given if given.is_relative_to(root) else root / path.lstrip("/")
+    if not (folder / "cgroup.procs").exists():
+        raise WantedError(
+            f"--cgroup {path}: there is no control group {folder}; `systemd-cgls` or `cat /proc/PID/cgroup` tells "
+            "paths, such as system.slice/nginx.service"
+        )
+    folders = [Path(one) for one, _, _ in os.walk(folder)]
+    if len(folders) > _MOST_CGROUPS:
+        raise WantedError(
+            f"--cgroup {path}: {len(folders)} control groups are too many, at most {_MOST_CGROUPS} can be watched; "
+            "choose one farther down"
+        )
+    return [one.stat().st_ino for one in folders]

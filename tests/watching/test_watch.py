@@ -1,0 +1,289 @@
+"""``whydrop watch``, end to end: real connections over loopback, beside what the sockets themselves tell."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from patience import PATIENCE_S, wait_until
+from watching.traffic import flow, pair, rows, tcp_info, watch
+from whydrop.recording.recording import Recording
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+SIZE = 3_000_000
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_what_is_recorded_last_is_what_the_socket_itself_tells(tmp_path: Path, address: str) -> None:
+    with pair(address) as connection, watch(tmp_path, "--port", connection.port, "--every", "20ms") as watching:
+        connection.send(SIZE)
+        status, out, err = watching.stop(signal.SIGINT)
+        told = tcp_info(connection.client)
+    assert (status, err) == (0, "")
+    recording = watching.recording
+    assert f"Recording: {recording.path}" in out
+    assert recording.status == "complete"
+    last = rows(recording, "tcp_info", connection.name).row(-1, named=True)
+    assert last["sent_bytes"] == told["bytes_sent"]
+    assert last["acked_bytes"] == told["bytes_acked"]
+    assert last["retransmitted_packets"] == told["total_retrans"]
+    assert last["congestion_window_packets"] == told["snd_cwnd"]
+    assert last["srtt_ns"] == told["rtt"] * 1000
+    assert last["path_mtu_bytes"] == told["pmtu"]
+    assert last["sent_data_packets"] == told["data_segs_out"]
+    assert last["state"] == "established"
+    intervals = rows(recording, "intervals", connection.name)
+    assert intervals["payload_bytes"].sum() == SIZE
+    row = flow(recording, connection.name)
+    assert (row["payload_bytes"], row["direction"], row["runner"]) == (SIZE, "up", "kernel")
+    assert json.loads(row["facts"])["process"].startswith(("python", "pytest"))
+
+
+def test_the_other_end_s_socket_receives_what_this_one_sends(tmp_path: Path) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port) as watching:
+        connection.send(SIZE)
+        watching.stop(signal.SIGTERM)
+    received = rows(watching.recording, "intervals", connection.name, "down")
+    assert received["payload_bytes"].sum() == SIZE
+
+
+def test_only_the_connections_that_were_asked_for_are_recorded(tmp_path: Path) -> None:
+    with pair() as wanted, pair() as other, watch(tmp_path, "--port", wanted.port) as watching:
+        wanted.send(1000)
+        other.send(1000)
+        watching.stop(signal.SIGINT)
+        names = watching.recording.table("flows")["name"].to_list()
+    assert names
+    assert all(f":{wanted.port}" in name for name in names)
+
+
+@pytest.mark.parametrize(("destination", "count"), [("127.0.0.0/8", 2), ("192.0.2.1", 0)])
+def test_connections_are_chosen_by_their_other_end(tmp_path: Path, destination: str, count: int) -> None:
+    with pair() as connection, watch(tmp_path, "--dst", destination, "--port", connection.port) as watching:
+        watching.stop(signal.SIGINT)
+        ups = watching.recording.table("flows").filter(pl.col("direction") == "up")
+    assert ups.height == count
+
+
+def test_a_connection_shorter_than_a_look_is_recorded_with_its_last_counts(tmp_path: Path) -> None:
+    with watch(tmp_path, "--every", "1h", "--dst", "127.0.0.1") as watching:
+        with pair() as connection:
+            name = connection.name
+            connection.send(54_321)
+        wait_until(lambda: name in watching.recording.table("flows")["name"])
+        watching.stop(signal.SIGINT)
+    recording = watching.recording
+    assert flow(recording, name)["payload_bytes"] == 54_321
+    assert flow(recording, name)["status"] == "complete"
+    assert rows(recording, "tcp_info", name)["state"].to_list() == ["closed"]
+
+
+READS_LATE = 8192
+
+
+def test_a_receiver_that_reads_slowly_holds_its_sender_by_the_window(tmp_path: Path) -> None:
+    with pair(receive_buffer=READS_LATE) as connection, watch(tmp_path, "--port", connection.port) as watching:
+        over = threading.Event()
+
+        def fill() -> None:
+            connection.client.settimeout(0.1)
+            while not over.is_set():
+                try:
+                    connection.client.send(bytes(1 << 16))
+                except TimeoutError:
+                    continue
+
+        sender = threading.Thread(target=fill)
+        sender.start()
+        for _ in range(50):
+            connection.server.recv(READS_LATE // 4)
+            time.sleep(0.05)
+        watching.stop(signal.SIGINT)
+        over.set()
+        sender.join()
+    readings = rows(watching.recording, "tcp_info", connection.name)
+    held = readings["receive_window_limited_ns"]
+    busy = readings["busy_ns"]
+    assert held[-1] - held[0] > 0.5 * (busy[-1] - busy[0]) > 0
+
+
+def test_an_application_that_sends_now_and_then_leaves_its_connection_idle(tmp_path: Path) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port) as watching:
+        for _ in range(20):
+            connection.send(100)
+            time.sleep(0.1)
+        watching.stop(signal.SIGINT)
+    readings = rows(watching.recording, "tcp_info", connection.name)
+    elapsed = readings["time_ns"][-1] - readings["time_ns"][0]
+    assert readings["busy_ns"][-1] - readings["busy_ns"][0] < 0.5 * elapsed
+
+
+def test_a_watch_that_is_killed_keeps_what_it_saw_up_to_the_last_second(tmp_path: Path) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, "--every", "10ms") as watching:
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            connection.send(10_000)
+            time.sleep(0.01)
+        killed_ns = time.time_ns()
+        watching.process.kill()
+        watching.process.wait()
+    recording = watching.recording
+    assert recording.status == "interrupted"
+    last_ns = rows(recording, "tcp_info", connection.name)["time_ns"].max()
+    assert isinstance(last_ns, int)
+    assert last_ns < killed_ns
+    assert recording.table("looks").height > 50
+    assert any("killed" in note for note in recording.notes)
+
+
+CLIENT = """
+import socket, sys, time
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
+    s.sendall(bytes(100_000)); time.sleep(1); s.shutdown(socket.SHUT_WR); s.recv(1)
+sys.exit(7)
+"""
+
+
+def test_a_command_is_watched_from_its_first_connection_on_and_gives_its_status(tmp_path: Path, run: Run) -> None:
+    with pair(), socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve() -> None:
+            with listener.accept()[0] as served:
+                while served.recv(1 << 16):
+                    pass
+
+        server = threading.Thread(target=serve)
+        server.start()
+        done = run("watch", "--every", "5ms", "--output", tmp_path, "--", sys.executable, "-c", CLIENT, port)
+        server.join()
+    assert done.returncode == 7, done.stderr
+    (folder,) = tmp_path.glob("*.recording")
+    recording = Recording.open(folder)
+    ups = recording.table("flows").filter(pl.col("direction") == "up")
+    # The other end belongs to another process, and so do others' connections.
+    assert ups.height == 1
+    assert ups["name"][0].endswith(f":{port}")
+    assert recording.table("intervals").filter(pl.col("flow") == ups["flow"][0])["payload_bytes"].sum() == 100_000
+
+
+def test_a_watch_of_a_process_ends_with_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child, watch(tmp_path, "--pid", child.pid) as watching:
+        child.kill()
+        assert watching.process.wait(PATIENCE_S) == 0
+
+
+def test_looks_are_counted_with_their_cost(tmp_path: Path, run: Run) -> None:
+    done = run("watch", "--for", "1s", "--every", "10ms", "--output", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (folder,) = told["recordings"]
+    looks = Recording.open(folder).table("looks")
+    assert told["looks"] == looks.height > 1
+    assert told["missed"] == looks["missed"].sum()
+    # Every deadline was met or missed.
+    span_ns = looks["start_ns"][-1] - looks["start_ns"][0]
+    assert abs((looks.height + looks["missed"].sum()) * 10e6 - span_ns) < 50e6 + 0.1 * span_ns
+    assert (looks["end_ns"] >= looks["start_ns"]).all()
+    assert (looks["cpu_ns"] > 0).all()
+
+
+def test_a_line_a_second_says_how_it_stands_where_there_is_no_terminal(tmp_path: Path) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, no_live=False) as watching:
+        connection.send(SIZE)
+        time.sleep(2.5)
+        _, out, _ = watching.stop(signal.SIGINT)
+    assert out.count("2 connections  sent ") >= 1, out
+    assert "\x1b" not in out
+
+
+def test_a_long_watch_is_kept_in_several_recordings_and_the_oldest_go(tmp_path: Path) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, "--rotate", "1s", "--keep", "2") as watching:
+        first = watching.recording.path
+        wait_until(lambda: not first.exists())
+        connection.send(1000)
+        status, out, _ = watching.stop(signal.SIGINT)
+    assert status == 0
+    folders = sorted(tmp_path.glob("*.recording"))
+    assert len(folders) == 2
+    assert out.count("Recording: ") == 2
+    for folder in folders:
+        recording = Recording.open(folder)
+        assert recording.status == "complete"
+        assert connection.name in recording.table("flows")["name"].to_list()
+
+
+def test_queues_and_drops_of_udp_sockets_are_counters(tmp_path: Path) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as receiver, socket.socket(type=socket.SOCK_DGRAM) as sender:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        receiver.bind(("127.0.0.1", 0))
+        port = receiver.getsockname()[1]
+        with watch(tmp_path, "--udp", "--port", port) as watching:
+            for _ in range(100):
+                sender.sendto(bytes(1000), ("127.0.0.1", port))
+            time.sleep(0.5)
+            watching.stop(signal.SIGINT)
+    counters = watching.recording.table("counters").filter(pl.col("object").str.starts_with(f"udp 127.0.0.1:{port}"))
+    last = {row["counter"]: row["value"] for row in counters.sort("time_ns").to_dicts()}
+    assert last["receive_queue_bytes"] > 0
+    assert 0 < last["drops"] < 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--every", "10us"), "--every: expected a time from 1ms to 1h"),
+        (("--port", "0"), "--port"),
+        (("--dst", "192.0.2.1/33"), "expected an address, a prefix such as 192.0.2.0/24"),
+        (("--dst", "nowhere.invalid"), "Give an address, a prefix"),
+        (("--pid", "4194304"), "there is no such process; `pgrep -a NAME`"),
+        (("--cgroup", "no/such/group"), "--cgroup no/such/group: "),
+        (("--porf", "443"), "--port"),
+        (("--for", "0s"), "--for: expected a time of more than 0"),
+    ],
+)
+def test_a_wrong_flag_says_what_to_do(tmp_path: Path, run: Run, arguments: tuple[str, ...], said: str) -> None:
+    done = run("watch", "--output", tmp_path, *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_command_that_is_not_there_is_said_as_shells_do(tmp_path: Path, run: Run) -> None:
+    done = run("watch", "--output", tmp_path, "--", "no-such-program", "x")
+    assert (done.returncode, done.stderr) == (127, "whydrop: no-such-program: there is no such program\n")
+
+
+def test_a_recording_of_a_watch_is_explained_shown_and_drawn(tmp_path: Path, run: Run) -> None:
+    with pair() as connection, watch(tmp_path, "--port", connection.port, "--every", "20ms") as watching:
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            connection.send(SIZE)
+        watching.stop(signal.SIGINT)
+        folder = watching.recording.path
+    for words in (["explain", folder], ["explain", folder, "--json"], ["show", folder], ["stats", folder]):
+        done = run(*words)
+        assert done.returncode == 0, (words, done.stderr)
+        assert done.stdout
+    picture = tmp_path / "tcp.svg"
+    done = run("plot", folder, "--output", picture, "--plot", "tcp_cwnd")
+    assert done.returncode == 0, done.stderr
+    assert picture.stat().st_size > 1000
+
+
+def test_help_has_an_example(run: Run) -> None:
+    done = run("watch", "--help")
+    assert "whydrop watch --port 443" in done.stdout
