@@ -152,7 +152,8 @@ impl Bottleneck {
                     claim(self.congested, standing);
                     claim(self.growing, share - standing);
                 }
-                Limiter::ReceiveWindow | Limiter::SendBuffer => {
+                // and what leaves evenly over a queue that stands is let out by that: slower than the queue, nothing would wait
+                Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing => {
                     claim(self.congested, standing);
                     claim(at_the_ends.unwrap_or(Cause::None), share - standing);
                 }

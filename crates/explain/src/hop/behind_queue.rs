@@ -26,7 +26,10 @@ pub fn bucket_behind_queue(
     before: Option<&BucketFit>,
     blur_s: f64,
 ) -> Option<BehindQueue> {
-    let before = before.filter(|fit| fit.certainty() < CERTAIN)?;
+    if before.is_some_and(|fit| fit.certainty() > CERTAIN) {
+        return None;
+    }
+    let (gain, certainty) = before.map_or((0.0, 0.0), |fit| (fit.gain(), fit.certainty()));
     let rate_bps = departures.rate_bps.value;
     let mut last_s = f64::MIN;
     let observation = |index: usize| {
@@ -48,8 +51,7 @@ pub fn bucket_behind_queue(
     let trace = Trace::new((0..passages.len()).map(observation).collect());
     let (fit, _) = refine(&trace, &fit_bucket(&trace)?, blur_s);
     let expected = f64::from(fit.agreement.expected_losses());
-    let better =
-        fit.gain() > before.gain() + BEHIND_GAIN && fit.certainty() > before.certainty() + 0.1;
+    let better = fit.gain() > gain + BEHIND_GAIN && fit.certainty() > certainty + 0.1;
     let suits = better && fit.certainty() > 0.6 && expected > NEEDED_SHARE * passages.lost as f64;
     // a bucket that fills as fast as the queue drains would never run dry behind it
     (suits && fit.rate_bps.value < 0.98 * rate_bps).then_some(BehindQueue { fit })

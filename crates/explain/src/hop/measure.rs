@@ -21,6 +21,8 @@ pub struct HopInput {
     /// Counters of the flows that crossed, with the losses of this stretch alone.
     pub totals: Totals,
     pub base_rtt_s: Option<f64>,
+    /// Share of the packets that the captures miss, either or both.
+    pub missed_share: f64,
 }
 
 /// All measurements of one stretch in one direction.
@@ -96,6 +98,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         offloaded,
         totals,
         base_rtt_s,
+        missed_share,
     } = input;
     let (line_bps, passages) = match offloaded.then(|| line::find(&passages)).flatten() {
         Some((line_bps, through)) => (Some(line_bps), through),
@@ -111,7 +114,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         None => passages,
     };
     evidence.line_rate_bps = line_bps.or(evidence.line_rate_bps);
-    let departures = measure_departures(&passages);
+    let departures = measure_departures(&passages).map(|found| of_others(found, missed_share));
     let blur_s = blur_s(&passages, departures.as_ref());
     let buckets = Buckets::find(&passages, &evidence, blur_s);
     let bucket = buckets.single;
@@ -134,6 +137,18 @@ pub fn measure_hop(input: HopInput) -> Hop {
         evidence,
         passages,
         blur_s,
+    }
+}
+
+/// The share of the service that was not seen may be this much larger than what captures miss: they miss more while more passes.
+const MISSED_WHEN_BUSY: f64 = 1.5;
+
+/// What the captures miss is served as well, and is nobody else's.
+fn of_others(departures: Departures, missed_share: f64) -> Departures {
+    let missed = departures.unseen_share <= MISSED_WHEN_BUSY * missed_share;
+    Departures {
+        unseen_share: if missed { 0.0 } else { departures.unseen_share },
+        ..departures
     }
 }
 

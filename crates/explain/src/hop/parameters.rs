@@ -202,7 +202,9 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                         low: limit
                             .low
                             .map(|low| counted(low - hop.packet_bytes(), overhead).max(0.0)),
-                        high: limit.high.map(|high| counted(high, most)),
+                        high: limit
+                            .high
+                            .map(|high| counted(high + hop.packet_bytes(), most)),
                     },
                 );
             }

@@ -28,6 +28,9 @@ pub struct PairGroup<'a> {
     pub numbers: Vec<u32>,
 }
 
+/// Standard deviations beyond which chance does not explain a count (one case in 30 000).
+const SIGNIFICANT_DEVIATIONS: f64 = 4.0;
+
 fn tracked<'a>(pair: &'a Pair, flow: &PairFlow, side: usize) -> Option<&'a Flow> {
     let place = flow.tracked[side]?;
     let connection = pair.tracked[side].connections.get(place.connection)?;
@@ -141,12 +144,29 @@ impl PairGroup<'_> {
         })
     }
 
-    /// Losses before the upstream point show there as gaps only, and a capture that misses packets has gaps of its own:
-    /// fewer losses than half of what it is known to have missed prove nothing.
+    /// Share of the packets that either capture misses of those that passed its point.
+    pub fn missed_share(&self, pair: &Pair) -> [f64; 2] {
+        let held = |side: usize| {
+            let members = self
+                .members
+                .iter()
+                .map(|member| &pair.flows[*member as usize]);
+            members.map(|flow| flow.packets[side]).sum::<u64>()
+        };
+        let missed = self.missed(pair);
+        [0, 1].map(|side| missed[side] as f64 / (held(side) + missed[side]).max(1) as f64)
+    }
+
+    /// Losses before the upstream point show there as gaps that a repetition fills. What that capture missed, and its sender
+    /// repeated for another reason, looks the same: as often as it misses the first of what it holds the repetition of.
+    /// More than that by chance is lost.
     pub fn gaps_tell(&self, pair: &Pair, evidence: &Evidence) -> bool {
         let upstream = self.direction.upstream().unwrap_or(0);
-        2 * evidence.totals.lost_before_capture >= self.missed(pair)[upstream]
-            || evidence.totals.lost_before_capture == 0
+        let lost = evidence.totals.lost_before_capture;
+        let of_others = evidence.totals.retransmitted.saturating_sub(lost) as f64;
+        let missed_share = self.missed_share(pair)[upstream];
+        let by_capture = of_others * missed_share / (1.0 - missed_share).max(1e-9);
+        lost == 0 || lost as f64 > by_capture + SIGNIFICANT_DEVIATIONS * by_capture.sqrt()
     }
 
     pub fn overtaken(&self, pair: &Pair) -> u64 {

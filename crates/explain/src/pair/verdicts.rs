@@ -162,6 +162,7 @@ fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
             .any(|member| pair.flows[*member as usize].offloaded[upstream] > 0),
         totals: counted,
         base_rtt_s: base_rtt_s(&group.at_upstream),
+        missed_share: group.missed_share(pair).iter().sum(),
     })
 }
 

@@ -13,7 +13,9 @@
 //!
 //! With one direction only, a route change and a step look the same. A jump to *less* than the smallest
 //! transit seen before, from one packet to the next, is taken for a step: queues cannot do that. A jump to
-//! more is what queues do, and a step only from [`ALONE_UPWARD_NS`] on, if transit never comes back.
+//! more is what queues do. It is a step if transit never comes back although the sender was silent, time and again, for longer than
+//! the jump: a queue that holds packets for so long is empty after as long a silence. Without such silences it is one from
+//! [`ALONE_UPWARD_NS`] on.
 //!
 //! A step is one moment at one point. Packets that were on the way then had passed the other point before, so
 //! that each direction's packets split at a place of their own (see `moment`).
@@ -40,6 +42,9 @@ const FLOORS_AGREE_NS: f64 = 50e3;
 /// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use
 /// holds a second of traffic from one packet to the next and never lets go of it.
 const ALONE_UPWARD_NS: f64 = 1e9;
+/// ... or outlast so many silences that are each longer than it: traffic of others, which would have to be there after each of
+/// them, comes and goes.
+const SILENCES: usize = 8;
 /// Packets in a block of the finest scale; each coarser one has this many of the finer blocks.
 const BLOCK: usize = 8;
 const SCALES: usize = 3;
@@ -445,7 +450,12 @@ fn is_step_alone(
     };
     let apart = floor - median(&mut low[near]) - 2.0 * drift.error * shift.apart_ns;
     if rises {
-        return apart >= ALONE_UPWARD_NS;
+        let after = &track.points[track.position(high.start)..track.position(high.end)];
+        let silences = after
+            .windows(2)
+            .filter(|two| two[1].x - two[0].x > shift.by_ns.abs());
+        let outlasts = apart >= 0.5 * shift.by_ns.abs() && silences.count() >= SILENCES;
+        return outlasts || apart >= ALONE_UPWARD_NS;
     }
     // a queue may have emptied during a pause, if there was one: then transit had been moving before
     let mut high = heights(&high);

@@ -197,21 +197,53 @@ pub(super) fn decide(flows: &mut [PairFlow], packets: &[PairPacket], tracked: &[
     for (flow, &(number, orientation, _)) in flows.iter().zip(&places) {
         all[number as usize].vantage[orientation] += vantage(flow, tracked);
     }
-    let decided: Vec<Option<bool>> = all.iter_mut().map(Hosts::decide).collect();
-    let sides = sides_of_hosts(&places, &decided);
-    for (flow, (number, orientation, ends)) in flows.iter_mut().zip(places) {
-        let known = decided[number as usize].map(|forward| forward == (orientation == 0));
-        let forward = known.or_else(|| by_sides(&sides, ends)).or_else(|| {
-            all[number as usize]
-                .guess()
-                .map(|forward| forward == (orientation == 0))
-        });
+    let mut decided: Vec<Option<bool>> = all.iter_mut().map(Hosts::decide).collect();
+    let mut sides = sides_of_hosts(&places, &decided);
+    guess_the_rest(&all, &places, &mut decided, &mut sides);
+    for (flow, (number, orientation, _)) in flows.iter_mut().zip(places) {
+        let forward = decided[number as usize].map(|forward| forward == (orientation == 0));
         flow.direction = match forward {
             Some(true) => Direction::FirstToSecond,
             Some(false) => Direction::SecondToFirst,
             None => Direction::Unknown,
         };
     }
+}
+
+/// Decides the pairs of hosts that nothing tells of by the sides of their hosts, else by a guess: those with most packets
+/// first, so that one host is on one side whatever is guessed of its other peers.
+fn guess_the_rest(
+    all: &[Hosts],
+    places: &[(u32, usize, [IpAddr; 2])],
+    decided: &mut [Option<bool>],
+    sides: &mut FoldMap<IpAddr, i64>,
+) {
+    let mut open: Vec<(u64, u32, [IpAddr; 2])> = Vec::new();
+    let mut seen = vec![false; all.len()];
+    for &(number, orientation, [source, destination]) in places {
+        let is_first = !std::mem::replace(&mut seen[number as usize], true);
+        if is_first && decided[number as usize].is_none() {
+            let ends = match orientation {
+                0 => [source, destination],
+                _ => [destination, source],
+            };
+            open.push((all[number as usize].matched.iter().sum(), number, ends));
+        }
+    }
+    open.sort_by_key(|&(packets, number, _)| (std::cmp::Reverse(packets), number));
+    for (_, number, ends) in open {
+        let forward = by_sides(sides, ends).or_else(|| all[number as usize].guess());
+        decided[number as usize] = forward;
+        if let Some(forward) = forward {
+            vote(sides, ends, forward);
+        }
+    }
+}
+
+fn vote(sides: &mut FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2], forward: bool) {
+    let vote = if forward { 1 } else { -1 };
+    *sides.entry(source).or_default() += vote;
+    *sides.entry(destination).or_default() -= vote;
 }
 
 /// By their names at point 1 if they have any, else at point 2.
@@ -230,11 +262,9 @@ fn sides_of_hosts(
     decided: &[Option<bool>],
 ) -> FoldMap<IpAddr, i64> {
     let mut sides: FoldMap<IpAddr, i64> = FoldMap::default();
-    for &(number, orientation, [source, destination]) in places {
+    for &(number, orientation, ends) in places {
         if let Some(forward) = decided[number as usize] {
-            let vote = if forward == (orientation == 0) { 1 } else { -1 };
-            *sides.entry(source).or_default() += vote;
-            *sides.entry(destination).or_default() -= vote;
+            vote(&mut sides, ends, forward == (orientation == 0));
         }
     }
     sides

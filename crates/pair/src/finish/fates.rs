@@ -159,7 +159,8 @@ fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Alig
         }
     }
     let between = Between::of(packets, flows.len());
-    for packet in packets {
+    for at in in_order_of_sending(packets, flows, aligned) {
+        let packet = &mut packets[at as usize];
         let direction = flows[packet.flow as usize].direction.upstream();
         if packet.is_matched() {
             if let Some(direction) = direction {
@@ -188,6 +189,26 @@ fn settle_outside(packets: &mut [PairPacket], flows: &[PairFlow], aligned: &Alig
             settle(packet, Crossing::OutsideOverlap);
         }
     }
+}
+
+/// Positions of the packets in the order in which they passed their upstream point. Capture 1's order is that of arrival for
+/// what comes back: behind a queue those that are still inside at the end would be compared with what had left it when
+/// they went in, before the queue had grown.
+fn in_order_of_sending(packets: &[PairPacket], flows: &[PairFlow], aligned: &Aligned) -> Vec<u32> {
+    let sent_ns = |packet: &PairPacket| {
+        let upstream = flows[packet.flow as usize].direction.upstream();
+        let side = upstream.filter(|&side| packet.is_at(side));
+        let side = side.unwrap_or_else(|| usize::from(!packet.is_at(0)));
+        aligned.first_clock_ns(side, packet.time_ns[side])
+    };
+    let mut order: Vec<(i64, u32)> = (0..)
+        .zip(packets)
+        .map(|(at, packet)| (sent_ns(packet), at))
+        .collect();
+    if !order.is_sorted() {
+        order.sort_unstable();
+    }
+    order.into_iter().map(|(_, at)| at).collect()
 }
 
 /// Flows in order: what passes between two matched packets of its flow passes while both captures run, whatever the
@@ -309,12 +330,15 @@ fn decide_flow(
         }
         if packet.is_matched() {
             open.rates[upstream].passed += 1;
-            let fate = segment.map_or(Fate::Unknown, |segment| segment.fate);
-            let unproven = fate == Fate::Unknown && !goes_on_after(&packet);
-            open.matched_unproven_data[upstream] += u64::from(is_data && unproven);
+            // of those that would be, were they not matched
+            let unproven = match segment.map_or(Fate::Unknown, |segment| segment.fate) {
+                Fate::Unknown => Some(!goes_on_after(&packet)),
+                Fate::Delivered => Some(segment.is_some_and(repeats_delivered)),
+                Fate::Lost => None,
+            };
+            open.matched_unproven_data[upstream] += u64::from(is_data && unproven == Some(true));
             // only where the lack of the packet would have proven the capture's miss
-            let provable = fate == Fate::Delivered || fate == Fate::Unknown && !unproven;
-            open.rates[downstream].passed += u64::from(is_data && provable);
+            open.rates[downstream].passed += u64::from(is_data && unproven == Some(false));
             open.matched_unproven[upstream] += u64::from(!is_data);
             continue;
         }
@@ -361,16 +385,19 @@ enum Verdict {
     Ambiguous,
 }
 
+/// What it repeats has arrived: whether the repetition did as well, no acknowledgment of new data says.
+fn repeats_delivered(segment: &Segment) -> bool {
+    segment.flags.has(SegmentFlags::SPURIOUS)
+}
+
 /// `goes_on`: the flow goes on for long after the packet.
 fn data_verdict(others: &Others, segment: Option<&Segment>, goes_on: bool) -> Verdict {
     if others.missed_upstream {
         return Verdict::Lost;
     }
-    let repeats_delivered =
-        segment.is_some_and(|segment| segment.flags.has(SegmentFlags::SPURIOUS));
     match segment.map_or(Fate::Unknown, |segment| segment.fate) {
         Fate::Lost => Verdict::Lost,
-        Fate::Delivered if repeats_delivered => Verdict::Unproven,
+        Fate::Delivered if segment.is_some_and(repeats_delivered) => Verdict::Unproven,
         Fate::Delivered if others.matched => Verdict::Ambiguous,
         Fate::Delivered => Verdict::Missed,
         // no acknowledgment tells; but TCP repeats what is lost, and does not go on for long without
