@@ -76,24 +76,22 @@ pub enum State {
     /// An answer has begun, and what is written of it is out.
     Starved,
     /// All of an answer is out, and not all of it acknowledged.
-    Tail { slow_start: bool },
+    Tail,
     /// There is more to send.
     Held(Wait),
 }
 
 impl State {
-    /// What limits in this state. `before` is what did before the tail, in the same answer.
-    fn limiter(self, before: Option<Limiter>) -> Limiter {
+    /// What limits in this state. `before` is what did before the tail: in the same answer, or, where that was out at once,
+    /// the window when it last held the sender.
+    fn limiter(self, before: Limiter) -> Limiter {
         match self {
             Self::Setup => Limiter::ConnectionSetup,
             Self::Thinking => Limiter::PeerApplication,
             Self::Unasked | Self::Starved | Self::Held(Wait::Writes | Wait::Nagle) => {
                 Limiter::Application
             }
-            Self::Tail { slow_start } => before.unwrap_or(match slow_start {
-                true => Limiter::SlowStart,
-                false => Limiter::CongestionWindow,
-            }),
+            Self::Tail => before,
             Self::Held(Wait::Recovery) => Limiter::LossRecovery,
             Self::Held(Wait::SlowStart) => Limiter::SlowStart,
             Self::Held(Wait::CongestionWindow) => Limiter::CongestionWindow,
@@ -106,7 +104,7 @@ impl State {
     /// Whether an acknowledgment would move it on.
     fn waits_for_an_acknowledgment(self) -> bool {
         match self {
-            Self::Tail { .. } => true,
+            Self::Tail => true,
             Self::Held(wait) => !matches!(wait, Wait::Recovery | Wait::Pacing | Wait::Writes),
             Self::Setup | Self::Unasked | Self::Thinking | Self::Starved => false,
         }
@@ -370,13 +368,20 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     let ends = states.iter().skip(1).map(|&(ns, _)| ns).chain([end_ns]);
     let mut pieces = Vec::with_capacity(states.len());
     let mut before = None;
+    let mut window = Limiter::SlowStart;
     for (&(from_ns, state), until_ns) in states.iter().zip(ends) {
         if matches!(state, State::Thinking | State::Unasked | State::Setup) {
             before = None;
         }
-        let limiter = state.limiter(before);
+        let limiter = state.limiter(before.unwrap_or(window));
         if matches!(state, State::Held(_) | State::Starved) && until_ns > from_ns {
             before = Some(limiter);
+            window = match limiter {
+                Limiter::SlowStart => Limiter::SlowStart,
+                // a loss ends slow start (RFC 5681, section 3.1)
+                Limiter::CongestionWindow | Limiter::LossRecovery => Limiter::CongestionWindow,
+                _ => window,
+            };
         }
         if until_ns > from_ns {
             let span = Span {

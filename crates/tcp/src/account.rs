@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
+use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds};
 use crate::sender_clock::{Echoes, SenderClock};
 
@@ -80,11 +81,9 @@ struct Walk<'a> {
     rounds: Rounds,
     account: Account,
     mss: i64,
-    base_rtt_ns: i64,
+    round_trip: RoundTrip<'a>,
     /// Hardly any round trip is longer.
     long_rtt_ns: i64,
-    /// Round trip of acknowledgments that nobody held back, of late.
-    recent_rtt_ns: i64,
     next: i64,
     acknowledged: i64,
     /// One past the last byte that the receiver allows, by the acknowledgment that was heard then. More than the last only
@@ -96,10 +95,14 @@ struct Walk<'a> {
     last_heard_ns: i64,
     last_bytes: i64,
     recovery: Option<Recovery>,
+    /// One past the last byte that was lost and sent again.
+    repaired: i64,
     /// What limited the sender before it last sent, timers and recoveries apart.
     before: Option<Limiter>,
     /// Limits the answer so far, for its tail.
     last: Option<Limiter>,
+    /// One past the last byte of the answer.
+    answer_end: i64,
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
@@ -134,9 +137,8 @@ impl<'a> Walk<'a> {
             clock,
             account,
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
-            base_rtt_ns,
+            round_trip: RoundTrip::of(told.flow, base_rtt_ns),
             long_rtt_ns: LONG * usual_rtt_ns,
-            recent_rtt_ns: base_rtt_ns,
             next: 0,
             acknowledged: 0,
             edges: VecDeque::new(),
@@ -145,8 +147,10 @@ impl<'a> Walk<'a> {
             last_heard_ns: 0,
             last_bytes: 0,
             recovery: None,
+            repaired: 0,
             before: None,
             last: None,
+            answer_end: 0,
             coming: 0,
             slack_ns,
             lost: (0, 0),
@@ -159,6 +163,8 @@ impl<'a> Walk<'a> {
         let transfers = flow.transfers.clone();
         for (number, transfer) in transfers.iter().enumerate() {
             let from_ns = self.begin_transfer(number, transfer.first);
+            let own = &flow.segments[transfer.first..transfer.end];
+            self.answer_end = own.iter().map(Segment::end).max().unwrap_or(0);
             let mut index = transfer.first;
             while index < transfer.end {
                 index = self.burst(index, transfer.end, index == transfer.first);
@@ -292,6 +298,15 @@ impl<'a> Walk<'a> {
                 is_undone: spurious && self.told.flow.timestamps,
             });
         }
+        if recovers && !spurious {
+            self.repaired = self.repaired.max(segment.end());
+        }
+        if segment.kind == Kind::Timeout
+            && recovers
+            && let Some(recovery) = &mut self.recovery
+        {
+            recovery.high = self.next;
+        }
         self.last_bytes = i64::from(segment.payload_bytes);
         self.next = self.next.max(segment.end());
     }
@@ -306,11 +321,12 @@ impl<'a> Walk<'a> {
                 .map_or(now_ns, |(_, until_ns)| until_ns);
             self.account.push(until_ns.min(now_ns), done_ns, limiter);
         }
-        let by_timer = is_by_timer(segment);
+        let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
         // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
         let waits = match limiter {
+            _ if self.next >= self.answer_end => true,
             Limiter::Pacing => false,
             Limiter::Application => self.released_at(now_ns).0,
             _ => true,
@@ -322,7 +338,7 @@ impl<'a> Walk<'a> {
             self.hear(&acknowledgment);
         }
         if by_timer {
-            let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
+            let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);
             let due_ns = due_ns.max(self.last_heard_ns);
             self.wait_until(due_ns.min(now_ns), limiter, None);
             let late = match spurious {
@@ -364,10 +380,20 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A probe of the tail that crosses the acknowledgment that it asks for, which passed here before it: nothing else
+    /// sends the last byte again without need after a round trip of silence (RFC 8985, section 7).
+    fn probes_tail(&self, segment: &Segment, now_ns: i64) -> bool {
+        let silent_ns = now_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
+        segment.flags.has(SegmentFlags::SPURIOUS)
+            && segment.kind == Kind::Fast
+            && segment.end() == self.next
+            && silent_ns > self.round_trip.recent_ns
+    }
+
     /// What a timer that ran out for nothing waited for: the acknowledgment of less than two full segments was held back,
     /// any other one queued.
     fn late_answer(&self) -> Limiter {
-        match self.next - self.acknowledged < 2 * self.mss {
+        match self.next - self.acknowledged < self.round_trip.stretch {
             true => Limiter::DelayedAck,
             false => self
                 .before
@@ -378,11 +404,12 @@ impl<'a> Walk<'a> {
     /// From when on an acknowledgment of all that is out, less than two full segments, was held back.
     fn held_from_ns(&self, acknowledgment: &Acknowledgment, heard_ns: i64) -> Option<i64> {
         let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
-        let rtt_ns = self.recent_rtt_ns.max(self.base_rtt_ns);
-        let expected_ns = self.last_sent_ns.saturating_add(rtt_ns);
+        let bytes = acknowledgment.acknowledged - self.acknowledged;
+        let (sent_ns, before_ns) = (self.last_sent_ns, self.last_heard_ns);
+        let expected_ns = self.round_trip.due_ns(bytes, sent_ns, before_ns);
         let held_ns = heard_ns.saturating_sub(expected_ns);
         let by_timer = all
-            && acknowledgment.acknowledged - self.acknowledged < 2 * self.mss
+            && bytes < self.round_trip.stretch
             && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns);
         by_timer.then_some(expected_ns.max(self.last_heard_ns))
     }
@@ -410,17 +437,16 @@ impl<'a> Walk<'a> {
     fn hear(&mut self, acknowledgment: &Acknowledgment) {
         let heard_ns = self.clock.heard_ns[self.coming];
         self.coming += 1;
-        let all = acknowledgment.acknowledged >= self.next && self.next > self.acknowledged;
-        // two that left together are acknowledged at once
-        let together = self.last_sent_ns - self.sent_before_ns <= self.slack_ns;
-        let bytes = acknowledgment.acknowledged - self.acknowledged;
-        if all && together && bytes >= 2 * self.mss {
-            // one of these may have been held back, too: what is longer is believed bit by bit (RFC 6298, section 2.3)
-            let sampled_ns = heard_ns.saturating_sub(self.last_sent_ns);
-            let sampled_ns = sampled_ns.max(self.base_rtt_ns);
-            let longer_ns = sampled_ns.saturating_sub(self.recent_rtt_ns).max(0);
-            self.recent_rtt_ns = self.recent_rtt_ns.min(sampled_ns) + longer_ns / 8;
-        }
+        let heard = Heard {
+            at_ns: heard_ns,
+            before_ns: self.last_heard_ns,
+            acknowledged: acknowledgment.acknowledged,
+            bytes: acknowledgment.acknowledged - self.acknowledged,
+            all: acknowledgment.acknowledged >= self.next && self.next > self.acknowledged,
+            together: self.last_sent_ns - self.sent_before_ns <= self.slack_ns,
+            last_sent_ns: self.last_sent_ns,
+        };
+        self.round_trip.hear(&heard, &self.clock);
         self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
         if acknowledgment.window_bytes >= 0 {
             let edge = acknowledgment.acknowledged + acknowledgment.window_bytes;
@@ -428,8 +454,22 @@ impl<'a> Walk<'a> {
         } else {
             self.edges.clear();
         }
-        self.recovery = (self.recovery).filter(|recovery| !recovery.is_over(self.acknowledged));
+        self.end_recovery();
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
+    }
+
+    /// All is acknowledged that was out when the recovery began. What was sent again beyond is a hole that the next one
+    /// begins with (RFC 6675, section 5).
+    fn end_recovery(&mut self) {
+        let Some(recovery) = self.recovery.filter(|r| r.is_over(self.acknowledged)) else {
+            return;
+        };
+        let goes_on = !recovery.is_undone && self.repaired > self.acknowledged;
+        self.recovery = goes_on.then_some(Recovery {
+            low: self.acknowledged,
+            high: self.next,
+            is_undone: false,
+        });
     }
 
     /// What the receiver allowed when the last packet left. A window that the receiver still opens further is not the
@@ -451,7 +491,14 @@ impl<'a> Walk<'a> {
     /// What the sender waits for that sends `segment` next.
     fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
-            return self.before.unwrap_or(self.rounds.window_at(now_ns));
+            let before = match self.next >= self.answer_end {
+                true => self.last,
+                false => self.before,
+            };
+            return before.unwrap_or(self.rounds.window_at(now_ns));
+        }
+        if self.rounds.is_next_by_rate(now_ns - self.last_sent_ns) {
+            return Limiter::Pacing;
         }
         let goes_on =
             now_ns - self.last_sent_ns <= self.rounds.pause_ns && self.next_heard(now_ns).is_none();
@@ -466,7 +513,7 @@ impl<'a> Walk<'a> {
         let (released, empty_ns) = self.released_at(now_ns);
         let own_time = self.rounds.own_time;
         let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
-        let by_itself = own_time.unreleased && !released && !self.rounds.is_paced;
+        let by_itself = own_time.unreleased && !released && self.rounds.paced_gap_ns.is_none();
         if empty_ns > self.slack_ns || left_over || by_itself {
             return Limiter::Application;
         }
@@ -501,7 +548,7 @@ impl<'a> Walk<'a> {
         let (begin, end) = self.lost_run(index - 1)?;
         let (begin_ns, end_ns) = (self.clock.sent_ns[begin], self.clock.sent_ns[end - 1]);
         let due_ns = begin_ns
-            .saturating_add(self.recent_rtt_ns)
+            .saturating_add(self.round_trip.recent_ns)
             .saturating_add(self.slack_ns);
         let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
         (lasts && self.last_heard_ns <= due_ns).then_some(now_ns)
@@ -538,12 +585,11 @@ impl<'a> Walk<'a> {
             // a sender that hears of nothing for so long sends again (RFC 6298): it heard what was not captured
             let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
             if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {
-                let due_ns = self.last_sent_ns.saturating_add(self.recent_rtt_ns);
+                let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);
                 self.wait_until(due_ns.max(self.last_heard_ns), limiter, None);
                 break;
             }
-            let held = Some(acknowledgment).filter(|_| limiter != Limiter::Pacing);
-            self.wait_until(heard_ns, limiter, held);
+            self.wait_until(heard_ns, limiter, Some(acknowledgment));
             self.hear(&acknowledgment);
         }
         self.account

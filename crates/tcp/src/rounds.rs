@@ -6,6 +6,7 @@ use crate::own_time::OwnTime;
 use crate::quantile::quantile;
 use crate::sender_clock::SenderClock;
 use crate::slow_start::SlowStart;
+use crate::stretch::releases_several;
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
 pub(crate) const RELEASE_NS: i64 = 2_000_000;
@@ -24,6 +25,8 @@ const STANDING_ROUNDS_BELOW_INITIAL: usize = 3;
 /// by a rate.
 const EVEN: f64 = 0.8;
 const EVEN_PACKETS: usize = 30;
+/// ... and the next one leaves within so many times the usual.
+const LONGEST_GAP: f64 = 1.5;
 /// A line that is busy sends the next packet within so many times what a packet takes ...
 const PAUSE_GAPS: i64 = 2;
 /// ... and one that is busy for this share of the time is full.
@@ -48,7 +51,8 @@ pub(crate) struct Rounds {
     /// A flight that is reached again and again and never passed: the send buffer's.
     cap: Option<i64>,
     mss: i64,
-    pub is_paced: bool,
+    /// From one packet to the next, where they leave by a rate.
+    pub paced_gap_ns: Option<i64>,
     pub own_time: OwnTime,
     /// A sender that is silent for so long waits, and not for its line.
     pub pause_ns: i64,
@@ -82,13 +86,14 @@ impl Rounds {
             slow_start,
             cap,
             mss,
-            is_paced: leaves_by_rate(
+            paced_gap_ns: leaves_by_rate(
                 &gaps_ns,
                 flow.vantage,
                 clock,
-                own_time.unreleased,
+                own_time.unreleased || releases_several(flow),
                 base_rtt_ns,
-            ),
+            )
+            .then(|| quantile(&gaps_ns, 0.5)),
             own_time,
             pause_ns,
         }
@@ -107,14 +112,18 @@ impl Rounds {
         }
     }
 
+    /// Whether a packet that leaves so long after the last one waited for its turn at a rate.
+    pub fn is_next_by_rate(&self, after_ns: i64) -> bool {
+        self.paced_gap_ns
+            .is_some_and(|gap_ns| after_ns as f64 <= LONGEST_GAP * gap_ns as f64)
+    }
+
     /// What holds a sender that waits for acknowledgments.
     pub fn limiter_at(&self, now_ns: i64) -> Limiter {
         let stands = self
             .at(now_ns)
             .is_some_and(|round| self.cap.is_some_and(|cap| round.flight >= cap - self.mss));
-        if self.is_paced {
-            Limiter::Pacing
-        } else if stands {
+        if stands {
             Limiter::SendBuffer
         } else {
             self.window_at(now_ns)

@@ -1,18 +1,21 @@
 //! When a sender was in slow start, by how its flight grows.
 //!
 //! In slow start each acknowledged byte adds one to the window (RFC 5681, section 3.1; RFC 3465), so that what is out grows
-//! by as much as is acknowledged. In congestion avoidance it grows by a segment a round trip, and by half of what is
-//! acknowledged at the very most (CUBIC: RFC 9438, section 4.4). Slow start ends where growth falls from the one to the
-//! other: at the maximum of the flight less a share between both of what was acknowledged (E. Page, "Continuous
-//! Inspection Schemes", Biometrika 41, 1954).
+//! by as much as is acknowledged. In congestion avoidance it grows by a segment a round trip, which is next to nothing of
+//! what is acknowledged meanwhile. Slow start ends where growth falls from the one to the other: at the maximum of the
+//! flight less half of what was acknowledged (E. Page, "Continuous Inspection Schemes", Biometrika 41, 1954: the
+//! reference value midway between both means).
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 use crate::sender_clock::SenderClock;
 
-/// Between growth by all that is acknowledged and by half of it.
-const SHARE: f64 = 0.75;
-/// Growth must have fallen behind by so many segments: of delayed acknowledgments two are under way.
-const BEHIND_SEGMENTS: i64 = 2;
+/// Between growth by all that is acknowledged and by next to nothing of it.
+const SHARE: f64 = 0.5;
+/// Growth must have fallen behind by so many segments: what an acknowledgment of four and one of two under way release.
+const BEHIND_SEGMENTS: i64 = 6;
+/// A flight that did not get ahead when the sender waited so many times in a row has stopped growing: by then one that
+/// leaves at once has all out that acknowledgments released.
+const WAITS: usize = 10;
 /// A flight that never sinks below this share of what it was is steady.
 const STEADY_SHARE: f64 = 0.9;
 /// The flight after a pause grows by more than that in slow start only.
@@ -215,7 +218,7 @@ impl Phase {
             return (self.certain, None);
         };
         let (mut ahead, mut best, mut at) = (0.0, 0.0, *first);
-        let (mut least, mut last) = (first.flight, *first);
+        let (mut least, mut last, mut waits) = (first.flight, *first, 0);
         for pair in self.samples.windows(2) {
             if pair.iter().all(|sample| sample.is_full) {
                 let grown = (pair[1].flight - pair[0].flight) as f64;
@@ -223,13 +226,16 @@ impl Phase {
             }
             last = pair[1];
             least = least.min(last.flight);
+            waits += 1;
             if ahead > best {
-                (best, at, least) = (ahead, last, last.flight);
+                (best, at, least, waits) = (ahead, last, last.flight, 0);
             }
         }
-        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank
+        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank, or many
+        // waits
         let since = last.acknowledged - at.acknowledged;
         let told = since >= at.flight
+            || waits >= WAITS
             || (2 * since >= at.flight && least as f64 >= STEADY_SHARE * at.flight as f64);
         let behind = best - ahead > (BEHIND_SEGMENTS * mss) as f64;
         let began = self.certain || best > AHEAD_SEGMENTS * mss as f64;

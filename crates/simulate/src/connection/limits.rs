@@ -30,9 +30,7 @@ impl Connection {
             Wait::Writes if self.sender.is_idle() && all_written => State::Unasked,
             Wait::Writes if !all_written && !self.answering => State::Thinking,
             Wait::Writes if !all_written => State::Starved,
-            Wait::Writes => State::Tail {
-                slow_start: self.sender.in_slow_start(),
-            },
+            Wait::Writes => State::Tail,
             wait => State::Held(wait),
         }
     }

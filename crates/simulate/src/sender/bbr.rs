@@ -69,6 +69,12 @@ impl Bbr {
         self.phase == Phase::Startup
     }
 
+    /// In start-up, and the rate still grows: what it waits for afterwards, to be sure that the pipe is full, is a window
+    /// that stands.
+    pub fn is_growing(&self) -> bool {
+        self.in_startup() && self.rounds_without_growth == 0
+    }
+
     fn gain(&self) -> f64 {
         match self.phase {
             Phase::Startup => STARTUP_GAIN,

@@ -186,7 +186,7 @@ impl Sender {
     /// Whether the window still grows by all that is acknowledged.
     pub fn in_slow_start(&self) -> bool {
         match &self.bbr {
-            Some(bbr) => bbr.in_startup(),
+            Some(bbr) => bbr.is_growing(),
             None => self.congestion.in_slow_start(),
         }
     }

@@ -1,0 +1,102 @@
+//! When acknowledgments are due: the path's round trip of late, its queues included, where no receiver's timer made it longer.
+
+use crate::flow::{Flow, Kind};
+use crate::sender_clock::SenderClock;
+use crate::stretch::stretch;
+
+/// An acknowledgment that reaches the sender.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    pub at_ns: i64,
+    /// When the one before it came.
+    pub before_ns: i64,
+    pub acknowledged: i64,
+    /// Of these, newly.
+    pub bytes: i64,
+    /// All that is out.
+    pub all: bool,
+    /// The last two packets left at once.
+    pub together: bool,
+    /// When the last one did.
+    pub last_sent_ns: i64,
+}
+
+/// What acknowledgments tell of the round trip.
+#[derive(Debug)]
+pub(crate) struct RoundTrip<'a> {
+    flow: &'a Flow,
+    pub base_ns: i64,
+    /// Of acknowledgments that nobody held back, of late.
+    pub recent_ns: i64,
+    /// With so many bytes the receiver waits for no more before it acknowledges.
+    pub stretch: i64,
+    /// The gap between the last two acknowledgments of what was out together, and the bytes of the later.
+    pace: Option<(i64, i64)>,
+    /// The first segment that is not acknowledged.
+    coming: usize,
+}
+
+impl<'a> RoundTrip<'a> {
+    pub fn of(flow: &'a Flow, base_ns: i64) -> Self {
+        Self {
+            flow,
+            base_ns,
+            recent_ns: base_ns,
+            stretch: stretch(flow),
+            pace: None,
+            coming: 0,
+        }
+    }
+
+    /// When the acknowledgment of so many bytes, the last of which left at `sent_ns`, is due at the sender: a queue lets out one
+    /// packet after the other, and none before what was heard of at `heard_ns`.
+    pub fn due_ns(&self, bytes: i64, sent_ns: i64, heard_ns: i64) -> i64 {
+        let behind_ns = self.pace.map_or(0, |(gap_ns, of_bytes)| {
+            let gap_ns = i128::from(gap_ns) * i128::from(bytes) / i128::from(of_bytes.max(1));
+            i64::try_from(gap_ns).unwrap_or(i64::MAX)
+        });
+        let travelled_ns = sent_ns.saturating_add(self.recent_ns.max(self.base_ns));
+        travelled_ns.max(heard_ns.saturating_add(behind_ns))
+    }
+
+    pub fn hear(&mut self, heard: &Heard, clock: &SenderClock) {
+        let newest_sent_ns = self.newest_sent_ns(heard.acknowledged, clock);
+        if heard.bytes <= 0 {
+            return;
+        }
+        self.pace = None;
+        if heard.all {
+            self.hear_all(heard);
+        } else if heard.bytes >= self.stretch
+            && let Some(sent_ns) = newest_sent_ns
+        {
+            self.recent_ns = heard.at_ns.saturating_sub(sent_ns).max(self.base_ns);
+            if sent_ns < heard.before_ns {
+                self.pace = Some((heard.at_ns.saturating_sub(heard.before_ns), heard.bytes));
+            }
+        }
+    }
+
+    /// Two that left together are acknowledged at once; one of these may have been held back, too: what is longer is believed
+    /// bit by bit (RFC 6298, section 2.3).
+    fn hear_all(&mut self, heard: &Heard) {
+        if !heard.together || heard.bytes < 2 * i64::from(self.flow.mss_bytes.unwrap_or(1460)) {
+            return;
+        }
+        let sampled_ns = heard.at_ns.saturating_sub(heard.last_sent_ns);
+        let sampled_ns = sampled_ns.max(self.base_ns);
+        let longer_ns = sampled_ns.saturating_sub(self.recent_ns).max(0);
+        self.recent_ns = self.recent_ns.min(sampled_ns) + longer_ns / 8;
+    }
+
+    /// When the newest segment left that is acknowledged now, if it was sent once.
+    fn newest_sent_ns(&mut self, acknowledged: i64, clock: &SenderClock) -> Option<i64> {
+        let first = self.coming;
+        let coming = self.flow.segments[first..].iter();
+        self.coming += coming
+            .take_while(|segment| segment.end() <= acknowledged)
+            .count();
+        let newest = self.coming.checked_sub(1).filter(|last| *last >= first)?;
+        (self.flow.segments[newest].kind == Kind::New).then(|| clock.sent_ns[newest])
+    }
+}
