@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, hearing, terminating
+from whydrop.cli import aligned, ctrl_c, ending, terminating
 
 if TYPE_CHECKING:
     from whydrop.explaining.many.explaining import Tally
@@ -43,7 +43,7 @@ def explain_into_store(
     if not found.paths and not found.unreadable:
         raise click.UsageError(f"no capture among the {found.other_files} files given: expected pcap or pcapng files.")
     bounds = Limits(**{key: value for key, value in limits.items() if value is not None})
-    hearing.once()
+    ctrl_c.raised_once()
     with terminating.as_ctrl_c(), _cluster(backend, bounds, workers) as explain, _progress() as progress:
         store = Store.create(place)
         tally = explain_into(

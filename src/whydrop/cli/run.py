@@ -85,7 +85,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
     from whydrop.measure.leaving import CannotLeaveError
     from whydrop.recording.errors import RecordingError
 
-    with terminating.as_ctrl_c() as heard:
+    with terminating.as_ctrl_c() as received:
         try:
             finished = _run(plan, settings, quiet=as_json)
         except CannotLeaveError as reason:
@@ -104,7 +104,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
             ending.status(reason)
         except (RecordingError, OSError) as reason:
             sys.exit(ending.status(reason))
-    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": heard.status}[finished.status])
+    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": received.status}[finished.status])
 
 
 def planned(
