@@ -27,20 +27,41 @@ pub fn tables(taken: Taken) -> Result<Vec<(&'static str, Table)>, ArrowError> {
         .collect())
 }
 
-fn int64<T>(rows: &[T], value: impl Fn(&T) -> Option<i64>) -> ArrayRef {
-    Arc::new(rows.iter().map(value).collect::<Int64Array>())
+/// A record batch with a column for each name: the value that `$row` has there.
+macro_rules! batch {
+    ($rows:expr, $row:ident => $($name:ident: $value:expr),+ $(,)?) => {
+        RecordBatch::try_from_iter([
+            $((stringify!($name), Cell::array($rows.iter().map(|$row| $value)))),+
+        ])
+    };
 }
 
-fn int32<T>(rows: &[T], value: impl Fn(&T) -> u32) -> ArrayRef {
-    Arc::new(
-        rows.iter()
-            .map(|row| Some(value(row) as i32))
-            .collect::<Int32Array>(),
-    )
+/// What one place of a column holds.
+trait Cell: Sized {
+    fn array(values: impl Iterator<Item = Self>) -> ArrayRef;
 }
 
-fn float64<T>(rows: &[T], value: impl Fn(&T) -> Option<f64>) -> ArrayRef {
-    Arc::new(rows.iter().map(value).collect::<Float64Array>())
+macro_rules! cells {
+    ($($cell:ty => $array:ident, $value:ident => $kept:expr;)+) => {
+        $(impl Cell for $cell {
+            fn array(values: impl Iterator<Item = Self>) -> ArrayRef {
+                Arc::new(values.map(|$value| $kept).collect::<$array>())
+            }
+        })+
+    };
+}
+
+cells! {
+    i32 => Int32Array, value => Some(value);
+    u32 => Int64Array, value => Some(i64::from(value));
+    u64 => Int64Array, value => Some(signed(value));
+    i64 => Int64Array, value => Some(value);
+    Option<u32> => Int64Array, value => value.map(i64::from);
+    Option<u64> => Int64Array, value => value.map(signed);
+    Option<i64> => Int64Array, value => value;
+    Option<f64> => Float64Array, value => value;
+    bool => BooleanArray, value => Some(value);
+    &'static str => StringArray, value => Some(value);
 }
 
 /// What does not fit is as large as can be.
@@ -54,101 +75,47 @@ fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
         let span_ns = row.end_ns.saturating_sub(row.start_ns);
         (span_ns > 0).then(|| row.payload_bytes as f64 * 8e9 / span_ns as f64)
     };
-    RecordBatch::try_from_iter([
-        ("flow", int32(rows, |row| row.flow)),
-        ("start_ns", int64(rows, |row| Some(row.start_ns))),
-        ("end_ns", int64(rows, |row| Some(row.end_ns))),
-        (
-            "payload_bytes",
-            int64(rows, |row| Some(signed(row.payload_bytes))),
-        ),
-        ("goodput_bps", float64(rows, goodput)),
-        (
-            "packets",
-            int64(rows, |row| row.datagrams.map(|seen| signed(seen.packets))),
-        ),
-        (
-            "lost",
-            int64(rows, |row| row.datagrams.map(|seen| seen.lost)),
-        ),
-        (
-            "reordered",
-            int64(rows, |row| row.datagrams.map(|seen| signed(seen.reordered))),
-        ),
-        // An interval in which nothing arrived has no delay.
-        (
-            "delay_ns",
-            int64(rows, |row| {
-                row.datagrams
-                    .filter(|seen| seen.packets > 0)
-                    .map(|seen| seen.delay_ns)
-            }),
-        ),
-        (
-            "jitter_ns",
-            int64(rows, |row| {
-                row.datagrams
-                    .filter(|seen| seen.packets > 1)
-                    .map(|seen| seen.jitter_ns)
-            }),
-        ),
-    ])
+    // An interval in which nothing arrived has no delay, and no jitter with one packet.
+    let delayed = |row: &Interval, least| row.datagrams.filter(|seen| seen.packets >= least);
+    batch!(rows, row =>
+        flow: row.flow as i32,
+        start_ns: row.start_ns,
+        end_ns: row.end_ns,
+        payload_bytes: row.payload_bytes,
+        goodput_bps: goodput(row),
+        packets: row.datagrams.map(|seen| seen.packets),
+        lost: row.datagrams.map(|seen| seen.lost),
+        reordered: row.datagrams.map(|seen| seen.reordered),
+        delay_ns: delayed(row, 1).map(|seen| seen.delay_ns),
+        jitter_ns: delayed(row, 2).map(|seen| seen.jitter_ns),
+    )
 }
 
 fn tcp_info(rows: &[TcpSample]) -> Result<RecordBatch, ArrowError> {
-    let count = |value: fn(&TcpSample) -> u32| int64(rows, move |row| Some(i64::from(value(row))));
-    let maybe =
-        |value: fn(&TcpSample) -> Option<u32>| int64(rows, move |row| value(row).map(i64::from));
-    let long =
-        |value: fn(&TcpSample) -> Option<u64>| int64(rows, move |row| value(row).map(signed));
-    RecordBatch::try_from_iter([
-        ("flow", int32(rows, |row| row.flow)),
-        ("time_ns", int64(rows, |row| Some(row.time_ns))),
-        (
-            "congestion_window_packets",
-            count(|row| row.congestion_window_packets),
-        ),
-        (
-            "slow_start_threshold_packets",
-            maybe(|row| row.slow_start_threshold_packets),
-        ),
-        ("srtt_ns", int64(rows, |row| Some(row.srtt_ns))),
-        (
-            "rtt_variation_ns",
-            int64(rows, |row| Some(row.rtt_variation_ns)),
-        ),
-        ("min_rtt_ns", int64(rows, |row| row.min_rtt_ns)),
-        ("mss_bytes", count(|row| row.mss_bytes)),
-        ("unacked_packets", count(|row| row.unacked_packets)),
-        ("lost_packets", count(|row| row.lost_packets)),
-        (
-            "retransmitted_packets",
-            count(|row| row.retransmitted_packets),
-        ),
-        ("retransmitted_bytes", long(|row| row.retransmitted_bytes)),
-        ("acked_bytes", long(|row| row.acked_bytes)),
-        ("delivered_packets", maybe(|row| row.delivered_packets)),
-        (
-            "delivered_ce_packets",
-            maybe(|row| row.delivered_ce_packets),
-        ),
-        (
-            "delivery_rate_bps",
-            float64(rows, |row| row.delivery_rate_bps),
-        ),
-        ("pacing_rate_bps", float64(rows, |row| row.pacing_rate_bps)),
-        ("busy_ns", int64(rows, |row| row.busy_ns)),
-        (
-            "receive_window_limited_ns",
-            int64(rows, |row| row.receive_window_limited_ns),
-        ),
-        (
-            "send_buffer_limited_ns",
-            int64(rows, |row| row.send_buffer_limited_ns),
-        ),
-        ("not_sent_bytes", maybe(|row| row.not_sent_bytes)),
-        ("reordering_packets", count(|row| row.reordering_packets)),
-    ])
+    batch!(rows, row =>
+        flow: row.flow as i32,
+        time_ns: row.time_ns,
+        congestion_window_packets: row.congestion_window_packets,
+        slow_start_threshold_packets: row.slow_start_threshold_packets,
+        srtt_ns: row.srtt_ns,
+        rtt_variation_ns: row.rtt_variation_ns,
+        min_rtt_ns: row.min_rtt_ns,
+        mss_bytes: row.mss_bytes,
+        unacked_packets: row.unacked_packets,
+        lost_packets: row.lost_packets,
+        retransmitted_packets: row.retransmitted_packets,
+        retransmitted_bytes: row.retransmitted_bytes,
+        acked_bytes: row.acked_bytes,
+        delivered_packets: row.delivered_packets,
+        delivered_ce_packets: row.delivered_ce_packets,
+        delivery_rate_bps: row.delivery_rate_bps,
+        pacing_rate_bps: row.pacing_rate_bps,
+        busy_ns: row.busy_ns,
+        receive_window_limited_ns: row.receive_window_limited_ns,
+        send_buffer_limited_ns: row.send_buffer_limited_ns,
+        not_sent_bytes: row.not_sent_bytes,
+        reordering_packets: row.reordering_packets,
+    )
 }
 
 fn fate(fate: Fate) -> &'static str {
@@ -163,50 +130,39 @@ fn fate(fate: Fate) -> &'static str {
 }
 
 fn probes(rows: &[ProbeRow]) -> Result<RecordBatch, ArrowError> {
-    let fates: StringArray = rows.iter().map(|row| Some(fate(row.probe.fate))).collect();
-    let reordered: BooleanArray = rows.iter().map(|row| Some(row.probe.reordered)).collect();
-    RecordBatch::try_from_iter([
-        ("flow", int32(rows, |row| row.probe.flow)),
-        (
-            "sequence",
-            int64(rows, |row| Some(signed(row.probe.sequence))),
-        ),
-        (
-            "scheduled_ns",
-            int64(rows, |row| Some(row.probe.scheduled_ns)),
-        ),
-        ("sent_ns", int64(rows, |row| row.probe.sent_ns)),
-        ("received_ns", int64(rows, |row| row.probe.received_ns)),
-        ("rtt_ns", int64(rows, |row| row.probe.rtt_ns)),
-        ("up_ns", int64(rows, |row| row.up_ns)),
-        ("down_ns", int64(rows, |row| row.down_ns)),
-        ("fate", Arc::new(fates) as ArrayRef),
-        ("duplicates", int32(rows, |row| row.probe.duplicates)),
-        ("reordered", Arc::new(reordered) as ArrayRef),
-        ("payload_bytes", int32(rows, |row| row.probe.payload_bytes)),
-    ])
+    batch!(rows, row =>
+        flow: row.probe.flow as i32,
+        sequence: row.probe.sequence,
+        scheduled_ns: row.probe.scheduled_ns,
+        sent_ns: row.probe.sent_ns,
+        received_ns: row.probe.received_ns,
+        rtt_ns: row.probe.rtt_ns,
+        up_ns: row.up_ns,
+        down_ns: row.down_ns,
+        fate: fate(row.probe.fate),
+        duplicates: row.probe.duplicates as i32,
+        reordered: row.probe.reordered,
+        payload_bytes: row.probe.payload_bytes as i32,
+    )
 }
 
 fn clocks(rows: &[ClockRow]) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter([
-        ("host", int64(rows, |row| i64::try_from(row.host).ok())),
-        ("time_ns", int64(rows, |row| Some(row.time_ns))),
-        ("offset_ns", int64(rows, |row| Some(row.offset_ns))),
-        (
-            "uncertainty_ns",
-            int64(rows, |row| Some(row.uncertainty_ns)),
-        ),
-        ("drift_ppm", float64(rows, |row| row.drift_ppm)),
-    ])
+    batch!(rows, row =>
+        host: i64::try_from(row.host).ok(),
+        time_ns: row.time_ns,
+        offset_ns: row.offset_ns,
+        uncertainty_ns: row.uncertainty_ns,
+        drift_ppm: row.drift_ppm,
+    )
 }
 
 fn bursts(rows: &[BurstPacket]) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter([
-        ("flow", int32(rows, |row| row.flow)),
-        ("burst", int32(rows, |row| row.burst)),
-        ("sequence", int64(rows, |row| Some(signed(row.sequence)))),
-        ("sent_ns", int64(rows, |row| Some(row.sent_ns))),
-        ("received_ns", int64(rows, |row| row.received_ns)),
-        ("payload_bytes", int32(rows, |row| row.payload_bytes)),
-    ])
+    batch!(rows, row =>
+        flow: row.flow as i32,
+        burst: row.burst as i32,
+        sequence: row.sequence,
+        sent_ns: row.sent_ns,
+        received_ns: row.received_ns,
+        payload_bytes: row.payload_bytes as i32,
+    )
 }
