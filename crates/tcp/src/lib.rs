@@ -14,7 +14,7 @@ mod ecn;
 mod failed;
 mod flow;
 mod half;
-mod hash;
+mod key;
 mod hosts;
 mod limits;
 mod options;
