@@ -268,16 +268,16 @@ def interrupted_pipe(interrupts: int) -> tuple[subprocess.Popen[bytes], str, str
     process.stdin.flush()
     # All is read when the pipe is empty, and then the program's first thread waits for the one that reads.
     wait_until(lambda: not unread_bytes(process.stdin.fileno()) and is_asleep(process.pid))
-    heard = b""
+    received = b""
     for _ in range(interrupts):
         process.send_signal(signal.SIGINT)
-        # It says that it heard the first one behind an empty line, or that it stops.
+        # It says that it received the first one behind an empty line, or that it stops.
         while line := process.stderr.readline():
-            heard += line
+            received += line
             if line.strip():
                 break
     out, err = process.communicate(timeout=120)
-    return process, out.decode(), (heard + err).decode()
+    return process, out.decode(), (received + err).decode()
 
 
 def is_asleep(pid: int) -> bool:

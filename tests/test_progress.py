@@ -25,7 +25,7 @@ def test_the_state_says_how_far_and_how_long(done: int, total: int, said: str):
 def test_when_the_reader_falls_silent_causes_are_being_weighed():
     meter = progress.Meter()
     meter.advance(100, 100)
-    meter.heard -= 10
+    meter.updated -= 10
     assert meter.state() == "Weighing causes"
 
 

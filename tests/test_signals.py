@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: heard as one, held where something is in hand, and told by the exit status."""
+"""Ctrl-C, SIGTERM and SIGHUP: received as one, held where something is in hand, and told by the exit status."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def handlers() -> list[object]:
 @pytest.mark.parametrize("number", ENDING)
 def test_each_signal_is_heard_as_ctrl_c_and_has_an_exit_status_of_its_own(number: signal.Signals) -> None:
     before = handlers()
-    with pytest.raises(KeyboardInterrupt) as raised, terminating.as_ctrl_c() as heard:
+    with pytest.raises(KeyboardInterrupt) as raised, terminating.as_ctrl_c() as received:
         signal.raise_signal(number)
-    assert heard.status == 128 + number
+    assert received.status == 128 + number
     assert getattr(raised.value, "status", 130) == 128 + number
     with pytest.raises(KeyboardInterrupt):
-        heard.raise_if_heard()
+        received.raise_if_received()
     assert handlers() == before
 
 
 def test_nothing_is_heard_where_nothing_came() -> None:
-    with terminating.as_ctrl_c() as heard:
-        heard.raise_if_heard()
-    assert heard.number is None
+    with terminating.as_ctrl_c() as received:
+        received.raise_if_received()
+    assert received.number is None
 
 
 @pytest.mark.parametrize("number", OTHERS)
 def test_a_signal_that_is_ignored_stays_ignored(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_IGN)
-    with terminating.as_ctrl_c() as heard, held() as signals, signals.let_in():
+    with terminating.as_ctrl_c() as received, held() as signals, signals.let_in():
         signal.raise_signal(number)
-    assert (heard.number, signals.came) == (None, False)
+    assert (received.number, signals.came) == (None, False)
 
 
 @pytest.mark.parametrize("number", OTHERS)
@@ -81,22 +81,22 @@ def test_what_python_ignores_is_raised_again_with_the_same_signal(number: signal
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_that_is_held_is_noted_and_not_raised(number: signal.Signals) -> None:
     done: list[str] = []
-    with terminating.as_ctrl_c() as heard:
+    with terminating.as_ctrl_c() as received:
         with held() as signals:
             signal.raise_signal(number)
             done.append("all")
         assert signals.came
     assert done == ["all"]
-    assert heard.status == 128 + number
+    assert received.status == 128 + number
 
 
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_is_raised_where_it_is_let_in_also_when_it_came_before(number: signal.Signals) -> None:
-    with terminating.as_ctrl_c() as heard, held() as signals:
+    with terminating.as_ctrl_c() as received, held() as signals:
         signal.raise_signal(number)
         with pytest.raises(KeyboardInterrupt) as raised, signals.let_in():
             pytest.fail("it was not raised")
-    assert getattr(raised.value, "status", 130) == heard.status == 128 + number
+    assert getattr(raised.value, "status", 130) == received.status == 128 + number
 
 
 @pytest.mark.parametrize("number", OTHERS)
@@ -144,8 +144,8 @@ def test_without_the_command_line_nobodys_handlers_are_changed() -> None:
 
 def test_other_threads_hear_nothing_and_change_nothing() -> None:
     def work() -> None:
-        with terminating.as_ctrl_c() as heard, held() as signals, signals.let_in():
-            found.append((heard.number, signals.came, handlers()))
+        with terminating.as_ctrl_c() as received, held() as signals, signals.let_in():
+            found.append((received.number, signals.came, handlers()))
 
     found: list[tuple[object, bool, list[object]]] = []
     thread = threading.Thread(target=work)

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Complain where groups are named and not heard: each test would be a group, and each server started many times."""
+    """Complain where groups are named and ignored: each test would be a group, and each server started many times."""
     named = hasattr(session.config, "workerinput") and getattr(session.config.option, "loadgroup", False)
     if named and session.items and "@" not in session.items[0].nodeid:
         raise pytest.UsageError("this version of pytest does not let pytest-xdist group tests (see pyproject.toml)")

@@ -256,9 +256,9 @@ def test_a_signal_while_post_commands_run_lets_them_run_and_begins_no_other_run(
 ) -> None:
     ending = COMMANDS.replace('["sh", "-c", "echo after"]', f'"kill -{number} $PPID; sleep 0.05; echo after"')
     runs, state = begin(tmp_path, ending.replace('hosts = "h"', 'hosts = "h"\nrepetitions = 2'))
-    with terminating.as_ctrl_c() as heard:
+    with terminating.as_ctrl_c() as received:
         summary = go(tmp_path, runs, state, Fake())
-    assert heard.number == number
+    assert received.number == number
     assert outputs(tmp_path)["post-last.txt"] == "after\n"
     assert ([outcome.status for _, outcome in summary.outcomes], summary.interrupted) == (["complete"], True)
 

@@ -20,7 +20,7 @@ import pytest
 import whydrop
 from whydrop.explaining.many import explaining, finding, worker
 from whydrop.explaining.many.rows import File, of_document
-from whydrop.explaining.many.workers import Limits, Outcome, explained
+from whydrop.explaining.many.workers import CostLimits, Outcome, explained
 from whydrop.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -195,7 +195,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_capture_that_takes_too_long_has_failed(tmp_path: Path) -> None:
     [path] = copies(tmp_path / "captures", 1)
-    with closing(explained([path], set(), workers=1, limits=Limits(time_s=0.0))) as going:
+    with closing(explained([path], set(), workers=1, limits=CostLimits(time_s=0.0))) as going:
         [outcome] = list(going)
     assert outcome.status == "failed"
     assert outcome.message == "given up after 0 s (a longer limit: --time-limit)"
@@ -218,7 +218,7 @@ def test_a_worker_out_of_its_memory_limit_is_said_to_be(tmp_path: Path, monkeypa
     # With this set the dying process looked for what called it, for which it has no memory either, and hung.
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     [path] = copies(tmp_path / "captures", 1)
-    with closing(explained([path], set(), workers=1, limits=Limits(memory_bytes=4 << 20))) as going:
+    with closing(explained([path], set(), workers=1, limits=CostLimits(memory_bytes=4 << 20))) as going:
         [outcome] = list(going)
     assert outcome.status == "failed"
     assert "memory" in (outcome.message or "")

@@ -13,7 +13,7 @@ import pytest
 
 from whydrop.explaining.many import explaining, finding
 from whydrop.explaining.many import spark as on_spark
-from whydrop.explaining.many.workers import Limits
+from whydrop.explaining.many.workers import CostLimits
 from whydrop.store.store import Store
 
 pytestmark = [pytest.mark.needs_spark, pytest.mark.slow]
@@ -45,7 +45,7 @@ def _number(name: str) -> list[str]:
 def test_a_cluster_finds_what_this_machine_finds(spark: Any, captures: list[Path], tmp_path: Path) -> None:
     here, there = Store.create(tmp_path / "here"), Store.create(tmp_path / "there")
     explaining.explain_into(here, captures)
-    tally = explaining.explain_into(there, captures, explain=on_spark.explainer(spark, Limits()))
+    tally = explaining.explain_into(there, captures, explain=on_spark.explainer(spark, CostLimits()))
     assert len(tally.failures) == 1
     assert tally.truncated == 1
     mine, theirs = tables(here), tables(there)
@@ -62,7 +62,7 @@ def test_an_executor_that_is_killed_costs_no_capture(spark: Any, captures: list[
         killer = threading.Thread(target=kill_at_work, args=(spark, over, killed))
         killer.start()
         try:
-            tally = explaining.explain_into(store, captures, explain=on_spark.explainer(spark, Limits(), tasks=4))
+            tally = explaining.explain_into(store, captures, explain=on_spark.explainer(spark, CostLimits(), tasks=4))
         finally:
             over.set()
             killer.join()
@@ -102,7 +102,7 @@ def executors(spark: Any) -> list[int]:
 
 def test_a_capture_that_executors_do_not_see_is_named_with_the_host(spark: Any, tmp_path: Path) -> None:
     tally = explaining.explain_into(
-        Store.create(tmp_path / "store"), [tmp_path / "missing"], explain=on_spark.explainer(spark, Limits())
+        Store.create(tmp_path / "store"), [tmp_path / "missing"], explain=on_spark.explainer(spark, CostLimits())
     )
     [message] = tally.unreadable
     assert "every host of the cluster must see it" in message

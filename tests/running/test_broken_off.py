@@ -223,9 +223,9 @@ def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
             for again in (number, signal.SIGTERM, signal.SIGHUP):
                 os.kill(os.getpid(), again)
 
-    with terminating.as_ctrl_c() as heard:
+    with terminating.as_ctrl_c() as received:
         endless.measure(tick=tick)
-    assert heard.number == number
+    assert received.number == number
     endless.check_nothing_runs()
     endless.check_what_was_measured("interrupted")
 

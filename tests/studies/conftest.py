@@ -18,7 +18,7 @@ from bench.fleet import Fleet, Plan, write  # noqa: E402
 from bench.fleet.plan import TYPES  # noqa: E402
 from bench.fleet.writing import truth_folder  # noqa: E402
 
-from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters  # noqa: E402
+from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SmallFleet:
         return Parameters.model_validate(
             {
                 "definitions": definitions, "metros": self.plan.metros(), "days": Days(first=first, last=last),
-                "change": change, "contact": Contact(metros=self.plan.metros()),
+                "change": change, "contact": Exposure(metros=self.plan.metros()),
             }
         )  # fmt: skip
 

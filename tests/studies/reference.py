@@ -328,7 +328,7 @@ def client_speeds(tables: Tables, parameters: Parameters) -> Rows:
 
 
 def contacts_of(tables: Tables, parameters: Parameters) -> Rows:
-    """Which tests were touched by discards."""
+    """Which tests were exposed to discards."""
     published = parameters.definitions == "published"
     samples: dict[str, Rows] = defaultdict(list)
     for row in tables.counters.get("discards.tx", ()):

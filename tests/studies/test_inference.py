@@ -579,7 +579,7 @@ def test_tests_of_unknown_contact_are_said_to_be_unknown() -> None:
         schema=results.CONTACT_DAYS,
     )
     (line,) = [line for line in said({"contact_days": days}) if line.startswith("Of ")]
-    assert line.startswith("Of 100 downloads at dfw 10 (10 %) were touched by discards; for 20 (20 %) it is not known")
+    assert line.startswith("Of 100 downloads at dfw 10 (10 %) were exposed to discards; for 20 (20 %) it is not known")
 
 
 def test_published_conclusions_say_what_they_do_not_mean() -> None:

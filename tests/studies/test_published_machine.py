@@ -10,7 +10,7 @@ import pytest
 from small_stores import Row, download, series, write
 from whydrop.store.engines import open_backend
 from whydrop.studies.discards import study
-from whydrop.studies.discards.parameters import Contact, Days, Parameters
+from whydrop.studies.discards.parameters import Days, Exposure, Parameters
 
 DAY = date(2018, 2, 11)
 
@@ -19,7 +19,7 @@ def results(folder: Path, counters: list[Row], ndt: list[Row], definitions: str 
     asked = Parameters.model_validate(
         {
             "definitions": definitions, "days": Days(first=DAY, last=DAY), "metros": ("dfw",), "change": None,
-            "contact": Contact(metros=("dfw",)),
+            "contact": Exposure(metros=("dfw",)),
         }
     )  # fmt: skip
     with open_backend(write(folder / "store", counters, ndt)) as backend:
@@ -41,8 +41,8 @@ def test_samples_that_name_no_machine_are_said_to_be_missing(tmp_path: Path) -> 
     found = results(tmp_path, both(machine=None), [download()])
     assert notes(found) == [
         "As published, only machine 'mlab1' counts, of which dfw01 has no samples (its rows name no machine): figures "
-        "1 and 3 leave it out, and figure 7 counts its tests as untouched. To see them, leave out --as-published: the "
-        "corrected definitions take every machine's."
+        "1 and 3 leave it out, and figure 7 counts its tests as not exposed. To see them, leave out --as-published: "
+        "the corrected definitions take every machine's."
     ]
     assert found.facts["missing"]["utilisation"] == (
         "the store holds no counters of switches of machine 'mlab1', the only one that counts as published (they name "

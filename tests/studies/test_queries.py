@@ -20,7 +20,7 @@ from whydrop.formats.archives.ingesting import ingest
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
 from whydrop.studies.discards import queries, results
-from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters
+from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters
 
 MLAB = Path(__file__).parents[2].parent / "shared" / "data" / "mlab"
 
@@ -398,7 +398,7 @@ def test_published_contacts_are_those_of_two_bins_from_the_tests_own(computed):
 def test_where_starts_were_recorded_the_published_join_is_a_bin_late(computed):
     rows = series("discards.tx", [0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     tests = [download(second * SECOND, client=str(second)) for second in (5, 15, 25, 35)]
-    found = computed("contacts", "published", counters=rows, ndt=tests, contact=Contact(recorded="starts"))
+    found = computed("contacts", "published", counters=rows, ndt=tests, contact=Exposure(recorded="starts"))
     assert {row["client"] for row in found if row["class"] == "non-zero"} == {"15", "25"}
 
 
@@ -418,10 +418,10 @@ def test_polls_beside_the_tick_cover_tests_without_seams(computed):
         sample("discards.tx", end, value, span_ns=span)
         for end, span, value in zip(ends, spans, [0.0, 0.0, 0.0, 0.0, 3.0, 0.0], strict=True)
     ]
-    found = computed("contacts", counters=rows, ndt=[download(5 * SECOND), download(35 * SECOND, client="touched")])
+    found = computed("contacts", counters=rows, ndt=[download(5 * SECOND), download(35 * SECOND, client="exposed")])
     assert {row["client"]: (row["class"], row["covered"]) for row in found} == {
         "192.0.2.1": ("zero", 1.0),
-        "touched": ("non-zero", 1.0),
+        "exposed": ("non-zero", 1.0),
     }
 
 
@@ -464,7 +464,7 @@ def test_contacts_are_those_of_a_test_second_by_second(computed, cases):
         tests.append(download(start * SECOND, float(seconds), site=site))
         during = set(range(start, start + seconds))
         covered: set[int] = set()
-        touched = False
+        exposed = False
         for index, (end, span, value) in enumerate(windows):
             place = {"site": site, "switch": f"s1.{site}", "machine": f"mlab{index % 2 + 1}"}
             if (*place.values(), end) in rows:
@@ -472,8 +472,8 @@ def test_contacts_are_those_of_a_test_second_by_second(computed, cases):
             rows[*place.values(), end] = sample("discards.tx", end * SECOND, value, span_ns=span * SECOND, **place)
             common = during.intersection(range(end - span, end))
             covered |= common
-            touched |= bool(common) and value > 0
-        wanted[site] = ("non-zero" if touched else "zero" if covered == during else "unknown", len(covered) / seconds)
+            exposed |= bool(common) and value > 0
+        wanted[site] = ("non-zero" if exposed else "zero" if covered == during else "unknown", len(covered) / seconds)
     found = computed("contacts", counters=list(rows.values()), ndt=tests)
     assert {row["site"]: (row["class"], row["covered"]) for row in found} == wanted
 

@@ -15,7 +15,7 @@ from whydrop.formats.archives.ingesting import ingest
 from whydrop.store.engines import open_backend
 from whydrop.store.store import Store
 from whydrop.studies.discards import queries
-from whydrop.studies.discards.parameters import Contact, Days, Parameters
+from whydrop.studies.discards.parameters import Days, Exposure, Parameters
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def direct(plan: Plan) -> pl.DataFrame:
 def parameters(plan: Plan) -> Parameters:
     return Parameters(
         metros=plan.metros(), days=Days(first=plan.day(0), last=plan.day(0)), change=None,
-        contact=Contact(metros=plan.metros()),
+        contact=Exposure(metros=plan.metros()),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from whydrop.store import tables as store_tables
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
 from whydrop.studies.discards import queries, results
-from whydrop.studies.discards.parameters import Change, Contact, Days, Parameters
+from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters
 
 pytestmark = pytest.mark.slow
 
@@ -206,7 +206,7 @@ def odd_parameters(definitions: str, recorded: str) -> Parameters:
         {
             "definitions": definitions, "metros": [], "change": change,
             "days": Days(first=date(2018, 2, 2), last=date(2018, 2, 3)),
-            "contact": Contact.model_validate({"metros": [], "recorded": recorded}),
+            "contact": Exposure.model_validate({"metros": [], "recorded": recorded}),
         }
     )  # fmt: skip
 

@@ -153,7 +153,7 @@ def collector(configure: Configure) -> Iterator[Callable[..., subprocess.Popen[s
         process.wait()
 
 
-def heard(process: subprocess.Popen[str], words: str) -> str:
+def wait_for(process: subprocess.Popen[str], words: str) -> str:
     """What a collector says on stderr up to a line with these words."""
     assert process.stderr is not None
     said = ""
@@ -171,7 +171,7 @@ def test_asked_to_stop_it_keeps_everything(collector: Callable[..., subprocess.P
     process = collector(path)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("polling 1 switch every second into")
-    heard(process, "answers with")
+    wait_for(process, "answers with")
     process.send_signal(number)
     said, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -211,7 +211,7 @@ def test_what_it_could_not_keep_is_said_and_its_status_is_1(
     for _ in range(5):
         minute = time.time() // 60
         process = collector(path)
-        heard(process, "answers with")
+        wait_for(process, "answers with")
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda pid=process.pid: is_stopped(pid))
         if time.time() // 60 == minute:
@@ -241,7 +241,7 @@ def test_sighup_says_that_the_file_is_not_read_again(
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGHUP)
-    heard(process, "the configuration is not read again while it runs")
+    wait_for(process, "the configuration is not read again while it runs")
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 0
@@ -256,12 +256,12 @@ def test_a_journal_has_a_line_for_a_state_that_changes_and_none_for_each_poll(
     patience = threading.Timer(PATIENCE_S, process.kill)
     patience.start()
     try:
-        said = heard(process, "here: answers with")
+        said = wait_for(process, "here: answers with")
         agent.kill()
-        said += heard(process, "here: refused")
+        said += wait_for(process, "here: refused")
         time.sleep(2)
         agent.start()
-        said += heard(process, "here: answers again")
+        said += wait_for(process, "here: answers again")
         process.terminate()
         said += process.communicate(timeout=120)[1]
     finally:

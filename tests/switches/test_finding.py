@@ -14,7 +14,7 @@ from whydrop.collect.switches.config import Community, Switch, User
 from whydrop.collect.switches.finding import Found, Interface, chosen, find, indexes, text
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import Session
+from whydrop.collect.switches.sessions import SwitchSession
 
 MAC = "00:1b:21:3c:9d:f8"
 DECIMAL = "0.27.33.60.157.248"
@@ -137,7 +137,7 @@ def look(agent: Agent, community: str, *entries: PortEntry, before: Found | None
     switch = Switch("s1", "dfw07", "dfw", "127.0.0.1", agent.port, account, 1.0, 1, entries, oids.DEFAULT)
 
     async def run() -> Found:
-        return await find(switch, Session(switch), 10.0, before)
+        return await find(switch, SwitchSession(switch), 10.0, before)
 
     return asyncio.run(run())
 
@@ -176,7 +176,7 @@ def test_counters_that_wrap_faster_than_they_are_polled_are_warned_of(makes: Age
     switch = Switch("s", "x", "x", "127.0.0.1", makes.port, account, 1.0, 1, (PortEntry(index=501),), oids.DEFAULT)
 
     async def run() -> Found:
-        return await find(switch, Session(switch), 60.0)
+        return await find(switch, SwitchSession(switch), 60.0)
 
     assert any("at 1 Gbit/s it wraps after 34.4 s" in note for note in asyncio.run(run()).notes)
 

@@ -15,7 +15,7 @@ from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import AskingError, Session
+from whydrop.collect.switches.sessions import AskingError, SwitchSession
 
 OBJECTS = {f"{IFX}.6.1": 7}
 SILENT = "127.0.0.99"  # an address of this machine at which nobody listens
@@ -39,7 +39,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def polled(session: Session, times: int) -> list[bool]:
+async def polled(session: SwitchSession, times: int) -> list[bool]:
     """Of some polls, which were answered."""
     answered = []
     for _ in range(times):
@@ -52,7 +52,7 @@ async def polled(session: Session, times: int) -> list[bool]:
 
 def test_an_address_that_does_not_answer_costs_a_poll_and_the_next_one_is_kept(addresses: list[str]) -> None:
     async def polls() -> list[bool]:
-        session = Session(named(agent.port))
+        session = SwitchSession(named(agent.port))
         answered = await polled(session, 3)
         # A session beside asks where this one is answered.
         answered += await polled(session.beside(), 1)
@@ -71,7 +71,7 @@ def test_an_address_that_does_not_answer_costs_a_poll_and_the_next_one_is_kept(a
 def test_a_switch_that_has_moved_is_found_where_it_is(addresses: list[str]) -> None:
     async def polls() -> list[bool]:
         addresses[:] = [SILENT]
-        session = Session(replace(named(agent.port)))
+        session = SwitchSession(replace(named(agent.port)))
         answered = await polled(session, 2)
         addresses[:] = ["127.0.0.1"]
         session._resolved_at -= 3600

@@ -20,7 +20,7 @@ from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch, User
 from whydrop.collect.switches.schema import PortEntry
 from whydrop.collect.switches.secrets import Secret
-from whydrop.collect.switches.sessions import LARGEST_BYTES, SMALLEST_BYTES, AskingError, Session
+from whydrop.collect.switches.sessions import LARGEST_BYTES, SMALLEST_BYTES, AskingError, SwitchSession
 
 OBJECTS = {f"{IFX}.{column}.{index}": column * 1000 + index for column in range(6, 14) for index in range(1, 31)}
 KEY = Secret(AUTH_PASSPHRASE)
@@ -36,20 +36,20 @@ def switch_at(
     )
 
 
-async def asked(switch: Switch, question: Callable[[Session], Awaitable[Any]]) -> Any:
-    session = Session(switch)
+async def asked(switch: Switch, question: Callable[[SwitchSession], Awaitable[Any]]) -> Any:
+    session = SwitchSession(switch)
     try:
         return await question(session)
     finally:
         session.close()
 
 
-def ask(switch: Switch, question: Callable[[Session], Awaitable[Any]]) -> Any:
+def ask(switch: Switch, question: Callable[[SwitchSession], Awaitable[Any]]) -> Any:
     """What comes of a question to another process, or to nobody."""
     return asyncio.run(asked(switch, question))
 
 
-def ask_odd(agent: OddAgent, question: Callable[[Session], Awaitable[Any]], **more: Any) -> Any:
+def ask_odd(agent: OddAgent, question: Callable[[SwitchSession], Awaitable[Any]], **more: Any) -> Any:
     """What comes of a question to an agent of this process; what it does not answer is waited for in virtual time."""
     return run(asked(switch_at(agent.port, **more), question), agent.is_idle)
 
@@ -90,7 +90,7 @@ def test_a_counter_of_64_bits_arrives_whole():
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 5, 20])
 def test_a_switch_that_takes_few_objects_at_once_is_asked_for_few_and_asked_so_from_then_on(most: int):
-    async def twice(session: Session) -> tuple[Any, int, Any, int]:
+    async def twice(session: SwitchSession) -> tuple[Any, int, Any, int]:
         first = await session.get(list(OBJECTS))
         asked = len(agent.requests)
         return first, asked, await session.get(list(OBJECTS)), len(agent.requests) - asked
@@ -109,7 +109,7 @@ def test_an_object_that_breaks_its_whole_message_costs_only_itself():
 
 
 def test_a_switch_that_drops_large_messages_silently_is_found_out():
-    async def learn(session: Session) -> Any:
+    async def learn(session: SwitchSession) -> Any:
         await session.learn_size(list(OBJECTS))
         return await session.get(list(OBJECTS)), session.largest_bytes
 
@@ -161,7 +161,7 @@ def test_a_deadline_holds_though_the_library_swallows_the_cancellation_that_it_b
 
     monkeypatch.setattr("gufo.snmp.aio.client.wait_for", as_if_the_answer_came_in_that_moment)
 
-    async def walk(session: Session) -> None:
+    async def walk(session: SwitchSession) -> None:
         async with asyncio.timeout(0.1):
             await session.walk(f"{IFX}.1")
 
@@ -218,7 +218,7 @@ def test_a_switch_whose_names_server_falls_silent_is_asked_where_it_was(monkeypa
             await asyncio.sleep(3600)
         return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", port))]
 
-    async def again(session: Session) -> Any:
+    async def again(session: SwitchSession) -> Any:
         await session.get([])
         session.close()
         session._resolved_at -= 3600
@@ -251,7 +251,7 @@ def test_a_wrong_community_is_a_timeout_that_says_so_and_does_not_show_it(net_sn
 
 
 def test_an_agent_that_was_frozen_answers_again_and_its_old_answers_are_not_taken_for_new_ones(agent: Agent):
-    async def across(session: Session) -> Any:
+    async def across(session: SwitchSession) -> Any:
         wanted = [f"{IFX}.{column}.1" for column in range(6, 14)]
         before = await session.get(wanted)
         agent.freeze()
@@ -307,7 +307,7 @@ def test_net_snmp_takes_every_pair_of_protocols(net_snmp_agent: Agent, name: str
 
 @pytest.mark.slow
 def test_version_3_goes_on_after_the_agents_engine_was_restarted(agent: Agent):
-    async def across(session: Session) -> tuple[Any, Any]:
+    async def across(session: SwitchSession) -> tuple[Any, Any]:
         before = await session.get([f"{IFX}.6.1"])
         await asyncio.to_thread(agent.restart)
         return before, await session.get([f"{IFX}.6.1"])

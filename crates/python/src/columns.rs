@@ -5,155 +5,107 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
-use whydrop_explain::tables::{
-    AckTable, CrossingTable, ModelTable, SackTable, SegmentTable, Tables,
-};
+use whydrop_explain::tables::{SegmentTable, Tables};
+
+/// A record batch of the named fields of a table, each a column of the same name; where `or` gives the value that stands
+/// for "not known" in the Rust tables, it becomes null.
+macro_rules! batch {
+    ($table:expr => $($field:ident $(or $absent:expr)?),+ $(,)?) => {{
+        let table = $table;
+        RecordBatch::try_from_iter_with_nullable([
+            $((stringify!($field), batch!(@array table.$field $(, $absent)?), batch!(@nullable $($absent)?))),+
+        ])
+    }};
+    (@array $values:expr) => { Column::array($values) };
+    (@array $values:expr, $absent:expr) => { nullable($values, $absent) };
+    (@nullable) => { false };
+    (@nullable $absent:expr) => { true };
+}
 
 /// The tables by the names under which Python asks for them.
 pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); 5], ArrowError> {
     Ok([
         ("segments", segments(tables.segments)?),
-        ("acks", acks(tables.acks)?),
-        ("sacks", sacks(tables.sacks)?),
-        ("model", model(tables.model)?),
-        ("crossings", crossings(tables.crossings)?),
+        (
+            "acks",
+            batch!(tables.acks => flow, time_ns, acknowledged, window_bytes or -1)?,
+        ),
+        (
+            "sacks",
+            batch!(tables.sacks => flow, time_ns, start, end, duplicate)?,
+        ),
+        (
+            "model",
+            batch!(tables.model =>
+                verdict, flow, time_ns, level_bytes, ip_bytes, predicted_drop, seen_lost, rival, wait_ns or -1,
+                seen_wait_ns or -1,
+            )?,
+        ),
+        (
+            "crossings",
+            batch!(tables.crossings =>
+                hop, flow, direction, sent_ns, transit_ns or -1, time_1_ns or i64::MIN, time_2_ns or i64::MIN,
+                number_1 or u32::MAX, number_2 or u32::MAX, sequence, payload_bytes, ip_bytes, crossing,
+                burst_position, burst_length, gap_ns or -1, retransmission, overtook, ce_set,
+            )?,
+        ),
     ])
 }
 
 fn segments(table: SegmentTable) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter_with_nullable([
-        ("flow", values::<UInt32Type>(table.flow), false),
-        (
-            "transfer",
-            nullable::<UInt32Type>(table.transfer, u32::MAX),
-            true,
-        ),
-        ("time_ns", values::<Int64Type>(table.time_ns), false),
-        ("sequence", values::<Int64Type>(table.sequence), false),
-        (
-            "payload_bytes",
-            values::<UInt32Type>(table.payload_bytes),
-            false,
-        ),
-        ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
-        ("kind", values::<UInt8Type>(table.kind), false),
-        ("fate", values::<UInt8Type>(table.fate), false),
-        ("spurious", booleans(&table.spurious), false),
-        ("rtt_ns", nullable::<Int64Type>(table.rtt_ns, -1), true),
-        (
-            "in_flight_bytes",
-            values::<UInt32Type>(table.in_flight_bytes),
-            false,
-        ),
-    ])
+    batch!(table =>
+        flow, transfer or u32::MAX, time_ns, sequence, payload_bytes, ip_bytes, kind, fate, spurious, rtt_ns or -1,
+        in_flight_bytes,
+    )
 }
 
-fn acks(table: AckTable) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter_with_nullable([
-        ("flow", values::<UInt32Type>(table.flow), false),
-        ("time_ns", values::<Int64Type>(table.time_ns), false),
-        (
-            "acknowledged",
-            values::<Int64Type>(table.acknowledged),
-            false,
-        ),
-        (
-            "window_bytes",
-            nullable::<Int64Type>(table.window_bytes, -1),
-            true,
-        ),
-    ])
+/// Values that become an Arrow array of their own type.
+trait Column {
+    fn array(self) -> ArrayRef;
 }
 
-fn sacks(table: SackTable) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter_with_nullable([
-        ("flow", values::<UInt32Type>(table.flow), false),
-        ("time_ns", values::<Int64Type>(table.time_ns), false),
-        ("start", values::<Int64Type>(table.start), false),
-        ("end", values::<Int64Type>(table.end), false),
-        ("duplicate", booleans(&table.duplicate), false),
-    ])
+/// Values of a type of numbers that Arrow keeps as Rust does.
+trait Number: ArrowNativeType {
+    type Arrow: ArrowPrimitiveType<Native = Self>;
 }
 
-fn model(table: ModelTable) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_from_iter_with_nullable([
-        ("verdict", values::<UInt32Type>(table.verdict), false),
-        ("flow", values::<UInt32Type>(table.flow), false),
-        ("time_ns", values::<Int64Type>(table.time_ns), false),
-        (
-            "level_bytes",
-            values::<Float64Type>(table.level_bytes),
-            false,
-        ),
-        ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
-        ("predicted_drop", booleans(&table.predicted_drop), false),
-        ("seen_lost", booleans(&table.seen_lost), false),
-        ("rival", booleans(&table.rival), false),
-        ("wait_ns", nullable::<Int64Type>(table.wait_ns, -1), true),
-        (
-            "seen_wait_ns",
-            nullable::<Int64Type>(table.seen_wait_ns, -1),
-            true,
-        ),
-    ])
+impl Number for u8 {
+    type Arrow = UInt8Type;
+}
+impl Number for u32 {
+    type Arrow = UInt32Type;
+}
+impl Number for i64 {
+    type Arrow = Int64Type;
+}
+impl Number for f64 {
+    type Arrow = Float64Type;
 }
 
-fn crossings(table: CrossingTable) -> Result<RecordBatch, ArrowError> {
-    let number = |column| nullable::<UInt32Type>(column, u32::MAX);
-    let time = |column| nullable::<Int64Type>(column, i64::MIN);
-    let known = |column| nullable::<Int64Type>(column, -1);
-    RecordBatch::try_from_iter_with_nullable([
-        ("hop", values::<UInt32Type>(table.hop), false),
-        ("flow", values::<UInt32Type>(table.flow), false),
-        ("direction", values::<UInt8Type>(table.direction), false),
-        ("sent_ns", values::<Int64Type>(table.sent_ns), false),
-        ("transit_ns", known(table.transit_ns), true),
-        ("time_1_ns", time(table.time_1_ns), true),
-        ("time_2_ns", time(table.time_2_ns), true),
-        ("number_1", number(table.number_1), true),
-        ("number_2", number(table.number_2), true),
-        ("sequence", values::<UInt32Type>(table.sequence), false),
-        (
-            "payload_bytes",
-            values::<UInt32Type>(table.payload_bytes),
-            false,
-        ),
-        ("ip_bytes", values::<UInt32Type>(table.ip_bytes), false),
-        ("crossing", values::<UInt8Type>(table.crossing), false),
-        (
-            "burst_position",
-            values::<UInt32Type>(table.burst_position),
-            false,
-        ),
-        (
-            "burst_length",
-            values::<UInt32Type>(table.burst_length),
-            false,
-        ),
-        ("gap_ns", known(table.gap_ns), true),
-        ("retransmission", booleans(&table.retransmission), false),
-        ("overtook", booleans(&table.overtook), false),
-        ("ce_set", booleans(&table.ce_set), false),
-    ])
+impl<N: Number> Column for Vec<N> {
+    fn array(self) -> ArrayRef {
+        Arc::new(PrimitiveArray::<N::Arrow>::new(
+            ScalarBuffer::from(self),
+            None,
+        ))
+    }
 }
 
-fn values<T: ArrowPrimitiveType>(column: Vec<T::Native>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(column), None))
+impl Column for Vec<bool> {
+    fn array(self) -> ArrayRef {
+        Arc::new(BooleanArray::from(self))
+    }
 }
 
-/// `absent` stands for "not known" in the Rust tables and becomes null.
-fn nullable<T: ArrowPrimitiveType>(column: Vec<T::Native>, absent: T::Native) -> ArrayRef {
+/// `absent` becomes null.
+fn nullable<N: Number>(column: Vec<N>, absent: N) -> ArrayRef {
     let valid = BooleanBuffer::collect_bool(column.len(), |row| column[row] != absent);
-    Arc::new(PrimitiveArray::<T>::new(
+    Arc::new(PrimitiveArray::<N::Arrow>::new(
         ScalarBuffer::from(column),
         Some(NullBuffer::new(valid)),
     ))
-}
-
-fn booleans(column: &[bool]) -> ArrayRef {
-    Arc::new(BooleanArray::from(column.to_vec()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod columns;
 mod json;
 mod progress;
 mod reduce;
+mod rows;
 mod sockets;
 mod table;
 mod tcp_columns;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use whydrop_sockets::processes;
 use whydrop_sockets::sampler::{Config, Sampler, Standing};
 use whydrop_sockets::tracking::Settings;
 
-use crate::fields;
+use crate::rows::{batch, goodput_bps};
 use crate::table::Table;
-use crate::tcp_columns::{Cell, flows, tcp_info};
+use crate::tcp_columns::tcp_info;
 
 /// What is to be watched, as JSON.
 #[derive(Deserialize)]
@@ -232,37 +232,25 @@ fn tables(batch: &Batch) -> Result<Vec<(&'static str, Table)>, ArrowError> {
 }
 
 fn intervals(rows: &[Interval]) -> Result<RecordBatch, ArrowError> {
-    let goodput = rows.iter().map(|row| {
-        let span_ns = row.end_ns.saturating_sub(row.start_ns);
-        (span_ns > 0).then(|| row.payload_bytes as f64 * 8e9 / span_ns as f64)
-    });
-    let flow = ("flow", flows(rows.iter().map(|row| row.flow)));
-    let goodput = ("goodput_bps", Cell::column(goodput));
-    let columns = fields![rows; start_ns, end_ns, payload_bytes];
-    RecordBatch::try_from_iter(std::iter::once(flow).chain(columns).chain([goodput]))
+    batch!(rows, row =>
+        flow: row.flow as i32,
+        start_ns, end_ns, payload_bytes,
+        goodput_bps: goodput_bps(row.payload_bytes, row.start_ns, row.end_ns),
+    )
 }
 
 fn values(rows: &[Value]) -> Result<RecordBatch, ArrowError> {
-    let flow = ("flow", flows(rows.iter().map(|row| row.flow)));
-    let key = ("key", Cell::column(rows.iter().map(|row| Some(row.key))));
-    let columns = fields![rows; time_ns, value];
-    RecordBatch::try_from_iter(std::iter::once(flow).chain(columns).chain([key]))
+    batch!(rows, row => flow: row.flow as i32, time_ns, value, key)
 }
 
 fn datagrams(rows: &[DatagramSample]) -> Result<RecordBatch, ArrowError> {
-    let text = |end: fn(&DatagramSample) -> SocketAddr| -> arrow_array::ArrayRef {
-        let texts = rows.iter().map(|row| Some(end(row).to_string()));
-        std::sync::Arc::new(texts.collect::<arrow_array::StringArray>())
-    };
-    let ends = [
-        ("local", text(|row| row.local)),
-        ("remote", text(|row| row.remote)),
-    ];
-    let columns = fields![rows; time_ns, cookie, receive_queue_bytes, drops];
-    RecordBatch::try_from_iter(columns.into_iter().chain(ends))
+    batch!(rows, row =>
+        time_ns, cookie, receive_queue_bytes, drops,
+        local: row.local.to_string(),
+        remote: row.remote.to_string(),
+    )
 }
 
 fn looks(rows: &[Look]) -> Result<RecordBatch, ArrowError> {
-    let columns = fields![rows; start_ns, end_ns, cpu_ns, sockets, missed, interrupted];
-    RecordBatch::try_from_iter(columns)
+    batch!(rows, row => start_ns, end_ns, cpu_ns, sockets, missed, interrupted)
 }

@@ -1,133 +1,217 @@
 //! `whydrop-simulate`: captures with known truth, for development.
 
-mod pair_commands;
-
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use whydrop_simulate::score;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use whydrop_simulate::pair::published::{self, PublishedConfig};
+use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
+use whydrop_simulate::pair::{self, PairError};
 use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig};
+use whydrop_simulate::{score, time_score};
 
-const USAGE: &str = "\
-Make captures with known truth, by simulating TCP over models of paths.
+const EXAMPLES: &str = "\
+Examples:
+  whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
+  whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
+  whydrop-simulate pairs --out /tmp/pairs --seed 1 --count 48
+  whydrop-simulate score-pairs /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json";
 
-usage: whydrop-simulate suite --out DIR [--split train|validation] [--seed N] [--count N] [--only KIND]
-       whydrop-simulate score DIR [--jobs N] [-- COMMAND ...]
-       whydrop-simulate kinds
-       whydrop-simulate published --out DIR [--seed N] [--one-way]
-       whydrop-simulate pairs --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
-       whydrop-simulate transfers --out DIR [--seed N] [--count N] [--split train|validation] [--only MECHANISM]
-       whydrop-simulate mechanisms
-       whydrop-simulate score-pairs DIR [--single] [--jobs N] [-- COMMAND ...]
-       whydrop-simulate score-time DIR [--jobs N] [-- COMMAND ...]
+/// Make captures with known truth, by simulating TCP over models of paths.
+#[derive(Parser)]
+#[command(name = "whydrop-simulate", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-  --out DIR      folder for the captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...),
-                 labels.csv and others.csv
-  --split NAME   train (default): to tune on; validation: to look at afterwards
-  --seed N       another suite of the same world (default 1)
-  --count N      number of captures (default 104: four of each kind)
-  --only KIND    captures of one kind; `whydrop-simulate kinds` lists them
+#[derive(Subcommand)]
+enum Command {
+    /// Write captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...), labels.csv and others.csv
+    Suite {
+        #[command(flatten)]
+        drawn: Drawn,
+        /// Captures of one kind
+        #[arg(long, value_name = "KIND", value_parser = one_of(Kind::ALL, Kind::name))]
+        only: Option<Kind>,
+    },
+    /// Compare a command's JSON for every capture of a suite with the truths: causes, accusations, losses, parameters
+    Score(Scoring),
+    /// List the kinds of captures, and what is right to call each
+    Kinds,
+    /// Write b.pcap before and y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB, and truth.json: bursts that
+    /// a published analysis describes
+    Published {
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Leave out what goes back
+        #[arg(long)]
+        one_way: bool,
+    },
+    /// Write pairs of captures of simulated TCP through every mechanism, as untidy as real ones: folders with b.pcap,
+    /// y.pcap and truth.json
+    Pairs(DrawnPairs),
+    /// Write pairs of captures of short transfers, kept whether or not they show what is on their path: the truth says
+    /// what is right by what happened
+    Transfers(DrawnPairs),
+    /// List the mechanisms of pairs, and what is right to call each
+    Mechanisms,
+    /// Compare a command's JSON for both captures of every pair with the truths: causes, lost packets, clocks,
+    /// parameters, families of queue management; by mechanism and by treatment
+    ScorePairs {
+        /// The first capture of each alone: causes and families
+        #[arg(long)]
+        single: bool,
+        #[command(flatten)]
+        scoring: Scoring,
+    },
+    /// Compare the account of time of each capture alone with the simulator's
+    ScoreTime(Scoring),
+}
 
-score runs a command (default: whydrop explain --json) on every capture of a suite and compares its JSON with the
-truths: causes, accusations, losses, parameters.
+#[derive(Args)]
+struct Drawn {
+    /// Folder for what is written
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// train: to tune on; validation: to look at afterwards
+    #[arg(long, default_value = "train", value_parser = one_of(&[Split::Train, Split::Validation], Split::name))]
+    split: Split,
+    /// Another one draws others of the same world
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many [default: captures: 4 of each kind, pairs: 2 of each mechanism, transfers: 200]
+    #[arg(long)]
+    count: Option<usize>,
+}
 
-published writes a pair of captures (b.pcap before, y.pcap behind a policer of 300 Mbit/s with a bucket of 50 KB) and
-truth.json: bursts that a published analysis describes. --one-way leaves out what goes back.
-pairs writes pairs of captures of simulated TCP through every mechanism (default: two of each), as untidy as real ones;
-each has a folder with b.pcap, y.pcap and truth.json. score-pairs runs a command on both captures of every pair:
-causes, lost packets, clocks, parameters, families of queue management; by mechanism and by treatment. --single runs it
-on the first capture of each alone: causes and families.
-transfers writes pairs of captures of short transfers (default: 200), kept whether or not they show what is on their
-path: the truth says what is right by what happened. score-pairs scores them, too; score-time compares the account of
-time of each capture alone with the simulator's.
+#[derive(Args)]
+struct DrawnPairs {
+    #[command(flatten)]
+    drawn: Drawn,
+    /// Pairs of one mechanism
+    #[arg(long, value_name = "MECHANISM", value_parser = one_of(Mechanism::ALL, Mechanism::name))]
+    only: Option<Mechanism>,
+}
 
-examples:
-         whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
-         whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
-         whydrop-simulate pairs --out /tmp/pairs --seed 1 --count 48
-         whydrop-simulate score-pairs /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json
-";
+#[derive(Args)]
+struct Scoring {
+    /// Folder of a suite
+    folder: PathBuf,
+    /// How many commands run at once
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Run with the paths of captures appended
+    #[arg(last = true, default_values = ["whydrop", "explain", "--json"])]
+    command: Vec<String>,
+}
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.first().map(String::as_str) {
-        Some("suite") => match parse(&arguments[1..]) {
-            Ok((folder, config)) => run(&folder, &config),
-            Err(problem) => misused(&problem),
-        },
-        Some("score-pairs") => {
-            let is_single = |argument: &&String| argument.as_str() == "--single";
-            let single = arguments
-                .iter()
-                .take_while(|argument| *argument != "--")
-                .any(|argument| is_single(&argument));
-            let others: Vec<String> = arguments[1..]
-                .iter()
-                .filter(|argument| !is_single(argument))
-                .cloned()
-                .collect();
-            match parse_score(&others) {
-                Ok((folder, jobs, command)) => {
-                    let points: &[&str] = if single { &["b"] } else { &["b", "y"] };
-                    finish(whydrop_simulate::pair::score::score(
-                        &folder, &command, jobs, points,
-                    ))
-                }
-                Err(problem) => misused(&problem),
-            }
-        }
-        Some("score-time") => match parse_score(&arguments[1..]) {
-            Ok((folder, jobs, command)) => {
-                finish(whydrop_simulate::time_score::score(&folder, &command, jobs))
-            }
-            Err(problem) => misused(&problem),
-        },
-        Some("score") => match parse_score(&arguments[1..]) {
-            Ok((folder, jobs, command)) => finish(score::score(&folder, &command, jobs)),
-            Err(problem) => misused(&problem),
-        },
-        Some("published") => match pair_commands::published(&arguments[1..]) {
-            Ok(result) => finish(result),
-            Err(problem) => misused(&problem),
-        },
-        Some("transfers") => match pair_commands::transfers(&arguments[1..]) {
-            Ok(result) => finish(result),
-            Err(problem) => misused(&problem),
-        },
-        Some("pairs") => match pair_commands::pairs(&arguments[1..]) {
-            Ok(result) => finish(result),
-            Err(problem) => misused(&problem),
-        },
-        Some("kinds") => {
-            Kind::ALL
-                .iter()
-                .for_each(|kind| println!("{:30} {}", kind.name(), kind.right_causes().join(", ")));
-            ExitCode::SUCCESS
-        }
-        Some("mechanisms") => {
-            pair_commands::print_mechanisms();
-            ExitCode::SUCCESS
-        }
-        Some("--help" | "-h" | "help") => {
-            print!("{USAGE}");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
+/// Parses one of `all` by its name; another name is refused with the list of them.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|&each| name(each))).map(move |given| {
+        let found = all.iter().find(|&&each| name(each) == given);
+        *found.expect("clap lets only possible values through")
+    })
+}
+
+impl DrawnPairs {
+    fn config(&self, count: usize) -> PairsConfig {
+        PairsConfig {
+            split: self.drawn.split,
+            seed: self.drawn.seed,
+            count: self.drawn.count.unwrap_or(count),
+            only: self.only,
         }
     }
 }
 
-fn misused(problem: &str) -> ExitCode {
-    eprintln!("whydrop-simulate: {problem}; see whydrop-simulate --help");
-    ExitCode::from(2)
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Suite { drawn, only } => {
+            let config = SuiteConfig {
+                split: drawn.split,
+                seed: drawn.seed,
+                count: drawn.count.unwrap_or(4 * Kind::ALL.len()),
+                only,
+            };
+            finish(suite::write(&config, &drawn.out, progress(config.count)))
+        }
+        Command::Score(Scoring {
+            folder,
+            jobs,
+            command,
+        }) => finish(score::score(&folder, &command, jobs)),
+        Command::Kinds => {
+            for kind in Kind::ALL {
+                println!("{:30} {}", kind.name(), kind.right_causes().join(", "));
+            }
+            ExitCode::SUCCESS
+        }
+        Command::Published { out, seed, one_way } => finish(write_published(&out, seed, one_way)),
+        Command::Pairs(asked) => {
+            let config = asked.config(2 * Mechanism::ALL.len());
+            finish(pairs::write(
+                &config,
+                &asked.drawn.out,
+                progress(config.count),
+            ))
+        }
+        Command::Transfers(asked) => {
+            let config = asked.config(200);
+            let folder = &asked.drawn.out;
+            finish(pairs::transfers::write(
+                &config,
+                folder,
+                progress(config.count),
+            ))
+        }
+        Command::Mechanisms => {
+            for mechanism in Mechanism::ALL {
+                let right = pairs::kind::right_causes(mechanism.kind()).join(", ");
+                println!("{:22} {:14} {right}", mechanism.name(), mechanism.kind());
+            }
+            ExitCode::SUCCESS
+        }
+        Command::ScorePairs { single, scoring } => {
+            let points: &[&str] = if single { &["b"] } else { &["b", "y"] };
+            let Scoring {
+                folder,
+                jobs,
+                command,
+            } = scoring;
+            finish(pair::score::score(&folder, &command, jobs, points))
+        }
+        Command::ScoreTime(Scoring {
+            folder,
+            jobs,
+            command,
+        }) => finish(time_score::score(&folder, &command, jobs)),
+    }
 }
 
-fn run(folder: &std::path::Path, config: &SuiteConfig) -> ExitCode {
-    finish(suite::write(config, folder, |index, line| {
-        eprintln!("{:4}/{} {line}", index + 1, config.count)
-    }))
+fn write_published(folder: &Path, seed: u64, one_way: bool) -> Result<(), PairError> {
+    let mut played = published::pair(PublishedConfig {
+        seed,
+        one_way,
+        ..PublishedConfig::default()
+    });
+    let truth = pair::write(&mut played, folder)?;
+    eprintln!(
+        "{}: {} packets lost between the points",
+        folder.display(),
+        truth["forward_packets_lost_between"]
+    );
+    Ok(())
+}
+
+fn progress(count: usize) -> impl FnMut(usize, &str) {
+    move |index, line| eprintln!("{:4}/{count} {line}", index + 1)
 }
 
 fn finish(result: Result<(), impl std::error::Error>) -> ExitCode {
@@ -138,66 +222,4 @@ fn finish(result: Result<(), impl std::error::Error>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn parse_score(arguments: &[String]) -> Result<(PathBuf, usize, Vec<String>), String> {
-    let (options, command) = match arguments.iter().position(|word| word == "--") {
-        Some(place) => (&arguments[..place], arguments[place + 1..].to_vec()),
-        None => (
-            arguments,
-            ["whydrop", "explain", "--json"].map(String::from).to_vec(),
-        ),
-    };
-    let (folder, rest) = options
-        .split_first()
-        .ok_or("score: the folder of a suite is missing")?;
-    let jobs = match rest {
-        [] => 1,
-        [option, value] if option == "--jobs" => value
-            .parse()
-            .map_err(|_| format!("--jobs {value}: expected a number"))?,
-        [option, ..] => return Err(format!("{option}: no such option")),
-    };
-    Ok((PathBuf::from(folder), jobs, command))
-}
-
-fn parse(arguments: &[String]) -> Result<(PathBuf, SuiteConfig), String> {
-    let mut folder = None;
-    let mut config = SuiteConfig {
-        split: Split::Train,
-        seed: 1,
-        count: 4 * Kind::ALL.len(),
-        only: None,
-    };
-    let mut rest = arguments.iter();
-    while let Some(option) = rest.next() {
-        let value = rest
-            .next()
-            .ok_or_else(|| format!("{option}: a value is missing"))?;
-        let number = || {
-            value
-                .parse::<u64>()
-                .map_err(|_| format!("{option} {value}: expected a number"))
-        };
-        match option.as_str() {
-            "--out" => folder = Some(PathBuf::from(value)),
-            "--seed" => config.seed = number()?,
-            "--count" => {
-                config.count =
-                    usize::try_from(number()?).map_err(|e| format!("{option} {value}: {e}"))?
-            }
-            "--split" => {
-                let split = Split::parse(value);
-                config.split = split
-                    .ok_or_else(|| format!("--split {value}: expected train or validation"))?;
-            }
-            "--only" => {
-                let kind = Kind::parse(value);
-                config.only = Some(kind.ok_or_else(|| format!("--only {value}: no such kind"))?);
-            }
-            _ => return Err(format!("{option}: no such option")),
-        }
-    }
-    let folder = folder.ok_or("--out DIR is missing")?;
-    Ok((folder, config))
 }

@@ -10,7 +10,7 @@ use crate::flow::{Connection, Endpoint, Handshake};
 use crate::half::Half;
 use crate::half::acknowledgments::AckPacket;
 use crate::half::transmissions::DataPacket;
-use crate::hash::ConnectionKey;
+use crate::key::ConnectionKey;
 use crate::options::TrackerOptions;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::segmentation::SegmentSize;

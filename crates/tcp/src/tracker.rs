@@ -6,7 +6,7 @@ use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
 use crate::failed::FailedConnections;
 use crate::flow::Connection;
-use crate::hash::{ConnectionKey, ConnectionMap};
+use crate::key::{ConnectionKey, ConnectionMap};
 use crate::options::TrackerOptions;
 use crate::signs::Notice;
 use crate::small::{Completed, SMALL_PACKETS, SmallConnections};

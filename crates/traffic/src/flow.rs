@@ -100,7 +100,7 @@ impl FlowSpec {
         }
     }
 
-    /// Whether its numbers can be reckoned with, whoever they come from.
+    /// Whether its numbers can be computed with, whoever they come from.
     ///
     /// # Errors
     /// The first that cannot, and what was expected.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_cannot_be_reckoned_with_are_named() {
+    fn numbers_that_cannot_be_computed_with_are_named() {
         let base = FlowSpec::new(0, Kind::Tcp, Direction::Down);
         assert_eq!(base.check(), Ok(()));
         let cases = [

@@ -50,7 +50,7 @@ pub struct ResponderHello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    Welcome = 0,
+    Accepted = 0,
     /// The proof is wrong: another secret, or a session that is over.
     WrongProof = 1,
     /// The proof is right, but no more sessions (or connections) are taken now.
@@ -160,7 +160,7 @@ pub fn answer(
 ) -> [u8; ANSWER_BYTES] {
     let mut bytes = [0; ANSWER_BYTES];
     bytes[0] = status as u8;
-    if status == Status::Welcome {
+    if status == Status::Accepted {
         bytes[1..].copy_from_slice(&auth::prove(
             key,
             Role::Responder,
@@ -171,13 +171,13 @@ pub fn answer(
     bytes
 }
 
-/// The client's side of the introduction, on a connection whose reads and writes time out.
+/// The client's side of the handshake, on a connection whose reads and writes time out.
 ///
 /// Returns the key of the session (for [`Purpose::Control`]).
 ///
 /// # Errors
 /// Why the responder is not what was expected, in words, or the connection's own error.
-pub fn introduce(
+pub fn authenticate(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
     secret: Option<&[u8]>,

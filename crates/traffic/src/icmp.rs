@@ -1,6 +1,6 @@
 //! ICMP echo (RFC 792, RFC 4443): the round-trip time as hosts and routers that run nothing of ours answer it.
 //!
-//! The payload begins with 8 bytes that nobody can guess and the sequence in 8 bytes, big-endian: neither a stranger's
+//! The payload begins with 8 bytes that nobody can guess and the sequence in 8 bytes, big-endian: neither another host's
 //! answer nor one to somebody else's request is taken for ours, and sequences do not wrap at 65 536.
 
 use std::io;

@@ -7,7 +7,7 @@ use crate::clock;
 
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
-/// How long a waiting thread may be deaf to the wish to stop.
+/// How long a waiting thread may go on after it shall stop.
 const SLICE_NS: i64 = 50_000_000;
 
 /// Of the real-time priorities (1 to 99) a low one: above every ordinary thread, below those of the kernel.
@@ -94,7 +94,7 @@ struct SchedulingAttributes {
 }
 
 /// Asks for short and therefore early turns on the processor, for which no privilege is needed: of two threads that have
-/// a right to run, the scheduler (EEVDF) takes the one whose slice ends first. Linux heeds it from 6.12 on.
+/// a right to run, the scheduler (EEVDF) takes the one whose slice ends first. Linux honours it from 6.12 on.
 pub(crate) fn ask_for_short_slices() {
     /// The shortest that Linux grants.
     const SLICE_NS: u64 = 100_000;

@@ -1,11 +1,11 @@
-//! The wish that something ends early, shared by all threads of a test.
+//! A request to end early, shared by all threads of a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 
-/// How long a thread may be deaf to the wish.
+/// How long a thread may go on after the request.
 const SLICE_NS: i64 = 50_000_000;
 
 /// Set once, seen by every clone.
@@ -21,7 +21,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until [`clock::now_ns`] reaches `until_ns` or the wish comes; returns whether it slept to the end.
+    /// Sleeps until [`clock::now_ns`] reaches `until_ns` or the request comes; returns whether it slept to the end.
     pub fn sleep_until_ns(&self, until_ns: i64) -> bool {
         loop {
             if self.is_set() {

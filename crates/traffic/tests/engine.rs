@@ -388,7 +388,7 @@ fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     let (mut taken, mut sent, mut seconds) = (Vec::new(), 0, 0.2);
     // Fifty of them while one test runs, on a busy machine in a longer one.
     while sent <= 50 && seconds < 100.0 {
-        (taken, sent) = test_among_strangers(&running, seconds);
+        (taken, sent) = test_among_cross_traffic(&running, seconds);
         seconds *= 5.0;
     }
     assert!(sent > 50, "{sent}");
@@ -401,7 +401,7 @@ fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
 }
 
 /// What a test has measured while others connect, and how many they were.
-fn test_among_strangers(running: &Running, seconds: f64) -> (Vec<Taken>, u32) {
+fn test_among_cross_traffic(running: &Running, seconds: f64) -> (Vec<Taken>, u32) {
     let flows = vec![
         tcp(0, Direction::Up, seconds),
         tcp(1, Direction::Down, seconds),
@@ -472,7 +472,7 @@ fn a_client_that_never_says_what_it_wants_takes_a_place_like_any_other() {
     );
     let mut silent = TcpStream::connect(running.address()).unwrap();
     let open = Secret::open();
-    hello::introduce(&mut silent, Purpose::Control, None, open.key()).unwrap();
+    hello::authenticate(&mut silent, Purpose::Control, None, open.key()).unwrap();
     let message = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)])
         .err()
         .expect("the only place is taken")
@@ -537,7 +537,7 @@ fn what_a_stream_up_still_holds_at_its_end_is_reported() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_reckoned_with_is_refused_before_anything_is_connected() {
+fn a_plan_that_cannot_be_computed_with_is_refused_before_anything_is_connected() {
     let host = Host {
         port: 1,
         ..Host::new("127.0.0.1")
@@ -607,7 +607,7 @@ impl FarSide for Nobody {
 fn opened(running: &Running, flows: Vec<FlowSpec>) -> (Writer, Reader, u64, [u8; 32]) {
     let mut stream = TcpStream::connect(running.address()).unwrap();
     let open = Secret::open();
-    let key = hello::introduce(&mut stream, Purpose::Control, None, open.key()).unwrap();
+    let key = hello::authenticate(&mut stream, Purpose::Control, None, open.key()).unwrap();
     let mut writer = Writer::new(stream.try_clone().unwrap(), key, End::Client, PATIENCE).unwrap();
     writer.send(&Request::Open { flows }).unwrap();
     let mut reader = Reader::new(stream, key, End::Responder, 1 << 20);

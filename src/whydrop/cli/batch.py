@@ -245,12 +245,12 @@ def _run(resume: bool, anew: bool, stop_on_failure: bool, options: dict[str, Any
     notes += [f"run {key} is not in the file any more; left out" for key in sorted(gone)]
     for note in notes:
         click.echo(f"whydrop: {ending.printable(note)}", err=True)
-    with terminating.as_ctrl_c() as heard, watching(times) as watcher:
+    with terminating.as_ctrl_c() as received, watching(times) as watcher:
         summary = execute(
             runs, state, state_path=path, output=options["output"], run_test=run_test, watcher=watcher,
             stop_on_failure=stop_on_failure,
         )  # fmt: skip
-    return _summary(summary, state, path, if_interrupted=heard.status)
+    return _summary(summary, state, path, if_interrupted=received.status)
 
 
 def _nothing_left(path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, hearing, terminating
+from whydrop.cli import aligned, ctrl_c, ending, terminating
 
 if TYPE_CHECKING:
     from whydrop.explaining.many.explaining import Tally
-    from whydrop.explaining.many.workers import Limits
+    from whydrop.explaining.many.workers import CostLimits
 
 _MOST_LISTED = 10
 
@@ -36,14 +36,14 @@ def explain_into_store(
     """
     from whydrop.explaining.many import finding
     from whydrop.explaining.many.explaining import explain_into
-    from whydrop.explaining.many.workers import Limits
+    from whydrop.explaining.many.workers import CostLimits
     from whydrop.store.store import Store
 
     found = finding.captures(given)
     if not found.paths and not found.unreadable:
         raise click.UsageError(f"no capture among the {found.other_files} files given: expected pcap or pcapng files.")
-    bounds = Limits(**{key: value for key, value in limits.items() if value is not None})
-    hearing.once()
+    bounds = CostLimits(**{key: value for key, value in limits.items() if value is not None})
+    ctrl_c.raised_once()
     with terminating.as_ctrl_c(), _cluster(backend, bounds, workers) as explain, _progress() as progress:
         store = Store.create(place)
         tally = explain_into(
@@ -60,7 +60,7 @@ def explain_into_store(
 
 
 @contextmanager
-def _cluster(backend: str | None, limits: Limits, workers: int | None) -> Iterator[Any]:
+def _cluster(backend: str | None, limits: CostLimits, workers: int | None) -> Iterator[Any]:
     if backend in (None, "local"):
         yield None
         return

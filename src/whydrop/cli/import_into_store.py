@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ending, hearing, terminating
+from whydrop.cli import aligned, ctrl_c, ending, terminating
 
 if TYPE_CHECKING:
     from whydrop.formats.archives.ingesting import Report
@@ -38,7 +38,7 @@ def run(files: tuple[Path, ...], place: str, *, again: bool, workers: int | None
     try:
         _require_any(files)
         store = Store.create(place)
-        hearing.once()
+        ctrl_c.raised_once()
         with terminating.as_ctrl_c(), _metered() as progress:
             report = ingest(store, files, progress, again=again, processes=workers)
     except (RecordingError, OSError, KeyboardInterrupt) as reason:

@@ -1,4 +1,4 @@
-"""The analysis in a thread of its own, so that Ctrl-C is heard and progress shown while it runs."""
+"""The analysis in a thread of its own, so that Ctrl-C is received and progress shown while it runs."""
 
 from __future__ import annotations
 

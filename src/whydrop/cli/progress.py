@@ -23,12 +23,12 @@ class Meter:
     def __init__(self, afterwards: str = "Weighing causes") -> None:
         self.afterwards = afterwards
         self.done = self.total = 0
-        self.began = self.heard = time.monotonic()
+        self.began = self.updated = time.monotonic()
         self._display: Progress | None = None
 
     def advance(self, done: int, total: int) -> None:
         """Take note of the bytes read, and the bytes in all (0 where that is not known)."""
-        self.done, self.total, self.heard = done, total, time.monotonic()
+        self.done, self.total, self.updated = done, total, time.monotonic()
 
     def show(self) -> None:
         """Show the state on stderr, some times a second."""
@@ -46,7 +46,7 @@ class Meter:
         from whydrop import units
 
         now = time.monotonic()
-        if now - self.heard > _SILENCE_S:
+        if now - self.updated > _SILENCE_S:
             return self.afterwards
         if not self.done:
             return "Reading"

@@ -110,7 +110,7 @@ def read_secret(path: Path) -> str:
 
 
 def _serve(responder: Any, ready: str) -> int:
-    """Serve in a thread of its own, so that signals are heard here; say so when they are."""
+    """Serve in a thread of its own, so that signals are received here; say so when they are."""
     from whydrop._core import TrafficError
 
     asked = threading.Event()
@@ -156,6 +156,6 @@ def _say(what: str, where: TextIO | None = None) -> None:
 
 
 def _describe(address: str) -> str:
-    from whydrop.measure import host_context as surroundings
+    from whydrop.measure import host_context
 
-    return surroundings.described(address)
+    return host_context.described(address)

@@ -13,7 +13,7 @@ import click
 from whydrop.cli import ending, quantities, terminating
 
 if TYPE_CHECKING:
-    from whydrop.measure.places import Place
+    from whydrop.measure.places import FarEnd
     from whydrop.measure.plan import Plan
     from whydrop.measure.run import Finished
     from whydrop.measure.settings import Settings
@@ -85,7 +85,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
     from whydrop.measure.leaving import CannotLeaveError
     from whydrop.recording.errors import RecordingError
 
-    with terminating.as_ctrl_c() as heard:
+    with terminating.as_ctrl_c() as received:
         try:
             finished = _run(plan, settings, quiet=as_json)
         except CannotLeaveError as reason:
@@ -104,7 +104,7 @@ def command(test: str, hosts: tuple[str, ...], as_json: bool, dry_run: bool, **o
             ending.status(reason)
         except (RecordingError, OSError) as reason:
             sys.exit(ending.status(reason))
-    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": heard.status}[finished.status])
+    sys.exit({"complete": 0, "failed": ending.NOT_ANALYSED, "interrupted": received.status}[finished.status])
 
 
 def planned(
@@ -144,7 +144,7 @@ def planned(
     return plan
 
 
-def _places(hosts: tuple[str, ...]) -> list[Place]:
+def _places(hosts: tuple[str, ...]) -> list[FarEnd]:
     from whydrop.measure.places import places
 
     try:
@@ -153,7 +153,7 @@ def _places(hosts: tuple[str, ...]) -> list[Place]:
         raise click.UsageError(f"--to {ending.printable(str(reason))}.") from None
 
 
-def _leaving(far: list[Place], options: dict[str, Any]) -> dict[str, str]:
+def _leaving(far: list[FarEnd], options: dict[str, Any]) -> dict[str, str]:
     """Where packets leave this host, as parameters of the test."""
     asked = {"local_address": options["local_bind"], "interface": options["interface"]}
     if options["local_bind"] is not None:
@@ -166,7 +166,7 @@ def _leaving(far: list[Place], options: dict[str, Any]) -> dict[str, str]:
     return {key: value for key, value in asked.items() if value is not None}
 
 
-def _settings(far: list[Place], options: dict[str, Any]) -> Settings:
+def _settings(far: list[FarEnd], options: dict[str, Any]) -> Settings:
     from whydrop.cli.responder import read_secret
     from whydrop.measure.engine import FarHost
     from whydrop.measure.settings import Settings

@@ -14,7 +14,7 @@ from whydrop.cli.quantities import DURATION
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
 
-_STUDIES = {"discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were touched."}
+_STUDIES = {"discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were exposed."}
 
 EXAMPLES = """
 \b
@@ -24,7 +24,7 @@ Examples:
   whydrop study discards fleet.store --as-published --set days.first=2017-01-01
   whydrop study discards --example > study.toml
   whydrop study discards fleet.store --parameters study.toml --backend spark://host:7077
-  whydrop study discards fleet.store --tests --class non-zero > touched.csv
+  whydrop study discards fleet.store --tests --class non-zero > exposed.csv
   said=$(whydrop study discards fleet.store --watch 2>&1) || echo "$said" | mail -s discards noc@example.org
 """
 

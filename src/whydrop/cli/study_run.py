@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from whydrop.cli import aligned, ending, hearing
+from whydrop.cli import aligned, ctrl_c, ending
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,11 +30,11 @@ def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...
     """Compute and print or write what was asked for; returns the exit status."""
     from whydrop.store.engines import BackendError
 
-    hearing.once()
+    ctrl_c.raised_once()
     folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
     try:
-        with _said_where(folder), hearing.ctrl_c() as raise_if_heard:
-            return _run(options, parameters, formats, folder, raise_if_heard)
+        with _said_where(folder), ctrl_c.deferred() as raise_if_received:
+            return _run(options, parameters, formats, folder, raise_if_received)
     except (BackendError, OSError) as reason:
         return ending.status(reason)
 
@@ -44,7 +44,7 @@ def _run(
     parameters: Parameters,
     formats: tuple[str, ...],
     folder: Folder | None,
-    raise_if_heard: Callable[[], None],
+    raise_if_received: Callable[[], None],
 ) -> int:
     from whydrop.store.engines import open_backend
     from whydrop.studies.discards import study
@@ -52,10 +52,10 @@ def _run(
     only = ("contacts",) if options["list_tests"] else None
     with (
         open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend,
-        _showing(raise_if_heard) as progress,
+        _showing(raise_if_received) as progress,
     ):
         results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
-        raise_if_heard()
+        raise_if_received()
         _check_any(results)
         if folder is not None:
             files = _write_files(results, folder, formats, progress)
@@ -233,10 +233,10 @@ _WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {"csv": _csv, "json": _js
 
 
 @contextmanager
-def _showing(raise_if_heard: Callable[[], None]) -> Iterator[Progress]:
+def _showing(raise_if_received: Callable[[], None]) -> Iterator[Progress]:
     """A bar with the time left, on a terminal; whoever reports progress is interrupted there if Ctrl-C was lost."""
     if not sys.stderr.isatty():
-        yield lambda *_: raise_if_heard()
+        yield lambda *_: raise_if_received()
         return
     from rich import progress
     from rich.console import Console
@@ -249,7 +249,7 @@ def _showing(raise_if_heard: Callable[[], None]) -> Iterator[Progress]:
         task = display.add_task("Opening the store", total=None)
 
         def advance(what: str, done: float, of: int) -> None:
-            raise_if_heard()
+            raise_if_received()
             display.update(task, description=what, completed=done, total=of)
 
         yield advance

@@ -39,7 +39,7 @@ def lines(results: Results) -> list[str]:
     published = results.parameters.definitions == "published"
     rest = [
         *([] if published else words.largest_differ(results)),
-        *words.contacts(results),
+        *words.exposure(results),
         *words.caveats(results),
         *results.notes,
     ]
@@ -80,24 +80,24 @@ def sites(results: Results) -> list[list[str]]:
         "discards": _of_sums(tables["discard_ratio"], "discards", "packets"),
         "again": _of_sums(tables["retransmission_ratio"], "retransmitted", "segments"),
         "tests": tables["contact_days"].group_by("site").agg(pl.col("tests").sum()),
-        "touched": tables["contact_days"]
+        "exposed": tables["contact_days"]
         .filter(pl.col("class") == "non-zero")
         .group_by("site")
         .agg(pl.col("tests").sum()),
     }
     values: dict[str, dict[Any, Any]] = {name: dict(frame.iter_rows()) for name, frame in parts.items()}
     names = sorted({name for part in values.values() for name in part}, key=lambda name: (name is None, name))
-    head = ["site", "median rate", "median speed", "discards", "sent again", "tests", "touched"]
+    head = ["site", "median rate", "median speed", "discards", "sent again", "tests", "exposed"]
     rows = []
     for name in names:
-        touched = values["touched"].get(name, 0) if name in values["tests"] else None
+        exposed = values["exposed"].get(name, 0) if name in values["tests"] else None
         written = (
             _cell(values["rate"].get(name), units.rate),
             _cell(values["speed"].get(name), units.rate),
             _cell(values["discards"].get(name), _per_million),
             _cell(values["again"].get(name), phrases.percent),
             _cell(values["tests"].get(name), units.count),
-            _cell(touched, units.count),
+            _cell(exposed, units.count),
         )
         rows.append([name or "-", *written])
     return [head, *rows]

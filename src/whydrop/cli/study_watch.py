@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import aligned, ending, hearing, terminating
+from whydrop.cli import aligned, ctrl_c, ending, terminating
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
@@ -28,7 +28,7 @@ _LAST_YEAR = 2261
 
 def run(options: dict[str, Any], parameters: Parameters) -> int:
     """Look once, or so often as was asked; returns the exit status."""
-    hearing.once()
+    ctrl_c.raised_once()
     with terminating.as_ctrl_c():
         return _look(options, parameters)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, heard in one place: people, service managers and terminals that go away send them."""
+"""Ctrl-C, SIGTERM and SIGHUP, received in one place: people, service managers and terminals that go away send them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Terminated(KeyboardInterrupt):
         return 128 + self.number
 
 
-class Heard:
-    """Which signal was heard.
+class Received:
+    """Which signal was received.
 
     Attributes:
         number: of the first one; ``None`` while there was none.
@@ -46,7 +46,7 @@ class Heard:
         """The exit status of a program that was interrupted: by that signal, else by Ctrl-C."""
         return 128 + (self.number or signal.SIGINT)
 
-    def raise_if_heard(self) -> None:
+    def raise_if_received(self) -> None:
         """Raise it again: a library may have made an error of its own of it, which looks like a failure."""
         if self.number is not None:
             _raise(self.number)
@@ -59,20 +59,20 @@ def _raise(number: int) -> NoReturn:
 
 
 @contextmanager
-def as_ctrl_c() -> Iterator[Heard]:
+def as_ctrl_c() -> Iterator[Received]:
     """In the meantime SIGTERM and SIGHUP end what is going on as Ctrl-C does, and none of the three is lost.
 
     Each raises a ``KeyboardInterrupt`` (:class:`Terminated` those two). Two things lose one. Python ignores what is
     raised in a finalizer or a callback of a weak reference, and complains about it: then it is raised once more, where
-    it is heard. And a library may make an error of its own of it, which looks like a failure: so whoever goes on after
-    errors calls :meth:`Heard.raise_if_heard` before the next step.
+    it is received. And a library may make an error of its own of it, which looks like a failure: so whoever goes on
+    after errors calls :meth:`Received.raise_if_received` before the next step.
 
     A signal that is ignored (in the background of a script, under nohup) stays so, one that has a handler keeps it. In
     other threads than the main one nothing changes.
     """
-    heard = Heard()
+    received = Received()
     if threading.current_thread() is not threading.main_thread():
-        yield heard
+        yield received
         return
     main, terminals = threading.get_ident(), [stream for stream in (1, 2) if os.isatty(stream)]
     in_hook = False
@@ -80,7 +80,7 @@ def as_ctrl_c() -> Iterator[Heard]:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             _leave(terminals)
-        heard.number = heard.number or number
+        received.number = received.number or number
         # Python ignores what its hook raises as well; the signal that the hook arranges comes in any case.
         if not in_hook:
             deliver(number, lambda: _raise(number))
@@ -109,7 +109,7 @@ def as_ctrl_c() -> Iterator[Heard]:
         sys.unraisablehook = ignored
         for number in ours:
             signal.signal(number, interrupt)
-        yield heard
+        yield received
     finally:
         for number in ours:
             signal.signal(number, before[number])

@@ -99,7 +99,7 @@ class Clocks:
         return frame.with_columns(pl.col(column) + pl.Series(by_ns) for column, by_ns in moved.items())
 
     def _offsets_used(self, host: int, lots: _Ints, times_ns: _Ints) -> _Ints:
-        """The offsets that rows of these lots were corrected by, as the engine reckons them."""
+        """The offsets that rows of these lots were corrected by, as the engine computes them."""
         offsets = np.zeros(len(times_ns), np.int64)
         for lot in np.unique(lots):
             rows = lots == lot

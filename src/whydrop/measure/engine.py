@@ -83,7 +83,7 @@ class Engine:
         return list(dict.fromkeys(place.host.name for place in self._hosts))
 
     def prepare(self) -> None:
-        """Connect to all hosts. Ctrl-C is heard while it waits.
+        """Connect to all hosts. Ctrl-C is received while it waits.
 
         Raises:
             EngineError: a host cannot be reached, refuses, or cannot do what a flow asks for.
@@ -111,7 +111,7 @@ class Engine:
             self._test.stop()
 
     def finish(self) -> None:
-        """End the sessions; the last rows can be drained afterwards. Ctrl-C is heard while it waits."""
+        """End the sessions; the last rows can be drained afterwards. Ctrl-C is received while it waits."""
         if self._test is not None:
             waited_for(self._test.finish, "finish")
         self._finished = True

@@ -85,7 +85,7 @@ def _unmapped(address: str) -> str:
     return address.removeprefix("::ffff:") if "." in address else address
 
 
-class Surroundings:
+class HostContext:
     """This host around one run of a plan.
 
     Attributes:

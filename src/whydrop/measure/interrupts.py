@@ -8,12 +8,12 @@ from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
-# How long Ctrl-C may go unheard.
+# How long Ctrl-C may wait.
 _LOOK_UP_S = 0.1
 
 
 def waited_for(call: Callable[[], _Result], name: str) -> _Result:
-    """The result of a call that may block outside Python, made in another thread so that Ctrl-C is heard meanwhile."""
+    """The result of a call that may block outside Python, made in a thread so that Ctrl-C is received meanwhile."""
     results: list[_Result] = []
     problems: list[BaseException] = []
 

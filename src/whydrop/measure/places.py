@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class FarEnd:
     """A far end of a test.
 
     Attributes:
@@ -21,7 +21,7 @@ class Place:
     port: int | None
 
 
-def places(written: Sequence[str]) -> list[Place]:
+def places(written: Sequence[str]) -> list[FarEnd]:
     """The places of a test's far ends.
 
     Raises:
@@ -35,7 +35,7 @@ def places(written: Sequence[str]) -> list[Place]:
     for host, port in found:
         ports.setdefault(host, set()).add(port)
     return [
-        Place(text if len(ports[host]) > 1 else host, host, port)
+        FarEnd(text if len(ports[host]) > 1 else host, host, port)
         for text, (host, port) in zip(written, found, strict=True)
     ]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.measure import host_context as surroundings
-from whydrop.measure import leaving
+from whydrop.measure import host_context, leaving
 from whydrop.measure.clocks import Clocks, Known
 from whydrop.measure.engine import Ended, Engine, EngineError
 from whydrop.measure.plan import Plan
@@ -98,7 +97,7 @@ class _Run:
         ours = {number: flow for number, flow in numbered.items() if flow.runner == "engine"}
         self.engine = Engine(ours, settings.hosts)
         self.clocks = Clocks(self.engine.places())
-        self.runners: dict[int, Runner] = surroundings.runners(
+        self.runners: dict[int, Runner] = host_context.runners(
             {number: flow for number, flow in numbered.items() if flow.runner != "engine"}, settings.hosts
         )
         self.warnings: list[str] = []
@@ -115,8 +114,8 @@ class _Run:
                 self.tell("connecting")
                 self.engine.prepare()
                 self.tell("describing this host")
-                self.around = surroundings.Surroundings(self.plan, self._addresses(), self.settings)
-                local = self.around.before()
+                self.context = host_context.HostContext(self.plan, self._addresses(), self.settings)
+                local = self.context.before()
             self.cancellation.check()
             self.writer = self._begin_recording(local)
             self.let_go.callback(self.writer.close)
@@ -160,7 +159,7 @@ class _Run:
     def _addresses(self) -> dict[str, str]:
         """The addresses of the far ends, by name."""
         known = {name: str(end["address"]) for name, end in self.engine.far_ends().items()}
-        return {**surroundings.resolved(self.plan, self.settings.hosts, known), **known}
+        return {**host_context.resolved(self.plan, self.settings.hosts, known), **known}
 
     def _begin_recording(self, local: dict[str, Any]) -> RecordingWriter:
         started_ns = time.time_ns()
@@ -175,7 +174,7 @@ class _Run:
             "batch": dict(self.settings.batch) if self.settings.batch else None,
             "redacted": self.settings.redact,
         }
-        return RecordingWriter(folder, self.around.redacted(metadata), fallback=self.settings.fallback)
+        return RecordingWriter(folder, self.context.redacted(metadata), fallback=self.settings.fallback)
 
     def _measure(self, signals: Held) -> Finished:
         interrupted = False
@@ -207,8 +206,8 @@ class _Run:
         # The recording's time 0 is the common start.
         self.writer.update({"started_ns": start_ns + time.time_ns() - time.monotonic_ns()})
         self.tell("measuring")
-        self.let_go.callback(self.around.stop_counters)
-        self.around.start_counters()
+        self.let_go.callback(self.context.stop_counters)
+        self.context.start_counters()
         self.engine.start(start_ns)
         for runner in self.runners.values():
             self.started.append(runner)
@@ -272,12 +271,12 @@ class _Run:
         with self._all_the_same():
             count(self.tallies, frames)
         with self._all_the_same():
-            frames.update(self.around.counters())
+            frames.update(self.context.counters())
         with self._all_the_same():
             self.clocks.note(self.engine.clocks_used(), {name: frame.height for name, frame in frames.items()})
         for name, frame in frames.items():
             with self._all_the_same():
-                self.writer.append(name, self.around.redacted_rows(name, frame))
+                self.writer.append(name, self.context.redacted_rows(name, frame))
         return frames
 
     def _finish(self, interrupted: bool, signals: Held) -> Finished:
@@ -316,7 +315,7 @@ class _Run:
         with self._all_the_same():
             self.engine.finish()
         with self._all_the_same():
-            self.around.stop_counters()
+            self.context.stop_counters()
 
     def _write_metadata(self, failures: list[Failure]) -> None:
         far = self.engine.far_ends()
@@ -328,8 +327,8 @@ class _Run:
         what = [str(one) for one in failures]
         if self.problem is not None:
             what.append(f"an error ended the test: {self.problem!r}")
-        self.writer.update(self.around.redacted({"failures": what, "warnings": list(self.warnings)}))
-        self.writer.update(self.around.redacted({"hosts": {"local": self.around.after(), **far}}))
+        self.writer.update(self.context.redacted({"failures": what, "warnings": list(self.warnings)}))
+        self.writer.update(self.context.redacted({"hosts": {"local": self.context.after(), **far}}))
 
     def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
         """What was corrected by what was known then, by what is known now."""
@@ -345,14 +344,14 @@ class _Run:
         return corrected
 
     def _write_flows(self) -> None:
-        of_hosts, of_flows = self.around.addresses, self.engine.addresses()
+        of_hosts, of_flows = self.context.addresses, self.engine.addresses()
         rows = [
             tally.row(of_flows.get(number) or of_hosts.get(tally.flow.host or ""))
             for number, tally in self.tallies.items()
         ]
         if rows:
             frame = pl.DataFrame(rows, schema=tables.FLOWS)
-            self.writer.append("flows", self.around.redacted_rows("flows", frame))
+            self.writer.append("flows", self.context.redacted_rows("flows", frame))
 
 
 def _held_back(tallies: Iterable[Tally]) -> list[str]:

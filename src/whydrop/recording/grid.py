@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from whydrop.recording import computing, gridding
-from whydrop.recording.series import Series, Source
+from whydrop.recording.series import SampledSeries, Series
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -26,7 +26,7 @@ class Grid:
         step_s: float,
         count: int,
         started_ns: int,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, SampledSeries],
         test: Mapping[str, Any],
         imported: Mapping[str, pl.DataFrame],
         silent: frozenset[str],
@@ -86,7 +86,7 @@ class Grid:
         times_s = imported["time_s"].to_numpy()
         return times_s.size == self.time_s.size and bool(np.allclose(times_s, self.time_s, rtol=0, atol=1e-3))
 
-    def _interpolate(self, source: Source, samples: pl.DataFrame) -> Floats:
+    def _interpolate(self, source: SampledSeries, samples: pl.DataFrame) -> Floats:
         if source.skip_null:
             samples = samples.drop_nulls("value")
         times_s = (samples["time_ns"] - self._started_ns).to_numpy() / _NS_PER_S
@@ -131,7 +131,7 @@ class Grid:
         start_s, end_s = self._span(name, source)
         return np.asarray((self.time_s >= start_s) & (self.time_s <= end_s), dtype=np.bool_)
 
-    def _span(self, name: str, source: Source) -> tuple[float, float]:
+    def _span(self, name: str, source: SampledSeries) -> tuple[float, float]:
         """From when to when a flow should yield values: as planned; where that is not told, as it did."""
         seen_s = (source.samples()["time_ns"] - self._started_ns).to_numpy() / _NS_PER_S
         planned = self._flows.get(name)

@@ -12,7 +12,7 @@ import polars as pl
 from whydrop.recording import document, gridding, journal, reading, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
-from whydrop.recording.series import Series, Source, Tables, sources
+from whydrop.recording.series import SampledSeries, Series, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
 from whydrop.runtime import markup
 
@@ -67,7 +67,7 @@ class Recording:
         self._tables = {
             name: latest_flows(name, tables.conform(name, frame)) for name, frame in (in_memory or {}).items()
         }
-        self._sources: dict[str, Source] | None = None
+        self._sources: dict[str, SampledSeries] | None = None
         self._series: list[Series] | None = None
         self._by_flow = Tables(self.table)
         self._grids: dict[tuple[float, tuple[int, ...]], Grid] = {}
@@ -233,7 +233,7 @@ class Recording:
             )
         return reading.from_parquet(self.path, name, self.notes)
 
-    def _measured(self) -> dict[str, Source]:
+    def _measured(self) -> dict[str, SampledSeries]:
         if self._sources is None:
             self._sources = sources(self._by_flow)
         return self._sources

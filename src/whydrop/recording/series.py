@@ -58,7 +58,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Source:
+class SampledSeries:
     """A series together with how its samples are had."""
 
     series: Series
@@ -89,9 +89,9 @@ class Tables:
         return self.table("flows").sort("flow").to_dicts()
 
 
-def sources(tables: Tables) -> dict[str, Source]:
+def sources(tables: Tables) -> dict[str, SampledSeries]:
     """Every measured series by its name, in the order of the test."""
-    found: dict[str, Source] = {}
+    found: dict[str, SampledSeries] = {}
     rows = [row for row in tables.flows() if row["flow"] is not None and row["name"] is not None]
     only_on_grid = _only_on_grid(tables, rows)
     for row in rows:
@@ -102,7 +102,7 @@ def sources(tables: Tables) -> dict[str, Source]:
     return found
 
 
-def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[Source]:
+def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[SampledSeries]:
     own = quantities.OWN.get(row["kind"])
     yield from [_measured(tables, row, own)] if own else _own_value(tables, row)
     told = _keys(tables, row)
@@ -115,7 +115,7 @@ def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[Source]:
         yield _told_value(tables, row, key, quantities.units_of_key(key))
 
 
-def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> Source:
+def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> SampledSeries:
     series = Series(
         name=_joined(row["name"], quantity.key),
         flow=row["flow"],
@@ -128,7 +128,7 @@ def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> Source
     def samples() -> pl.DataFrame:
         return _by_quantity(tables.of_flow(quantity.table, row["flow"]), quantity)
 
-    return Source(series, samples, quantity.skip_null, quantity.averaged)
+    return SampledSeries(series, samples, quantity.skip_null, quantity.averaged)
 
 
 def _by_quantity(rows: pl.DataFrame, quantity: Quantity) -> pl.DataFrame:
@@ -154,7 +154,7 @@ def _has_any(rows: pl.DataFrame, quantity: Quantity) -> bool:
     return bool(rows.select(quantity.value.is_not_null().any()).item())
 
 
-def _own_value(tables: Tables, row: dict[str, Any]) -> list[Source]:
+def _own_value(tables: Tables, row: dict[str, Any]) -> list[SampledSeries]:
     # A flow of values may consist of further ones only, as the statistics of a queue do.
     rows = tables.of_flow("values", row["flow"])
     if rows.height and not (rows["key"].fill_null("") == "").any():
@@ -167,30 +167,30 @@ def _keys(tables: Tables, row: dict[str, Any]) -> list[str]:
     return [key for key in rows["key"].unique(maintain_order=True).to_list() if key]
 
 
-def _told_value(tables: Tables, row: dict[str, Any], key: str, units: str) -> Source:
+def _told_value(tables: Tables, row: dict[str, Any], key: str, units: str) -> SampledSeries:
     def samples() -> pl.DataFrame:
         rows = tables.of_flow("values", row["flow"]).filter(pl.col("key").fill_null("") == key)
         return _tidy(rows.select("time_ns", "value"))
 
     quantity = key.rpartition(SEPARATOR)[2].replace("_", "-") if key else "value"
     series = Series(_joined(row["name"], key), row["flow"], row["kind"] or "value", quantity, units, key)
-    return Source(series, samples)
+    return SampledSeries(series, samples)
 
 
-def _only_on_grid(tables: Tables, rows: list[dict[str, Any]]) -> dict[int, list[Source]]:
+def _only_on_grid(tables: Tables, rows: list[dict[str, Any]]) -> dict[int, list[SampledSeries]]:
     """Further quantities of flows that another tool's file has on its grid, by the number of the flow."""
-    found: dict[int, list[Source]] = {}
+    found: dict[int, list[SampledSeries]] = {}
     by_name = {row["name"]: row for row in rows}
     for name in tables.table("grids")["name"].unique(maintain_order=True).to_list():
         flow, separator, key = name.rpartition(SEPARATOR)
         if name not in by_name and separator and flow in by_name:
             row = by_name[flow]
             series = Series(name, row["flow"], row["kind"], key.replace("_", "-"), quantities.units_of_key(key), key)
-            found.setdefault(row["flow"], []).append(Source(series, lambda: pl.DataFrame(schema=_SAMPLES)))
+            found.setdefault(row["flow"], []).append(SampledSeries(series, lambda: pl.DataFrame(schema=_SAMPLES)))
     return found
 
 
-def _counters(tables: Tables) -> Iterator[Source]:
+def _counters(tables: Tables) -> Iterator[SampledSeries]:
     frame = tables.table("counters")
     if not frame.height:
         return
@@ -199,7 +199,7 @@ def _counters(tables: Tables) -> Iterator[Source]:
         yield _counter(*(str(part) if part is not None else "" for part in parts), rows=rows)
 
 
-def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataFrame) -> Source:
+def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataFrame) -> SampledSeries:
     where = "" if host in ("", LOCAL) else f" @{host}"
     counts_up = bool(rows["cumulative"].fill_null(False).any())
     units = quantities.units_of_key(counter)
@@ -212,7 +212,7 @@ def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataF
         ordered = rows.select("time_ns", "value").sort("time_ns", maintain_order=True)
         return _tidy(_rates(ordered, 100.0 if units == "%" else 1.0) if counts_up else ordered)
 
-    return Source(series, samples)
+    return SampledSeries(series, samples)
 
 
 def _rates(ordered: pl.DataFrame, factor: float) -> pl.DataFrame:

@@ -101,10 +101,6 @@ impl Kind {
         }
     }
 
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
-    }
-
     /// Whether the scoring script for labelled captures knows the kind.
     pub fn is_labelled(self) -> bool {
         matches!(

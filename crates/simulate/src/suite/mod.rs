@@ -30,14 +30,6 @@ pub enum Split {
 }
 
 impl Split {
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "train" => Some(Self::Train),
-            "validation" => Some(Self::Validation),
-            _ => None,
-        }
-    }
-
     /// As the command line and truths have it.
     pub fn name(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ use crate::hello::{self, Purpose};
 use crate::source::Source;
 use crate::tcp::options;
 
-/// How long a host may take to accept a connection, and to answer each step of the introduction.
+/// How long a host may take to accept a connection, and to answer each step of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that are made at the same time.
 const AT_ONCE: usize = 16;
@@ -91,7 +91,7 @@ pub fn control(
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
     let open = Secret::open();
-    let key = hello::introduce(
+    let key = hello::authenticate(
         &mut stream,
         Purpose::Control,
         secret.map(Secret::key),
@@ -201,7 +201,7 @@ fn connect(
         let mut stream = options::connect(address, source, spec, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        hello::introduce(
+        hello::authenticate(
             &mut stream,
             Purpose::Data {
                 session,

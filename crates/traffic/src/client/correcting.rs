@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(taken.intervals[0].start_ns, interval.start_ns);
     }
     #[test]
-    fn a_far_end_that_lies_about_its_clock_cannot_make_the_reckoning_overflow() {
+    fn a_far_end_that_lies_about_its_clock_cannot_make_the_computation_overflow() {
         let interval = Interval {
             start_ns: i64::MIN,
             end_ns: i64::MAX,

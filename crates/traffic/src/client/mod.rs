@@ -178,7 +178,7 @@ impl Drop for Test {
     fn drop(&mut self) {
         self.stop();
         for host in &self.hosts {
-            host.hang_up();
+            host.disconnect();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One far end of a test: its control channel, its flows and what they measured.
 
-mod hearing;
+mod replies;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -415,11 +415,11 @@ impl HostSession {
             let _ = meter.join();
         }
         self.tell(|known| known.finished = true);
-        self.hang_up();
+        self.disconnect();
     }
 
     /// Closes the channel, which ends its threads.
-    pub fn hang_up(&self) {
+    pub fn disconnect(&self) {
         self.stop.set();
         self.metering.set();
         self.tell(|known| known.finished = true);

@@ -1,10 +1,10 @@
 //! The responder: the far end of every test. One TCP and one UDP port, of the same number, serve all of it.
 //!
-//! Connections arrive at the [`reception`]; those that prove themselves become sessions or flows of one. All that a
+//! Connections arrive at the [`admission`]; those that prove themselves become sessions or flows of one. All that a
 //! client may do is bounded by [`Limits`], and everything of a session ends with its control channel.
 
+mod admission;
 mod limits;
-mod reception;
 mod session;
 
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ pub struct Statistics {
 /// A responder that is bound to its port.
 pub struct Responder {
     listeners: Vec<TcpListener>,
-    house: Arc<House>,
+    state: Arc<ServerState>,
     port: u16,
 }
 
@@ -83,19 +83,19 @@ impl Responder {
         })
         .map_err(|error| with_advice(error, config.port))?;
         let port = addresses.first().map_or(config.port, SocketAddr::port);
-        let house = Arc::new(House {
+        let state = Arc::new(ServerState {
             secret: config.secret,
             limits: config.limits,
             describe: config.describe,
             udp,
-            guests: Mutex::default(),
+            by_address: Mutex::default(),
             sessions: Mutex::default(),
-            counts: reception::Counts::default(),
+            counts: admission::Counts::default(),
             stop: Stop::default(),
         });
         Ok(Responder {
             listeners,
-            house,
+            state,
             port,
         })
     }
@@ -106,7 +106,7 @@ impl Responder {
 
     /// Ends [`Responder::run`], from another thread.
     pub fn stopper(&self) -> Stop {
-        self.house.stop.clone()
+        self.state.stop.clone()
     }
 
     /// Serves until it is stopped; then all sessions have been told.
@@ -114,58 +114,60 @@ impl Responder {
     /// # Errors
     /// Where the kernel has no descriptors left at the start.
     pub fn run(&self) -> io::Result<()> {
-        let result = reception::run(
+        let result = admission::run(
             &self.listeners,
-            &self.house,
-            &self.house.counts,
-            &self.house.stop,
+            &self.state,
+            &self.state.counts,
+            &self.state.stop,
         );
-        self.house.stop.set();
+        self.state.stop.set();
         // Sessions look up every 200 ms.
         for _ in 0..40 {
-            if self.house.sessions().is_empty() {
+            if self.state.sessions().is_empty() {
                 break;
             }
             thread::sleep(std::time::Duration::from_millis(25));
         }
-        self.house.udp.stop();
+        self.state.udp.stop();
         result
     }
 
     pub fn statistics(&self) -> Statistics {
-        let counts = &self.house.counts;
+        let counts = &self.state.counts;
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Statistics {
             connections: read(&counts.accepted),
-            proved: read(&counts.welcomed),
+            proved: read(&counts.authenticated),
             foreign: read(&counts.foreign),
             wrong_proof: read(&counts.wrong_proof),
             expired: read(&counts.expired),
-            sessions: self.house.sessions().len(),
+            sessions: self.state.sessions().len(),
         }
     }
 }
 
 /// What all sessions share.
-pub(crate) struct House {
+pub(crate) struct ServerState {
     secret: Option<Secret>,
     limits: Limits,
     describe: Option<Describe>,
     udp: udp::Service,
     /// Control channels by the address they come from, also those that have not said yet what they want.
-    guests: Mutex<HashMap<IpAddr, usize>>,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
-    counts: reception::Counts,
+    counts: admission::Counts,
     stop: Stop,
 }
 
-impl House {
+impl ServerState {
     fn sessions(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_address(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.by_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn register(&self, session: &Arc<Session>) {
@@ -194,35 +196,35 @@ impl House {
 }
 
 /// A place that is taken by a control channel as long as this lives.
-struct Guest {
-    house: Arc<House>,
+struct Admitted {
+    state: Arc<ServerState>,
     from: IpAddr,
 }
 
-impl Guest {
-    fn new(house: &Arc<House>, from: IpAddr) -> Guest {
+impl Admitted {
+    fn new(state: &Arc<ServerState>, from: IpAddr) -> Admitted {
         let from = neighbourhood(from);
-        *house.guests().entry(from).or_default() += 1;
-        Guest {
-            house: house.clone(),
+        *state.by_address().entry(from).or_default() += 1;
+        Admitted {
+            state: state.clone(),
             from,
         }
     }
 }
 
-impl Drop for Guest {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut guests = self.house.guests();
-        if let Some(number) = guests.get_mut(&self.from) {
+        let mut by_address = self.state.by_address();
+        if let Some(number) = by_address.get_mut(&self.from) {
             *number -= 1;
             if *number == 0 {
-                guests.remove(&self.from);
+                by_address.remove(&self.from);
             }
         }
     }
 }
 
-impl reception::House for Arc<House> {
+impl admission::Sessions for Arc<ServerState> {
     fn key(&self, purpose: Purpose) -> Option<Vec<u8>> {
         match purpose {
             Purpose::Control => Some(
@@ -246,9 +248,9 @@ impl reception::House for Arc<House> {
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool {
         match purpose {
             Purpose::Control => {
-                let guests = self.guests();
-                let of_address = guests.get(&neighbourhood(from)).copied().unwrap_or(0);
-                guests.values().sum::<usize>() < self.limits.max_sessions
+                let by_address = self.by_address();
+                let of_address = by_address.get(&neighbourhood(from)).copied().unwrap_or(0);
+                by_address.values().sum::<usize>() < self.limits.max_sessions
                     && of_address < self.limits.max_sessions_per_address
             }
             Purpose::Data { session, flow } => self
@@ -258,18 +260,18 @@ impl reception::House for Arc<House> {
         }
     }
 
-    fn welcome(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32) {
+    fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32) {
         match purpose {
             Purpose::Control => {
                 let Ok(peer) = stream.peer_addr() else { return };
-                let house = self.clone();
-                let guest = Guest::new(self, peer.ip());
+                let state = self.clone();
+                let admitted = Admitted::new(self, peer.ip());
                 // Where no thread can be had the connection is closed, which the client understands.
                 let _ = thread::Builder::new()
                     .name("session".to_owned())
                     .spawn(move || {
-                        Session::serve(&house, stream, session_key, peer.ip());
-                        drop(guest);
+                        Session::serve(&state, stream, session_key, peer.ip());
+                        drop(admitted);
                     });
             }
             Purpose::Data { session, flow } => {

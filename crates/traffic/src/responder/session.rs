@@ -14,7 +14,7 @@ use crate::clock;
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::life::Life;
 use crate::message::{Reply, Report, Request};
-use crate::responder::House;
+use crate::responder::ServerState;
 use crate::sample::{Ending, Samples, Sink};
 use crate::stop::Stop;
 use crate::tcp::brake::{Brake, Limit};
@@ -76,7 +76,7 @@ enum Over {
 }
 
 /// Leaves nothing of a session behind, also where its thread panics.
-struct Forgetting<'a>(&'a House, &'a Session);
+struct Forgetting<'a>(&'a ServerState, &'a Session);
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
@@ -86,16 +86,16 @@ impl Drop for Forgetting<'_> {
 
 impl Session {
     /// Serves one client on its control channel until either end has had enough.
-    pub fn serve(house: &Arc<House>, stream: TcpStream, key: Bytes32, from: IpAddr) {
+    pub fn serve(state: &Arc<ServerState>, stream: TcpStream, key: Bytes32, from: IpAddr) {
         let Ok(mut control) = Control::new(&stream, key) else {
             return;
         };
-        let session = match control.open(house, key, from) {
+        let session = match control.open(state, key, from) {
             Ok(Some(session)) => Arc::new(session),
             Ok(None) | Err(_) => return,
         };
-        house.register(&session);
-        let _forgetting = Forgetting(house, &session);
+        state.register(&session);
+        let _forgetting = Forgetting(state, &session);
         if control
             .writer
             .send(&Reply::Accepted {
@@ -103,7 +103,7 @@ impl Session {
             })
             .is_ok()
         {
-            session.converse(house, control);
+            session.converse(state, control);
         }
     }
 
@@ -120,14 +120,14 @@ impl Session {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn converse(&self, house: &Arc<House>, mut control: Control) {
+    fn converse(&self, state: &Arc<ServerState>, mut control: Control) {
         let metering = Stop::default();
         let over = thread::scope(|scope| {
             let meter = thread::Builder::new()
                 .name("meter".to_owned())
                 .spawn_scoped(scope, || self.meter.run(&metering));
             let over = match meter {
-                Ok(_) => self.talk(house, &mut control),
+                Ok(_) => self.talk(state, &mut control),
                 Err(error) => Over::Ended(no_thread(&error)),
             };
             if let Over::Ended(reason) = &over {
@@ -136,7 +136,7 @@ impl Session {
             }
             self.stop.set();
             self.await_flows();
-            house.udp.remove(self.token);
+            state.udp.remove(self.token);
             metering.set();
             over
         });
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Answers and reports until the end.
-    fn talk(&self, house: &Arc<House>, control: &mut Control) -> Over {
+    fn talk(&self, state: &Arc<ServerState>, control: &mut Control) -> Over {
         let mut life = Life::default();
         let mut report_ns = clock::now_ns();
         let mut requests = 0;
@@ -181,14 +181,14 @@ impl Session {
                 Ok(Some(request)) => {
                     requests += 1;
                     life.heard();
-                    if control.answer(house, self, request).is_err() {
+                    if control.answer(state, self, request).is_err() {
                         return Over::Gone;
                     }
                 }
                 Ok(None) => {}
                 Err(_) => return Over::Gone,
             }
-            if house.stop.is_set() {
+            if state.stop.is_set() {
                 return Over::Ended("the responder was stopped".to_owned());
             }
             if self.overrun.is_set() {
@@ -375,7 +375,7 @@ impl Control {
     /// Hears which flows are wanted; `None` where they are refused.
     fn open(
         &mut self,
-        house: &Arc<House>,
+        state: &Arc<ServerState>,
         key: Bytes32,
         from: IpAddr,
     ) -> io::Result<Option<Session>> {
@@ -383,14 +383,14 @@ impl Control {
             return Ok(None);
         };
         let asked: Vec<Option<f64>> = flows.iter().map(|flow| flow.pacing_rate_bps).collect();
-        if let Err(reason) = house.limits.admit(&mut flows) {
+        if let Err(reason) = state.limits.admit(&mut flows) {
             self.writer.send(&Reply::Refused(reason))?;
             return Ok(None);
         }
         for flow in &mut flows {
             // What arrived is remembered for as long as the probes may last.
             if flow.kind == Kind::Probe && flow.duration_s.is_none() {
-                flow.duration_s = Some(house.limits.max_duration_s - flow.start_s);
+                flow.duration_s = Some(state.limits.max_duration_s - flow.start_s);
             }
         }
         let probes = flows.iter().filter(|flow| flow.kind == Kind::Probe);
@@ -405,9 +405,9 @@ impl Control {
             meter: Arc::new(Meter::new(sink.clone())),
             sink,
             ends_ns: clock::now_ns()
-                .saturating_add(clock::ns(house.limits.max_duration_s))
+                .saturating_add(clock::ns(state.limits.max_duration_s))
                 .saturating_add(clock::ns(AROUND_S)),
-            intake: house.limits.intake_bps(&flows).map(Limit::new),
+            intake: state.limits.intake_bps(&flows).map(Limit::new),
             overrun: Stop::default(),
             running: AtomicUsize::new(0),
             awaited: Mutex::new(
@@ -418,14 +418,14 @@ impl Control {
                     .collect(),
             ),
         };
-        house.udp.register(udp::Session {
+        state.udp.register(udp::Session {
             token: session.token,
             key,
             flows: flows
                 .into_iter()
                 .filter(|flow| flow.kind != Kind::Tcp)
                 .collect(),
-            limits: house.udp_limits(),
+            limits: state.udp_limits(),
             ends_ns: session.ends_ns,
             overrun: session.overrun.clone(),
             sink: session.sink.clone(),
@@ -435,7 +435,7 @@ impl Control {
 
     fn answer(
         &mut self,
-        house: &Arc<House>,
+        state: &Arc<ServerState>,
         session: &Session,
         request: Request,
     ) -> io::Result<()> {
@@ -447,14 +447,14 @@ impl Control {
             Request::Describe if self.described => return Ok(()),
             Request::Describe => {
                 self.described = true;
-                let text = house.describe(session.from);
+                let text = state.describe(session.from);
                 let fits = text.len() <= LONGEST_DESCRIPTION_BYTES;
                 Reply::Description(if fits { text } else { "{}".to_owned() })
             }
             Request::Arrivals { flow } if !self.unasked.remove(&flow) => return Ok(()),
             Request::Arrivals { flow } => Reply::Arrivals {
                 flow,
-                ranges: house.udp.arrivals(session.token, flow),
+                ranges: state.udp.arrivals(session.token, flow),
             },
             Request::Open { .. } | Request::Finish => return Ok(()),
         };

@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_heeds_the_limit_reads_no_more_than_it_allows(
+        fn who_obeys_the_limit_reads_no_more_than_it_allows(
             rate_bps in 1e3_f64..1e10,
             reads in proptest::collection::vec((1_usize..1 << 20, 0_i64..50_000_000), 1..200),
         ) {
@@ -148,7 +148,7 @@ mod tests {
         }
 
         #[test]
-        fn no_rate_and_no_time_make_the_reckoning_overflow(
+        fn no_rate_and_no_time_make_the_computation_overflow(
             rate_bps in proptest::num::f64::ANY,
             bytes: usize,
             times: [i64; 3],

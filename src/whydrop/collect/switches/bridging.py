@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from whydrop.collect.switches import oids
 from whydrop.collect.switches.config import Community, Switch
-from whydrop.collect.switches.sessions import AskingError, Session
+from whydrop.collect.switches.sessions import AskingError, SwitchSession
 
 _AGED = "it is not in the bridge table: not on this switch, or silent for minutes"
 
@@ -30,7 +30,7 @@ def decimal(mac: str) -> str:
     return ".".join(str(octet) for octet in bytes.fromhex(mac))
 
 
-async def locate(switch: Switch, session: Session, macs: Iterable[str]) -> dict[str, int | str]:
+async def locate(switch: Switch, session: SwitchSession, macs: Iterable[str]) -> dict[str, int | str]:
     """For each MAC address the ifIndex of the port behind which it was seen, or a sentence why there is none.
 
     Raises:
@@ -52,7 +52,7 @@ async def locate(switch: Switch, session: Session, macs: Iterable[str]) -> dict[
     return places
 
 
-async def _by_filtering_databases(session: Session, wanted: dict[str, str], places: dict[str, int | str]) -> None:
+async def _by_filtering_databases(session: SwitchSession, wanted: dict[str, str], places: dict[str, int | str]) -> None:
     """dot1qTpFdbPort, in each filtering database (ProCurve, Juniper and most others)."""
     databases = [database for database, _ in await session.walk(oids.FDB_COUNT)]
     if databases:
@@ -69,7 +69,7 @@ async def _by_filtering_databases(session: Session, wanted: dict[str, str], plac
     await _indexes(session, ports, places)
 
 
-async def _by_bridge(session: Session, wanted: dict[str, str], places: dict[str, int | str]) -> None:
+async def _by_bridge(session: SwitchSession, wanted: dict[str, str], places: dict[str, int | str]) -> None:
     """dot1dTpFdbPort, the one table of a simple bridge, or of one VLAN."""
     keys = {f"{oids.D_FDB_PORT}.{end}": mac for end, mac in wanted.items() if not isinstance(places[mac], int)}
     if keys:
@@ -79,7 +79,7 @@ async def _by_bridge(session: Session, wanted: dict[str, str], places: dict[str,
 
 
 async def _by_vlans(
-    session: Session, vlans: Iterable[str], wanted: dict[str, str], places: dict[str, int | str]
+    session: SwitchSession, vlans: Iterable[str], wanted: dict[str, str], places: dict[str, int | str]
 ) -> None:
     """dot1dTpFdbPort of each VLAN, to which a Cisco switch answers by a community of its own."""
     for vlan in vlans:
@@ -95,14 +95,14 @@ async def _by_vlans(
             in_vlan.close()
 
 
-async def _cisco_vlans(session: Session) -> list[str]:
+async def _cisco_vlans(session: SwitchSession) -> list[str]:
     """Numbers of VLANs, where the switch has a table of them in Cisco's way; 1002 to 1005 are no Ethernet."""
     rows = await session.walk(oids.CISCO_VLANS)
     numbers = (place.rpartition(".")[2] for place, _ in rows)
     return [number for number in numbers if number.isdecimal() and not 1002 <= int(number) <= 1005]
 
 
-async def _indexes(session: Session, ports: dict[str, int], places: dict[str, int | str]) -> None:
+async def _indexes(session: SwitchSession, ports: dict[str, int], places: dict[str, int | str]) -> None:
     """Bridge ports have numbers of their own: dot1dBasePortIfIndex tells the interface."""
     if not ports:
         return

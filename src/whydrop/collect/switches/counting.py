@@ -1,8 +1,8 @@
 """How counters grew between two readings, and what to believe where they did not.
 
 A counter that is smaller than before has either wrapped (its 32 or 64 bits were full) or begun anew. RFC 2578 section
-7.1.6 gives it no meaning of its own; only differences tell, and only as long as sysUpTime goes on. Three witnesses are
-heard, in this order:
+7.1.6 gives it no meaning of its own; only differences tell, and only as long as sysUpTime goes on. Three witnesses
+decide, in this order:
 
 - **sysUpTime** (`moments`): an agent that began anew has nothing to say about the time before.
 - **physics**: a wrap that takes more octets or frames than the port's speed allows in that time is none; and a counter

@@ -10,7 +10,7 @@ from whydrop.collect.switches import bridging, oids
 from whydrop.collect.switches.config import Switch
 from whydrop.collect.switches.reading import Counter, Port
 from whydrop.collect.switches.schema import PortEntry
-from whydrop.collect.switches.sessions import AskingError, Session, Value
+from whydrop.collect.switches.sessions import AskingError, SwitchSession, Value
 
 _LONGEST_TEXT = 255  # DisplayString (RFC 2579)
 _UNKNOWN_SPEED_BPS = 2**32 - 1  # ifSpeed of what is faster than it can say (RFC 2863)
@@ -45,7 +45,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-async def find(switch: Switch, session: Session, interval_s: float, before: Found | None = None) -> Found:
+async def find(switch: Switch, session: SwitchSession, interval_s: float, before: Found | None = None) -> Found:
     """Find the ports and counters of ``switch`` as it is now.
 
     Args:
@@ -69,7 +69,7 @@ async def find(switch: Switch, session: Session, interval_s: float, before: Foun
     return Found(ports, asked, known, missing, (*notes, *more))
 
 
-async def interfaces(session: Session) -> dict[int, Interface]:
+async def interfaces(session: SwitchSession) -> dict[int, Interface]:
     """The switch's interfaces, by ifIndex."""
     names = await _column(session, oids.IF_NAME) or await _column(session, oids.IF_DESCR)
     aliases = await _column(session, oids.IF_ALIAS)
@@ -172,7 +172,7 @@ def _filled(pattern: str, interface: Interface) -> str:
 
 
 async def _counted(
-    switch: Switch, session: Session, ports: Sequence[Port], interval_s: float
+    switch: Switch, session: SwitchSession, ports: Sequence[Port], interval_s: float
 ) -> tuple[dict[str, tuple[Port, Counter]], list[str]]:
     """Which of the wanted counters each port has; narrow ones where it lacks wide ones."""
     wanted = {oids.of_port(counter, port.index): (port, counter) for port in ports for counter in switch.counters}
@@ -195,7 +195,7 @@ async def _counted(
     return asked, [*_narrow_notes(narrow.values(), interval_s), *_absent_notes(absent, len(ports))]
 
 
-async def _existing(session: Session, wanted: dict[str, tuple[Port, Counter]]) -> dict[str, tuple[Port, Counter]]:
+async def _existing(session: SwitchSession, wanted: dict[str, tuple[Port, Counter]]) -> dict[str, tuple[Port, Counter]]:
     if not wanted:
         return {}
     answer = await session.get(list(wanted))
@@ -251,6 +251,6 @@ def _speed_bps(high: Value, low: Value) -> int | None:
     return None
 
 
-async def _column(session: Session, root: str) -> dict[int, Value]:
+async def _column(session: SwitchSession, root: str) -> dict[int, Value]:
     rows = await session.walk(root)
     return {int(place): value for place, value in rows if place.isdecimal()}

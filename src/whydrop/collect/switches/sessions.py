@@ -86,7 +86,7 @@ class Answer:
     unanswered: list[str] = field(default_factory=list)
 
 
-class Session:
+class SwitchSession:
     """One switch, asked by one message after the other.
 
     Not for several tasks at once.
@@ -109,9 +109,9 @@ class Session:
         self._greeted = False  # v3: the agent told its engine's name, which it tells everybody
         self.largest_bytes = LARGEST_BYTES
 
-    def beside(self, community_suffix: str = "") -> Session:
+    def beside(self, community_suffix: str = "") -> SwitchSession:
         """Another session with the same switch, by a community with this end."""
-        other = Session(self._switch, community_suffix, user=self._user)
+        other = SwitchSession(self._switch, community_suffix, user=self._user)
         other.largest_bytes = self.largest_bytes
         other._resolved_to, other._resolved_at, other._turn = self._resolved_to, self._resolved_at, self._turn
         return other

@@ -13,7 +13,7 @@ from whydrop.collect.switches.finding import Found, find, indexes
 from whydrop.collect.switches.moments import Moment, between, moment
 from whydrop.collect.switches.reading import Counter, Port, Reading
 from whydrop.collect.switches.schedule import SECOND_NS, Clock, SystemClock
-from whydrop.collect.switches.sessions import Answer, AskingError, Session
+from whydrop.collect.switches.sessions import Answer, AskingError, SwitchSession
 
 # Aliases are changed and cables moved without a word from the switch; once an hour is soon enough for those.
 FIND_AGAIN_NS = 3600 * SECOND_NS
@@ -48,7 +48,7 @@ class SnmpSource:
         self._interval_ns = interval_ns
         self._clock: Clock = clock or SystemClock()
         self._say = say or (lambda _line: None)
-        self._session = Session(switch)
+        self._session = SwitchSession(switch)
         self._found_at_ns = 0
         self._settled = True
         self._table_change: object = None  # ifTableLastChange when the ports were found
@@ -122,7 +122,7 @@ class SnmpSource:
         """Let go of the socket."""
         self._session.close()
 
-    async def _find(self, session: Session, *, anew: bool = False) -> None:
+    async def _find(self, session: SwitchSession, *, anew: bool = False) -> None:
         before = self.found
         try:
             async with asyncio.timeout(_FIND_WITHIN_S):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whydrop.explaining.many.workers import Limits, Outcome, explained
+from whydrop.explaining.many.workers import CostLimits, Outcome, explained
 from whydrop.runtime import reach
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def explain_into(
     *,
     explain: Callable[[Iterable[Path], set[str]], Iterator[Outcome]] | None = None,
     workers: int | None = None,
-    limits: Limits | None = None,
+    limits: CostLimits | None = None,
     retry_failed: bool = False,
     progress: Progress | None = None,
 ) -> Tally:

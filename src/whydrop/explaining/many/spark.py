@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining.many import worker
-from whydrop.explaining.many.workers import Limits, Outcome, explained, processors
+from whydrop.explaining.many.workers import CostLimits, Outcome, explained, processors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,7 +59,7 @@ def cluster(backend: str) -> Iterator[SparkSession]:
 
 
 def explainer(
-    session: SparkSession, limits: Limits, *, tasks: int | None = None
+    session: SparkSession, limits: CostLimits, *, tasks: int | None = None
 ) -> Callable[[Iterable[Path], set[str]], Iterator[Outcome]]:
     """Who explains captures on a cluster, for `explaining.explain_into`.
 
@@ -107,7 +107,7 @@ def _collected(frame: DataFrame) -> list[Any]:
 class _Task:
     """What an executor does with the captures of one partition: a function, with what it needs to know."""
 
-    def __init__(self, known: Any, limits: Limits) -> None:
+    def __init__(self, known: Any, limits: CostLimits) -> None:
         self.known = known
         self.limits = limits
 
@@ -126,9 +126,9 @@ class _Task:
             for outcome in outcomes:
                 yield _batch(named[outcome.path], outcome)
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> CostLimits:
         """The memory of this host is shared by as many tasks as it has processors."""
-        return replace(self.limits, memory_bytes=self.limits.memory_bytes or Limits.memory_for(processors()))
+        return replace(self.limits, memory_bytes=self.limits.memory_bytes or CostLimits.memory_for(processors()))
 
 
 def _batch(path: bytes, outcome: Outcome) -> pyarrow.RecordBatch:

@@ -27,7 +27,7 @@ MOST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Limits:
+class CostLimits:
     """What explaining one capture may cost."""
 
     time_s: float = 600.0
@@ -70,7 +70,7 @@ def explained(
     known: Collection[str],
     *,
     workers: int | None = None,
-    limits: Limits | None = None,
+    limits: CostLimits | None = None,
     places: Sequence[int] | None = None,
 ) -> Iterator[Outcome]:
     """Explain captures, each in one of several worker processes; outcomes come in the order in which they are ready.
@@ -89,7 +89,7 @@ def explained(
     (``contextlib.closing``), which ends the workers.
     """
     count = workers or processors()
-    pool = _Pool(count, set(known), limits or Limits(), places)
+    pool = _Pool(count, set(known), limits or CostLimits(), places)
     try:
         yield from pool.run(deque(Task(path) for path in paths))
     finally:
@@ -97,10 +97,10 @@ def explained(
 
 
 class _Pool:
-    def __init__(self, count: int, known: set[str], limits: Limits, places: Sequence[int] | None) -> None:
+    def __init__(self, count: int, known: set[str], limits: CostLimits, places: Sequence[int] | None) -> None:
         self.known = known
         self.limits = limits
-        self.memory_bytes = limits.memory_bytes or Limits.memory_for(count)
+        self.memory_bytes = limits.memory_bytes or CostLimits.memory_for(count)
         allowed = sorted(os.sched_getaffinity(0))
         wanted = places or (range(count) if count > 1 else ())
         self.places: list[int | None] = [allowed[place % len(allowed)] for place in wanted] or [None]

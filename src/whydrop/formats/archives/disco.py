@@ -59,7 +59,7 @@ def pieces_of(content: bytes, source: str, name: str) -> list[Piece]:
 
 
 @dataclass(frozen=True)
-class Place:
+class SwitchPort:
     """Whose counters they are, as the table names it."""
 
     metro: str | None
@@ -68,21 +68,21 @@ class Place:
     machine: str
 
 
-def place(experiment: str, hostname: str) -> Place:
+def place(experiment: str, hostname: str) -> SwitchPort:
     """The switch and the machine that polled it, whichever way a file spells them.
 
     >>> place("s1.svg01.measurement-lab.org", "mlab3.svg01.measurement-lab.org")
-    Place(metro='svg', site='svg01', switch='s1.svg01', machine='mlab3')
+    SwitchPort(metro='svg', site='svg01', switch='s1.svg01', machine='mlab3')
     >>> place("s1-dfw07.measurement-lab.org", "mlab2-dfw07.mlab-oti.measurement-lab.org")
-    Place(metro='dfw', site='dfw07', switch='s1.dfw07', machine='mlab2')
+    SwitchPort(metro='dfw', site='dfw07', switch='s1.dfw07', machine='mlab2')
     >>> place("core-1.example.net", "probe.example.net")
-    Place(metro=None, site=None, switch='core-1.example.net', machine='probe.example.net')
+    SwitchPort(metro=None, site=None, switch='core-1.example.net', machine='probe.example.net')
     """
     site, machine = _SITE.search(experiment), _MACHINE.search(hostname)
     polled_by = machine.group() if machine else hostname
     if site is None:
-        return Place(None, None, experiment, polled_by)
-    return Place(site.group(1)[:3], site.group(1), f"s1.{site.group(1)}", polled_by)
+        return SwitchPort(None, None, experiment, polled_by)
+    return SwitchPort(site.group(1)[:3], site.group(1), f"s1.{site.group(1)}", polled_by)
 
 
 class _DamagedError(Exception):

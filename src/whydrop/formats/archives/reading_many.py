@@ -46,23 +46,23 @@ def read_all(
 
 
 def _read_by(processes: int, store: Store, files: Sequence[Given], *, again: bool) -> Iterator[tuple[Given, Chunk]]:
-    crew = _Crew(processes, store.files.shown, again)
+    pool = _Pool(processes, store.files.shown, again)
     ahead: deque[tuple[Given, Future[_Read] | None]] = deque()
     coming = iter(files)
     try:
         while True:
             while len(ahead) < processes * _AHEAD and (file := next(coming, None)) is not None:
-                ahead.append((file, crew.begin(file) if file.bytes <= MOST_BYTES_SENT else None))
+                ahead.append((file, pool.begin(file) if file.bytes <= MOST_BYTES_SENT else None))
             if not ahead:
                 return
             file, future = ahead.popleft()
             for chunk in read_chunks(store, file, again=again) if future is None else future.result():
                 yield file, chunk
     finally:
-        crew.dismiss()
+        pool.stop()
 
 
-class _Crew:
+class _Pool:
     """Processes that read, and for each a thread that speaks to it; a file that kills two is named.
 
     All that a process shares with this one is a pipe. The queues of a pool of processes hold semaphores, of which
@@ -88,7 +88,7 @@ class _Crew:
         finally:
             self._free.put(reader)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End the processes, whatever they are at."""
         for reader in self._readers:
             reader.end()
@@ -104,9 +104,9 @@ class _Reader:
         self._where, self._again = where, again
         self._ended = False
         self._changing = threading.Lock()
-        self._hire()
+        self._spawn()
 
-    def _hire(self) -> None:
+    def _spawn(self) -> None:
         self._pipe, theirs = _CONTEXT.Pipe()
         process = _CONTEXT.Process(target=_serve, args=(theirs, self._where, self._again), daemon=True)
         process.start()
@@ -138,7 +138,7 @@ class _Reader:
             if not self._ended:
                 self._process.join()
                 self._pipe.close()
-                self._hire()
+                self._spawn()
             return not self._ended
 
     def end(self) -> None:

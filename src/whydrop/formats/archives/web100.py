@@ -71,7 +71,7 @@ class Snaplog:
     local: str | None
     remote_port: int
     local_port: int
-    records: npt.NDArray[Any]  # structured; one field a variable, those that begin with "_" (deprecated twins) too
+    records: npt.NDArray[Any]  # structured; one field a variable, those that begin with "_" (deprecated copies) too
     types: dict[str, int]
     body_offset: int
     record_bytes: int

@@ -93,8 +93,8 @@ def execute(
     """Run what the state does not call complete, in its order.
 
     A run that fails does not keep the others from running, unless ``stop_on_failure`` says so. Ctrl-C ends the run at
-    hand, and so do SIGTERM and SIGHUP where they are heard. However it ends, its monitors are ended, its post commands
-    run, and the state is kept; what is no failure of the run (such as a ``SystemExit``) is raised after that.
+    hand, and so do SIGTERM and SIGHUP where they are received. However it ends, its monitors are ended, its post
+    commands run, and the state is kept; what is no failure of the run (such as a ``SystemExit``) is raised after that.
     """
     watcher = watcher or Watcher()
     by_key = {run.key: run for run in runs}

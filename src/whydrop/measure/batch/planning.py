@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whydrop.measure.batch.expanding import Run, test_path
-from whydrop.measure.places import Place, places
+from whydrop.measure.places import FarEnd, places
 from whydrop.measure.plan import Plan
 from whydrop.measure.tests import FileError, SettingError, UnknownTestError, resolve
 
@@ -56,7 +56,7 @@ def times_s(runs: Sequence[Run]) -> dict[str, float]:
     return found
 
 
-def places_of(run: Run) -> list[Place]:
+def places_of(run: Run) -> list[FarEnd]:
     """The far ends of a run.
 
     Raises:

@@ -1,7 +1,7 @@
 """How far another host's clock is ahead, from what probes say that carry stamps of both hosts.
 
 For one probe the far clock is ahead by ((far receive - near send) + (far send - near receive)) / 2, off by at most half
-of its round trip without the far end's own time (RFC 5905, section 8). The fastest probe of each stretch of time
+of its round trip without the far end's own time (RFC 5905, section 8). The fastest probe of each interval of time
 counts; over several of these a straight line is laid by the median of slopes (Theil 1950, Sen 1968), which few bad ones
 do not move.
 """
@@ -15,7 +15,7 @@ from itertools import combinations
 
 _NS_PER_S = 1_000_000_000
 # Clocks of computers drift by less than 100 ppm: 1 ms in this time.
-_STRETCH_NS = 10 * _NS_PER_S
+_INTERVAL_NS = 10 * _NS_PER_S
 # A line through fewer points is led by their errors.
 _LEAST_FOR_DRIFT = 4
 # All pairs of more would take long; these are taken evenly.
@@ -73,9 +73,9 @@ def estimate(probes: Sequence[Stamps]) -> Offset | None:
     """
     fastest: dict[int, Stamps] = {}
     for probe in probes:
-        stretch = probe.near_sent_ns // _STRETCH_NS
-        if probe.rtt_ns >= 0 and (stretch not in fastest or probe.rtt_ns < fastest[stretch].rtt_ns):
-            fastest[stretch] = probe
+        interval = probe.near_sent_ns // _INTERVAL_NS
+        if probe.rtt_ns >= 0 and (interval not in fastest or probe.rtt_ns < fastest[interval].rtt_ns):
+            fastest[interval] = probe
     if not fastest:
         return None
     best = min(fastest.values(), key=lambda probe: probe.rtt_ns)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whydrop.measure.tests.reading import Source, read, unknown_names
+from whydrop.measure.tests.reading import ReadFile, read, unknown_names
 from whydrop.measure.tests.schema import Change, Flow, Hosts, Parameter, Series, TestFile
 from whydrop.measure.tests.settings import coerced, common
 from whydrop.runtime.user_files.problems import FileError, Problem
@@ -31,7 +31,7 @@ class Placed:
     """A part of a test and the place where it is written, for errors that only show when it is used."""
 
     part: Any
-    source: Source
+    source: ReadFile
     path: tuple[str | int, ...]
 
     def problem(self, key: str, message: str) -> Problem:
@@ -136,12 +136,12 @@ def _shown(path: Path) -> str:
 
 
 @functools.cache
-def _read_own(path: Path) -> Source:
+def _read_own(path: Path) -> ReadFile:
     """A file of the catalogue, which does not change while the program runs."""
     return read(path, _shown(path))
 
 
-def _source(path: Path) -> Source:
+def _source(path: Path) -> ReadFile:
     return _read_own(path) if path.parent == CATALOGUE else read(path, _shown(path))
 
 
@@ -173,7 +173,7 @@ def load_file(path: Path) -> Test:
     return test
 
 
-def _with_aliases(chain: Iterable[Source], names: set[str]) -> set[str]:
+def _with_aliases(chain: Iterable[ReadFile], names: set[str]) -> set[str]:
     each = {
         key
         for source in chain
@@ -185,14 +185,14 @@ def _with_aliases(chain: Iterable[Source], names: set[str]) -> set[str]:
     return names | each if any(source.raw.get("change") for source in chain) else names
 
 
-def _lineage(own: Source, problems: list[Problem]) -> list[Source]:
+def _lineage(own: ReadFile, problems: list[Problem]) -> list[ReadFile]:
     """The files that ``own`` extends, each once, and itself at the end: later ones override earlier ones."""
-    chain: list[Source] = []
+    chain: list[ReadFile] = []
     _visit(own, [], chain, problems)
     return chain
 
 
-def _visit(source: Source, above: list[Path], chain: list[Source], problems: list[Problem]) -> None:
+def _visit(source: ReadFile, above: list[Path], chain: list[ReadFile], problems: list[Problem]) -> None:
     extends = source.raw.get("extends", [])
     parents = [extends] if isinstance(extends, str) else extends if isinstance(extends, list) else []
     here = source.path.resolve()
@@ -228,7 +228,7 @@ def _parent(name: str, extender: Path) -> Path:
     return CATALOGUE / f"{name}.toml"
 
 
-def _incomplete(source: Source) -> Iterator[Problem]:
+def _incomplete(source: ReadFile) -> Iterator[Problem]:
     model = source.model
     assert model is not None
     if model.title is None:
@@ -238,13 +238,13 @@ def _incomplete(source: Source) -> Iterator[Problem]:
             yield source.problem(("flows", number, "kind"), "is missing; expected one of tcp, udp, probe, icmp, ...")
 
 
-def _untyped(test: Test, own: Source) -> Iterator[Problem]:
+def _untyped(test: Test, own: ReadFile) -> Iterator[Problem]:
     for name, parameter in test.parameters.items():
         if parameter.type is None:
             yield own.problem(("parameters", name, "type"), "is missing; expected integer, text, list, ...")
 
 
-def _presets(test: Test, own: Source) -> Iterator[Problem]:
+def _presets(test: Test, own: ReadFile) -> Iterator[Problem]:
     """Values of variants that their parameters refuse."""
     assert own.model is not None
     for variant, settings in own.model.variants.items():
@@ -262,7 +262,7 @@ def _presets(test: Test, own: Source) -> Iterator[Problem]:
                 yield own.problem(path, str(reason))
 
 
-def _merged(name: str, chain: list[Source]) -> Test:
+def _merged(name: str, chain: list[ReadFile]) -> Test:
     own = chain[-1].model
     assert own is not None
     models = [source.model for source in chain if source.model is not None]
@@ -299,7 +299,7 @@ def _parameters(models: list[TestFile]) -> dict[str, Parameter]:
     return {name: Parameter.model_validate(table) for name, table in tables.items()}
 
 
-def _placed(chain: list[Source], key: str) -> Iterator[Placed]:
+def _placed(chain: list[ReadFile], key: str) -> Iterator[Placed]:
     for source in chain:
         for number, part in enumerate(getattr(source.model, key)):
             yield Placed(part, source, (key, number))

@@ -24,7 +24,7 @@ IN_FLOWS = frozenset({"index", "number"})
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadFile:
     """A file that could be read.
 
     Attributes:
@@ -47,7 +47,7 @@ class Source:
         return Problem(self.name, toml_lines.nearest_line(self.lines, path), written_path(path), message)
 
 
-def read(path: Path, name: str | None = None) -> Source:
+def read(path: Path, name: str | None = None) -> ReadFile:
     """Read a test file.
 
     Raises:
@@ -58,18 +58,18 @@ def read(path: Path, name: str | None = None) -> Source:
     return read_table(path, shown, raw, where)
 
 
-def read_table(path: Path, name: str, raw: dict[str, Any], where: dict[toml_lines.Path, int]) -> Source:
+def read_table(path: Path, name: str, raw: dict[str, Any], where: dict[toml_lines.Path, int]) -> ReadFile:
     """Hold the contents of a test file against the schema."""
-    bare = Source(path, name, raw, where, None, ())
+    bare = ReadFile(path, name, raw, where, None, ())
     model, mistakes = validating.validate(TestFile, raw)
     problems = [bare.problem(place, message) for place, message in mistakes]
     problems += _of_each(bare)
-    source = Source(path, name, raw, where, model, ())
+    source = ReadFile(path, name, raw, where, model, ())
     problems += _of_parameters(source)
-    return Source(path, name, raw, where, model, tuple(problems))
+    return ReadFile(path, name, raw, where, model, tuple(problems))
 
 
-def unknown_names(source: Source, parameters: Iterable[str]) -> list[Problem]:
+def unknown_names(source: ReadFile, parameters: Iterable[str]) -> list[Problem]:
     """Expressions that use what is neither a parameter nor a variable."""
     known = {*VARIABLES, *common(), *parameters, "true", "false", "none"}
     found: list[Problem] = []
@@ -86,7 +86,7 @@ def unknown_names(source: Source, parameters: Iterable[str]) -> list[Problem]:
     return found
 
 
-def _of_parameters(source: Source) -> list[Problem]:
+def _of_parameters(source: ReadFile) -> list[Problem]:
     """Defaults that their own parameter would refuse."""
     found: list[Problem] = []
     tables = source.raw.get("parameters")
@@ -119,7 +119,7 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _of_each(source: Source) -> list[Problem]:
+def _of_each(source: ReadFile) -> list[Problem]:
     """Names of variables that no expression could use."""
     flows = source.raw.get("flows")
     return [

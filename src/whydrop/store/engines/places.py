@@ -29,7 +29,7 @@ class PartsGoneError(BackendError):
     """Files of a store were listed, and are not there any more when they are read."""
 
 
-class Place:
+class StoreFiles:
     """A store, as a list of files."""
 
     def __init__(self, location: str) -> None:

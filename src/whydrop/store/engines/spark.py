@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from whydrop.store.compacting import STAGING
 from whydrop.store.engines import portable
 from whydrop.store.engines.base import BackendError, ibis_schema, one_line
-from whydrop.store.engines.places import Place, uri
+from whydrop.store.engines.places import StoreFiles, uri
 from whydrop.store.engines.views import FilesBackend
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _require_master(master: str) -> None:
     )
 
 
-def _refuse_patterns(place: Place) -> None:
+def _refuse_patterns(place: StoreFiles) -> None:
     odd = sorted(_PATTERN_LETTERS.intersection(place.files.path("")))
     if odd:
         raise BackendError(

@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from whydrop.store.engines.base import Backend, BackendError, as_polars, label, unbound
-from whydrop.store.engines.places import PartsGoneError, Place
+from whydrop.store.engines.places import PartsGoneError, StoreFiles
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -27,7 +27,7 @@ class FilesBackend(Backend):
     _prefix = ""
 
     def __init__(self, location: str) -> None:
-        self._place = Place(location)
+        self._place = StoreFiles(location)
         self.notes = self._place.notes
         self._views: dict[str, tuple[str, date | str | None, date | str | None]] = {}  # their tables and days
         self._parts: dict[str, list[str]] = {}  # that each view reads

@@ -22,7 +22,7 @@ _TYPES = {"Int64": "INT64", "Float64": "FLOAT64", "String": "STRING", "Boolean":
 
 
 @dataclass(frozen=True)
-class Source:
+class SelectedRows:
     """Rows for one table: ``SELECT columns FROM source WHERE condition``."""
 
     columns: dict[str, str]
@@ -35,7 +35,7 @@ class Mapping:
     """The sources of each table."""
 
     path: Path
-    sources: dict[str, list[Source]]
+    sources: dict[str, list[SelectedRows]]
 
     def query(self, table: str, first: date | str | None, last: date | str | None) -> str:
         """BigQuery's SQL for ``table`` of the days ``first`` to ``last``, with the column ``day``.
@@ -59,7 +59,7 @@ class Mapping:
         )
 
 
-def _select(table: str, source: Source) -> str:
+def _select(table: str, source: SelectedRows) -> str:
     columns = ", ".join(
         f"CAST({source.columns.get(column, 'NULL')} AS {_TYPES[str(kind)]}) AS {column}"
         for column, kind in TABLES[table].items()
@@ -86,13 +86,13 @@ def read(path: Path) -> Mapping:
     return Mapping(path, {table: _sources(path, table, found) for table, found in content.items()})
 
 
-def _sources(path: Path, table: str, found: Any) -> list[Source]:
+def _sources(path: Path, table: str, found: Any) -> list[SelectedRows]:
     if not isinstance(found, list) or not found:
         raise StoreError(f"{path}: {table}: expected [[{table}]], one or several")
     return [_source(path, f"[[{table}]] number {number}", table, given) for number, given in enumerate(found, 1)]
 
 
-def _source(path: Path, where: str, table: str, given: Any) -> Source:
+def _source(path: Path, where: str, table: str, given: Any) -> SelectedRows:
     if not isinstance(given, dict):
         raise StoreError(f"{path}: {where}: expected from, where and columns")
     unknown = [key for key in given if key not in ("from", "where", "columns")]
@@ -110,4 +110,4 @@ def _source(path: Path, where: str, table: str, given: Any) -> Source:
             raise StoreError(f"{path}: {where}: columns.{column}: expected SQL, as text")
     if TIME[table] not in columns:
         raise StoreError(f"{path}: {where}: columns.{TIME[table]}: is missing; each row's day comes of it")
-    return Source(columns, source, condition)
+    return SelectedRows(columns, source, condition)

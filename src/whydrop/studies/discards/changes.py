@@ -190,11 +190,11 @@ def compared(metro: str | None, site: str | None, site_days: SiteDays) -> Change
     if not enough:
         return row
     sides = site_days.sides()
-    kept = dependence([window for side in sides for window in side])
-    own = drift(sides, kept)
+    autocorrelation = dependence([window for side in sides for window in side])
+    own = drift(sides, autocorrelation)
     if row.ratio is not None:
-        row.ratio_low, row.ratio_high = _interval(before, after, row.ratio, kept, own)
-    row.p = step_p(before, after, kept, own)
+        row.ratio_low, row.ratio_high = _interval(before, after, row.ratio, autocorrelation, own)
+    row.p = step_p(before, after, autocorrelation, own)
     row.rank_shift = rank_shift(before, after)
     return row
 
@@ -218,11 +218,11 @@ def rank_shift(before: Period, after: Period) -> float:
     return float(ranks[len(before.day) :].mean() - ranks[: len(before.day)].mean())
 
 
-def step_p(before: Period, after: Period, kept: float, own: Drift = Drift()) -> float | None:
+def step_p(before: Period, after: Period, autocorrelation: float, own: Drift = Drift()) -> float | None:
     """The p-value of no change between two periods of days, two-sided; none where it cannot be told.
 
     Daily ratios are ranked among the days of both periods. The difference of the two mean ranks is held against
-    Student's t. Where each day keeps ``kept`` of the one before, days are worth fewer independent ones, and not as many
+    Student's t. With a lag-1 autocorrelation of days, they are worth fewer independent ones, and not as many
     for a mean as for a variance (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations
     in an Autocorrelated Time Series", Supplement to J. R. Stat. Soc. 8, 1946): the first sets the error, the second the
     degrees of freedom. What periods differ by themselves is added (Satterthwaite).
@@ -234,9 +234,9 @@ def step_p(before: Period, after: Period, kept: float, own: Drift = Drift()) -> 
         return 1.0
     # One spread for both, as under no change: a period without any discard has none of its own, and would make the
     # difference look more certain than it is.
-    means, of_a_day, counts = _means([before, after], ranks, kept)
+    means, of_a_day, counts = _means([before, after], ranks, autocorrelation)
     # Two means and the weekends are known from the same days.
-    freedom = sum(effective_for_variance(period.day, kept) for period in (before, after)) - 3
+    freedom = sum(effective_for_variance(period.day, autocorrelation) for period in (before, after)) - 3
     if freedom < 1 or of_a_day is None:
         return None
     by_chance, by_itself = of_a_day * sum(1 / count for count in counts), of_a_day * 2 * own.share
@@ -245,13 +245,13 @@ def step_p(before: Period, after: Period, kept: float, own: Drift = Drift()) -> 
     return float(2 * stats.t.sf(abs(means[1] - means[0]) / math.sqrt(by_chance + by_itself), freedom))
 
 
-def _means(periods: list[Period], ranks: Values, kept: float) -> tuple[Values, float | None, list[float]]:
+def _means(periods: list[Period], ranks: Values, autocorrelation: float) -> tuple[Values, float | None, list[float]]:
     """Each period's mean rank, the variance of a day within periods, and how many days each is worth.
 
     The mean of dependent days hides part of their spread from the days about it. No variance where nothing is left.
     """
     own = np.split(ranks, np.cumsum([len(period.day) for period in periods])[:-1])
-    counts = [effective(period.day, kept) for period in periods]
+    counts = [effective(period.day, autocorrelation) for period in periods]
     weekends = np.concatenate([period.weekends for period in periods])
     rest = np.concatenate([one - one.mean() for one in own])
     squares = float((without_weekends(rest, weekends) ** 2).sum())
@@ -260,8 +260,8 @@ def _means(periods: list[Period], ranks: Values, kept: float) -> tuple[Values, f
     return means, squares / seen if seen > 0 and squares > 0 else None, counts
 
 
-def drift(sides: Iterable[list[Period]], kept: float) -> Drift:
-    """By how much windows on the same side of the change differ, beyond what days explain that keep ``kept``.
+def drift(sides: Iterable[list[Period]], autocorrelation: float) -> Drift:
+    """By how much windows on one side of the change differ, beyond what days with this lag-1 autocorrelation explain.
 
     The variance of their mean ranks less what is expected of it: the moment estimate of a random effect, as
     `inference.own_change` has it of speeds; none where there is too little history.
@@ -274,7 +274,7 @@ def drift(sides: Iterable[list[Period]], kept: float) -> Drift:
         if len(windows) < _LEAST_WINDOWS:
             continue
         ranks = stats.rankdata(np.concatenate([window.ratios for window in windows]))
-        means, of_a_day, counts = _means(windows, ranks, kept)
+        means, of_a_day, counts = _means(windows, ranks, autocorrelation)
         if of_a_day is None:
             continue
         expected = float(np.mean([1 / count for count in counts]))
@@ -324,28 +324,28 @@ def dependence(windows: list[Period]) -> float:
     return min(max(found, 0.0), _MOST_DEPENDENT)
 
 
-def effective(days: NDArray[np.int64], kept: float) -> float:
-    """How many independent days tell as much of the mean as these, each of which keeps ``kept`` of the one before."""
+def effective(days: NDArray[np.int64], autocorrelation: float) -> float:
+    """How many independent days tell as much of the mean as these, with their lag-1 autocorrelation."""
     if not len(days):
         return 0.0
     apart = np.abs(days[:, None] - days[None, :])
-    return float(len(days) ** 2 / (kept**apart).sum())
+    return float(len(days) ** 2 / (autocorrelation**apart).sum())
 
 
-def effective_for_variance(days: NDArray[np.int64], kept: float) -> float:
-    """How many independent days tell as much of the variance: squares of deviations keep the square of ``kept``."""
-    return effective(days, kept**2)
+def effective_for_variance(days: NDArray[np.int64], autocorrelation: float) -> float:
+    """How many independent days tell as much of the variance: squares of deviations have its square."""
+    return effective(days, autocorrelation**2)
 
 
 def _interval(
-    before: Period, after: Period, ratio: float, kept: float, own: Drift
+    before: Period, after: Period, ratio: float, autocorrelation: float, own: Drift
 ) -> tuple[float | None, float | None]:
     """95 % bounds of the ratio after / before on the scale of logarithms; none where days are too few."""
     from scipy import stats
 
     if ratio <= 0:
         return None, None
-    counts = [effective(period.day, kept) for period in (before, after)]
+    counts = [effective(period.day, autocorrelation) for period in (before, after)]
     if min(counts) <= 1:
         return None, None
     parts = [

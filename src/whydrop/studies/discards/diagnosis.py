@@ -41,7 +41,7 @@ def why_empty(backend: Backend, parameters: Parameters, name: str) -> str:
 def of_other_machines(backend: Backend, parameters: Parameters) -> list[str]:
     """Sentences about sites that the published definitions leave out, as they look at one machine's rows alone.
 
-    Such sites vanish from figures 1 and 3, and in figure 7 all of their tests count as untouched; or, where no test
+    Such sites vanish from figures 1 and 3, and in figure 7 all of their tests count as not exposed; or, where no test
     names the machine, there are none. Nothing of that can be seen in the figures.
     """
     if parameters.definitions != "published":
@@ -59,8 +59,11 @@ def of_other_machines(backend: Backend, parameters: Parameters) -> list[str]:
     )
     return [
         *_left_out(
-            samples, machine, "no samples", "figures 1 and 3 leave it out, and figure 7 counts its tests as untouched",
-            "figures 1 and 3 leave them out, and figure 7 counts their tests as untouched",
+            samples,
+            machine,
+            "no samples",
+            "figures 1 and 3 leave it out, and figure 7 counts its tests as not exposed",
+            "figures 1 and 3 leave them out, and figure 7 counts their tests as not exposed",
         ),
         *_left_out(downloads, machine, "no tests", "figure 7 leaves it out", "figure 7 leaves them out"),
     ]  # fmt: skip

@@ -149,8 +149,8 @@ def _samples(client_speeds: pl.DataFrame) -> Iterator[_Sample]:
 def _compared(sample: _Sample) -> Comparison:
     """The two samples by Kolmogorov and Smirnov, as if they were independent.
 
-    The same clients twice are not: their distance is smaller than chance would make that of strangers, so that p is too
-    large. It is given because it was published.
+    The same clients twice are not: their distance is smaller than chance would make that of other clients, so that p is
+    too large. It is given because it was published.
     """
     from scipy import stats
 

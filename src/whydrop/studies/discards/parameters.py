@@ -72,8 +72,8 @@ class Change(_Strict):
         return self
 
 
-class Contact(_Strict):
-    """Which tests were touched by discards (figure 7)."""
+class Exposure(_Strict):
+    """Which tests were exposed to discards (figure 7)."""
 
     metros: tuple[str, ...] = ("dfw",)
     # Published only: what the joined times mean. Since 2020-09-08 M-Lab's tables hold windows' ends; in 2018, when the
@@ -104,7 +104,7 @@ class Parameters(_Strict):
     bin_s: Annotated[int, Field(ge=1, le=_DAY_S)] = 10  # of the switches' samples
     tests: Tests = Tests()
     change: Change | None = Change()  # in files false for none, as TOML has no null
-    contact: Contact = Contact()
+    contact: Exposure = Exposure()
     watch: Watch = Watch()
     seed: Annotated[int, Field(ge=0)] = 1  # of resampling
 

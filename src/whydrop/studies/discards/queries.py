@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from whydrop.studies.discards import results
-from whydrop.studies.discards.contacts import contacts_of_downloads, published_contacts
+from whydrop.studies.discards.exposure import exposure_of_downloads, published_exposure
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -417,16 +417,16 @@ def _often(clients: ir.Table, more_than: int, *within: str) -> ir.Table:
 
 
 def contacts(tables: Tables, parameters: Parameters) -> ir.Table:
-    """Which tests were touched by discards (`results.CONTACTS`)."""
+    """Which tests were exposed to discards (`results.CONTACTS`)."""
     published = _published(parameters)
     metros = parameters.contact.metros or parameters.metros
     tests = _downloads(tables.ndt, parameters, metros, all_clients=published)
     samples = _samples(tables.counters_around, parameters, "discards.tx", metros=metros)
     if published:
-        touched = published_contacts(tests, samples, parameters)
+        exposed = published_exposure(tests, samples, parameters)
     else:
-        touched = contacts_of_downloads(tests, samples, parameters.tests.most_duration_s)
-    return touched.select(*results.CONTACTS)
+        exposed = exposure_of_downloads(tests, samples, parameters.tests.most_duration_s)
+    return exposed.select(*results.CONTACTS)
 
 
 def contact_days(tables: Tables, parameters: Parameters) -> ir.Table:

@@ -91,7 +91,7 @@ COMPARISONS: Schema = {
     "detectable_ratio": _F64,  # the smallest ratio above 1 that these many clients would show with power 0.8
 }  # fmt: skip
 
-# Each test's contact with discards. Published: the bin b = floor(start / bin) x bin, the window [b, b + 2 bins), a test
+# Each test's exposure to discards. Published: the bin b = floor(start / bin) x bin, the window [b, b + 2 bins), a test
 # is non-zero if a sample of `published_machine` with discards > 0 ends at b + bin or b + 2 bins; only tests of
 # `published_machine`; no sample counts as zero. dl without the exclusion of clients. With `contact.recorded = "starts"`
 # the samples' recorded times are taken for their windows' starts, as the table held them in 2018, so that those one bin

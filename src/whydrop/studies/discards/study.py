@@ -27,8 +27,8 @@ COMPUTED = {
     "discard_ratio": "figure 3, discards",
     "retransmission_ratio": "figure 4, retransmissions",
     "client_speeds": "figure 6, speeds before and after",
-    "contacts": "the tests touched by discards",
-    "contact_days": "figure 7, tests touched by discards",
+    "contacts": "the tests exposed to discards",
+    "contact_days": "figure 7, tests exposed to discards",
 }
 _PLACEBO = "the placebos of figure 6"
 _PLACEBOS = 3

@@ -88,7 +88,7 @@ def findings(results: Results) -> list[str]:
     lines += _utilisation(tables["utilisation"])
     lines += _discards(tables["discard_ratio"], results.parameters)
     lines += _retransmissions(tables["retransmission_ratio"], tables["discard_ratio"], results.parameters)
-    lines += contacts(results)
+    lines += exposure(results)
     return lines
 
 
@@ -345,8 +345,8 @@ def _retransmissions(sent_again: pl.DataFrame, discards: pl.DataFrame, parameter
     return [line + "."]
 
 
-def contacts(results: Results) -> list[str]:
-    """How many downloads were touched by discards, and how fast these were."""
+def exposure(results: Results) -> list[str]:
+    """How many downloads were exposed to discards, and how fast these were."""
     tests, days, parameters = results.tables["contacts"], results.tables["contact_days"], results.parameters
     counts = {name: int(count) for name, count in days.group_by("class").agg(pl.col("tests").sum()).iter_rows()}
     if not counts and not tests.is_empty():
@@ -354,26 +354,26 @@ def contacts(results: Results) -> list[str]:
     total = sum(counts.values())
     if not total:
         return []
-    touched, unknown = counts.get("non-zero", 0), counts.get("unknown", 0)
+    exposed, unknown = counts.get("non-zero", 0), counts.get("unknown", 0)
     where = phrases.at_metros(parameters.contact.metros)
-    some = f"{units.count(touched)} ({phrases.percent(touched / total)})"
-    line = f"Of {units.count(total)} downloads{where} {some} were touched by discards"
+    some = f"{units.count(exposed)} ({phrases.percent(exposed / total)})"
+    line = f"Of {units.count(total)} downloads{where} {some} were exposed to discards"
     if parameters.definitions == "published":
-        return [f"{line}; as published, tests of whose time the switch told nothing count as untouched."]
+        return [f"{line}; as published, tests of whose time the switch told nothing count as not exposed."]
     rest = f"for {units.count(unknown)} ({phrases.percent(unknown / total)}) it is not known"
     known = (
         f"{rest}, as switches were not measured all their time" if unknown else "switches were measured all their time"
     )
-    return [f"{line}; {known}.", *_touched_speed(tests)]
+    return [f"{line}; {known}.", *_speed_by_exposure(tests)]
 
 
-def _touched_speed(tests: pl.DataFrame) -> list[str]:
+def _speed_by_exposure(tests: pl.DataFrame) -> list[str]:
     known = tests.drop_nulls("speed_bps")
     speed = dict(known.group_by("class").agg(pl.col("speed_bps").median()).iter_rows())
     if speed.get("non-zero") is None or speed.get("zero") is None:
         return []
     return [
-        f"Touched downloads ran at {units.rate(speed['non-zero'])}, untouched ones at {units.rate(speed['zero'])} "
+        f"Exposed downloads ran at {units.rate(speed['non-zero'])}, the others at {units.rate(speed['zero'])} "
         "(medians): no proof of a cause, as busy hours bring both discards and slow downloads."
     ]
 

@@ -49,7 +49,7 @@ fn a_transfer_that_has_failed_at_its_far_end_is_not_waited_for_here() {
     session.start(clock::now_ns());
     thread::sleep(Duration::from_millis(100));
     assert!(!session.is_over());
-    session.heed(failure(3));
+    session.apply(failure(3));
     let began = Instant::now();
     while !session.is_over() {
         assert!(began.elapsed() < Duration::from_secs(300));
@@ -61,7 +61,7 @@ fn a_transfer_that_has_failed_at_its_far_end_is_not_waited_for_here() {
         panic!("{found:?}")
     };
     assert!(reason.contains("the disk burns"), "{reason}");
-    session.hang_up();
+    session.disconnect();
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_failure_that_the_far_end_tells_late_still_counts_once() {
     let (session, _far) = session(transfer());
     session.end_flow(3, Ending::Complete);
     assert_eq!(endings(&session), [(3, Ending::Complete)]);
-    session.heed(failure(3));
+    session.apply(failure(3));
     assert!(matches!(endings(&session)[..], [(3, Ending::Failed(_))]));
     assert_eq!(endings(&session), []);
 }
@@ -78,7 +78,7 @@ fn a_failure_that_the_far_end_tells_late_still_counts_once() {
 fn what_was_stopped_here_has_not_failed_because_it_broke_off_there() {
     let (session, _far) = session(transfer());
     session.end_flow(3, Ending::Stopped);
-    session.heed(failure(3));
+    session.apply(failure(3));
     assert_eq!(endings(&session), [(3, Ending::Stopped)]);
     assert_eq!(endings(&session), []);
 }
@@ -93,13 +93,13 @@ fn interval(flow: u32) -> Interval {
 /// Reports of the only upload, and the test's end by the last of `replies`; why, and how many intervals were kept.
 fn put_out_by(replies: impl IntoIterator<Item = Reply>) -> (String, usize) {
     let (session, _far) = session(FlowSpec::new(3, Kind::Tcp, Direction::Up));
-    session.heed(Reply::Report(Report {
+    session.apply(Reply::Report(Report {
         intervals: vec![interval(3)],
         ..Report::default()
     }));
     for reply in replies {
         assert_eq!(session.far_end().lost, None);
-        session.heed(reply);
+        session.apply(reply);
     }
     session.end_flow(3, Ending::Stopped);
     let reason = session.far_end().lost.expect("that was too much");
@@ -153,7 +153,7 @@ fn flows_that_looked_complete_have_failed_where_the_responder_lies_in_the_end() 
     session.end_flow(3, Ending::Complete);
     assert_eq!(endings(&session), [(3, Ending::Complete)]);
     session.known().finishing = true;
-    session.heed(Reply::Report(Report {
+    session.apply(Reply::Report(Report {
         intervals: vec![interval(4)],
         ..Report::default()
     }));

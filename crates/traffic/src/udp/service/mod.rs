@@ -57,7 +57,7 @@ pub struct Session {
     pub limits: Limits,
     /// In this host's clock: nothing is answered or sent behind it.
     pub ends_ns: i64,
-    /// Set where the client sends far more than its flows may; nothing of it is heeded any more.
+    /// Set where the client sends far more than its flows may; nothing of it counts any more.
     pub overrun: Stop,
     /// Takes what is measured here: intervals of streams up, packets of bursts up, facts.
     pub sink: Arc<Sink>,

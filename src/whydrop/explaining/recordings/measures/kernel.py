@@ -21,7 +21,7 @@ LIMITS = ("receive-window", "send-buffer", "application")
 
 
 @dataclass(frozen=True)
-class Limits:
+class HeldShares:
     """Shares of the steady load in which one flow was held, by what held it.
 
     ``samples`` is how many independent samples of it there are, by limit.
@@ -33,12 +33,12 @@ class Limits:
     span_s: float
 
 
-def measure(flows: Sequence[Flow], spans: Spans) -> list[Limits]:
+def measure(flows: Sequence[Flow], spans: Spans) -> list[HeldShares]:
     """Of each TCP flow whose kernel told."""
     return [found for flow in flows if flow.kind == "tcp" and (found := _of(flow, spans)) is not None]
 
 
-def _of(flow: Flow, spans: Spans) -> Limits | None:
+def _of(flow: Flow, spans: Spans) -> HeldShares | None:
     times = flow.counted.times_ns
     columns = [flow.counted[name] for name in ("receive_window_limited_ns", "send_buffer_limited_ns", "busy_ns")]
     kept = np.isfinite(np.vstack([times.astype(float), *columns])).all(axis=0)
@@ -51,7 +51,7 @@ def _of(flow: Flow, spans: Spans) -> Limits | None:
     window, buffer, busy = (np.clip(np.diff(column)[usable] / elapsed[usable], 0.0, 1.0) for column in columns)
     parts = dict(zip(LIMITS, (window, buffer, 1.0 - busy), strict=True))
     weights = elapsed[usable] / elapsed[usable].sum()
-    return Limits(
+    return HeldShares(
         flow,
         {name: float(part @ weights) for name, part in parts.items()},
         {name: len(part) / dependence(part) for name, part in parts.items()},
@@ -59,7 +59,7 @@ def _of(flow: Flow, spans: Spans) -> Limits | None:
     )
 
 
-def largest(limits: Limits) -> tuple[str, float]:
+def largest(limits: HeldShares) -> tuple[str, float]:
     """What held a flow for longest, and its share of the time."""
     name = max(limits.shares, key=lambda one: limits.shares[one])
     share = limits.shares[name]

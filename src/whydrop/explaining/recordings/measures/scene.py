@@ -9,7 +9,7 @@ import numpy as np
 
 from whydrop.explaining.recordings.measures import delays, kernel, loads, losses, outages, series, spans
 from whydrop.explaining.recordings.measures.delays import Delay
-from whydrop.explaining.recordings.measures.kernel import Limits
+from whydrop.explaining.recordings.measures.kernel import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
@@ -34,7 +34,7 @@ class Scene:
     delays: dict[str, Delay]
     losses: dict[str, Losses]
     loads: dict[str, Load]
-    limits: list[Limits]
+    limits: list[HeldShares]
     outages: list[Outage]
 
     @property

@@ -7,7 +7,7 @@ import math
 from whydrop.explaining.recordings import likelihood
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Quantity, Subject
 from whydrop.explaining.recordings.measures import kernel
-from whydrop.explaining.recordings.measures.kernel import Limits
+from whydrop.explaining.recordings.measures.kernel import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.naming.sides import Side
 from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME
@@ -20,7 +20,7 @@ _NAMES = {
 }
 
 
-def held(limits: Limits) -> str | None:
+def held(limits: HeldShares) -> str | None:
     """What held a flow for most of the time; ``None`` where no host did."""
     name, share = kernel.largest(limits)
     return name if share > MOST_OF_THE_TIME else None
@@ -29,7 +29,7 @@ def held(limits: Limits) -> str | None:
 def findings(scene: Scene, judged: list[Side]) -> list[Finding]:
     """One for each direction and limit, of the flows that it holds for most of the time."""
     found = []
-    groups: dict[tuple[str, str], list[Limits]] = {}
+    groups: dict[tuple[str, str], list[HeldShares]] = {}
     for limits in scene.limits:
         name = held(limits)
         if name is not None:
@@ -42,7 +42,7 @@ def findings(scene: Scene, judged: list[Side]) -> list[Finding]:
     return found
 
 
-def _finding(direction: str, name: str, group: list[Limits], judged: list[Side]) -> Finding:
+def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Side]) -> Finding:
     share = math.fsum(one.shares[name] for one in group) / len(group)
     cause, kind = _NAMES[name]
     place = Place(kind, direction)
@@ -76,7 +76,7 @@ def _finding(direction: str, name: str, group: list[Limits], judged: list[Side])
     )
 
 
-def _spread(group: list[Limits], name: str) -> Quantity:
+def _spread(group: list[HeldShares], name: str) -> Quantity:
     """The mean share with the interval of the surest that its samples allow (Hoeffding's inequality, 1963)."""
     share = math.fsum(one.shares[name] for one in group) / len(group)
     samples = max(1.0, min(one.samples[name] for one in group))

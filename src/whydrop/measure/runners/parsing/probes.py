@@ -20,7 +20,7 @@ class _Probe:
     lost: str | None = None
     duplicates: int = 0
     reordered: bool = False
-    heard_ns: int = 0
+    reported_ns: int = 0
 
 
 class ProbeBook:
@@ -33,7 +33,7 @@ class ProbeBook:
         parser: whose rows these are.
         interval_ns: from one probe to the next.
         timeout_ns: after which an answer is late.
-        first: the sequence number that the program begins with; probes before the first that is heard of count too.
+        first: the sequence number that the program begins with; probes before the first one reported count too.
     """
 
     def __init__(self, parser: Parser, *, interval_ns: int, timeout_ns: int, first: int) -> None:
@@ -94,9 +94,9 @@ class ProbeBook:
         while self._next <= self._highest:
             probe = self._open.get(self._next)
             if probe is None:
-                probe = self._open[self._next] = _Probe(self._next, heard_ns=now_ns)
+                probe = self._open[self._next] = _Probe(self._next, reported_ns=now_ns)
             wait_ns = _DUPLICATES_WITHIN_NS if probe.rtt_ns is not None else 2 * self._timeout_ns
-            if not everything and now_ns - probe.heard_ns < wait_ns:
+            if not everything and now_ns - probe.reported_ns < wait_ns:
                 return
             self._write(self._open.pop(self._next))
             self._next += 1
@@ -106,10 +106,10 @@ class ProbeBook:
         if sequence < self._next or sequence > self._highest + 100_000:
             return None
         for skipped in range(self._highest + 1, sequence + 1):
-            self._open[skipped] = _Probe(skipped, heard_ns=now_ns)
+            self._open[skipped] = _Probe(skipped, reported_ns=now_ns)
         self._highest = max(self._highest, sequence)
-        probe = self._open.setdefault(sequence, _Probe(sequence, heard_ns=now_ns))
-        probe.heard_ns = now_ns
+        probe = self._open.setdefault(sequence, _Probe(sequence, reported_ns=now_ns))
+        probe.reported_ns = now_ns
         return probe
 
     def _write(self, probe: _Probe) -> None:

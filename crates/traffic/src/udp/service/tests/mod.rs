@@ -1,6 +1,6 @@
 //! Client and service in one process, over 127.0.0.1 and ::1.
 
-mod strangers;
+mod unknown_senders;
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

@@ -11,17 +11,17 @@ use super::{HANGS, KEY, LIMITS, TOKEN, World, bursts, probes, stream, total, wai
 use crate::flow::Direction;
 
 /// A peer that speaks the protocol by hand.
-struct Stranger {
+struct RawClient {
     socket: UdpSocket,
     key: Key,
 }
 
-impl Stranger {
-    fn towards(world: &World) -> Stranger {
+impl RawClient {
+    fn towards(world: &World) -> RawClient {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(world.link.remote).unwrap();
         socket.set_read_timeout(Some(HANGS)).unwrap();
-        Stranger {
+        RawClient {
             socket,
             key: Key::new(&KEY),
         }
@@ -39,7 +39,7 @@ impl Stranger {
 
     fn send(&self, flow: u32, sequence: u64, body: Body) {
         self.socket
-            .send(&Stranger::packet(flow, sequence, body).bytes(&self.key))
+            .send(&RawClient::packet(flow, sequence, body).bytes(&self.key))
             .unwrap();
     }
 
@@ -50,7 +50,7 @@ impl Stranger {
     }
 
     /// Whether nothing comes, for a while.
-    fn hears_nothing(&self) -> bool {
+    fn receives_nothing(&self) -> bool {
         let patience = Duration::from_millis(300);
         self.socket.set_read_timeout(Some(patience)).unwrap();
         let heard = self.receive();
@@ -78,7 +78,7 @@ fn nothing_unproved_is_answered_with_more_bytes_than_it_had() {
         },
     ];
     let world = World::with(&flows);
-    let stranger = Stranger::towards(&world);
+    let client = RawClient::towards(&world);
     let bodies = [
         Body::Probe,
         Body::Answer(Default::default()),
@@ -101,9 +101,9 @@ fn nothing_unproved_is_answered_with_more_bytes_than_it_had() {
     let mut count_answers = |patience_ms: u64, sent: &[usize]| {
         let mut answer = [0; 2000];
         let patience = Duration::from_millis(patience_ms);
-        stranger.socket.set_read_timeout(Some(patience)).unwrap();
-        while let Ok(length) = stranger.socket.recv(&mut answer) {
-            let packet = Packet::open(&answer[..length], &stranger.key).unwrap();
+        client.socket.set_read_timeout(Some(patience)).unwrap();
+        while let Ok(length) = client.socket.recv(&mut answer) {
+            let packet = Packet::open(&answer[..length], &client.key).unwrap();
             // An answer repeats the stamp, which numbers the requests here.
             let number = packet.sent_ns as usize;
             answers[number] += 1;
@@ -114,12 +114,12 @@ fn nothing_unproved_is_answered_with_more_bytes_than_it_had() {
     for flow in [5, 6, 8, 99, SYNCHRONISATION_FLOW] {
         for body in bodies {
             for padding in [0, 1, 700] {
-                let mut packet = Stranger::packet(flow, 1, body);
+                let mut packet = RawClient::packet(flow, 1, body);
                 packet.sent_ns = sent.len() as i64;
-                let mut bytes = packet.bytes(&stranger.key).to_vec();
+                let mut bytes = packet.bytes(&client.key).to_vec();
                 bytes.resize(bytes.len() + padding, 0x55);
                 sent.push(bytes.len());
-                stranger.socket.send(&bytes).unwrap();
+                client.socket.send(&bytes).unwrap();
                 count_answers(1, &sent);
             }
         }
@@ -135,29 +135,29 @@ fn nothing_unproved_is_answered_with_more_bytes_than_it_had() {
 }
 
 #[test]
-fn garbage_and_strangers_are_counted_and_left_alone() {
+fn garbage_and_unknown_senders_are_counted_and_left_alone() {
     let world = World::with(&[probes(10)]);
-    let stranger = Stranger::towards(&world);
-    let mut unknown = Stranger::packet(5, 0, Body::Probe);
+    let client = RawClient::towards(&world);
+    let mut unknown = RawClient::packet(5, 0, Body::Probe);
     unknown.token += 1;
-    let mut broken = Stranger::packet(5, 0, Body::Probe).bytes(&stranger.key);
+    let mut broken = RawClient::packet(5, 0, Body::Probe).bytes(&client.key);
     broken[63] ^= 1;
     let garbage: [&[u8]; 5] = [
         &[],
         &[0; 63],
         &[0x77; 200],
-        &unknown.bytes(&stranger.key),
+        &unknown.bytes(&client.key),
         &broken,
     ];
     for bytes in garbage {
-        stranger.socket.send(bytes).unwrap();
+        client.socket.send(bytes).unwrap();
     }
-    stranger.send(5, 1 << 50, Body::Probe);
-    stranger.send(5, 3, Body::Stream);
+    client.send(5, 1 << 50, Body::Probe);
+    client.send(5, 3, Body::Stream);
     wait_for("all that was sent", || {
         world.service.statistics().received_packets == 7
     });
-    assert!(stranger.hears_nothing());
+    assert!(client.receives_nothing());
     let statistics = world.service.statistics();
     assert_eq!(
         (
@@ -174,13 +174,13 @@ fn garbage_and_strangers_are_counted_and_left_alone() {
 #[test]
 fn a_replayed_packet_counts_once() {
     let world = World::with(&[probes(100), stream(Direction::Up)]);
-    let stranger = Stranger::towards(&world);
-    let probe = Stranger::packet(5, 4, Body::Probe).bytes(&stranger.key);
-    let data = Stranger::packet(6, 0, Body::Stream).bytes(&stranger.key);
+    let client = RawClient::towards(&world);
+    let probe = RawClient::packet(5, 4, Body::Probe).bytes(&client.key);
+    let data = RawClient::packet(6, 0, Body::Stream).bytes(&client.key);
     for _ in 0..5 {
-        stranger.socket.send(&probe).unwrap();
-        stranger.socket.send(&data).unwrap();
-        match stranger.receive().map(|packet| packet.body) {
+        client.socket.send(&probe).unwrap();
+        client.socket.send(&data).unwrap();
+        match client.receive().map(|packet| packet.body) {
             Some(Body::Answer(answer)) => assert_eq!((answer.arrived, answer.window), (1, 1)),
             other => panic!("{other:?}"),
         }
@@ -197,7 +197,7 @@ fn a_stream_down_needs_a_proof_from_the_address_it_goes_to() {
         ..stream(Direction::Down)
     };
     let world = World::with(std::slice::from_ref(&spec));
-    let (thief, owner) = (Stranger::towards(&world), Stranger::towards(&world));
+    let (thief, owner) = (RawClient::towards(&world), RawClient::towards(&world));
     let nonce = owner.challenge(6);
     thief.send(
         6,
@@ -207,7 +207,7 @@ fn a_stream_down_needs_a_proof_from_the_address_it_goes_to() {
             start_in_ns: 0,
         },
     );
-    assert!(thief.hears_nothing());
+    assert!(thief.receives_nothing());
     owner.send(
         6,
         1,
@@ -220,7 +220,7 @@ fn a_stream_down_needs_a_proof_from_the_address_it_goes_to() {
     while !(bodies.contains(&Body::Accepted) && bodies.contains(&Body::Stream)) {
         bodies.push(owner.receive().expect("the proof and the stream").body);
     }
-    assert!(thief.hears_nothing());
+    assert!(thief.receives_nothing());
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_stream_down_ends_when_no_sign_of_life_comes() {
         ..stream(Direction::Down)
     };
     let world = World::with(std::slice::from_ref(&spec));
-    let owner = Stranger::towards(&world);
+    let owner = RawClient::towards(&world);
     let silence = Duration::from_secs(1);
     owner.socket.set_read_timeout(Some(silence)).unwrap();
     let nonce = owner.challenge(6);
@@ -268,9 +268,9 @@ fn a_stream_down_ends_when_no_sign_of_life_comes() {
 #[test]
 fn nothing_is_answered_when_the_session_is_over_or_removed() {
     let world = World::with(&[probes(100)]);
-    let stranger = Stranger::towards(&world);
-    stranger.send(5, 0, Body::Probe);
-    assert!(stranger.receive().is_some());
+    let client = RawClient::towards(&world);
+    client.send(5, 0, Body::Probe);
+    assert!(client.receive().is_some());
     world.service.register(Session {
         token: TOKEN,
         key: KEY,
@@ -281,11 +281,11 @@ fn nothing_is_answered_when_the_session_is_over_or_removed() {
         sink: Arc::default(),
     });
     for (sequence, unknown) in [(1, 1), (2, 2)] {
-        stranger.send(5, sequence, Body::Probe);
+        client.send(5, sequence, Body::Probe);
         wait_for("the probe", || {
             world.service.statistics().unknown_token == unknown
         });
-        assert!(stranger.hears_nothing());
+        assert!(client.receives_nothing());
         world.service.remove(TOKEN);
     }
 }
@@ -295,11 +295,11 @@ fn what_a_sender_says_beyond_its_plan_is_not_believed() {
     let spec = stream(Direction::Up);
     let planned = Schedule::of(&spec).unwrap().slots().unwrap();
     let world = World::with(&[spec]);
-    let stranger = Stranger::towards(&world);
-    stranger.send(6, 0, Body::Stream);
-    stranger.send(6, 1 << 60, Body::Stream);
-    stranger.send(6, u64::MAX, Body::Finish { bursts: u32::MAX });
-    assert!(stranger.receive().is_some());
+    let client = RawClient::towards(&world);
+    client.send(6, 0, Body::Stream);
+    client.send(6, 1 << 60, Body::Stream);
+    client.send(6, u64::MAX, Body::Finish { bursts: u32::MAX });
+    assert!(client.receive().is_some());
     // the batch that held all three may still be counted when the answer to its last is here
     wait_for("the count of the batch", || {
         world.service.statistics().misplaced == 1
@@ -315,14 +315,14 @@ fn bursts_that_leap_ahead_of_time_leave_no_rows_of_what_they_leap_over() {
         duration_s: None,
         ..bursts(Direction::Up)
     }]);
-    let stranger = Stranger::towards(&world);
+    let client = RawClient::towards(&world);
     for leap in 0..20_u32 {
         let place = BurstPlace {
             burst: leap * 100_000,
             place: 0,
             packets: 40,
         };
-        stranger.send(7, 0, Body::Burst(place));
+        client.send(7, 0, Body::Burst(place));
     }
     wait_for("all that was sent", || {
         world.service.statistics().received_packets == 20
@@ -345,10 +345,10 @@ fn many_flows_of_probes_share_what_a_session_remembers() {
             })
             .collect();
         let world = World::with(&specs);
-        let stranger = Stranger::towards(&world);
+        let client = RawClient::towards(&world);
         for sequence in [0, 200_000] {
-            stranger.send(5, sequence, Body::Probe);
-            assert!(stranger.receive().is_some());
+            client.send(5, sequence, Body::Probe);
+            assert!(client.receive().is_some());
         }
         assert_eq!(world.service.arrivals(TOKEN, 5), remembered);
     }

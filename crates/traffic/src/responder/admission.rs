@@ -17,19 +17,19 @@ use crate::stop::Stop;
 
 /// So many connections may be unproved at once; the oldest of the address that has most of them makes room.
 const MOST_UNPROVED: usize = 2048;
-/// A client proves itself within this time, two round trips and a lost packet on any path, or is hung up on.
+/// A client proves itself within this time, two round trips and a lost packet on any path, or is closed.
 const PATIENCE_NS: i64 = 10_000_000_000;
-/// How long the reception sleeps at most when nothing arrives.
+/// How long the admission sleeps at most when nothing arrives.
 const TICK_MS: u16 = 50;
 const EVENTS_AT_ONCE: usize = 256;
 /// Keys of listeners are below, those of connections from here on.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
-/// What reception did with connections.
+/// What admission did with connections.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub accepted: AtomicU64,
-    pub welcomed: AtomicU64,
+    pub authenticated: AtomicU64,
     /// Closed because what they sent was not this protocol.
     pub foreign: AtomicU64,
     /// Closed because of a wrong proof.
@@ -42,8 +42,8 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whom the reception asks and to whom it hands connections over.
-pub trait House {
+/// What admission asks, and what takes connections over.
+pub trait Sessions {
     /// The key that a connection of this purpose must prove to know; `None` for a session that there is not.
     fn key(&self, purpose: Purpose) -> Option<Vec<u8>>;
     /// Whether clients are asked for a secret.
@@ -51,33 +51,33 @@ pub trait House {
     /// Whether one more connection of this purpose can be served.
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool;
     /// A connection that has proved itself, and the key of the session that begins with it.
-    fn welcome(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32);
+    fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32);
 }
 
-/// A connection that has not proved itself yet.
-struct Visitor {
+/// A connection that is not authenticated yet.
+struct Pending {
     stream: TcpStream,
     from: IpAddr,
     neighbourhood: IpAddr,
     since_ns: i64,
     received: Vec<u8>,
-    introduced: Option<Introduced>,
+    greeted: Option<Greeted>,
 }
 
 /// Its hello has arrived and ours was sent.
-struct Introduced {
+struct Greeted {
     purpose: Purpose,
     client_hello: Vec<u8>,
     responder_hello: [u8; hello::RESPONDER_HELLO_BYTES],
     key: Vec<u8>,
 }
 
-/// What became of a visitor after something arrived from it.
+/// What became of a connection after something arrived from it.
 enum Step {
     /// More must come.
-    Waits,
-    Leaves,
-    Enters(Purpose, Bytes32),
+    Incomplete,
+    Close,
+    Authenticated(Purpose, Bytes32),
 }
 
 /// Receives connections on all listeners until `stop`.
@@ -86,47 +86,47 @@ enum Step {
 /// Where the kernel gives no epoll descriptor.
 pub fn run(
     listeners: &[TcpListener],
-    house: &impl House,
+    sessions: &impl Sessions,
     counts: &Counts,
     stop: &Stop,
 ) -> io::Result<()> {
-    let mut reception = Reception {
+    let mut admission = Admission {
         epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-        visitors: BTreeMap::new(),
+        pending: BTreeMap::new(),
         next: FIRST_CONNECTION,
-        house,
+        sessions,
         counts,
     };
     for (number, listener) in listeners.iter().enumerate() {
         listener.set_nonblocking(true)?;
-        reception.watch(listener, number as u64)?;
+        admission.watch(listener, number as u64)?;
     }
     let mut events = [EpollEvent::empty(); EVENTS_AT_ONCE];
     while !stop.is_set() {
         // A signal ends the wait early, and another one follows.
-        let ready = reception.epoll.wait(&mut events, TICK_MS).unwrap_or(0);
+        let ready = admission.epoll.wait(&mut events, TICK_MS).unwrap_or(0);
         for key in events[..ready].iter().map(EpollEvent::data) {
             match listeners.get(key as usize) {
-                Some(listener) => reception.accept(listener),
-                None => reception.hear(key),
+                Some(listener) => admission.accept(listener),
+                None => admission.receive(key),
             }
         }
-        reception.hang_up_on_the_silent();
+        admission.expire_idle();
     }
     Ok(())
 }
 
-struct Reception<'a, H> {
+struct Admission<'a, S> {
     /// Of a connection that is closed, the kernel reports nothing more.
     epoll: Epoll,
     /// By key, which is also the order of arrival.
-    visitors: BTreeMap<u64, Visitor>,
+    pending: BTreeMap<u64, Pending>,
     next: u64,
-    house: &'a H,
+    sessions: &'a S,
     counts: &'a Counts,
 }
 
-impl<H: House> Reception<'_, H> {
+impl<S: Sessions> Admission<'_, S> {
     /// Reports `key` whenever something can be read.
     fn watch(&self, socket: &impl AsFd, key: u64) -> io::Result<()> {
         Ok(self
@@ -135,7 +135,7 @@ impl<H: House> Reception<'_, H> {
     }
 
     fn accept(&mut self, listener: &TcpListener) {
-        // So many at a time that those who wait to be heard are not starved.
+        // So many at a time that those who wait are not starved.
         for _ in 0..64 {
             match listener.accept() {
                 Ok((stream, address)) => self.admit(stream, address.ip()),
@@ -157,7 +157,7 @@ impl<H: House> Reception<'_, H> {
 
     fn admit(&mut self, stream: TcpStream, from: IpAddr) {
         count(&self.counts.accepted);
-        if self.visitors.len() >= MOST_UNPROVED {
+        if self.pending.len() >= MOST_UNPROVED {
             self.make_room();
         }
         let key = self.next;
@@ -165,99 +165,100 @@ impl<H: House> Reception<'_, H> {
             return;
         }
         self.next += 1;
-        let visitor = Visitor {
+        let connection = Pending {
             stream,
             from,
             neighbourhood: neighbourhood(from),
             since_ns: clock::monotonic_ns(),
             received: Vec::new(),
-            introduced: None,
+            greeted: None,
         };
-        self.visitors.insert(key, visitor);
+        self.pending.insert(key, connection);
     }
 
-    /// Hangs up on the oldest visitor from the address that has most.
+    /// Closes the oldest connection from the address that has most.
     fn make_room(&mut self) {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-        for visitor in self.visitors.values() {
-            *by_address.entry(visitor.neighbourhood).or_default() += 1;
+        for connection in self.pending.values() {
+            *by_address.entry(connection.neighbourhood).or_default() += 1;
         }
         let Some((busiest, _)) = by_address.into_iter().max_by_key(|&(_, number)| number) else {
             return;
         };
         let oldest = self
-            .visitors
+            .pending
             .iter()
-            .find(|(_, visitor)| visitor.neighbourhood == busiest)
+            .find(|(_, connection)| connection.neighbourhood == busiest)
             .map(|(&key, _)| key);
         if let Some(key) = oldest {
-            self.visitors.remove(&key);
+            self.pending.remove(&key);
             count(&self.counts.expired);
         }
     }
 
-    fn hear(&mut self, key: u64) {
-        let Some(visitor) = self.visitors.get_mut(&key) else {
+    fn receive(&mut self, key: u64) {
+        let Some(connection) = self.pending.get_mut(&key) else {
             return;
         };
-        match visitor.hear(self.house, self.counts) {
-            Step::Waits => {}
-            Step::Leaves => {
-                self.visitors.remove(&key);
+        match connection.receive(self.sessions, self.counts) {
+            Step::Incomplete => {}
+            Step::Close => {
+                self.pending.remove(&key);
             }
-            Step::Enters(purpose, session_key) => {
-                let Some(visitor) = self.visitors.remove(&key) else {
+            Step::Authenticated(purpose, session_key) => {
+                let Some(connection) = self.pending.remove(&key) else {
                     return;
                 };
-                if self.epoll.delete(&visitor.stream).is_ok()
-                    && visitor.stream.set_nonblocking(false).is_ok()
+                if self.epoll.delete(&connection.stream).is_ok()
+                    && connection.stream.set_nonblocking(false).is_ok()
                 {
-                    count(&self.counts.welcomed);
-                    self.house.welcome(visitor.stream, purpose, session_key);
+                    count(&self.counts.authenticated);
+                    self.sessions
+                        .authenticated(connection.stream, purpose, session_key);
                 }
             }
         }
     }
 
-    fn hang_up_on_the_silent(&mut self) {
+    fn expire_idle(&mut self) {
         let now_ns = clock::monotonic_ns();
-        while let Some((&key, visitor)) = self.visitors.first_key_value() {
-            if now_ns - visitor.since_ns < PATIENCE_NS {
+        while let Some((&key, connection)) = self.pending.first_key_value() {
+            if now_ns - connection.since_ns < PATIENCE_NS {
                 return;
             }
-            self.visitors.remove(&key);
+            self.pending.remove(&key);
             count(&self.counts.expired);
         }
     }
 }
 
-impl Visitor {
-    fn hear(&mut self, house: &impl House, counts: &Counts) -> Step {
+impl Pending {
+    fn receive(&mut self, sessions: &impl Sessions, counts: &Counts) -> Step {
         // Never more than what is wanted next: what follows the proof belongs to whoever serves the connection.
-        let wanted = if self.introduced.is_some() {
+        let wanted = if self.greeted.is_some() {
             PROOF_BYTES
         } else {
             hello::CLIENT_HELLO_BYTES
         };
         let mut chunk = [0; hello::CLIENT_HELLO_BYTES];
         match self.stream.read(&mut chunk[..wanted - self.received.len()]) {
-            Ok(0) => return Step::Leaves,
+            Ok(0) => return Step::Close,
             Ok(length) => self.received.extend_from_slice(&chunk[..length]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Waits,
-            Err(_) => return Step::Leaves,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Incomplete,
+            Err(_) => return Step::Close,
         }
-        match &self.introduced {
+        match &self.greeted {
             None if hello::check_magic(&self.received).is_err() => {
                 count(&counts.foreign);
-                Step::Leaves
+                Step::Close
             }
-            _ if self.received.len() < wanted => Step::Waits,
-            None => self.introduce(house, counts),
-            Some(introduced) => self.check_proof(introduced, house, counts),
+            _ if self.received.len() < wanted => Step::Incomplete,
+            None => self.greet(sessions, counts),
+            Some(greeted) => self.check_proof(greeted, sessions, counts),
         }
     }
 
-    fn introduce(&mut self, house: &impl House, counts: &Counts) -> Step {
+    fn greet(&mut self, sessions: &impl Sessions, counts: &Counts) -> Step {
         let bytes = self
             .received
             .as_slice()
@@ -265,49 +266,49 @@ impl Visitor {
             .expect("so many were wanted");
         let Ok(hello) = ClientHello::decode(bytes) else {
             count(&counts.foreign);
-            return Step::Leaves;
+            return Step::Close;
         };
         // A proof for a session that there is not fails like any other wrong one: nothing is told about sessions.
-        let key = house
+        let key = sessions
             .key(hello.purpose)
             .unwrap_or_else(|| auth::nonce().to_vec());
         // The key of a session is never public, so that data connections are always asked for it.
-        let asks = house.asks_for_secret() || hello.purpose != Purpose::Control;
+        let asks = sessions.asks_for_secret() || hello.purpose != Purpose::Control;
         let responder_hello = ResponderHello::new(asks).encode();
         if self.stream.write_all(&responder_hello).is_err() {
-            return Step::Leaves;
+            return Step::Close;
         }
         let client_hello = std::mem::take(&mut self.received);
-        self.introduced = Some(Introduced {
+        self.greeted = Some(Greeted {
             purpose: hello.purpose,
             client_hello,
             responder_hello,
             key,
         });
-        Step::Waits
+        Step::Incomplete
     }
 
-    fn check_proof(&self, introduced: &Introduced, house: &impl House, counts: &Counts) -> Step {
-        let Introduced {
+    fn check_proof(&self, greeted: &Greeted, sessions: &impl Sessions, counts: &Counts) -> Step {
+        let Greeted {
             purpose,
             client_hello,
             responder_hello,
             key,
-        } = introduced;
+        } = greeted;
         let expected = auth::prove(key, Role::Client, client_hello, responder_hello);
         let status = if !auth::equal(&self.received, &expected) {
             count(&counts.wrong_proof);
             Status::WrongProof
-        } else if !house.has_room(*purpose, self.from) {
+        } else if !sessions.has_room(*purpose, self.from) {
             Status::Busy
         } else {
-            Status::Welcome
+            Status::Accepted
         };
         let answer = hello::answer(status, key, client_hello, responder_hello);
-        if (&self.stream).write_all(&answer).is_err() || status != Status::Welcome {
-            return Step::Leaves;
+        if (&self.stream).write_all(&answer).is_err() || status != Status::Accepted {
+            return Step::Close;
         }
-        Step::Enters(
+        Step::Authenticated(
             *purpose,
             auth::prove(key, Role::Session, client_hello, responder_hello),
         )

@@ -1,4 +1,4 @@
-"""Which tests were touched by discards: joins of tests with the switch's samples that overlap them.
+"""Which tests were exposed to discards: joins of tests with the switch's samples that overlap them.
 
 A join of overlaps compares each test with each sample unless it is given something to be equal. Here samples are put
 into buckets of time by their ends, and each test into the few buckets in which samples that overlap it can end.
@@ -34,7 +34,7 @@ _KEY = (
 )
 
 
-def published_contacts(tests: ir.Table, samples: ir.Table, parameters: Parameters) -> ir.Table:
+def published_exposure(tests: ir.Table, samples: ir.Table, parameters: Parameters) -> ir.Table:
     """As the report has it: two bins from that in which the test began, of one machine; what is missing is zero.
 
     Args:
@@ -66,7 +66,7 @@ def published_contacts(tests: ir.Table, samples: ir.Table, parameters: Parameter
     )
 
 
-def contacts_of_downloads(tests: ir.Table, samples: ir.Table, most_duration_s: float) -> ir.Table:
+def exposure_of_downloads(tests: ir.Table, samples: ir.Table, most_duration_s: float) -> ir.Table:
     """Which samples overlap each test: any with discards, or all of it covered without, or not known.
 
     Args:
@@ -79,7 +79,7 @@ def contacts_of_downloads(tests: ir.Table, samples: ir.Table, most_duration_s: f
     tests = _described(tests)
     samples = samples.filter(samples.span_ns > 0)
     pairs = _overlapping(tests, samples, most_duration_s)
-    touched = _summed(pairs)
+    exposed = _summed(pairs)
     # A test passes one of its site's switches, and nobody says which: all of them must be known. Those are counted that
     # have samples on the test's day, the day before or the day after, so that all that overlap it are among them.
     switches = samples.select("site", "switch", day_ns=samples.end_ns - samples.end_ns % DAY_NS).distinct()
@@ -87,7 +87,7 @@ def contacts_of_downloads(tests: ir.Table, samples: ir.Table, most_duration_s: f
         *(switches.mutate(day_ns=switches.day_ns + days * DAY_NS) for days in (-1, 1)), distinct=True
     )
     known = around.group_by("site", "day_ns").agg(known=around.count())
-    found = tests.left_join(touched, "key").left_join(known, ["site", "day_ns"])
+    found = tests.left_join(exposed, "key").left_join(known, ["site", "day_ns"])
     covered_ns = ibis.ifelse(found.seen >= found.known, found.covered_ns, 0).fill_null(0)
     elapsed_ns = found.end_ns - found.start_ns
     unknown = ibis.ifelse(covered_ns == elapsed_ns, "zero", "unknown").fill_null("unknown")

@@ -19,7 +19,7 @@ impl HostSession {
             match reader.receive::<Reply>(ECHO_EVERY) {
                 Ok(Some(reply)) => {
                     lock(&self.life).heard();
-                    self.heed(reply);
+                    self.apply(reply);
                 }
                 Ok(None) if lock(&self.life).silence_ns() > SILENCE.as_nanos() as i64 => {
                     return self.lose(&format!(
@@ -47,10 +47,10 @@ impl HostSession {
         }
     }
 
-    pub(super) fn heed(&self, reply: Reply) {
-        let heeded = match reply {
-            Reply::Echo { sent_ns, far_ns } => self.heed_echo(sent_ns, far_ns),
-            Reply::Report(report) => self.heed_report(report),
+    pub(super) fn apply(&self, reply: Reply) {
+        let applied = match reply {
+            Reply::Echo { sent_ns, far_ns } => self.apply_echo(sent_ns, far_ns),
+            Reply::Report(report) => self.apply_report(report),
             Reply::Description(text) => {
                 self.tell(|known| known.metadata = Some(text));
                 Ok(())
@@ -78,12 +78,12 @@ impl HostSession {
                 Err("an answer to the plan; it had answered already".to_owned())
             }
         };
-        if let Err(what) = heeded {
+        if let Err(what) = applied {
             self.distrust(&what);
         }
     }
 
-    fn heed_echo(&self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
+    fn apply_echo(&self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
         lock(&self.expected).check_echo(sent_ns)?;
         // The control channel compares the clocks only where UDP cannot: its packets queue with others.
         if self.known().without_udp.is_some() {
@@ -99,9 +99,9 @@ impl HostSession {
     }
 
     /// Keeps what a report says, where all of it is what was expected.
-    fn heed_report(&self, report: Report) -> Result<(), String> {
+    fn apply_report(&self, report: Report) -> Result<(), String> {
         lock(&self.expected).check(&report, self.asked.elapsed())?;
-        self.heed_endings(report.endings);
+        self.apply_endings(report.endings);
         self.far.with(|samples| {
             samples.intervals.extend(report.intervals);
             samples.tcp.extend(report.tcp);
@@ -116,7 +116,7 @@ impl HostSession {
     }
 
     /// A flow that has failed at its far end is not waited for here.
-    fn heed_endings(&self, endings: Vec<(u32, Ending)>) {
+    fn apply_endings(&self, endings: Vec<(u32, Ending)>) {
         for (flow, ending) in endings {
             let failed = matches!(ending, Ending::Failed(_));
             self.known().endings.insert(flow, ending);

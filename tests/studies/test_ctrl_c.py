@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from studies.test_study_cli import CHOICE, SmallFleet, whydrop
-from whydrop.cli import hearing, terminating
+from whydrop.cli import ctrl_c, terminating
 from whydrop.studies.discards import queries
 
 
@@ -47,7 +47,7 @@ def foreground() -> Iterator[None]:
 
 def test_what_python_ignores_is_raised_again(capfd: pytest.CaptureFixture[str]) -> None:
     def finalized() -> None:
-        with hearing.ctrl_c():
+        with ctrl_c.deferred():
             Finalized()
             threading.Event().wait(60)
 
@@ -68,7 +68,7 @@ def test_what_is_raised_again_waits_for_the_hook_that_arranges_it(monkeypatch: p
     monkeypatch.setattr(threading.Thread, "start", slow)
 
     def finalized() -> None:
-        with hearing.ctrl_c():
+        with ctrl_c.deferred():
             Finalized()
             threading.Event().wait(5)
 
@@ -84,7 +84,7 @@ def test_other_things_that_python_ignores_are_still_told(capfd: pytest.CaptureFi
     # pytest has a hook of its own.
     before, sys.unraisablehook = sys.unraisablehook, sys.__unraisablehook__
     try:
-        with hearing.ctrl_c():
+        with ctrl_c.deferred():
             Broken()
     finally:
         sys.unraisablehook = before
@@ -115,8 +115,8 @@ def test_a_library_that_makes_an_error_of_it_is_not_believed(
 
 def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
     program = (
-        "import signal, os\nfrom whydrop.cli import hearing\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "with hearing.ctrl_c():\n    os.kill(os.getpid(), signal.SIGINT)\nprint('went on')"
+        "import signal, os\nfrom whydrop.cli import ctrl_c\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "with ctrl_c.deferred():\n    os.kill(os.getpid(), signal.SIGINT)\nprint('went on')"
     )
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -126,10 +126,10 @@ def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
 
 def test_ctrl_c_in_the_midst_of_a_query_is_one_interrupt() -> None:
     """Polars would raise one of its own before Python's."""
-    hearing.once()
+    ctrl_c.raised_once()
     seen = []
     signal.signal(signal.SIGINT, lambda *_: seen.append(True))
-    hearing.once()
+    ctrl_c.raised_once()
 
     def interrupted(frame: pl.DataFrame) -> pl.DataFrame:
         interrupt()

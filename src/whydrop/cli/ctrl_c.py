@@ -11,14 +11,14 @@ from whydrop.cli import terminating
 
 
 @contextmanager
-def ctrl_c() -> Iterator[Callable[[], None]]:
+def deferred() -> Iterator[Callable[[], None]]:
     """As :func:`terminating.as_ctrl_c`; yields what raises `KeyboardInterrupt` if there was one."""
-    with terminating.as_ctrl_c() as heard:
-        yield heard.raise_if_heard
+    with terminating.as_ctrl_c() as received:
+        yield received.raise_if_received
 
 
-def once() -> None:
-    """Let Ctrl-C be heard by Python alone.
+def raised_once() -> None:
+    """Let Ctrl-C be raised by Python alone.
 
     Polars has a handler of its own, in front of Python's. In the midst of a query both raise a ``KeyboardInterrupt``:
     the second meets whoever handles the first.
