@@ -302,15 +302,19 @@ class Explanation(Explained):
     def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:
         """Write one self-contained HTML page with verdicts, charts and tables; it requests nothing from any network.
 
+        Of a recording it holds the plots of its test, statistics and what is known of the hosts, too.
+
         Args:
             path: the file to write.
             flow: the connection that the charts show first, or part of its name.
         """
+        from whydrop.formats.importing import open_recording
         from whydrop.runtime import durable
         from whydrop.show import report
 
         target = Path(path)
-        durable.write_bytes(target, report.of_explained(self, flow=flow).encode())
+        recordings = [open_recording(one["path"]) for one in self.recordings]
+        durable.write_bytes(target, report.of_explained(self, flow=flow, recordings=recordings).encode())
         return target
 
     def _repr_html_(self) -> str:

@@ -8,7 +8,8 @@ from whydrop import units
 from whydrop.explaining import parameters
 from whydrop.explaining.document import Verdict
 from whydrop.explaining.explained import Explained
-from whydrop.show import charts, page, pair_words, tables, words
+from whydrop.recording.recording import Recording
+from whydrop.show import charts, page, pair_words, recording_report, tables, words
 from whydrop.show.charts import close_up, pair_scene
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene
@@ -23,26 +24,51 @@ _MOST_FLOWS = 5
 _FOCUS = "Heaviest loss"
 
 
-def of_explained(found: Explained, *, flow: str | None = None) -> str:
-    """The whole page. ``flow`` names (a part of) the connection that the charts show first.
+def of_explained(found: Explained, *, flow: str | None = None, recordings: Sequence[Recording] = ()) -> str:
+    """The whole page.
+
+    Args:
+        found: what was explained.
+        flow: (a part of) the name of the connection that the charts show first.
+        recordings: those that were explained, whose plots, statistics and metadata are in the page too.
 
     Raises:
         ValueError: no flow matches ``flow``.
     """
     headline = found.verdicts[0] if found.verdicts else None
     title = headline.sentence if headline else "No verdict"
+    plots = [choice for recording in recordings for choice in recording_report.plots(recording)]
     body = [
         _header(found),
         "<main>",
         _headline(headline, found),
         _pair(found),
+        *(page.section("plots", "Plots", "plots over time") for _ in plots),
         _charts(found),
         _others(found),
         *(_table(sheet) for sheet in _sheets(found)),
+        *(_recording(recording) for recording in recordings),
         "</main>",
         _footer(found),
     ]
-    return page.document(title, body, parts(found, flow), exact=False)
+    drawn = {**({"plots": plots} if plots else {}), **parts(found, flow)}
+    return page.document(title, body, drawn, exact=not found.flows)
+
+
+def _recording(recording: Recording) -> str:
+    """Statistics of a recording, and what is known of its test and hosts."""
+    facts = "".join(
+        f"<div><dt>{text(label)}</dt><dd>{text(said)}</dd></div>" for label, said in recording_report.facts(recording)
+    )
+    everything = recording_report.metadata(recording)
+    return "".join(
+        [
+            *(_table(sheet) for sheet in recording_report.sheets(recording)),
+            f'<section id="metadata"><h2>Test and hosts</h2><dl class="lines">{facts}</dl>',
+            f"<details><summary>All metadata</summary>{_grid(everything, everything.rows)}",
+            f'<p class="small">{text(everything.summed)}</p></details></section>',
+        ]
+    )
 
 
 def _sheets(found: Explained) -> list[tables.Sheet]:

@@ -109,6 +109,21 @@ def default(recordings: Sequence[Recording]) -> str:
     raise NothingToDraw(f"{names}: no series with samples, so there is nothing to draw")
 
 
+def usual(recording: Recording) -> list[str]:
+    """The plots that a page of a recording shows: those of its test, else the first over time, and of distributions.
+
+    Those that leave out peaks are not among them: a page can be zoomed.
+    """
+    own = recording.metadata.get("test") or {}
+    known = {name: plot for name, plot in available([recording]).items() if not _zooms(plot)}
+    names = [name for name in (own.get("default_plot"), *(own.get("plots") or ())) if name in known]
+    if not names:
+        names = [
+            next((name for name, plot in known.items() if plot.kind == kind), "") for kind in ("time-series", "cdf")
+        ]
+    return [name for name in dict.fromkeys(names) if name]
+
+
 def _zooms(plot: PlotSpec) -> bool:
     return any(panel.zoom is not None for panel in catalogue.panels(plot))
 

@@ -49,11 +49,14 @@ whydrop.rowsWithin = (layer, low, high) => {
 
 // The range of y that the visible layers span in a window of x; layers that do not stretch the chart are clipped.
 whydrop.rangeOfY = (panel, low, high) => {
-  if (panel.y.fixed) return panel.y.ends;
+  const { ends, fixed, fromZero, scale, words } = panel.y;
+  const whole = low <= panel.x.ends[0] && high >= panel.x.ends[1];
+  if (fixed && (whole || panel.zoom !== "time" || scale === "log" || words.length > 0)) return ends;
   let least = Infinity;
   let greatest = -Infinity;
   for (const layer of panel.layers) {
-    if (!layer.visible || !layer.stretch || !layer.y) continue;
+    // Where ends are fixed, rare events may stand at an edge, and stay there.
+    if (!layer.visible || !layer.stretch || !layer.y || (fixed && layer.rare)) continue;
     const [first, last] = whydrop.rowsWithin(layer, low, high);
     for (let row = first; row < last; row += 1) {
       // The rows just outside are there to lead lines to the edges.
@@ -64,10 +67,12 @@ whydrop.rangeOfY = (panel, low, high) => {
       }
     }
   }
-  if (!Number.isFinite(least) || !Number.isFinite(greatest)) return [0, 1];
+  if (!Number.isFinite(least) || !Number.isFinite(greatest)) return fixed ? ends : [0, 1];
   // A zoomed interval of a sequence that only grows lies far from zero.
-  const { fromZero } = panel.y;
   if (fromZero === "always" || (fromZero === "whole" && low <= panel.x.ends[0])) least = Math.min(least, 0);
+  if (fixed && ends[0] === 0) least = 0;
   const span = greatest - least || Math.abs(greatest) || 1;
-  return [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
+  const found = [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
+  // What was left out of an axis on purpose stays out.
+  return fixed && ends[0] < found[1] && found[0] < ends[1] ? [Math.max(found[0], ends[0]), Math.min(found[1], ends[1])] : found;
 };

@@ -120,7 +120,8 @@ whydrop.draws = {
     ctx.beginPath();
     for (let row = first; row < last; row += 1) {
       const x = scale.x(layer.x[row]);
-      const y = scale.y(layer.y[row]);
+      // A rare event that a zoom would hide above or below stands at the edge.
+      const y = layer.rare ? Math.min(Math.max(scale.y(layer.y[row]), scale.top), scale.foot) : scale.y(layer.y[row]);
       if (style.shape === "dot" || style.shape === "ring") ctx.moveTo(x + radius, y);
       shape(ctx, x, y, radius);
     }
@@ -136,7 +137,7 @@ whydrop.drawKey = (canvas, layer, style, colour) => {
   canvas.width = width * ratio;
   canvas.height = height * ratio;
   const ctx = canvas.getContext("2d");
-  const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1 };
+  const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1, top: 0, foot: height * ratio };
   const middle = height / 2;
   const key = { ...layer, x: [width / 2], y: [middle], x2: undefined, y2: undefined, reach: 0 };
   if (["line", "outline", "step", "rule", "slants"].includes(layer.mark)) {
