@@ -154,6 +154,8 @@ class _Packing:
             "style": self.styles.setdefault(layer.style, len(self.styles)),
             "mark": layer.mark,
             "rare": layer.rare,
+            # How many events there are says something; how many means or boxes does not.
+            "counted": layer.rare and not layer.of,
             "stretch": layer.stretch,
             "rows": layer.data.height,
             "shown": rows.height,

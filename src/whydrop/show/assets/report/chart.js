@@ -27,7 +27,7 @@ whydrop.makeChart = (place, panel, styles, onZoom) => {
       y: { distr: panel.y.scale === "log" ? 3 : 1, range: () => whydrop.rangeOfY(panel, ...state.window) },
     },
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
-    axes: [whydrop.axis(panel.x, place, false), whydrop.axis(panel.y, place, true)],
+    axes: [whydrop.axis(panel.x, place, false, size().height), whydrop.axis(panel.y, place, true, size().height)],
     legend: { show: false },
     padding: [10, 14, 0, 4],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
@@ -84,7 +84,7 @@ whydrop.makeChart = (place, panel, styles, onZoom) => {
 
 // What lies on an axis of words needs its height; other panels are lower where they are narrow.
 whydrop.heightOf = (panel, width) => {
-  const height = panel.height * 0.75 + 62;
+  const height = panel.height * 0.75 + 90;
   return Math.round(panel.y.words.length > 0 ? height : Math.max(170, Math.min(height, width * 0.72)));
 };
 
@@ -112,12 +112,14 @@ whydrop.panByTouch = (plot, onMove) => {
 // The title of an axis without what explains it further, for narrow screens; the unit stays.
 whydrop.shortTitle = (title) => title.replace(/;[^)]*\)/, ")").replace(/\),.*$/, ")");
 
-whydrop.axis = (axis, place, upright) => {
+whydrop.cut = (words, letters) => (words.length > letters ? `${words.slice(0, Math.floor(letters) - 1)}…` : words);
+
+whydrop.axis = (axis, place, upright, height) => {
   const narrow = place.clientWidth < 600;
   const letters = Math.max(6, Math.floor((place.clientWidth * (upright ? 0.35 : 1 / Math.max(1, axis.words.length))) / 7));
   const longest = Math.max(0, ...axis.words.map(([, words]) => Math.min(words.length, letters)));
   return {
-    label: narrow ? whydrop.shortTitle(axis.title) : axis.title,
+    label: whydrop.cut(narrow ? whydrop.shortTitle(axis.title) : axis.title, upright ? (height - 70) / 6.6 : Infinity),
     labelSize: axis.title ? 22 : 4,
     labelFont: "13px system-ui, sans-serif",
     font: "12px system-ui, sans-serif",
@@ -133,12 +135,17 @@ whydrop.axis = (axis, place, upright) => {
 // Words at places of an axis instead of numbers, powers of ten where it is logarithmic, 0 where zeros stand.
 whydrop.ticks = (axis, letters) => {
   if (axis.words.length > 0) {
-    const words = axis.words.map(([, word]) => (word.length > letters ? `${word.slice(0, letters - 1)}…` : word));
+    const words = axis.words.map(([, word]) => whydrop.cut(word, letters));
     return { splits: () => axis.words.map(([at]) => at), values: () => words };
   }
   if (axis.scale === "log") {
     const zeros = axis.zeros ? [axis.zeros[0]] : [];
-    const splits = (_plot, _, least, greatest) => [...zeros, ...whydrop.powers(Math.max(least, axis.zeros?.[1] ?? 0), greatest)];
+    const splits = (plot, _, least, greatest) => {
+      const found = whydrop.powers(Math.max(least, axis.zeros?.[1] ?? 0), greatest);
+      // The number beside that of the zeros only where both can be read.
+      const pixels = Math.min(plot.bbox.width, plot.bbox.height) / devicePixelRatio / Math.log(greatest / least);
+      return [...zeros, ...found.filter((value) => zeros.every((zero) => Math.log(value / zero) * pixels > 14))];
+    };
     // uPlot would leave out the words of all but powers of ten.
     return { splits, filter: (_, places) => places, values: (_, places) => places.map((value) => (zeros.includes(value) ? "0" : whydrop.short(value))) };
   }

@@ -117,7 +117,7 @@ whydrop.nextWindow = (chart, how, focus) => {
 
 // One figure: its words, and a pair of axes, or several to be compared. A page may have a place and words for it.
 whydrop.showFigure = (holder, figure, styles, onZoom, keys) => {
-  const place = document.getElementById(`figure-${figure.key}`) ?? holder.appendChild(whydrop.placeOf(figure));
+  const place = document.getElementById(`figure-${figure.key}`) ?? holder.appendChild(whydrop.placeOf(figure, holder.parentElement.querySelector("h2")));
   const panels = place.querySelector(".panels");
   panels.style.setProperty("--columns", figure.columns);
   if (figure.panels.some((panel) => panel.layers.some((layer) => layer.shown < layer.rows))) {
@@ -134,12 +134,13 @@ whydrop.showFigure = (holder, figure, styles, onZoom, keys) => {
   return shown.map((one) => one.chart);
 };
 
-whydrop.placeOf = (figure) => {
+whydrop.placeOf = (figure, heading) => {
+  const repeated = heading?.textContent === figure.title;
   const words = [figure.see, ...figure.notes].filter((text) => text);
   return whydrop.element(
     "section",
     { class: "figure", id: `figure-${figure.key}` },
-    whydrop.element("h3", {}, figure.title),
+    ...(repeated ? [] : [whydrop.element("h3", {}, figure.title)]),
     whydrop.element("div", { class: "panels" }),
     ...words.map((text) => whydrop.element("p", { class: "see" }, text)),
   );
@@ -169,7 +170,7 @@ whydrop.legendEntry = (name, charts, styles, keys) => {
   const layers = charts.flatMap((chart) => chart.panel.layers.filter((layer) => layer.name === name));
   const shown = layers.at(-1);
   const canvas = whydrop.element("canvas", { class: "key", "aria-hidden": "true" });
-  const count = layers.every((layer) => layer.rare) ? ` (${layers.reduce((sum, layer) => sum + layer.rows, 0).toLocaleString("en")})` : "";
+  const count = layers.every((layer) => layer.counted) ? ` (${layers.reduce((sum, layer) => sum + layer.rows, 0).toLocaleString("en")})` : "";
   const button = whydrop.element("button", { type: "button", "aria-pressed": "true" }, canvas, `${name}${count}`);
   const draw = () => whydrop.drawKey(canvas, shown, styles[shown.style], whydrop.colourOf(styles[shown.style]));
   draw();
