@@ -36,7 +36,7 @@ def draw(name: str, *of: Recording, **wishes: object) -> Figure:
 
 
 def legend(picture: Figure, panel: int = 0) -> list[str]:
-    return [trace.name for trace in picture.panels[panel].layers if trace.name]
+    return list(dict.fromkeys(trace.name for trace in picture.panels[panel].layers if trace.name))
 
 
 def is_heavy(trace: Layer) -> bool:

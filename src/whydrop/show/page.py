@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -87,6 +87,27 @@ def asset(name: str) -> str:
 def text(value: object) -> str:
     """Text from anywhere, made harmless in HTML: paths and the names of flows and sites come from outside."""
     return escape(printable(str(value)), quote=True)
+
+
+def table(title: str, heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]], looks: str = "scroll") -> str:
+    """A table whose first column names its rows.
+
+    Args:
+        title: what it shows, for who does not see it.
+        heads: of its columns, and whether they hold numbers.
+        rows: of text, which is made harmless here.
+        looks: classes of the element around it.
+    """
+    kinds = [' class="number"' if number else "" for _, number in heads]
+    head = "".join(f'<th scope="col"{kind}>{text(name)}</th>' for kind, (name, _) in zip(kinds, heads, strict=True))
+    body = ""
+    for first, *rest in rows:
+        cells = "".join(f"<td{kind}>{text(cell)}</td>" for kind, cell in zip(kinds[1:], rest, strict=True))
+        body += f'<tr><th scope="row">{text(first)}</th>{cells}</tr>'
+    return (
+        f'<div class="{looks}" tabindex="0" role="region" aria-label="{text(title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def section(

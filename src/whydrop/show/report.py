@@ -188,21 +188,14 @@ def _parameters(verdict: Verdict) -> str:
     rows = []
     for name, parameter in parameters.ordered(verdict.parameters):
         label, write = parameters.parameter_words(name)
-        value = text(write(parameter.value))
-        rows.append(
-            f'<tr><th scope="row">{text(label)}</th><td class="number"><strong>{value}</strong></td>'
-            f"<td>{text(parameters.interval(name, parameter))}</td></tr>"
-        )
+        rows.append((label, write(parameter.value), parameters.interval(name, parameter)))
     basis = ""
     if verdict.byte_basis is not None:
         basis = (
             f'<p class="small">Sizes count {text(tables.BYTE_BASES.get(verdict.byte_basis, verdict.byte_basis))}.</p>'
         )
-    return (
-        '<div><h2>Parameters</h2><div class="scroll"><table><thead><tr><th scope="col">What</th>'
-        '<th scope="col" class="number">Value</th><th scope="col">95 % interval</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>{basis}</div>"
-    )
+    found = page.table("Parameters", [("What", False), ("Value", True), ("95 % interval", False)], rows)
+    return f"<div><h2>Parameters</h2>{found}{basis}</div>"
 
 
 def _advice(verdict: Verdict) -> str:
@@ -230,14 +223,9 @@ def _advice(verdict: Verdict) -> str:
 def _against(verdict: Verdict) -> str:
     if not verdict.against:
         return ""
-    rows = "".join(
-        f'<tr><th scope="row">{text(words.cause_title(runner_up.cause))}</th><td>{text(runner_up.why)}</td></tr>'
-        for runner_up in verdict.against
-    )
-    return (
-        '<h2>Why not something else</h2><div class="scroll"><table><thead><tr><th scope="col">Cause</th>'
-        f'<th scope="col">Why it lost</th></tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    rows = [(words.cause_title(runner_up.cause), runner_up.why) for runner_up in verdict.against]
+    title = "Why not something else"
+    return f"<h2>{title}</h2>{page.table(title, [('Cause', False), ('Why it lost', False)], rows)}"
 
 
 def _charts(found: Explained) -> str:
@@ -306,23 +294,8 @@ def _table(sheet: tables.Sheet) -> str:
 
 
 def _grid(sheet: tables.Sheet, shown: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col"{_number(column)}>{text(column.title)}</th>' for column in sheet.columns)
-    rows = "".join(f"<tr>{_cells(sheet, row)}</tr>" for row in shown)
-    return (
-        f'<div class="scroll wide" tabindex="0" role="region" aria-label="{text(sheet.title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cells(sheet: tables.Sheet, row: Sequence[str]) -> str:
-    first, *rest = row
-    cells = [f'<th scope="row">{text(first)}</th>']
-    cells += [f"<td{_number(column)}>{text(cell)}</td>" for column, cell in zip(sheet.columns[1:], rest, strict=True)]
-    return "".join(cells)
-
-
-def _number(column: tables.Column) -> str:
-    return ' class="number"' if column.number else ""
+    heads = [(column.title, column.number) for column in sheet.columns]
+    return page.table(sheet.title, heads, shown, "scroll wide")
 
 
 def _footer(found: Explained) -> str:

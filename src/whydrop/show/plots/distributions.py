@@ -144,7 +144,7 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
         left_out += replace(sample.left_out, beyond=axes.beyond(seen, ends))
     words = tuple((-float(number), category) for number, category in enumerate(categories))
     made = panel(
-        spec.title, axes.title(spec.y, samples[0].units), "", _labelled_once(traces),
+        spec.title, axes.title(spec.y, samples[0].units), "", traces,
         x_ends=ends, y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words,
     )  # fmt: skip
     note = BAR_NOTE if kind == "bar" else FEW_NOTE if few else BOX_NOTE
@@ -160,15 +160,6 @@ def _extent(kind: Kind, values: Values) -> Values:
     if kind != "bar":
         return values
     return np.array([values.mean() - values.std(), values.mean(), values.mean() + values.std()])
-
-
-def _labelled_once(traces: Sequence[Layer]) -> tuple[Layer, ...]:
-    seen: set[str] = set()
-    found = []
-    for one in traces:
-        found.append(replace(one, name="") if one.name in seen else one)
-        seen.add(one.name)
-    return tuple(found)
 
 
 def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, ends: tuple[float, float]) -> list[Layer]:

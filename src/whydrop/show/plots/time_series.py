@@ -98,16 +98,7 @@ def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[L
             colour, dash = (recording if several else 0), 0
             label = "" if several and averages else label if several else f"{len(items)} series"
         traces += _line(item, label, colour, dash, "pale" if crowd else "normal")
-    return ("" if several or crowd else shared), _labelled_once(traces)
-
-
-def _labelled_once(traces: list[Layer]) -> list[Layer]:
-    seen: set[str] = set()
-    found = []
-    for one in traces:
-        found.append(replace(one, name="") if one.name in seen else one)
-        seen.add(one.name)
-    return found
+    return ("" if several or crowd else shared), traces
 
 
 def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Layer]:
@@ -121,7 +112,7 @@ def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Layer]:
             label += "" if several else f" (over {steps} steps of {item.step_s:g} s)"
         colour = recordings.index(item.source.label) if several else INK
         traces += _line(item, label, colour, 0, "heavy")
-    return _labelled_once(traces)
+    return traces
 
 
 def _named(item: Item) -> str:

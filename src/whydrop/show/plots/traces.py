@@ -122,7 +122,7 @@ def panel(
         title=title,
         zoom="time" if x_time or x_title == TIME else "",
         legend=legend,
-        order=tuple(one.name for one in order),
+        order=tuple(dict.fromkeys(one.name for one in order)),
     )
 
 

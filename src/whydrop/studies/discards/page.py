@@ -189,23 +189,10 @@ def _grid(title: str, frame: pl.DataFrame | None, columns: Sequence[Column]) -> 
         if set(column.names) <= set(frame.columns) and frame[column.names[0]].null_count() < frame.height
     ]
     rows = [[column.cell(row) for column in used] for row in frame.head(_LONGEST_TABLE).iter_rows(named=True)]
-    numbers = [frame.schema[column.names[0]].is_numeric() for column in used]
+    heads = [(column.title, frame.schema[column.names[0]].is_numeric()) for column in used]
     left = frame.height - len(rows)
     more = f'<p class="small">and {units.count(left)} more in the files</p>' if left else ""
-    return f"<h3>{text(title)}</h3>{_table(title, [column.title for column in used], numbers, rows)}{more}"
-
-
-def _table(title: str, heads: Sequence[str], numbers: Sequence[bool], rows: Iterable[Sequence[str]]) -> str:
-    looks = [' class="number"' if number else "" for number in numbers]
-    head = "".join(f'<th scope="col"{look}>{text(word)}</th>' for look, word in zip(looks, heads, strict=True))
-    body = ""
-    for first, *rest in rows:
-        cells = "".join(f"<td{look}>{text(cell)}</td>" for look, cell in zip(looks[1:], rest, strict=True))
-        body += f'<tr><th scope="row">{text(first)}</th>{cells}</tr>'
-    return (
-        f'<div class="scroll wide" tabindex="0" role="region" aria-label="{text(title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return f"<h3>{text(title)}</h3>{pages.table(title, heads, rows, 'scroll wide')}{more}"
 
 
 _COVERED = (
@@ -258,7 +245,7 @@ def _parameters(results: Results) -> str:
     rows += [
         (f"facts: {name}", value) for name, value in _flat(results.facts) if not name.startswith(("missing", "failed"))
     ]
-    table = _table("Parameters", ["Parameter", "Value"], [False, False], rows)
+    table = pages.table("Parameters", [("Parameter", False), ("Value", False)], rows, "scroll wide")
     return (
         f'<section id="parameters"><h2>Parameters</h2><details><summary>All that was chosen</summary>{table}'
         "</details></section>"
