@@ -29,8 +29,10 @@ from pathlib import Path
 import polars as pl
 
 import whydrop
-from whydrop.show import printing
-from whydrop.show.charts.figure import Figure, Layer
+from whydrop.runtime import durable
+from whydrop.show.charts.scene import layer
+from whydrop.show.figure import Axis, Figure, Layer, Panel
+from whydrop.show.vega.drawing import rendered
 
 CLASSES = 10
 ENDS = ("b.pcap", "y.pcap")
@@ -127,29 +129,29 @@ def figure(named: Sequence[Stated]) -> Figure:
         bounds = pl.DataFrame({"x": said, "y": [low for low, _ in ends], "y2": [high for _, high in ends]})
         points = pl.DataFrame({"x": said, "y": [right for _, _, right in classes]})
         return [
-            Layer(f"{name}: 95 %", "window", "spans", bounds),
-            Layer(f"{name} ({len(of)})", style, "points", points, rare=True),
+            layer(f"{name}: 95 %", "window", "spans", bounds),
+            layer(f"{name} ({len(of)})", style, "points", points, rare=True),
         ]
 
     without = [one for one in named if not one.lost]
     diagonal = pl.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
-    return Figure(
-        key="calibration",
-        title="What a stated confidence is worth",
-        flow=f"{len(named)} transfers that name a cause, in classes of equally many",
-        x_title="stated confidence",
-        y_title="share that is right",
-        see=f"On the diagonal a stated 80 % is right four times in five. Expected calibration error "
-        f"{calibration_error(named):.3f}, Brier score {brier(named):.3f} "
-        f"(best constant {share_right(named) * (1 - share_right(named)):.3f}).",
-        layers=(
-            Layer("as stated", "limit", "line", diagonal),
+    panel = Panel(
+        Axis("stated confidence", ends=(0.0, 1.0)),
+        Axis("share that is right", ends=(0.0, 1.0)),
+        (
+            layer("as stated", "limit", "line", diagonal),
             *layers("nothing lost", "point-1", without),
             *layers("packets lost", "lost", [one for one in named if one.lost]),
         ),
-        over_time=False,
-        x_span=(0.0, 1.0),
-        y_span=(0.0, 1.0),
+    )
+    return Figure(
+        "calibration",
+        "What a stated confidence is worth",
+        f"{len(named)} transfers that name a cause, in classes of equally many",
+        (panel,),
+        see=f"On the diagonal a stated 80 % is right four times in five. Expected calibration error "
+        f"{calibration_error(named):.3f}, Brier score {brier(named):.3f} "
+        f"(best constant {share_right(named) * (1 - share_right(named)):.3f}).",
     )
 
 
@@ -181,7 +183,7 @@ def main() -> int:
             print("  wrong where it was:", ", ".join(f"{truth} {number}" for truth, number in wrong.most_common(8)))
         print("\nunknown where it was:", Counter(one.truth for one in found if one.cause == "unknown").most_common())
     if given.figure:
-        printing.save(figure(named), given.figure)
+        durable.write_bytes(given.figure, rendered(figure(named), given.figure.suffix.removeprefix(".")))
     if given.json:
         given.json.write_text(json.dumps([vars(one) for one in found], indent=0))
     return 0

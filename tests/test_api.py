@@ -21,8 +21,8 @@ DOCUMENTED = (
     "whydrop.show.printable",
     "whydrop.explaining.matching",
     "whydrop.explaining.selection",
-    "whydrop.show.charts.figure",
-    "whydrop.show.flattening",
+    "whydrop.show.charts.scene",
+    "whydrop.show.vega.flattening",
     "whydrop.show.words",
     "whydrop.units",
 )

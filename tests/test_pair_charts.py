@@ -15,13 +15,13 @@ from synthetic_pair import (
     TRANSIT_NS,
     paired_transfer,
 )
-from test_charts import decode_png, layer_data
+from test_charts import decode_png, layer_data, look
 from whydrop.api import Explanation
 from whydrop.explaining.selection import only_flows
 from whydrop.show import charts
-from whydrop.show.charts.figure import Drawing, Figure, Grid, NothingToDraw, panels
 from whydrop.show.charts.pair_scene import PairScene
-from whydrop.show.charts.theme import STYLES
+from whydrop.show.figure import Figure, NothingToDraw, Panel
+from whydrop.show.theme import STYLES
 from whydrop.show.thinning import thin
 
 NAMES = [*charts.PATH_CHARTS, *charts.PAIR_FLOW_CHARTS]
@@ -32,12 +32,12 @@ def pair() -> Explanation:
     return Explanation(paired_transfer())
 
 
-def drawing(found: Explanation, name: str) -> Drawing:
+def drawing(found: Explanation, name: str) -> Figure:
     return charts.figure(found, name, 0)
 
 
-def panel(found: Explanation, name: str, number: int = 0) -> Figure:
-    return panels(drawing(found, name))[number]
+def panel(found: Explanation, name: str, number: int = 0) -> Panel:
+    return drawing(found, name).panels[number]
 
 
 def lost_rows(found: Explanation) -> pl.DataFrame:
@@ -61,20 +61,17 @@ def test_every_chart_has_a_sentence_as_title_axes_with_units_and_a_line_for_newc
     assert len(one.title.split()) > 5
     assert len(one.see) > 60
     assert one.see.endswith(".")
-    for axes in panels(one):
-        assert axes.title
-        assert "(" in axes.x_title
-        assert "(" in axes.y_title or axes.y_labels
+    for axes in one.panels:
+        assert axes.title or len(one.panels) == 1
+        assert "(" in axes.x.title
+        assert "(" in axes.y.title or axes.y.words
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_layers_that_stand_beside_each_other_differ_without_colour(pair: Explanation, name: str):
-    for axes in panels(drawing(pair, name)):
-        looks = []
-        for layer in axes.layers:
-            style = STYLES[layer.style]
-            looks.append((layer.mark, style.shape if layer.mark == "points" else style.dash))
-        assert len(looks) == len(set(looks)), axes.key
+    for axes in drawing(pair, name).panels:
+        looks = [look(layer) for layer in axes.layers]
+        assert len(looks) == len(set(looks)), axes.title
 
 
 def test_crossings_mark_each_lost_packet_where_it_was_sent(pair: Explanation):
@@ -100,9 +97,9 @@ def test_a_sequence_number_that_wraps_goes_on_upwards(pair: Explanation):
 
 def test_lost_packets_are_never_thinned_away(pair: Explanation):
     for name in ("crossings", "transit", "models"):
-        for axes in panels(drawing(pair, name)):
+        for axes in drawing(pair, name).panels:
             for layer in axes.layers:
-                if layer.style == "lost":
+                if layer.style == STYLES["lost"]:
                     assert thin(layer, axes, 2, 2).data.height == layer.data.height > 0
 
 
@@ -121,13 +118,13 @@ def test_the_heaviest_burst_ends_half_way_for_packets_that_were_lost(pair: Expla
     assert crosses["y"].unique().to_list() == [0.55]
     assert lines["y"].unique().to_list() == [1.0]
     assert lines["y2"].unique().to_list() == [0.0]
-    assert [word for _, word in axes.y_labels] == ["capture 1", "capture 2"]
+    assert [word for _, word in axes.y.words] == ["capture 1", "capture 2"]
 
 
 def test_a_burst_on_a_long_path_is_drawn_early_and_says_so(pair: Explanation):
     far = with_transit(90_000_000)
     axes = panel(far, "loss-burst")
-    assert "drawn 83." in axes.x_title
+    assert "drawn 83." in axes.x.title
     lines = layer_data(axes, "packet that arrived")
     assert (lines["x2"] - lines["x"]).min() < lines["x"].max() / 5  # type: ignore[operator]
 
@@ -151,22 +148,22 @@ def with_transit(more_ns: int) -> Explanation:
 
 
 def test_transit_marks_packets_after_a_pause_and_every_loss(pair: Explanation):
-    there, back = panels(drawing(pair, "transit"))
+    there, back = drawing(pair, "transit").panels
     paused = layer_data(there, "after a pause of 1.30 ms or more")
     assert paused["y"].min() >= (TRANSIT_NS + AFTER_GAP_NS) / 1e3  # type: ignore[operator]
     assert layer_data(there, "lost packet").height == 33
     assert "lost packet" not in [layer.name for layer in back.layers]
-    assert there.x_range() == back.x_range()
+    assert there.x_ends() == back.x_ends()
 
 
 def test_the_variation_of_a_long_path_is_seen(pair: Explanation):
-    low, high = panel(with_transit(90_000_000), "transit").y_range()
+    low, high = panel(with_transit(90_000_000), "transit").y_ends()
     assert low > 90
     assert high < 91
 
 
 def test_histograms_count_every_packet_and_mark_the_quantiles(pair: Explanation):
-    there, back = panels(drawing(pair, "transit-histogram"))
+    there, back = drawing(pair, "transit-histogram").panels
     assert layer_data(there, "packets")["y"].sum() == 6000
     assert layer_data(back, "packets")["y"].sum() == 6000
     marks = [layer.name for layer in there.layers[1:]]
@@ -181,14 +178,14 @@ def test_a_histogram_over_orders_of_magnitude_has_a_logarithmic_axis():
     analysis._pair["crossings"] = rows.with_columns(transit_ns=stretched).drop("row")
     axes = panel(Explanation(analysis), "transit-histogram")
     bars = layer_data(axes, "packets")
-    assert axes.x_log
+    assert axes.x.scale == "log"
     assert bars["y"].sum() == 6000
     assert (bars["x2"] / bars["x"]).max() == pytest.approx((bars["x2"] / bars["x"]).min())
 
 
 def test_the_models_stand_side_by_side_on_the_same_axes_with_what_the_loser_gets_wrong(pair: Explanation):
-    winner, rival, *waits = panels(drawing(pair, "models"))
-    assert (winner.x_range(), winner.y_range()) == (rival.x_range(), rival.y_range())
+    winner, rival, *waits = drawing(pair, "models").panels
+    assert (winner.x_ends(), winner.y_ends()) == (rival.x_ends(), rival.y_ends())
     assert [layer.name for layer in winner.layers if layer.name.startswith("wrong")] == []
     rows = pair.table("model").filter("rival")
     wrong = rows.filter(pl.col("predicted_drop") & ~pl.col("seen_lost")).height
@@ -196,23 +193,23 @@ def test_the_models_stand_side_by_side_on_the_same_axes_with_what_the_loser_gets
     missed = rows.filter(~pl.col("predicted_drop") & pl.col("seen_lost")).height
     assert layer_data(rival, "wrong: lost, not predicted").height == missed
     assert len(waits) == 2
-    assert waits[0].y_range() == waits[1].y_range() == waits[0].x_range()
+    assert waits[0].y_ends() == waits[1].y_ends() == waits[0].x_ends()
     assert layer_data(waits[1], "packet")["y"].max() > 40  # type: ignore[operator]
     assert layer_data(waits[0], "packet")["y"].max() == 0
 
 
 def test_the_close_up_of_the_models_shows_one_window_of_time_in_both(pair: Explanation):
-    winner, rival, *_ = panels(drawing(pair, "models-close-up"))
-    assert winner.x_range() == rival.x_range()
-    assert winner.x_range()[1] - winner.x_range()[0] < 1
+    winner, rival, *_ = drawing(pair, "models-close-up").panels
+    assert winner.x_ends() == rival.x_ends()
+    assert winner.x_ends()[1] - winner.x_ends()[0] < 1
 
 
 def test_a_model_that_tells_only_waits_is_drawn_by_what_drains_meanwhile():
     analysis = paired_transfer()
-    whole = panels(drawing(Explanation(paired_transfer()), "models"))[1]
+    whole = drawing(Explanation(paired_transfer()), "models").panels[1]
     unknown = pl.when("rival").then(float("nan")).otherwise("level_bytes")
     analysis._pair["model"] = analysis.table("model").with_columns(level_bytes=unknown)
-    rival = panels(drawing(Explanation(analysis), "models"))[1]
+    rival = drawing(Explanation(analysis), "models").panels[1]
     one, other = layer_data(rival, "bytes queued"), layer_data(whole, "bytes queued")
     assert one.height == other.height
     assert one["y"].max() == pytest.approx(other["y"].max(), rel=0.03)
@@ -227,11 +224,11 @@ def test_a_model_alone_is_not_compared(synthetic: Explanation):
 
 
 def test_the_clock_chart_has_the_fitted_line_between_both_directions(pair: Explanation):
-    difference, residuals = panels(drawing(pair, "clock"))
+    difference, residuals = drawing(pair, "clock").panels
     line = layer_data(difference, "difference found")
     slope = (line["y"][-1] - line["y"][0]) / (line["x"][-1] - line["x"][0])
     assert slope * 1e3 == pytest.approx(DRIFT_PPM, rel=1e-3)
-    assert f"beyond {OFFSET_S * 1e3:.2f} ms" in difference.y_title
+    assert f"beyond {OFFSET_S * 1e3:.2f} ms" in difference.y.title
     there, back = (
         layer_data(residuals, f"from capture {one} to capture {other}")["y"] for one, other in ((1, 2), (2, 1))
     )
@@ -263,8 +260,8 @@ def test_captures_of_one_direction_only_have_a_panel_for_it():
     analysis = paired_transfer()
     analysis._pair["crossings"] = analysis.table("crossings").filter(pl.col("direction") == 0)
     found = Explanation(analysis)
-    assert len(panels(drawing(found, "transit"))) == 1
-    assert isinstance(drawing(found, "transit-histogram"), Grid)
+    assert len(drawing(found, "transit").panels) == 1
+    assert len(drawing(found, "transit-histogram").panels) == 1
     assert drawing(found, "clock").title
 
 
@@ -301,7 +298,7 @@ def test_a_filter_leaves_the_packets_of_the_flows_that_match(pair: Explanation):
 
 def test_a_hostile_file_name_stays_text_in_a_chart():
     found = Explanation(paired_transfer(path="/tmp/a\x1b[2J<b>.pcap"))
-    assert drawing(found, "clock").flow == "capture 1: near.pcap; capture 2: a\\x1b[2J<b>.pcap"
+    assert drawing(found, "clock").subtitle == "capture 1: near.pcap; capture 2: a\\x1b[2J<b>.pcap"
 
 
 @pytest.mark.slow

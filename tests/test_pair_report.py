@@ -12,8 +12,8 @@ from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_report import HOSTILE, parsed
 from whydrop.api import Explanation
 from whydrop.explaining.selection import only_flows
-from whydrop.show import charts, embedding, report
-from whydrop.show.charts.theme import STYLES
+from whydrop.show import charts, embedding, page, report
+from whydrop.show.theme import STYLES
 
 PATH = ["loss-burst", "transit", "transit-histogram", "clock"]
 FLOW = ["crossings", "models"]
@@ -31,7 +31,7 @@ def written(pair: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_place_models_clocks_and_flows_stand_in_the_page(pair: Explanation):
-    text = parsed(report.page(pair)).text
+    text = parsed(report.of_explained(pair)).text
     assert "Where: between capture 1 (near.pcap) and capture 2 (far.pcap)" in text
     assert "Queue of 60 kB draining at 9.40 Mbit/s" in text
     assert "none took more than 0.850 ms longer" in text
@@ -40,13 +40,13 @@ def test_place_models_clocks_and_flows_stand_in_the_page(pair: Explanation):
 
 
 def test_the_page_of_one_capture_has_no_part_about_two(synthetic: Explanation):
-    page = report.page(synthetic)
-    assert 'id="pair"' not in page
-    assert embedding.charts_json(synthetic, None)["path"] is None
+    text = report.of_explained(synthetic)
+    assert 'id="pair"' not in text
+    assert "pair" not in report.parts(synthetic)
 
 
 def test_the_page_has_one_heading_and_tables_with_headers(pair: Explanation):
-    elements = parsed(report.page(pair))
+    elements = parsed(report.of_explained(pair))
     tags = [tag for tag, _ in elements.found]
     assert tags.count("h1") == 1
     assert tags.count("table") == tags.count("thead") >= 8
@@ -60,23 +60,24 @@ def test_strings_from_captures_are_text_and_never_markup():
     document["verdicts"][0]["models"][1] |= {"title": HOSTILE, "why": HOSTILE}
     document["pair"]["flows"][0] |= {"flow_at_2": HOSTILE, "protocol": HOSTILE, "direction": HOSTILE}
     document["pair"]["unmatched"] = {HOSTILE: 1}
-    elements = parsed(report.page(Explanation(analysis)))
+    elements = parsed(report.of_explained(Explanation(analysis)))
     assert not [tag for tag, _ in elements.found if tag in ("img", "svg")]
-    assert len([tag for tag, _ in elements.found if tag == "script"]) == len(report._SCRIPTS) + 1
+    assert len([tag for tag, _ in elements.found if tag == "script"]) == len(page.SCRIPTS) + 1
 
 
 def test_a_flow_filter_leaves_its_packets_only(pair: Explanation):
-    page = parsed(report.page(only_flows(pair, FLOW_AT_2)))
-    assert "Flows between the captures" in page.text
+    elements = parsed(report.of_explained(only_flows(pair, FLOW_AT_2)))
+    assert "Flows between the captures" in elements.text
 
 
 @pytest.mark.slow
 def test_a_page_of_large_captures_stays_small_and_keeps_every_loss():
     found = Explanation(paired_transfer(packets=200_000))
-    data = embedding.charts_json(found, None)
-    assert len(report.page(found)) < 5_500_000
-    figures = [*data["path"]["figures"], *data["flows"][0]["figures"]]
-    lost = [layer for figure in figures for layer in figure["layers"] if layer["style"] == "lost"]
+    data = embedding.data(report.parts(found), exact=False)["parts"]
+    assert len(report.of_explained(found)) < 5_500_000
+    figures = [*data["pair"][0]["figures"], *data["charts"][0]["figures"]]
+    panels = [panel for figure in figures for panel in figure["panels"]]
+    lost = [layer for panel in panels for layer in panel["layers"] if layer["name"] == "lost packet"]
     assert len(lost) >= 5
     assert all(layer["shown"] == layer["rows"] for layer in lost)
 

@@ -12,7 +12,7 @@ import pytest
 from in_browser import DRAWN, Opened, changed, has_colour
 from synthetic import FLOW, policed_transfer
 from whydrop.api import Explanation
-from whydrop.show import charts, embedding, report
+from whydrop.show import charts, embedding, page, report
 
 HOSTILE = '<script>document.title="owned"</script>"><img src=http://192.0.2.1/x>.pcap'
 HOSTILE_FLOW = '</script><svg onload=document.title="owned">:1 > b:2'
@@ -40,34 +40,34 @@ def parsed(page: str) -> Elements:
 
 
 def test_the_page_refers_to_nothing_outside_of_itself(synthetic: Explanation):
-    elements = parsed(report.page(synthetic))
+    elements = parsed(report.of_explained(synthetic))
     for tag, attributes in elements.found:
         assert "src" not in attributes, tag
         assert not (attributes.get("href") or "data:,").startswith(("http", "//", "/")), tag
-    assert "@import" not in report.page(synthetic)
+    assert "@import" not in report.of_explained(synthetic)
     policy = [attributes for tag, attributes in elements.found if attributes.get("http-equiv")]
     assert "default-src 'none'" in (policy[0]["content"] or "")
 
 
 def test_strings_from_captures_are_text_and_never_markup():
     found = Explanation(policed_transfer(packets=300, path=HOSTILE, flow=HOSTILE_FLOW))
-    page = report.page(found)
-    elements = parsed(page)
+    text = report.of_explained(found)
+    elements = parsed(text)
     assert not [tag for tag, _ in elements.found if tag in ("img", "svg")]
     assert HOSTILE in elements.text
     scripts = [tag for tag, _ in elements.found if tag == "script"]
-    assert len(scripts) == len(report._SCRIPTS) + 1
-    assert HOSTILE_FLOW not in page
+    assert len(scripts) == len(page.SCRIPTS) + 1
+    assert HOSTILE_FLOW not in text
 
 
 def test_control_characters_in_a_file_name_are_made_visible():
     found = Explanation(policed_transfer(packets=300, path="a\x1b[2J\u202epcap"))
-    assert "\x1b" not in report.page(found)
-    assert "\u202e" not in report.page(found)
+    assert "\x1b" not in report.of_explained(found)
+    assert "\u202e" not in report.of_explained(found)
 
 
 def test_the_page_has_one_heading_and_tables_with_headers(synthetic: Explanation):
-    elements = parsed(report.page(synthetic))
+    elements = parsed(report.of_explained(synthetic))
     tags = [tag for tag, _ in elements.found]
     assert tags.count("h1") == 1
     assert tags.count("table") == tags.count("thead") >= 5
@@ -75,7 +75,7 @@ def test_the_page_has_one_heading_and_tables_with_headers(synthetic: Explanation
 
 
 def test_verdict_evidence_runners_up_and_advice_stand_in_the_page(synthetic: Explanation):
-    text = parsed(report.page(synthetic)).text
+    text = parsed(report.of_explained(synthetic)).text
     verdict = synthetic.verdicts[0]
     for line in (verdict.sentence, *verdict.evidence, *(runner_up.why for runner_up in verdict.against)):
         assert line in text
@@ -86,22 +86,23 @@ def test_verdict_evidence_runners_up_and_advice_stand_in_the_page(synthetic: Exp
 @pytest.mark.slow
 def test_a_page_of_a_large_capture_stays_small_and_keeps_every_loss():
     found = Explanation(policed_transfer(packets=400_000))
-    data = embedding.charts_json(found, None)
-    assert len(report.page(found)) < 5_000_000
+    data = embedding.data(report.parts(found), exact=False)["parts"]
+    assert len(report.of_explained(found)) < 5_000_000
     lost = [
         layer
-        for figure in data["flows"][0]["figures"]
-        for layer in figure["layers"]
-        if layer["style"] == "lost" or layer["rare"]
+        for figure in data["charts"][0]["figures"]
+        for panel in figure["panels"]
+        for layer in panel["layers"]
+        if layer["rare"]
     ]
     assert lost
     assert all(layer["shown"] == layer["rows"] for layer in lost)
 
 
 def test_a_flow_filter_chooses_the_connection_shown_first(synthetic: Explanation):
-    assert embedding.charts_json(synthetic, ":443")["flows"][0]["name"] == FLOW
+    assert report.parts(synthetic, ":443")["charts"][0].name.startswith(FLOW)
     with pytest.raises(ValueError, match="no flow matches"):
-        report.page(synthetic, flow=":9")
+        report.of_explained(synthetic, flow=":9")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def written(synthetic: Explanation, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.mark.needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_chart_is_drawn_in_a_browser_without_errors_or_requests(browser: Any, written: Path, scheme: str):
-    from whydrop.show.charts.theme import STYLES
+    from whydrop.show.theme import STYLES
 
     opened = Opened(browser, written, scheme=scheme)
     drawn = opened.page.evaluate(DRAWN)
@@ -132,7 +133,7 @@ def test_a_hostile_capture_name_runs_no_script(browser: Any, tmp_path: Path):
     opened = Opened(browser, found.write_report(tmp_path / "report.html"))
     assert "owned" not in opened.page.title()
     assert len(opened.requests) == 1
-    assert HOSTILE_FLOW in opened.page.inner_text("#flow")
+    assert HOSTILE_FLOW in opened.page.inner_text("#charts-choice")
 
 
 @pytest.mark.needs_browser
@@ -188,19 +189,19 @@ def test_a_legend_entry_hides_its_marks(browser: Any, written: Path):
 @pytest.mark.needs_browser
 def test_the_cursor_names_the_lost_packet_that_it_is_near(browser: Any, written: Path, synthetic: Explanation):
     figure = charts.figure(synthetic, "time-sequence", 0)
-    lost = next(layer.data for layer in figure.layers if layer.name == "lost packet")
+    (panel,) = figure.panels
+    lost = next(layer.data for layer in panel.layers if layer.name == "lost packet")
     t, value = lost.row(-1)
-    (x_low, x_high), (_, y_high) = figure.x_range(), figure.y_range()
+    (x_low, x_high), (_, y_high) = panel.x_ends(), panel.y_ends()
     opened = Opened(browser, written)
     plot = opened.page.locator("#figure-time-sequence .u-over")
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
-    # The page leaves 1 % beside the data and 5 % above them.
-    across = (t - x_low) / (x_high - x_low) / 1.02 + 0.01
-    opened.page.mouse.move(box["x"] + across * box["width"], box["y"] + (1 - value / y_high / 1.05) * box["height"])
+    across = (t - x_low) / (x_high - x_low)
+    opened.page.mouse.move(box["x"] + across * box["width"], box["y"] + (1 - value / y_high) * box["height"])
     assert opened.page.inner_text("#figure-time-sequence .tip").startswith("lost packet: ")
 
 
 def test_scripts_are_free_of_what_would_end_their_element():
-    for name in report._SCRIPTS:
-        assert not re.search(r"</script", report._asset(name), re.IGNORECASE), name
+    for name in page.SCRIPTS:
+        assert not re.search(r"</script", page.asset(name), re.IGNORECASE), name

@@ -8,17 +8,18 @@ from hypothesis import strategies as st
 
 from whydrop.api import Explanation
 from whydrop.show import charts
-from whydrop.show.charts.figure import Figure, Layer
+from whydrop.show.figure import Axis, Layer, Panel
+from whydrop.show.theme import STYLES
 from whydrop.show.thinning import thin
 
 
-def figure_of(layer: Layer) -> Figure:
-    return Figure("key", "title", "flow", "x", "y", "see", (layer,))
+def panel_of(layer: Layer) -> Panel:
+    return Panel(Axis("x"), Axis("y"), (layer,))
 
 
 def layer_of(values: list[float], *, mark="line", rare: bool = False) -> Layer:
     data = pl.DataFrame({"x": [float(i) for i in range(len(values))], "y": values})
-    return Layer("name", "segment", mark, data, rare=rare)
+    return Layer("name", STYLES["segment"], mark, data, rare=rare)
 
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
@@ -27,7 +28,7 @@ samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 @given(samples, st.integers(1, 50))
 def test_a_thinned_line_keeps_its_lowest_and_highest_point_and_its_ends(values: list[float], columns: int):
     whole = layer_of(values)
-    thinned = thin(whole, figure_of(whole), columns, 10).data
+    thinned = thin(whole, panel_of(whole), columns, 10).data
     assert thinned["y"].min() == min(values)
     assert thinned["y"].max() == max(values)
     assert thinned["x"][0] == 0.0
@@ -38,14 +39,14 @@ def test_a_thinned_line_keeps_its_lowest_and_highest_point_and_its_ends(values: 
 @given(samples, st.integers(1, 50))
 def test_a_thinned_line_has_at_most_four_points_in_a_column(values: list[float], columns: int):
     whole = layer_of(values)
-    assert thin(whole, figure_of(whole), columns, 10).data.height <= max(4 * (columns + 1), columns)
+    assert thin(whole, panel_of(whole), columns, 10).data.height <= max(4 * (columns + 1), columns)
 
 
 @given(samples, st.integers(1, 50), st.integers(1, 50))
 def test_thinned_points_leave_no_cell_of_the_picture_empty(values: list[float], columns: int, rows: int):
     whole = layer_of(values, mark="points")
-    figure = figure_of(whole)
-    (x_low, x_high), (y_low, y_high) = figure.x_range(), figure.y_range()
+    panel = panel_of(whole)
+    (x_low, x_high), (y_low, y_high) = panel.x_ends(), panel.y_ends()
 
     def cells(data: pl.DataFrame) -> set[tuple[int, int]]:
         return {
@@ -53,7 +54,7 @@ def test_thinned_points_leave_no_cell_of_the_picture_empty(values: list[float], 
             for x, y in data.iter_rows()
         }
 
-    kept = cells(thin(whole, figure, columns, rows).data)
+    kept = cells(thin(whole, panel, columns, rows).data)
     # A value on the border of two cells may be rounded into either.
     assert all(
         any((column + dx, row + dy) in kept for dx in (-1, 0, 1) for dy in (-1, 0, 1))
@@ -64,12 +65,13 @@ def test_thinned_points_leave_no_cell_of_the_picture_empty(values: list[float], 
 @given(samples)
 def test_rare_events_are_never_thinned(values: list[float]):
     whole = layer_of(values, mark="points", rare=True)
-    assert thin(whole, figure_of(whole), 1, 1) is whole
+    assert thin(whole, panel_of(whole), 1, 1) is whole
 
 
 def test_every_lost_packet_of_a_flow_is_in_its_thinned_charts(synthetic: Explanation):
     lost = synthetic.flows[0].lost
     for figure in charts.figures(synthetic, 0):
-        for layer in figure.layers:
+        (panel,) = figure.panels
+        for layer in panel.layers:
             if layer.name == "lost packet" and not figure.key.endswith("close-up"):
-                assert thin(layer, figure, 2, 2).data.height == lost, figure.key
+                assert thin(layer, panel, 2, 2).data.height == lost, figure.key

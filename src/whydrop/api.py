@@ -216,7 +216,7 @@ def compare(
     from whydrop.recording.comparing.grouping import sides
     from whydrop.recording.recording import Recording
     from whydrop.recording.statistics.resampling import SEED
-    from whydrop.show.plots import labels
+    from whydrop.show import labels
 
     opened = [one if isinstance(one, Recording) else open_recording(one) for one in recordings]
     return comparison.compare(sides(opened, labels.of_recordings(opened), group_by), SEED if seed is None else seed)
@@ -274,10 +274,14 @@ class Explanation(Explained):
         >>> found = whydrop.explain("examples/policed-download.pcap.zst")
         >>> found.chart("time-sequence").save("sequence.png")  # doctest: +SKIP
         """
-        from whydrop.show import charts, printing
+        import altair
+
+        from whydrop.show import charts
+        from whydrop.show.vega import drawing
 
         figure = charts.figure(self, name, charts.choose_flow(self, flow))
-        return printing.draw(figure)
+        chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(figure))
+        return chart
 
     def write_charts(self, folder: str | PathLike[str], format: str = "png", *, flow: str | None = None) -> list[Path]:
         """Write every chart that has something to draw as ``FOLDER/NAME.FORMAT``; return the paths.
@@ -289,23 +293,28 @@ class Explanation(Explained):
             format: ``png``, ``svg`` or ``pdf``.
             flow: as for :meth:`chart`.
         """
-        from whydrop.show import charts, printing
+        from whydrop.show import charts
+        from whydrop.show.vega import drawing
 
         figures = charts.figures(self, charts.choose_flow(self, flow)) if self.flows else []
-        return printing.write_all(figures, Path(folder), format)
+        return drawing.write_all(figures, Path(folder), format)
 
     def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:
         """Write one self-contained HTML page with verdicts, charts and tables; it requests nothing from any network.
+
+        Of a recording it holds the plots of its test, statistics and what is known of the hosts, too.
 
         Args:
             path: the file to write.
             flow: the connection that the charts show first, or part of its name.
         """
+        from whydrop.formats.importing import open_recording
         from whydrop.runtime import durable
         from whydrop.show import report
 
         target = Path(path)
-        durable.write_bytes(target, report.page(self, flow=flow).encode())
+        recordings = [open_recording(one["path"]) for one in self.recordings]
+        durable.write_bytes(target, report.of_explained(self, flow=flow, recordings=recordings).encode())
         return target
 
     def _repr_html_(self) -> str:

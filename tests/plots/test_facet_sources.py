@@ -13,10 +13,10 @@ import pytest
 import recordings
 from whydrop.formats.importing import open_recording
 from whydrop.show.facets import numbers, of_recordings, of_store
+from whydrop.show.figure import NothingToDraw
 from whydrop.show.plots import catalogue
 from whydrop.show.plots.building import Wishes
 from whydrop.show.plots.catalogue import PlotError
-from whydrop.show.plots.picture import NothingToDraw
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
 from whydrop.store.tables import conform
@@ -63,14 +63,14 @@ def test_what_the_engine_thinned_has_the_counts_of_all_rows_and_every_rare_value
     wish = of_store.Wish("counters", "value", panel_by=("site",), filters=("counter=discards.tx",), log=True)
     (made,) = of_store.facets(backend, wish)
     own = counters().filter(pl.col("counter") == "discards.tx")
-    assert made.counts.rows == own.height == 2 * SAMPLES
-    assert made.counts.missing == 2
-    assert made.counts.zeros == own.filter(pl.col("value") == 0).height
+    assert made.left_out.rows == own.height == 2 * SAMPLES
+    assert made.left_out.missing == 2
+    assert made.left_out.zeros == own.filter(pl.col("value") == 0).height
     drawn = numbers.frame(made)
     assert drawn.height < own.height
     assert set(drawn["y"].unique()) == set(own["value"].drop_nulls().unique())
     assert [panel.name for panel in made.panels] == ["dfw01", "lga_1"]
-    assert made.panels[0].y.axis.title == "discards.tx in each sample"
+    assert made.panels[0].y.title == "discards.tx in each sample"
 
 
 @pytest.mark.parametrize("kind", ["points", "line"])
@@ -95,7 +95,7 @@ def test_a_rate_is_growth_over_its_span_and_octets_are_bits(backend: Backend) ->
     filters = ("counter=octets.tx", "site=dfw01")
     (made,) = of_store.facets(backend, of_store.Wish("counters", "rate", filters=filters, kind="line"))
     assert numbers.frame(made)["y"].max() == pytest.approx(5000 * 8 / 10)
-    assert made.panels[0].y.axis.unit == "bit/s"
+    assert made.panels[0].y.unit == "bit/s"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_rate_is_growth_over_its_span_and_octets_are_bits(backend: Backend) ->
 )
 def test_filters_choose_rows(backend: Backend, filters: tuple[str, ...], rows: int) -> None:
     (made,) = of_store.facets(backend, of_store.Wish("counters", "end_ns", filters=filters))
-    assert made.counts.rows == rows
+    assert made.left_out.rows == rows
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[of_recording
 def test_recordings_stand_in_panels_by_their_metadata(folder: Path) -> None:
     (made,) = built(folder, "ping", panel_by=("title",), group_by=("series",))
     assert [panel.name for panel in made.panels] == ["codel", "pie"]
-    assert {drawn.group for drawn in made.panels[0].listed} >= {"ICMP", "UDP BE"}
-    lines = next(drawn for drawn in made.panels[0].listed if drawn.group == "ICMP").data["line"].n_unique()
-    assert lines == 2  # both runs, each a line of its own
+    assert {drawn.of["group"] for drawn in made.panels[0].layers} >= {"ICMP", "UDP BE"}
+    # Both runs, each a line of its own.
+    assert len([drawn for drawn in made.panels[0].layers if drawn.of["group"] == "ICMP"]) == 2
     assert "lost probes" in made.notes[0]
 
 
@@ -184,9 +184,8 @@ def test_distributions_stand_in_panels_by_series_and_begin_at_zero(folder: Path)
     (made,) = built(folder, "ping_cdf", panel_by=("series",), group_by=("title",))
     assert [panel.name for panel in made.panels] == ["ICMP", "UDP BE"]
     for panel in made.panels:
-        for drawn in panel.listed:
-            for _, line in drawn.data.group_by("line"):
-                assert (line["y"].min(), line["y"].max()) == (0.0, 1.0)
+        for drawn in panel.layers:
+            assert (drawn.data["y"].min(), drawn.data["y"].max()) == (0.0, 1.0)
 
 
 def test_a_plot_without_x_and_y_is_refused(folder: Path) -> None:

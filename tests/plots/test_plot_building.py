@@ -10,9 +10,11 @@ import pytest
 
 import recordings
 from whydrop.recording.recording import Recording
-from whydrop.show.plots import catalogue
+from whydrop.show.figure import Figure, Layer, NothingToDraw
+from whydrop.show.plots import catalogue, numbers
 from whydrop.show.plots.building import Wishes, applies, available, build, default
-from whydrop.show.plots.picture import INK, LeftOut, NothingToDraw, Picture, Trace
+from whydrop.show.plots.traces import LeftOut
+from whydrop.show.theme import INK, cycled
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +31,20 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
     ]
 
 
-def draw(name: str, *of: Recording, **wishes: object) -> Picture:
+def draw(name: str, *of: Recording, **wishes: object) -> Figure:
     return build(name, catalogue.find(name), of, Wishes(**wishes))  # type: ignore[arg-type]
 
 
-def legend(picture: Picture, panel: int = 0) -> list[str]:
-    return [trace.label for trace in picture.panels[panel].traces if trace.label]
+def legend(picture: Figure, panel: int = 0) -> list[str]:
+    return list(dict.fromkeys(trace.name for trace in picture.panels[panel].layers if trace.name))
 
 
-def trace_of(picture: Picture, series: str) -> Trace:
-    return next(trace for panel in picture.panels for trace in panel.traces if trace.series == series)
+def is_heavy(trace: Layer) -> bool:
+    return trace.style.width > 2
+
+
+def trace_of(picture: Figure, series: str) -> Layer:
+    return next(trace for panel in picture.panels for trace in panel.layers if trace.of["series"] == series)
 
 
 def test_the_plot_of_the_test_is_the_default(tmp_path: Path, one: Recording) -> None:
@@ -63,19 +69,19 @@ def test_latency_is_drawn_whole_and_goodput_from_zero_where_nothing_else_is_aske
     steady["probes"] = steady["probes"].with_columns(rtt_ns=peak)
     recording = recordings.write(tmp_path / "s.recording", steady)
     picture = draw(default([recording]), recording)
-    latency = picture.panels[-1].y_ends
+    latency = picture.panels[-1].y.ends
     assert latency is not None
     assert latency[1] > 5000
     assert picture.left_out.beyond == 0
     for name in ("all", "bandwidth", "totals", "tcp_delivery_rate"):
-        goodput = [panel for panel in draw(name, recording).panels if "(Mbit/s)" in panel.y_title]
+        goodput = [panel for panel in draw(name, recording).panels if "(Mbit/s)" in panel.y.title]
         assert goodput, name
-        assert [panel.y_ends[0] for panel in goodput if panel.y_ends] == [0.0] * len(goodput), name
+        assert [panel.y.ends[0] for panel in goodput if panel.y.ends] == [0.0] * len(goodput), name
     for name in ("goodput_cdf", "box_download", "bar_download"):
-        ends = draw(name, recording).panels[0].x_ends
+        ends = draw(name, recording).panels[0].x.ends
         assert ends is not None, name
         assert ends[0] == 0, name
-    asked_for = draw("bandwidth", recording, zoom=(5.0, 95.0)).panels[0].y_ends
+    asked_for = draw("bandwidth", recording, zoom=(5.0, 95.0)).panels[0].y.ends
     assert asked_for is not None
     assert asked_for[0] > 9
 
@@ -104,7 +110,7 @@ def test_no_moving_average_before_the_load_holds_anything_of_it_and_none_of_it_o
 
     def averages(**wishes: object) -> pl.DataFrame:
         picture = draw(plot, known, smoothing=10, **wishes)
-        found = [trace.data for trace in picture.panels[-1].traces if trace.weight == "heavy" or plot != "ping"]
+        found = [trace.data for trace in picture.panels[-1].layers if is_heavy(trace) or plot != "ping"]
         return pl.concat([data.select("x", "y") for data in found if "y" in data]).drop_nulls()
 
     found = averages()
@@ -159,13 +165,13 @@ def test_every_plot_that_is_offered_can_be_built_of_one_and_of_two(one: Recordin
 def test_panels_over_time_share_their_axis_of_time(one: Recording) -> None:
     picture = draw("all_scaled", one)
     assert [panel.title for panel in picture.panels] == ["Download", "Upload", "Latency"]
-    assert len({panel.x_ends for panel in picture.panels}) == 1
-    assert [panel.x_title for panel in picture.panels] == ["", "", "Time (s)"]
+    assert len({panel.x.ends for panel in picture.panels}) == 1
+    assert [panel.x.title for panel in picture.panels] == ["", "", "Time (s)"]
 
 
 def test_axes_have_units(one: Recording) -> None:
     picture = draw("all_scaled", one)
-    assert [panel.y_title for panel in picture.panels] == [
+    assert [panel.y.title for panel in picture.panels] == [
         "Goodput (Mbit/s)",
         "Goodput (Mbit/s)",
         "Round-trip time (ms)",
@@ -180,8 +186,9 @@ def test_the_legend_leaves_out_what_all_names_share(one: Recording) -> None:
 
 
 def test_the_mean_is_a_thick_black_line_on_top(one: Recording) -> None:
-    mean = draw("download", one).panels[0].traces[-1]
-    assert (mean.colour, mean.weight) == (INK, "heavy")
+    mean = draw("download", one).panels[0].layers[-1]
+    assert mean.style.light == INK
+    assert is_heavy(mean)
     # Flows 2 and 3 have 3 and 4 Mbit/s.
     assert mean.data["y"].drop_nulls().to_numpy() == pytest.approx(3.5)
 
@@ -189,20 +196,20 @@ def test_the_mean_is_a_thick_black_line_on_top(one: Recording) -> None:
 def test_several_recordings_are_told_apart_by_colour_and_by_what_differs(two: list[Recording]) -> None:
     picture = draw("all", *two)
     assert legend(picture) == ["fifo", "fq"]
-    heavy = [trace for trace in picture.panels[0].traces if trace.weight == "heavy"]
-    assert [trace.colour for trace in heavy] == [0, 1]
+    heavy = [trace for trace in picture.panels[0].layers if is_heavy(trace)]
+    assert [trace.style.light for trace in heavy] == [cycled(0)[0], cycled(1)[0]]
 
 
 def test_recordings_side_by_side_have_the_same_axes(two: list[Recording]) -> None:
     picture = draw("ping", *two, paired=True)
     assert picture.columns == 2
     assert [panel.title for panel in picture.panels] == ["Latency: fifo", "Latency: fq"]
-    assert picture.panels[0].y_ends == picture.panels[1].y_ends
+    assert picture.panels[0].y.ends == picture.panels[1].y.ends
 
 
 def test_lost_probes_are_marked_by_direction_and_never_thinned(one: Recording) -> None:
-    marks = [trace for trace in draw("ping", one).panels[0].traces if trace.mark == "crosses"]
-    assert [trace.label for trace in marks] == ["probe lost on the way there (2)"]
+    marks = [trace for trace in draw("ping", one).panels[0].layers if trace.of["mark"] == "crosses"]
+    assert [trace.name for trace in marks] == ["probe lost on the way there (2)"]
     assert marks[0].rare
     # Probes 24 and 49, every 0.2 s.
     assert marks[0].data["x"].to_list() == pytest.approx([4.8, 9.8])
@@ -218,7 +225,7 @@ def test_what_is_left_out_is_counted_by_reason(one: Recording) -> None:
 
 def test_samples_beyond_a_zoomed_axis_count_as_left_out(one: Recording) -> None:
     picture = draw("ping", one, zoom=(0.0, 20.0))
-    low, high = picture.panels[0].y_ends or (0.0, 0.0)
+    low, high = picture.panels[0].y.ends or (0.0, 0.0)
     values = np.concatenate([one.samples(name)["value"].drop_nulls().to_numpy() for name in recordings.PINGS])
     assert picture.left_out.beyond == int(((values < low) | (values > high)).sum()) > 0
     assert draw("ping", one, zoom=()).left_out.beyond == 0
@@ -242,7 +249,7 @@ def test_a_single_sample_is_seen_as_a_point(tmp_path: Path) -> None:
     tables = recordings.tables()
     tables["intervals"] = tables["intervals"].group_by("flow", maintain_order=True).first()
     picture = draw("download", recordings.write(tmp_path / "s.recording", tables))
-    points = [trace for trace in picture.panels[0].traces if trace.mark == "points"]
+    points = [trace for trace in picture.panels[0].layers if trace.of["mark"] == "points"]
     assert [trace.data.height for trace in points] == [1, 1]
     for name in ("ping_cdf", "box_download", "bar_download", "matrix"):
         assert draw(name, recordings.write(tmp_path / f"{name}.recording", tables)).panels
@@ -265,8 +272,8 @@ def test_more_lines_than_can_be_told_apart_become_a_cloud_with_one_entry(tmp_pat
 
 def test_filters_take_and_refuse_series(one: Recording) -> None:
     def drawn(*filters: str) -> set[str]:
-        traces = draw("bandwidth", one, filters=filters).panels[0].traces
-        return {trace.series for trace in traces}
+        traces = draw("bandwidth", one, filters=filters).panels[0].layers
+        return {trace.of["series"] for trace in traces}
 
     assert drawn("*BE") == {"TCP upload BE", "TCP download BE"}
     assert drawn("!*BE") == {"TCP upload EF", "TCP download EF"}
@@ -274,11 +281,12 @@ def test_filters_take_and_refuse_series(one: Recording) -> None:
         draw("bandwidth", one, filters=("nothing",))
 
 
-def test_absolute_time_is_milliseconds_since_the_epoch(one: Recording) -> None:
+def test_absolute_time_is_seconds_since_the_epoch_and_milliseconds_in_the_numbers(one: Recording) -> None:
     panel = draw("download", one, absolute_time=True).panels[0]
-    assert panel.x_time
-    first = panel.traces[0].data["x"][0]
-    assert first == pytest.approx(recordings.START_NS / 1e6 + 2200)
+    assert panel.x.scale == "time"
+    assert panel.layers[0].data["x"][0] == pytest.approx(recordings.START_NS / 1e9 + 2.2)
+    assert panel.layers[0].numbers is not None
+    assert panel.layers[0].numbers["x"][0] == pytest.approx(recordings.START_NS / 1e6 + 2200)
 
 
 def test_a_distribution_ends_at_all_of_the_samples(one: Recording) -> None:
@@ -292,9 +300,9 @@ def test_a_distribution_ends_at_all_of_the_samples(one: Recording) -> None:
 def test_a_box_has_the_quartiles_of_its_values(one: Recording) -> None:
     box = trace_of(draw("box_ping", one, cut=False), "Ping (ms) ICMP")
     values = one.samples("Ping (ms) ICMP")["value"].to_numpy()
-    boxes = [trace for trace in draw("box_ping", one, cut=False).panels[0].traces if trace.mark == "bars"]
-    icmp = next(trace.data for trace in boxes if trace.series == "Ping (ms) ICMP")
-    assert box.units == "ms"
+    boxes = [trace for trace in draw("box_ping", one, cut=False).panels[0].layers if trace.of["mark"] == "bars"]
+    icmp = next(trace.data for trace in boxes if trace.of["series"] == "Ping (ms) ICMP")
+    assert box.of["units"] == "ms"
     assert icmp["x"][0] == pytest.approx(np.percentile(values, 25))
     assert icmp["x2"][0] == pytest.approx(np.percentile(values, 75))
     assert icmp["median"][0] == pytest.approx(np.median(values))
@@ -303,9 +311,11 @@ def test_a_box_has_the_quartiles_of_its_values(one: Recording) -> None:
 
 def test_bars_begin_at_zero_and_end_at_the_mean(one: Recording) -> None:
     panel = draw("bar_download", one).panels[0]
-    assert panel.x_ends is not None
-    assert panel.x_ends[0] == 0
-    bar = next(trace.data for trace in panel.traces if trace.series == "TCP download BE" and trace.mark == "bars")
+    assert panel.x.ends is not None
+    assert panel.x.ends[0] == 0
+    bar = next(
+        trace.data for trace in panel.layers if trace.of["series"] == "TCP download BE" and trace.of["mark"] == "bars"
+    )
     assert (bar["x"][0], bar["x2"][0]) == (0, pytest.approx(3.0))
 
 
@@ -334,9 +344,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
 @pytest.mark.slow
 def test_recordings_are_combined_by_their_metadata(runs: list[Recording]) -> None:
     picture = draw("box_combine", *runs, group_by=("test.parameters.qdisc",))
-    assert [word for _, word in picture.panels[0].y_words] == ["download", "upload"]
+    assert [word for _, word in picture.panels[0].y.words] == ["download", "upload"]
     assert legend(picture) == ["pfifo", "fq_codel"]
-    values = [trace.data for trace in picture.panels[0].traces if trace.mark in ("points", "bars") and not trace.helper]
+    values = [
+        trace.data for trace in picture.panels[0].layers if trace.of["mark"] in ("points", "bars") and not trace.helper
+    ]
     # Two numbers of flows, three runs each; goodput of the downloads is 7 Mbit/s times the scale.
     assert values[0]["count"][0] == 6
     assert values[0]["median"][0] == pytest.approx(7 * 2.1)
@@ -345,7 +357,7 @@ def test_recordings_are_combined_by_their_metadata(runs: list[Recording]) -> Non
 
 def test_induced_latency_is_the_mean_distance_from_the_minimum(runs: list[Recording]) -> None:
     picture = draw("bar_combine", *runs, group_by=("test.parameters.qdisc",))
-    bars = [trace for trace in picture.panels[1].traces if trace.mark == "bars"]
+    bars = [trace for trace in picture.panels[1].layers if trace.of["mark"] == "bars"]
     expected = []
     for run in runs[:6]:
         grid = run.grid("Ping (ms) avg")
@@ -357,7 +369,7 @@ def test_induced_latency_is_the_mean_distance_from_the_minimum(runs: list[Record
 @pytest.mark.slow
 def test_series_become_groups_and_groups_become_series(runs: list[Recording]) -> None:
     picture = draw("box_combine_up", *runs, group_by=("test.parameters.qdisc",))
-    assert [word for _, word in picture.panels[0].y_words] == ["pfifo", "fq_codel"]
+    assert [word for _, word in picture.panels[0].y.words] == ["pfifo", "fq_codel"]
     assert legend(picture) == ["BE", "EF"]
 
 
@@ -365,7 +377,7 @@ def test_two_keys_make_rows_and_colours(runs: list[Recording]) -> None:
     keys = ("test.parameters.qdisc", "test.parameters.flows")
     picture = draw("box_ping_combine", *runs, group_by=keys, combine="both")
     assert [panel.title for panel in picture.panels] == list(recordings.PINGS)
-    assert [word for _, word in picture.panels[0].y_words] == ["pfifo", "fq_codel"]
+    assert [word for _, word in picture.panels[0].y.words] == ["pfifo", "fq_codel"]
     assert legend(picture) == ["1", "4"]
 
 
@@ -377,29 +389,29 @@ def test_without_keys_titles_without_the_number_of_the_run_make_the_groups(runs:
 def test_a_line_over_numbers_stands_at_their_places(runs: list[Recording]) -> None:
     keys = ("test.parameters.flows", "test.parameters.qdisc")
     picture = draw("line_combine", *runs, group_by=keys, combine="both")
-    line = next(trace for trace in picture.panels[0].traces if trace.mark == "line")
+    line = next(trace for trace in picture.panels[0].layers if trace.of["mark"] == "line")
     assert line.data["x"].to_list() == [1.0, 4.0]
     assert line.data["y"].to_list() == pytest.approx([7 * 2.1, 7 * 2.1])
 
 
 def test_points_are_averaged_step_by_step_over_recordings(runs: list[Recording]) -> None:
     picture = draw("totals_combine", *runs, group_by=("test.parameters.qdisc",))
-    line = next(trace for trace in picture.panels[0].traces if trace.recording == "pfifo")
+    line = next(trace for trace in picture.panels[0].layers if trace.of["recording"] == "pfifo")
     assert line.data["y"].to_numpy() == pytest.approx(7 * 2.1)
 
 
 def test_samples_of_a_group_are_one_distribution(runs: list[Recording]) -> None:
     picture = draw("ping_cdf_combine", *runs, group_by=("test.parameters.qdisc",), filters=("*ICMP",))
     assert legend(picture) == ["pfifo", "fq_codel"]
-    curve = picture.panels[0].traces[0].data
+    curve = picture.panels[0].layers[0].data
     # Six runs, 50 probes under load each: as many steps of two corners, less those of equal values.
     assert curve.height == 2 * 6 * 50
 
 
 def test_an_ellipse_is_one_standard_deviation_around_the_mean(runs: list[Recording]) -> None:
     picture = draw("ellipsis_combine", *runs, group_by=("test.parameters.qdisc",))
-    outline = next(trace for trace in picture.panels[0].traces if trace.mark == "outline")
-    centre = next(trace for trace in picture.panels[0].traces if trace.mark == "points")
+    outline = next(trace for trace in picture.panels[0].layers if trace.of["mark"] == "outline")
+    centre = next(trace for trace in picture.panels[0].layers if trace.of["mark"] == "points")
     assert outline.data["x"].mean() == pytest.approx(centre.data["x"][0], rel=0.02)
     reach = (outline.data["y"].max() - outline.data["y"].min()) / 2  # type: ignore[operator]
     goodput = [10 * (2.0 + run / 10) for run in (0, 1, 2, 0, 1, 2)]
@@ -408,12 +420,12 @@ def test_an_ellipse_is_one_standard_deviation_around_the_mean(runs: list[Recordi
 
 def test_quantiles_of_a_doubled_recording_lie_on_a_line_of_slope_two(two: list[Recording]) -> None:
     picture = draw("qq_download", *two)
-    points = next(trace.data for trace in picture.panels[0].traces if trace.mark == "points")
+    points = next(trace.data for trace in picture.panels[0].layers if trace.of["mark"] == "points")
     assert (points["y"] / points["x"]).to_numpy() == pytest.approx(2.0)
 
 
 def test_everything_drawn_is_in_the_numbers_once(runs: list[Recording]) -> None:
-    frame = draw("box_combine", *runs, group_by=("test.parameters.qdisc",)).frame()
+    frame = numbers.frame(draw("box_combine", *runs, group_by=("test.parameters.qdisc",)))
     assert frame.filter(pl.col("mark") == "bars").height == 6
     # The place of a box is its category.
     assert set(frame["y"]) == {"download", "upload", "latency"}

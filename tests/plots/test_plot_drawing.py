@@ -1,4 +1,4 @@
-"""Pictures as files: their formats, their sizes, and what is in them."""
+"""Figures as files: their formats, their sizes, and what is in them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import pytest
 
 import recordings
 from whydrop.recording.recording import Recording
-from whydrop.show.plots import catalogue, drawing, numbers
+from whydrop.show.figure import Figure, Layer
+from whydrop.show.plots import catalogue, numbers, traces
 from whydrop.show.plots.building import build
-from whydrop.show.plots.picture import Panel, Picture, Trace
+from whydrop.show.plots.traces import trace
+from whydrop.show.thinning import thin
+from whydrop.show.writing import rendered
 
 pytestmark = pytest.mark.slow
 
@@ -25,29 +28,27 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recordings.rrul(tmp_path_factory.mktemp("one") / "a.recording")
 
 
-def picture(one: Recording, name: str = "all_scaled") -> Picture:
+def picture(one: Recording, name: str = "all_scaled") -> Figure:
     return build(name, catalogue.find(name), [one])
 
 
-def svg(of: Picture, folder: Path, **options: Any) -> str:
-    path = folder / "picture.svg"
-    drawing.write(of, path, "svg", **options)
-    return path.read_text()
+def svg(of: Figure, **options: Any) -> str:
+    return rendered(of, "svg", **options).decode()
 
 
-def test_a_picture_says_its_title_units_and_what_is_left_out(one: Recording, tmp_path: Path) -> None:
-    text = svg(picture(one), tmp_path)
+def test_a_picture_says_its_title_units_and_what_is_left_out(one: Recording) -> None:
+    text = svg(picture(one))
     for words in ("Goodput and latency", "Goodput (Mbit/s)", "Round-trip time (ms)", "Time (s)", "Left out: "):
         assert words in text
 
 
 def test_without_a_legend_no_name_is_in_the_picture(one: Recording, tmp_path: Path) -> None:
-    assert "ICMP" in svg(picture(one, "ping_cdf"), tmp_path)
-    assert "ICMP" not in svg(picture(one, "ping_cdf"), tmp_path, legend=False)
+    assert "ICMP" in svg(picture(one, "ping_cdf"))
+    assert "ICMP" not in svg(picture(one, "ping_cdf"), legend=False)
 
 
-def test_categories_stand_at_their_rows(one: Recording, tmp_path: Path) -> None:
-    text = svg(picture(one, "box_ping"), tmp_path)
+def test_categories_stand_at_their_rows(one: Recording) -> None:
+    text = svg(picture(one, "box_ping"))
     assert "UDP BE" in text
     assert "mean of all pings" in text
 
@@ -56,38 +57,32 @@ def test_every_one_of_many_bars_is_named(tmp_path: Path) -> None:
     names = [f"flow number {number}" for number in range(40)]
     rows = [float(-place) for place in range(len(names))]
     data = pl.DataFrame({"x": 0.0, "x2": 1.0, "y": [row - 0.4 for row in rows], "y2": [row + 0.4 for row in rows]})
-    trace = Trace("", "s", "r", "Mbit/s", "bars", data)
-    panel = Panel("", "x", "", (trace,), y_words=tuple(zip(rows, names, strict=True)))
-    drawn = svg(Picture("k", "t", "", (panel,)), tmp_path)
+    bars = trace("", "s", "r", "Mbit/s", "bars", data)
+    panel = traces.panel("", "x", "", (bars,), y_words=tuple(zip(rows, names, strict=True)))
+    drawn = svg(Figure("k", "t", "", (panel,)))
     assert [name for name in names if f">{name}<" not in drawn] == []
 
 
 @pytest.mark.parametrize("size", [(800, 900), (1400, 1000)])
 def test_a_picture_has_the_size_that_was_asked_for(one: Recording, tmp_path: Path, size: tuple[int, int]) -> None:
-    path = tmp_path / "sized.png"
-    drawing.write(picture(one), path, "png", size=size)
-    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    width, height = struct.unpack(">II", rendered(picture(one), "png", size=size)[16:24])
     assert (width / 2, height / 2) == pytest.approx(size, abs=4)
 
 
 def test_every_format_is_what_its_name_says(one: Recording, tmp_path: Path) -> None:
-    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg", "html": b"<!DOCTYPE html>"}
+    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg", "html": b"<!doctype html>"}
     for kind, magic in begins.items():
-        path = tmp_path / f"picture.{kind}"
-        drawing.write(picture(one, "totals"), path, kind)
-        assert path.read_bytes().lstrip().startswith(magic), kind
+        assert rendered(picture(one, "totals"), kind).startswith(magic), kind
 
 
 def test_a_page_loads_nothing_from_anywhere(one: Recording, tmp_path: Path) -> None:
-    path = tmp_path / "picture.html"
-    drawing.write(picture(one, "totals"), path, "html")
-    assert not re.search(r'(src|href)="https?:', path.read_text())
+    assert not re.search(r'(src|href)="https?:', rendered(picture(one, "totals"), "html").decode())
 
 
 @pytest.mark.needs_browser
 def test_a_page_draws_itself_without_a_network(one: Recording, tmp_path: Path, browser: Any) -> None:
     path = tmp_path / "picture.html"
-    drawing.write(picture(one), path, "html")
+    path.write_bytes(rendered(picture(one), "html"))
     page = browser.new_context(offline=True).new_page()
     asked, wrong = [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -96,12 +91,16 @@ def test_a_page_draws_itself_without_a_network(one: Recording, tmp_path: Path, b
     page.wait_for_selector("canvas")
     assert not wrong
     assert asked == [path.as_uri()]
-    assert page.title() == "Goodput and latency"
+    assert page.title() == "Goodput and latency – whydrop"
 
 
-def _panel(trace: Trace) -> Picture:
-    panel = Panel("", "Time (s)", "Delay (ms)", (trace,), x_ends=(0.0, 1.0), y_ends=(0.0, 100.0))
-    return Picture("key", "Title", "", (panel,))
+def _figure(layer: Layer) -> Figure:
+    panel = traces.panel("", "Time (s)", "Delay (ms)", (layer,), x_ends=(0.0, 1.0), y_ends=(0.0, 100.0))
+    return Figure("key", "Title", "", (panel,))
+
+
+def _thinned(layer: Layer) -> pl.DataFrame:
+    return thin(layer, _figure(layer).panels[0], 900, 380).data
 
 
 def test_thinning_keeps_every_extreme_and_every_rare_event() -> None:
@@ -109,38 +108,34 @@ def test_thinning_keeps_every_extreme_and_every_rare_event() -> None:
     values = [1.0] * n
     values[123_456] = 99.0
     data = pl.DataFrame({"x": [i / n for i in range(n)], "y": values})
-    line = Trace("a", "a", "r", "ms", "line", data)
-    thinned = drawing._thinned(line, 900, 380)
+    thinned = _thinned(trace("a", "a", "r", "ms", "line", data))
     assert thinned.height < 8_000
     assert 99.0 in thinned["y"]
-    events = Trace("lost", "a", "r", "", "crosses", data, rare=True)
-    assert drawing._thinned(events, 900, 380).height == n
+    assert _thinned(trace("lost", "a", "r", "", "crosses", data, rare=True)).height == n
 
 
 def test_thinning_keeps_gaps() -> None:
     n = 100_000
     data = pl.DataFrame(
-        {"x": [float(i) for i in range(n)], "y": [float(i % 7) if i != 50_000 else None for i in range(n)]}
+        {"x": [i / n for i in range(n)], "y": [float(i % 7) if i != 50_000 else None for i in range(n)]}
     )
-    thinned = drawing._thinned(Trace("a", "a", "r", "ms", "line", data), 900, 380)
+    thinned = _thinned(trace("a", "a", "r", "ms", "line", data))
     assert thinned["y"].null_count() == 1
     assert thinned["x"].is_sorted()
 
 
 def test_names_that_are_markup_do_no_harm(tmp_path: Path) -> None:
     data = pl.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0]})
-    trace = Trace("<script>alert(1)</script>", "a", "r", "ms", "line", data)
-    page = tmp_path / "page.html"
-    drawing.write(_panel(trace).titled("</title><script>alert(2)</script>"), page, "html")
-    text = page.read_text()
+    line = trace("<script>alert(1)</script>", "a", "r", "ms", "line", data)
+    text = rendered(_figure(line).titled("</title><script>alert(2)</script>"), "html").decode()
     assert "<script>alert(2)" not in text.split("</head>")[0]
     assert "<script>alert(1)</script>" not in text
 
 
 def test_control_characters_in_names_are_made_visible(tmp_path: Path) -> None:
     data = pl.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0], "text": ["a", "b\0"]})
-    trace = Trace("evil\x1b[2J\0", "a", "r", "ms", "line", data)
-    text = svg(_panel(trace).titled("a\0title"), tmp_path)
+    line = trace("evil\x1b[2J\0", "a", "r", "ms", "line", data)
+    text = svg(_figure(line).titled("a\0title"))
     assert "evil\\x1b[2J\\x00" in text
     assert "a\\x00title" in text
 

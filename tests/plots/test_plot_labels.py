@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordings
-from whydrop.show.plots.labels import distinct, of_recordings, shortened
+from whydrop.show.labels import distinct, of_recordings, shortened
 
 words = st.text("abc :-_()é", min_size=1, max_size=12)
 

@@ -7,15 +7,16 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import altair as alt
 import pytest
 from click.testing import CliRunner
 
 from synthetic_pair import paired_transfer
 from whydrop.explaining.matching import Matching
 from whydrop.runtime import durable
+from whydrop.show.figure import Figure
 
 
 @pytest.fixture
@@ -169,15 +170,17 @@ def _report(path: Path) -> None:
 
 
 def _chart(path: Path) -> None:
-    from whydrop.show import printing
+    from whydrop.show.vega import drawing
 
-    printing.save(object(), path)  # type: ignore[arg-type]
+    drawn = SimpleNamespace(key=path.stem)
+    drawing.write_all([drawn], path.parent, path.suffix.removeprefix("."))  # type: ignore[list-item]
 
 
 def _grid(path: Path) -> None:
-    from whydrop.cli.plot_facets import _written
+    from whydrop.cli import figures
+    from whydrop.show.facets import numbers
 
-    _written(object(), path, "csv", legend=True, size=None)  # type: ignore[arg-type]
+    figures.write(Figure("key", "title", "", ()), path, "csv", numbers, legend=True, size=None)
 
 
 def _batch(path: Path) -> None:
@@ -198,9 +201,8 @@ def _batch(path: Path) -> None:
 def test_whatever_is_asked_for_replaces_a_file_only_when_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], name: str
 ) -> None:
-    drawn = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_point()
-    monkeypatch.setattr("whydrop.show.report.page", lambda *_, **__: "<p>new</p>")
-    monkeypatch.setattr("whydrop.show.printing.draw", lambda _: drawn)
+    monkeypatch.setattr("whydrop.show.report.of_explained", lambda *_, **__: "<p>new</p>")
+    monkeypatch.setattr("whydrop.show.vega.drawing.rendered", lambda *_: b"new")
     monkeypatch.setattr("whydrop.show.facets.numbers.csv_text", lambda _: "new")
     path = tmp_path / "folder" / name
     path.parent.mkdir()

@@ -10,7 +10,9 @@ import polars as pl
 import pytest
 
 from studies.made_results import results
-from whydrop.show.facets import building, drawing
+from whydrop.show.facets import building, places
+from whydrop.show.figure import Figure, Layer
+from whydrop.show.vega.drawing import specification
 from whydrop.studies.discards import figures
 from whydrop.studies.discards.results import PLOT, TABLES
 
@@ -20,6 +22,12 @@ NAMES = [
     "client_speeds_mean", "contact_days",
 ]  # fmt: skip
 FEBRUARY_11, FEBRUARY_12 = 1518307200.0, 1518393600.0
+
+
+def drawn(figure: Figure, panel: int = 0) -> list[Layer]:
+    """What stands for the rows of each group, in the order of the legend."""
+    own = figure.panels[panel]
+    return sorted((one for one in own.layers if not one.helper), key=lambda one: own.order.index(one.name))
 
 
 def rows(figure: str, definitions: str = "corrected", **tables: Any) -> list[tuple[Any, ...]]:
@@ -78,7 +86,7 @@ def test_a_day_on_which_no_test_met_discards_is_a_zero_that_is_seen() -> None:
     assert [(group, y) for _, group, _, y in rows("contact_days", contact_days=quiet)] == [
         ("zero", 7), ("non-zero", 0), ("unknown", 0),
     ]  # fmt: skip
-    assert figures.facets(results(contact_days=quiet))["contact_days"].counts.zeros == 2
+    assert figures.facets(results(contact_days=quiet))["contact_days"].left_out.zeros == 2
 
 
 @pytest.mark.slow
@@ -96,16 +104,16 @@ def test_every_figure_says_its_title_and_its_axes_with_units(definitions: str) -
         "contact_days": "Tests (per day)",
     }  # fmt: skip
     for name, facets in figures.facets(results(definitions)).items():
-        text = json.dumps(drawing.chart(facets).to_dict(), ensure_ascii=False)
+        text = json.dumps(specification(facets), ensure_ascii=False)
         across = "Download speed (Mbit/s)" if name.startswith("client_speeds") else "Day (UTC)"
         for words in (f"Figure {dict(zip(NAMES, '12345667', strict=True))[name]}", units[name], across, "Drawn: "):
             assert words in text, (name, words)
-        assert facets.spec.caption
+        assert figures.specs(definitions)[name].caption
 
 
 def test_published_axes_are_the_published_ones() -> None:
     made = figures.facets(results("published"))
-    ends = {name: facets.panels[0].y.ends for name, facets in made.items()}
+    ends = {name: places.seen(facets.panels[0].y) for name, facets in made.items()}
     assert ends["utilisation"] == (1e4, 1e9)
     assert ends["download_speed"] == (0.0, 50.0)
     assert ends["discard_ratio"] == ends["retransmission_ratio"] == ends["overlay"] == (1e-6, 1e-1)
@@ -125,9 +133,9 @@ def test_what_is_beyond_published_axes_is_within_corrected_ones() -> None:
     }
     published = figures.facets(results("published", discard_ratio=[worst]))["discard_ratio"]
     corrected = figures.facets(results(discard_ratio=[worst]))["discard_ratio"]
-    assert published.counts.beyond == 1
+    assert published.left_out.beyond == 1
     assert "1 beyond the axes" in published.footnotes()[0]
-    assert corrected.counts.beyond == 0
+    assert corrected.left_out.beyond == 0
 
 
 def test_days_without_discards_and_without_packets_are_said() -> None:
@@ -137,45 +145,45 @@ def test_days_without_discards_and_without_packets_are_said() -> None:
 
 def test_the_legend_of_figure_6_has_each_panels_own_p_value() -> None:
     made = figures.facets(results())
-    assert [drawn.label for drawn in made["client_speeds_max"].panels[0].listed] == [
+    assert [one.name for one in drawn(made["client_speeds_max"])] == [
         "before (n = 4)", "after (n = 4, p = 0.77, adjusted 1.00)",
     ]  # fmt: skip
-    assert "p = 4e-05" in made["client_speeds_mean"].panels[0].listed[1].label
+    assert "p = 4e-05" in drawn(made["client_speeds_mean"])[1].name
     published = figures.facets(results("published"))["client_speeds_max"]
-    assert published.panels[0].listed[1].label == "after (n = 4, p = 0.77)"
+    assert drawn(published)[1].name == "after (n = 4, p = 0.77)"
 
 
 def test_a_metro_without_data_has_an_empty_panel() -> None:
     made = figures.facets(results())
     assert [panel.name for panel in made["utilisation"].panels] == ["dfw", "lga"]
-    assert not made["utilisation"].panels[1].groups
+    assert not made["utilisation"].panels[1].layers
 
 
 def test_discards_are_told_from_retransmissions_by_shape_as_corrected_and_not_as_published() -> None:
     for definitions, shapes in (("corrected", 2), ("published", 1)):
-        drawn = figures.facets(results(definitions))["overlay"].panels[0].listed
-        assert {one.group for one in drawn} == {"dfw01 discards", "dfw01 retransmissions"}
-        assert len({one.look.colour for one in drawn}) == 1
-        assert len({one.look.shape for one in drawn}) == shapes
+        overlay = drawn(figures.facets(results(definitions))["overlay"])
+        assert {one.of["group"] for one in overlay} == {"dfw01 discards", "dfw01 retransmissions"}
+        assert len({one.style.light for one in overlay}) == 1
+        assert len({one.style.shape for one in overlay}) == shapes
 
 
 def test_a_site_has_one_colour_in_figures_1_to_5() -> None:
     more = [{"metro": "dfw", "site": "dfw02", "day": "2018-02-11", "rate_bps": 1e6, "samples": 1, "coverage": 1.0}]
     made = figures.facets(results(utilisation=more))
     colours = {
-        drawn.look.colour
+        one.style.light
         for name in ("utilisation", "download_speed", "discard_ratio", "retransmission_ratio")
-        for drawn in made[name].panels[0].listed
-        if drawn.group == "dfw01"
+        for one in drawn(made[name])
+        if one.of["group"] == "dfw01"
     }
     assert len(colours) == 1
-    assert made["utilisation"].panels[0].listed[0].look.colour not in colours
+    assert drawn(made["utilisation"])[0].style.light not in colours
 
 
 def test_without_any_table_every_figure_is_there_and_empty() -> None:
     empty = results(**{name: [] for name in TABLES})
     assert figures.plot_frame(empty).is_empty()
-    assert all(facets.counts == building.Counts() for facets in figures.facets(empty).values())
+    assert all(facets.left_out == building.Counts() for facets in figures.facets(empty).values())
 
 
 @pytest.mark.slow

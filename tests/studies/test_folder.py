@@ -36,7 +36,7 @@ def written(folder: Path, *names: str) -> Folder:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures without an engine that draws them."""
-    monkeypatch.setattr("whydrop.show.facets.drawing.rendered", lambda facets, kind: f"{facets.key}, {kind}".encode())
+    monkeypatch.setattr("whydrop.show.writing.rendered", lambda facets, kind: f"{facets.key}, {kind}".encode())
 
 
 @pytest.mark.usefixtures("quick")

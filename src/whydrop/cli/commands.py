@@ -26,6 +26,7 @@ GROUPS = {
     "Results": {
         "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
         "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),
+        "report": ("whydrop.cli.report", "Write one page of a recording: verdicts, plots, statistics."),
         "stats": ("whydrop.cli.stats", "Print statistics of recordings and their series."),
         "compare": ("whydrop.cli.compare", "Say what differs between recordings, and how sure that is."),
         "metadata": ("whydrop.cli.metadata", "Show what a recording knows of its test and its hosts."),

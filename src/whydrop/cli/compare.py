@@ -51,7 +51,7 @@ def command(
     from whydrop.recording.comparing.comparison import compare
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.statistics.resampling import SEED
-    from whydrop.show.plots import labels
+    from whydrop.show import labels
 
     try:
         opened = [open_recording(path) for path in recordings]

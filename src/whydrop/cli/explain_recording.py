@@ -19,8 +19,9 @@ def explain(
     captures: Sequence[Path] = (),
     *,
     sequence: bool = False,
-    as_json: bool,
+    as_json: bool = False,
     report: Path | None = None,
+    quiet: bool = False,
 ) -> int:
     """Print the verdicts of a recording, and write the report where one is wanted; return the exit status.
 
@@ -30,6 +31,7 @@ def explain(
         sequence: they are one capture in several files.
         as_json: print the document, and no words beside it.
         report: the page to write.
+        quiet: print neither document nor words.
     """
     from whydrop._core import CaptureError
     from whydrop.api import explain_recording
@@ -45,7 +47,7 @@ def explain(
         found = explain_recording(path, captured)
         if as_json:
             ending.write_document(found.json(pretty=sys.stdout.isatty()))
-        else:
+        elif not quiet:
             from whydrop.show import text
 
             text.print_explanation(found)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, figures, usage
 from whydrop.cli.plot_options import chosen_plots, made_wishes
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
-    from whydrop.show.plots.picture import Picture
     from whydrop.show.plots.schema import PlotSpec
 
 FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
@@ -71,7 +70,9 @@ class _Zoom(click.ParamType):  # type: ignore[type-arg]  # older click has no ar
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="- is standard output."
 )
-@click.option("--size", type=_Size(), help="Of the whole picture, in pixels; PNGs have twice as many.")
+@click.option(
+    "--size", type=_Size(), help="Of the whole picture, in pixels; PNGs have twice as many, pages fit their window."
+)
 @click.option("--title", help="Instead of the plot's own; an empty one leaves it out.")
 @click.option("--no-legend", is_flag=True, help="Leave the legends out.")
 @click.option(
@@ -128,8 +129,8 @@ def command(
     from whydrop.formats.importing import open_recording
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
-    from whydrop.show.plots import building, catalogue
-    from whydrop.show.plots.picture import NothingToDraw
+    from whydrop.show.figure import NothingToDraw
+    from whydrop.show.plots import building, catalogue, numbers
 
     try:
         opened = [open_recording(path) for path in recordings]
@@ -141,11 +142,8 @@ def command(
         for name, plot in plots:
             path = _path(output, recordings, name, kind, several=len(plots) > 1)
             with working(f"Drawing {name}"):
-                picture = building.build(name, plot, opened, made).titled(title)
-                text = _written(picture, path, kind, legend=not no_legend, size=size)
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            print(f"whydrop: {ending.printable(picture.left_out.words())}", file=sys.stderr)
+                figure = building.build(name, plot, opened, made).titled(title)
+            figures.write(figure, path, kind, numbers, legend=not no_legend, size=size)
     except (catalogue.PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
     except (NothingToDraw, RecordingError, OSError, KeyboardInterrupt, ValueError) as reason:
@@ -171,22 +169,6 @@ def _path(output: Path | None, recordings: tuple[Path, ...], key: str, kind: str
         stem = stem.removesuffix(suffix)
     more = "" if len(recordings) == 1 else f"-and-{len(recordings) - 1}-more"
     return Path(f"{stem or 'recording'}{more}-{key}.{kind}" if several or more else f"{stem or 'recording'}.{kind}")
-
-
-def _written(picture: Picture, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
-    """Write a picture, or its numbers; return what is to be said on standard output."""
-    from whydrop.runtime import durable
-    from whydrop.show.plots import drawing, numbers
-
-    piped = str(path) == "-"
-    if kind in ("csv", "json"):
-        text = numbers.csv_text(picture) if kind == "csv" else numbers.json_text(picture)
-        if piped:
-            return text
-        durable.write_bytes(path, text.encode())
-    else:
-        drawing.write(picture, Path("/dev/stdout") if piped else path, kind, legend=legend, size=size)
-    return "" if piped else f"{ending.printable(picture.title or picture.key)}: {ending.printable(str(path))}\n"
 
 
 def _print_list(plots: dict[str, PlotSpec]) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending
+from whydrop.cli import ending, figures
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whydrop.show.facets.building import Facets
+    from whydrop.show.figure import Figure
 
 _STORE = "whydrop-store.json"
 _STORE_ONLY = ("x", "y", "mark")
@@ -52,8 +50,9 @@ def run(
     from whydrop.recording.comparing.grouping import CannotGroup
     from whydrop.recording.errors import RecordingError
     from whydrop.recording.metrics.reducing import UnknownReducer
+    from whydrop.show.facets import numbers
+    from whydrop.show.figure import NothingToDraw
     from whydrop.show.plots.catalogue import PlotError
-    from whydrop.show.plots.picture import NothingToDraw
 
     # Only stores need an engine, and importing one takes a while.
     errors: tuple[type[BaseException], ...] = (
@@ -66,14 +65,10 @@ def run(
         errors = (*errors, BackendError)
     try:
         with working("Drawing"):
-            pictures = _of_store(paths, wishes) if of_store else _of_recordings(paths, plot, wishes)
-        files = _paths(paths[0], [facets.key for facets in pictures], kind, output)
-        for facets, path in zip(pictures, files, strict=True):
-            with working(f"Drawing {ending.printable(facets.key)}"):
-                said = _written(facets.titled(title), path, kind, legend=legend, size=size)
-            sys.stdout.write(said)
-            sys.stdout.flush()
-            print(f"whydrop: {ending.printable(facets.footnotes()[0])}", file=sys.stderr)
+            made = _of_store(paths, wishes) if of_store else _of_recordings(paths, plot, wishes)
+        files = _paths(paths[0], [figure.key for figure in made], kind, output)
+        for figure, path in zip(made, files, strict=True):
+            figures.write(figure.titled(title), path, kind, numbers, legend=legend, size=size)
     except (PlotError, UnknownReducer) as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
     except errors as reason:
@@ -81,7 +76,7 @@ def run(
     return 0
 
 
-def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Facets]:
+def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Figure]:
     from whydrop.show.facets import of_store
     from whydrop.store.engines import open_backend
     from whydrop.store.tables import TABLES
@@ -111,7 +106,7 @@ def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Facets]:
         return of_store.facets(backend, wish)
 
 
-def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, Any]) -> list[Facets]:
+def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, Any]) -> list[Figure]:
     from whydrop.cli.plot_options import chosen_plots, made_wishes
     from whydrop.formats.importing import open_recording
     from whydrop.show.facets import of_recordings
@@ -120,9 +115,9 @@ def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, An
     keys = of_recordings.Keys(wishes["figure_by"], wishes["panel_by"], wishes["keys"])
     made = made_wishes(wishes)
     return [
-        facets
+        figure
         for name, spec in chosen_plots(plot, opened)
-        for facets in of_recordings.facets(name, spec, opened, keys, made)
+        for figure in of_recordings.facets(name, spec, opened, keys, made)
     ]
 
 
@@ -139,24 +134,3 @@ def _paths(first: Path, keys: Sequence[str], kind: str, output: Path | None) -> 
         return [output.with_name(f"{output.stem}-{name}{output.suffix}") for name in names]
     stem = re.sub(r"\.(recording|store|flent(\.gz)?|json(\.gz)?)$", "", first.name) or "store"
     return [Path(f"{stem}-{name}.{kind}") for name in names]
-
-
-def _written(facets: Facets, path: Path, kind: str, *, legend: bool, size: tuple[int, int] | None) -> str:
-    """Write a picture, or its numbers; return what is to be said on standard output."""
-    from whydrop.runtime import durable
-    from whydrop.show.facets import drawing, numbers
-
-    piped = str(path) == "-"
-    if kind in ("csv", "json"):
-        text = (
-            numbers.csv_text(facets) if kind == "csv" else json.dumps(numbers.document(facets), allow_nan=False) + "\n"
-        )
-        if piped:
-            return text
-        durable.write_bytes(path, text.encode())
-    elif piped:
-        sys.stdout.buffer.write(drawing.rendered(facets, kind, legend=legend, size=size))
-        return ""
-    else:
-        drawing.write(facets, path, kind, legend=legend, size=size)
-    return f"{ending.printable(facets.title or facets.key)}: {ending.printable(str(path))}\n"

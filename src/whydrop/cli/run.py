@@ -206,15 +206,17 @@ def _draw(finished: Finished, path: Path | None, *, wanted: bool) -> Path | None
     if not wanted and path is None:
         return None
     from whydrop.recording.recording import Recording
-    from whydrop.show.plots import building, catalogue, drawing
-    from whydrop.show.plots.picture import NothingToDraw
+    from whydrop.runtime import durable
+    from whydrop.show.figure import NothingToDraw
+    from whydrop.show.plots import building, catalogue
+    from whydrop.show.writing import rendered
 
     path = path or finished.folder / "plot.png"
     try:
         opened = [Recording.open(finished.folder)]
         name = building.default(opened)
-        picture = building.build(name, catalogue.find(name), opened, building.Wishes())
-        drawing.write(picture, path, path.suffix.removeprefix("."))
+        figure = building.build(name, catalogue.find(name), opened, building.Wishes())
+        durable.write_bytes(path, rendered(figure, path.suffix.removeprefix(".")))
     except (NothingToDraw, catalogue.PlotError, OSError) as reason:
         finished.warnings.append(f"no picture: {ending.one_line(reason)}")
         return None

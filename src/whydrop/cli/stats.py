@@ -49,7 +49,7 @@ def command(recordings: tuple[Path, ...], patterns: tuple[str, ...], whole: bool
     """
     from whydrop.formats.importing import open_recording
     from whydrop.recording.errors import RecordingError
-    from whydrop.show.plots import labels
+    from whydrop.show import labels
 
     try:
         opened = [open_recording(path) for path in recordings]

@@ -1,166 +1,193 @@
-"""Chart data for the page: figures of the top flows, thinned to a budget, columns packed as base64.
+"""Figures as JSON for the page's script: thinned to a budget, columns packed as base64.
 
-A layer that fits is embedded whole, so that zooming in shows every packet. Where all layers together exceed the budget,
+A layer that fits is embedded whole, so that zooming in shows every mark. Where all layers together exceed the budget,
 the larger ones are thinned to a finer resolution than any screen has; rare events are never thinned.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from array import array
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import polars as pl
 
-from whydrop.explaining.explained import Explained
-from whydrop.show import charts
-from whydrop.show.charts import close_up
-from whydrop.show.charts.figure import Drawing, Figure, Grid, Layer, Scene, panels
-from whydrop.show.charts.pair_scene import PairScene, lost
-from whydrop.show.charts.theme import STYLES
+from whydrop.show import ticks
+from whydrop.show.figure import Axis, Ends, Figure, Layer, Panel, ordered
+from whydrop.show.layout import laid_out, listed
+from whydrop.show.theme import Style
 from whydrop.show.thinning import thin
 
-MOST_FLOWS = 5
-# At 8 bytes a point and 4/3 for base64, below 4 MB beside the library and the tables.
+# At 8 to 16 bytes a point and 4/3 for base64, below 4 MB beside the library and the tables.
 BUDGET_POINTS = 330_000
 # Below this many columns a zoom of 2x would already show gaps.
 _COARSEST, _FINEST = 1_000, 64_000
 _MICROSECONDS_IN_INT32 = 2_147.0
 
 
-def charts_of(found: Explained, flow: str | None) -> list[tuple[int, list[Drawing]]]:
-    """The flows to offer, the first shown first, each with its figures; those that show nothing are left out."""
-    first = charts.choose_flow(found, flow)
-    numbers = [first, *(number for number in charts.by_losses(found) if number != first)][:MOST_FLOWS]
-    offered = []
-    for number in numbers:
-        # The page zooms, so it needs no close-ups of its own.
-        drawings = [drawing for drawing in charts.flow_figures(found, number) if not drawing.key.endswith("close-up")]
-        if drawings:
-            offered.append((number, drawings))
-    return offered
+@dataclass(frozen=True)
+class Choice:
+    """Figures that are shown together, of several such between which the reader chooses.
 
-
-def charts_json(found: Explained, flow: str | None) -> dict[str, Any]:
-    """What the page's script draws, as JSON values."""
-    offered = charts_of(found, flow)
-    path = charts.path_figures(found, charts.choose_flow(found, flow))
-    embedded = _thinned([*path, *(drawing for _, drawings in offered for drawing in drawings)])
-    return {
-        "styles": {name: asdict(style) for name, style in STYLES.items()},
-        "flows": [
-            {
-                "name": found.flows[number].flow,
-                "lost": found.flows[number].lost,
-                "focus": _focus(found, number),
-                "figures": _figures(drawings, embedded),
-            }
-            for number, drawings in offered
-        ],
-        # What is of all packets between two captures; none where there is one.
-        "path": {"focus": _path_focus(found), "figures": _figures(path, embedded)} if path else None,
-    }
-
-
-def _focus(found: Explained, number: int) -> list[float] | None:
-    window = close_up.heaviest(Scene.of(found, number))
-    return None if window is None else list(window)
-
-
-def _path_focus(found: Explained) -> list[float] | None:
-    scene = PairScene.of(found, charts.choose_flow(found))
-    window = close_up.window_of(scene.rows, lost(scene.rows)["t"], None)
-    return None if window is None else list(window)
-
-
-def _thinned(drawings: list[Drawing]) -> dict[int, list[Layer]]:
-    """The layers of each figure, by its identity: as fine as keeps all to the budget.
-
-    The figure with the most points gives way first, so that one noisy cloud does not coarsen all the others.
+    Attributes:
+        figures: in their order.
+        name: in the list of choices.
+        focus: the window of time that is worth a look, in seconds.
     """
-    figures = {id(figure): figure for drawing in drawings for figure in panels(drawing)}
-    columns = dict.fromkeys(figures, _FINEST)
-    layers = {key: _thin(figure, _FINEST) for key, figure in figures.items()}
+
+    figures: Sequence[Figure]
+    name: str = ""
+    focus: Ends | None = None
+
+
+def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: bool = True) -> dict[str, Any]:
+    """What the page's script draws, as JSON values.
+
+    Args:
+        parts: by the identifier of the section of the page in which they are shown.
+        exact: keep every digit of y; of millions of packets a tenth of a millionth is enough.
+        legend: whether there are legends.
+    """
+    printable = {
+        part: [Choice([one.printable() for one in choice.figures], choice.name, choice.focus) for choice in choices]
+        for part, choices in parts.items()
+    }
+    thinned = _thinned([one for choices in printable.values() for choice in choices for one in choice.figures])
+    packing = _Packing(thinned, exact, legend)
+    made = {
+        part: [
+            {"name": choice.name, "focus": choice.focus, "figures": list(map(packing.figure, choice.figures))}
+            for choice in choices
+        ]
+        for part, choices in printable.items()
+    }
+    return {"styles": [{**asdict(style), "hollow": style.hollow} for style in packing.styles], "parts": made}
+
+
+def script(values: Mapping[str, Any]) -> str:
+    """The element of a page that holds the values; nothing in them can end it."""
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # "<" could end the script element, also inside a JSON string.
+    harmless = text.replace("<", "\\u003c")
+    return f'<script type="application/json" id="chart-data">{harmless}</script>'
+
+
+def _thinned(figures: Sequence[Figure]) -> dict[int, list[Layer]]:
+    """The layers of each panel, by its identity: as fine as keeps all to the budget.
+
+    The panel with the most points gives way first, so that one noisy cloud does not coarsen all the others.
+    """
+    panels = {id(panel): panel for figure in figures for panel in figure.panels}
+    columns = dict.fromkeys(panels, _FINEST)
+    layers = {key: _thin(panel, _FINEST) for key, panel in panels.items()}
     points = {key: _points(of) for key, of in layers.items()}
     while sum(points.values()) > BUDGET_POINTS:
-        finer = [key for key in figures if columns[key] > _COARSEST]
+        finer = [key for key in panels if columns[key] > _COARSEST]
         if not finer:
             break
         largest = max(finer, key=lambda key: points[key])
         columns[largest] //= 2
-        layers[largest] = _thin(figures[largest], columns[largest])
+        layers[largest] = _thin(panels[largest], columns[largest])
         points[largest] = _points(layers[largest])
     return layers
 
 
-def _points(layers: list[Layer]) -> int:
+def _points(layers: Sequence[Layer]) -> int:
     """What layers take of the budget; slants three times as much as points, for two ends and exact times."""
     return sum(layer.data.height * (3 if layer.mark == "slants" else 1) for layer in layers)
 
 
-def _thin(figure: Figure, columns: int) -> list[Layer]:
-    return [thin(layer, figure, columns, max(400, columns // 4)) for layer in figure.layers]
+def _thin(panel: Panel, columns: int) -> list[Layer]:
+    return [thin(layer, panel, columns, max(400, columns // 4)) for layer in panel.layers]
 
 
-def _figures(drawings: list[Drawing], embedded: dict[int, list[Layer]]) -> list[dict[str, Any]]:
-    """Every pair of axes, those of one chart after each other with the same ``group``."""
-    return [
-        _figure(figure, embedded[id(figure)]) | {"group": _group(drawing)}
-        for drawing in drawings
-        for figure in panels(drawing)
-    ]
+@dataclass(frozen=True)
+class _Packing:
+    """Figures on their way into JSON: their thinned layers, by the identity of the panel, and the styles met so far."""
+
+    thinned: Mapping[int, Sequence[Layer]]
+    exact: bool
+    legend: bool
+    styles: dict[Style, int] = field(default_factory=dict)
+
+    def figure(self, figure: Figure) -> dict[str, Any]:
+        layout = laid_out(figure)
+        names = [[layer.name for layer in listed(figure, number)] for number in range(len(figure.panels))]
+        return {
+            "key": figure.key,
+            "title": figure.title,
+            "subtitle": figure.subtitle,
+            "see": figure.see,
+            "notes": figure.footnotes(),
+            "columns": layout.columns,
+            "legend": names[0] if figure.one_legend and self.legend else None,
+            "panels": [
+                {**self._panel(panel), "legend": own if self.legend and not figure.one_legend else [], "height": height}
+                for panel, own, height in zip(figure.panels, names, layout.heights, strict=True)
+            ],
+        }
+
+    def _panel(self, panel: Panel) -> dict[str, Any]:
+        left = dict(zip(map(id, panel.layers), self.thinned[id(panel)], strict=True))
+        return {
+            "title": panel.title,
+            "zoom": panel.zoom,
+            "x": _axis(panel.x, panel.x_ends()),
+            "y": _axis(panel.y, panel.y_ends()),
+            "legendTitle": panel.legend if self.legend else "",
+            "layers": [self._layer(layer, left[id(layer)].data) for layer in ordered(panel.layers)],
+        }
+
+    def _layer(self, layer: Layer, rows: pl.DataFrame) -> dict[str, Any]:
+        if "x" in rows.columns and layer.mark not in ("line", "outline", "step", "band"):
+            # The script finds what is seen by its place; lines are in order, and a closed one must stay as it is.
+            rows = rows.sort("x", maintain_order=True)
+        # The length of a slant may be a few microseconds of many seconds.
+        exactly = self.exact or layer.mark == "slants"
+        columns = [name for name in ("x", "y", "x2", "y2") if name in rows.columns]
+        return {
+            "name": layer.name,
+            "style": self.styles.setdefault(layer.style, len(self.styles)),
+            "mark": layer.mark,
+            "rare": layer.rare,
+            # How many events there are says something; how many means or boxes does not.
+            "counted": layer.rare and not layer.of,
+            "stretch": layer.stretch,
+            "rows": layer.data.height,
+            "shown": rows.height,
+            **({"text": rows["text"].to_list()} if "text" in rows.columns else {}),
+            **{name: _packed(rows[name], exactly) for name in columns},
+        }
 
 
-def _group(drawing: Drawing) -> dict[str, Any] | None:
-    if not isinstance(drawing, Grid):
-        return None
-    return {"key": drawing.key, "title": drawing.title, "see": drawing.see, "columns": drawing.columns}
-
-
-def _figure(figure: Figure, thinned: list[Layer]) -> dict[str, Any]:
+def _axis(axis: Axis, ends: Ends) -> dict[str, Any]:
     return {
-        "key": figure.key,
-        "title": figure.title,
-        "see": figure.see,
-        "xTitle": figure.x_title,
-        "yTitle": figure.y_title,
-        "overTime": figure.over_time,
-        "fromZero": figure.y_from_zero,
-        "xLog": figure.x_log,
-        "yLog": figure.y_log,
-        "ySpan": figure.y_span,
-        "yLabels": figure.y_labels,
-        "xRange": list(figure.x_range()),
-        "legend": [figure.layers.index(layer) for layer in figure.by_importance()],
-        "layers": [_layer(layer, left) for layer, left in zip(figure.layers, thinned, strict=True)],
+        "title": ticks.label(axis),
+        "scale": axis.scale,
+        "ends": ends,
+        "fixed": axis.ends is not None,
+        "fromZero": axis.from_zero,
+        "words": axis.words,
+        "zeros": axis.zeros,
     }
 
 
-def _layer(whole: Layer, thinned: Layer) -> dict[str, Any]:
-    # The length of a slant may be a few microseconds of many seconds.
-    exact = whole.mark == "slants"
-    packed: dict[str, Any] = {name: _packed(thinned.data[name], exact) for name in thinned.data.columns}
-    return {
-        "name": whole.name,
-        "style": whole.style,
-        "mark": whole.mark,
-        "rare": whole.rare,
-        "stretch": whole.stretch,
-        "rows": whole.data.height,
-        "shown": thinned.data.height,
-        **packed,
-    }
+def _packed(column: pl.Series, exactly: bool) -> dict[str, Any]:
+    """A column as base64: whole microseconds for x where they fit 32 bits, 32-bit floats for y; else 64-bit floats.
 
-
-def _packed(column: pl.Series, exact: bool) -> dict[str, Any]:
-    """A column as base64: whole microseconds for x where they fit 32 bits, else 64-bit floats; 32-bit floats for y."""
-    values = column.to_list()
+    What is missing, as where a line breaks, is not a number.
+    """
+    values = column.cast(pl.Float64).fill_null(float("nan")).to_list()
+    if exactly:
+        return _encoded("f8", array("d", values))
     if not column.name.startswith("x"):
         return _encoded("f4", array("f", values))
     furthest = max((abs(value) for value in values), default=0.0)
-    if furthest < _MICROSECONDS_IN_INT32 and not exact:
+    if furthest < _MICROSECONDS_IN_INT32:
         return _encoded("us", array("i", [round(value * 1e6) for value in values]))
     return _encoded("f8", array("d", values))
 

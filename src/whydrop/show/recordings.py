@@ -90,15 +90,19 @@ def _print(summary: Summary, console: Console, every: bool) -> None:
         console.print(safe(note, style="yellow"))
 
 
-def _print_series(summary: Summary, console: Console, every: bool) -> None:
+def chosen_series(summary: Summary, *, every: bool) -> tuple[list[Series], int]:
+    """The series to list, and how many flows are left out of them; ``every`` lists all."""
     series = summary.recording.series()
     # Telemetry of a switch, say, has counters only: to leave them out would leave nothing.
     chosen = series if every or not summary.flows else [one for one in series if not one.key]
-    left_out = 0
-    if not every and sum(one.flow is not None for one in chosen) > _MOST_FLOWS:
-        load = [one for one in chosen if one.kind in ("tcp", "udp")]
-        chosen = [one for one in chosen if one not in load]
-        left_out = len(load)
+    if every or sum(one.flow is not None for one in chosen) <= _MOST_FLOWS:
+        return list(chosen), 0
+    load = [one for one in chosen if one.kind in ("tcp", "udp")]
+    return [one for one in chosen if one not in load], len(load)
+
+
+def _print_series(summary: Summary, console: Console, every: bool) -> None:
+    chosen, left_out = chosen_series(summary, every=every)
     if not chosen:
         return
     heading(console, "Series")
@@ -134,13 +138,14 @@ def _series_row(found: SeriesSummary) -> list[Text]:
     values = (found.mean, found.median, found.p95, found.p99, found.minimum, found.maximum)
     return [
         safe(found.series.name),
-        *[Text(_figure(value), style="bold" if place == 0 else "") for place, value in enumerate(values)],
+        *[Text(figure(value), style="bold" if place == 0 else "") for place, value in enumerate(values)],
         Text(units.count(found.samples), style="dim"),
         safe(found.series.units, style="dim"),
     ]
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
+    """A statistic with as many digits as matter."""
     if value is None:
         return ""
     # From a hundred million on, digits are counted in vain.
@@ -158,14 +163,15 @@ def _print_induced(found: Sequence[InducedLatency], console: Console) -> None:
             safe(one.name),
             Text(units.duration(one.idle_ms / 1e3)),
             Text(units.duration(one.loaded_ms / 1e3)),
-            Text(_signed(one.induced_ms), style=style),
+            Text(signed(one.induced_ms), style=style),
             Text("" if one.rpm is None else units.count(round(one.rpm))),
             Text("" if one.idle_is.startswith("median") else f"idle: {one.idle_is} of all", style="dim"),
         )
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
-def _signed(value_ms: float) -> str:
+def signed(value_ms: float) -> str:
+    """A difference of times, with its sign."""
     return f"{'−' if value_ms < 0 else '+'}{units.duration(abs(value_ms) / 1e3)}"
 
 

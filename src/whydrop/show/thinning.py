@@ -1,40 +1,65 @@
 """Thinning to the resolution of the picture: what is left looks the same, and rare events are all left.
 
-Lines keep, in each column of pixels, their first, last, lowest and highest point, so that no peak is lost; clouds of
-points keep one point in each cell of pixels. Layers of rare events pass unchanged.
+Lines keep, in each column of pixels, their first, last, lowest and highest point, so that no peak is lost, and their
+breaks; clouds of points keep one point in each cell of pixels. Layers of rare events pass unchanged.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import polars as pl
 
-from whydrop.show.charts.figure import Figure, Layer
-from whydrop.show.extremes import extremes
+from whydrop.show.figure import Axis, Ends, Layer, Panel
+
+_LINES = ("line", "step", "band")
+_CLOUDS = ("points", "spans", "slants")
 
 
-def thin(layer: Layer, figure: Figure, columns: int, rows: int) -> Layer:
-    """The layer at a resolution of so many columns and rows over the whole figure."""
-    if layer.rare or layer.mark in ("bars", "rule") or layer.data.height <= columns:
+def thin(layer: Layer, panel: Panel, columns: int, rows: int) -> Layer:
+    """The layer at a resolution of so many columns and rows over the whole panel."""
+    if layer.rare or layer.mark not in (*_LINES, *_CLOUDS) or layer.data.height <= columns:
         return layer
-    low, high = figure.x_range()
-    column = ((pl.col("x") - low) / (high - low) * columns).floor()
-    if layer.mark in ("line", "step"):
-        data = extremes(layer.data, column=column)
-    else:
-        data = _cells(layer.data, column, columns / (high - low), figure.y_range(), rows)
-    return Layer(layer.name, layer.style, layer.mark, data, layer.rare, layer.stretch)
+    x = place("x", panel.x, panel.x_ends()) * columns
+    data = _extremes(layer.data, x.floor()) if layer.mark in _LINES else _cells(layer.data, x, panel, columns, rows)
+    return replace(layer, data=data)
 
 
-def _cells(
-    data: pl.DataFrame, column: pl.Expr, columns_per_x: float, y_range: tuple[float, float], rows: int
-) -> pl.DataFrame:
-    low, high = y_range
-    cells = [column.alias("column")]
+def place(name: str, axis: Axis, ends: Ends) -> pl.Expr:
+    """Where on an axis a column's values are drawn: 0 at its beginning, 1 at its end."""
+    low, high = ends
+    if axis.scale == "log":
+        return (pl.col(name).log() - math.log(low)) / (math.log(high) - math.log(low))
+    return (pl.col(name) - low) / ((high - low) or 1.0)
+
+
+def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
+    """Of each column of pixels the first, the last, the lowest and the highest row: no peak is lost, and none moves.
+
+    A break (``y`` is null) begins a new part of the line, each of which is thinned for itself, and stays.
+    """
+    low, high = pl.col("y"), pl.col("y2") if "y2" in data.columns else pl.col("y")
+    kept = (
+        data.with_row_index("row")
+        .group_by(part=pl.col("y").is_null().cum_sum(), column=column, maintain_order=True)
+        .agg(
+            pl.col("row").first().alias("first"),
+            pl.col("row").last().alias("last"),
+            pl.col("row").gather(low.arg_min()).first().alias("lowest"),
+            pl.col("row").gather(high.arg_max()).first().alias("highest"),
+        )
+    )
+    rows = pl.concat([kept[name].cast(pl.UInt32).alias("row") for name in ("first", "lowest", "highest", "last")])
+    return data[rows.drop_nulls().unique().sort()]
+
+
+def _cells(data: pl.DataFrame, x: pl.Expr, panel: Panel, columns: int, rows: int) -> pl.DataFrame:
+    cells = {"cell_x": x.floor()}
     for name in ("y", "y2"):
         if name in data.columns:
-            cells.append(((pl.col(name) - low) / (high - low) * rows).floor().alias(f"cell_{name}"))
+            cells[f"cell_{name}"] = (place(name, panel.y, panel.y_ends()) * rows).floor()
     if "x2" in data.columns:
         # Two slants that begin together may end apart.
-        cells.append(((pl.col("x2") - pl.col("x")) * columns_per_x).floor().alias("cell_x2"))
-    keys = [f"cell_{name}" for name in ("y", "y2", "x2") if name in data.columns]
-    return data.with_columns(cells).unique(["column", *keys], keep="first", maintain_order=True).select(data.columns)
+        cells["cell_x2"] = ((place("x2", panel.x, panel.x_ends()) * columns) - x).floor()
+    return data.with_columns(**cells).unique([*cells], keep="first", maintain_order=True).select(data.columns)

@@ -1,4 +1,4 @@
-"""Charts: one module for each family. Each makes a :class:`Figure`, which is data; printing and the report draw it."""
+"""Charts: one module for each family. Each makes a :class:`Figure`, which is data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from whydrop.show.charts import (
     time_sequence,
     transit,
 )
-from whydrop.show.charts.figure import Drawing, Figure, NothingToDraw, Scene
 from whydrop.show.charts.pair_scene import PairScene
+from whydrop.show.charts.scene import Scene
+from whydrop.show.figure import Figure, NothingToDraw
 
 AnyScene = TypeVar("AnyScene")
 
@@ -42,13 +43,13 @@ CHARTS: dict[str, Callable[[Scene], Figure]] = {
 
 
 # Of two captures: one flow between them, and all packets between them.
-PAIR_FLOW_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
+PAIR_FLOW_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
     "crossings": crossings.figure,
     "crossings-close-up": crossings.close_up_figure,
     "models": models.figure,
     "models-close-up": models.close_up_figure,
 }
-PATH_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
+PATH_CHARTS: dict[str, Callable[[PairScene], Figure]] = {
     "loss-burst": loss_burst.figure,
     "transit": transit.figure,
     "transit-histogram": transit.histogram,
@@ -56,7 +57,7 @@ PATH_CHARTS: dict[str, Callable[[PairScene], Drawing]] = {
 }
 
 
-def figure(found: Explained, name: str, flow: int) -> Drawing:
+def figure(found: Explained, name: str, flow: int) -> Figure:
     """One chart of one flow, or of all packets between two captures.
 
     Raises:
@@ -71,23 +72,23 @@ def figure(found: Explained, name: str, flow: int) -> Drawing:
     return of_two[name](PairScene.of(found, flow))
 
 
-def figures(found: Explained, flow: int) -> list[Drawing]:
+def figures(found: Explained, flow: int) -> list[Figure]:
     """Every chart of a flow that has something to draw; of two captures also those of all packets between them."""
     return path_figures(found, flow) + flow_figures(found, flow)
 
 
-def flow_figures(found: Explained, flow: int) -> list[Drawing]:
+def flow_figures(found: Explained, flow: int) -> list[Figure]:
     """Every chart of one flow."""
     pair = _drawn(PAIR_FLOW_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
     return pair + _drawn(CHARTS, Scene.of(found, flow))
 
 
-def path_figures(found: Explained, flow: int) -> list[Drawing]:
+def path_figures(found: Explained, flow: int) -> list[Figure]:
     """Every chart of all packets between two captures; none where there is one capture."""
     return _drawn(PATH_CHARTS, PairScene.of(found, flow)) if found.pair is not None else []
 
 
-def _drawn(charts: Mapping[str, Callable[[AnyScene], Drawing]], scene: AnyScene) -> list[Drawing]:
+def _drawn(charts: Mapping[str, Callable[[AnyScene], Figure]], scene: AnyScene) -> list[Figure]:
     drawn = []
     for make in charts.values():
         try:

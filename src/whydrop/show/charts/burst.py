@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from whydrop import units
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, byte_unit, present
+from whydrop.show.charts.scene import Scene, byte_unit, layer, present
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 _BARS = 40
 # Packets closer together than this share of the round trip belong to one burst, as in a window sent at once.
@@ -22,7 +23,7 @@ _LARGEST_BURST = 0.25
 # The share lost of fewer packets than this is chance.
 _FEWEST_PACKETS = 10
 
-_COLUMNS = ("x", "x2", "y")
+_COLUMNS = ("x", "x2", "y", "y2")
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,22 @@ def figure(scene: Scene) -> Figure:
     scale, unit = byte_unit(float(largest) if isinstance(largest, float) else 0.0)
     bars = bars.with_columns(pl.col("x", "x2") / scale)
     few = pl.col("sent") < _FEWEST_PACKETS
+    layers = [
+        layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
+        layer("share of packets lost", "lost-bar", "bars", bars.filter(~few).select(_COLUMNS)),
+    ]
     return Figure(
-        key="burst",
-        title=places.title,
-        flow=scene.flow.flow,
-        x_title=places.axis.format(unit=unit),
-        y_title="Packets lost (% of sent)",
-        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars rest on few packets.",
-        layers=present(
-            [
-                Layer(f"of fewer than {_FEWEST_PACKETS} packets", "few-bar", "bars", bars.filter(few).select(_COLUMNS)),
-                Layer("share of packets lost", "lost-bar", "bars", bars.filter(~few).select(_COLUMNS)),
-            ]
+        "burst",
+        places.title,
+        scene.flow.flow,
+        (
+            Panel(
+                Axis(places.axis.format(unit=unit)),
+                Axis("Packets lost (% of sent)", from_zero="always"),
+                present(layers),
+            ),
         ),
-        over_time=False,
+        see=places.see if bars.filter(few).is_empty() else f"{places.see} Pale bars rest on few packets.",
     )
 
 
@@ -113,5 +116,6 @@ def _bars(placed: pl.DataFrame) -> pl.DataFrame:
         x=pl.col("bin") * width,
         x2=(pl.col("bin") + 1) * width,
         y=pl.col("lost") / pl.col("sent") * 100,
+        y2=0.0,
         sent=pl.col("sent"),
     )

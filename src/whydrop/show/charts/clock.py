@@ -8,9 +8,10 @@ import polars as pl
 
 from whydrop import units
 from whydrop.show import pair_words, words
-from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, as_float, points, present
 from whydrop.show.charts.pair_scene import TIME_TITLE, PairScene, matched
+from whydrop.show.charts.scene import as_float, layer, points, present, rule
 from whydrop.show.charts.transit import time_unit
+from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 
 SEE = (
     "Each mark is the time of one packet by the second clock less that by the first. Packets one way arrive too late "
@@ -33,13 +34,13 @@ class _Clouds:
     line: pl.DataFrame
 
 
-def figure(scene: PairScene) -> Grid:
+def figure(scene: PairScene) -> Figure:
     """Draw the difference of the clocks with the fitted line, and below what is left without it."""
     clouds = _clouds(scene)
-    return Grid(
+    return Figure(
         key="clock",
         title=words.sentence(pair_words.clocks(scene.pair)),
-        flow=scene.path,
+        subtitle=scene.path,
         see=SEE,
         panels=(_difference(scene, clouds), _residuals(scene, clouds)),
     )
@@ -65,7 +66,7 @@ def _clouds(scene: PairScene) -> _Clouds:
     )
 
 
-def _difference(scene: PairScene, clouds: _Clouds) -> Figure:
+def _difference(scene: PairScene, clouds: _Clouds) -> Panel:
     base_ns = int(clouds.line["line_ns"][0])
     spread = clouds.line.select((pl.col("difference_ns") - base_ns).abs().max()).item()
     scale, unit = time_unit(as_float(spread) / 1e9)
@@ -75,17 +76,14 @@ def _difference(scene: PairScene, clouds: _Clouds) -> Figure:
 
     layers = [
         *_directions(scene, clouds, above("difference_ns")),
-        Layer("difference found", "fit", "line", points(clouds.line, pl.col("t"), above("line_ns"))),
+        layer("difference found", "fit", "line", points(clouds.line, pl.col("t"), above("line_ns"))),
     ]
-    return Figure(
-        key="clock-difference",
+    return Panel(
+        Axis(TIME_TITLE),
+        Axis(f"Difference beyond {_base(base_ns)} ({unit})" if base_ns else f"Difference ({unit})"),
+        present(layers),
+        zoom="time",
         title=f"{scene.second.capitalize()}'s clock less {scene.first}'s",
-        flow=scene.path,
-        x_title=TIME_TITLE,
-        y_title=f"Difference beyond {_base(base_ns)} ({unit})" if base_ns else f"Difference ({unit})",
-        see="",
-        layers=present(layers),
-        y_from_zero=False,
     )
 
 
@@ -96,31 +94,25 @@ def _base(base_ns: int) -> str:
     return f"{base_ns / 1e9:.6f} s"
 
 
-def _residuals(scene: PairScene, clouds: _Clouds) -> Figure:
+def _residuals(scene: PairScene, clouds: _Clouds) -> Panel:
     left = pl.col("difference_ns") - pl.col("line_ns")
     low, high = _window_ns(scene, clouds)
     scale, unit = time_unit(max(-low, high) / 1e9)
-    found = Layer("difference found", "fit", "rule", pl.DataFrame({"y": [0.0]}))
-    rules = [
-        Layer(name, style, "rule", pl.DataFrame({"y": [value * 1e9 / scale]})) for name, style, value in _bounds(scene)
-    ]
-    return Figure(
-        key="clock-residuals",
+    found = rule("difference found", "fit", 0.0)
+    rules = [rule(name, style, value * 1e9 / scale) for name, style, value in _bounds(scene)]
+    return Panel(
+        Axis(TIME_TITLE),
+        Axis(f"Left over ({unit})", ends=(low / scale, high / scale)),
+        (*present(_directions(scene, clouds, left / scale)), found, *rules),
+        zoom="time",
         title="The same less the difference found: the transit times, those back below zero",
-        flow=scene.path,
-        x_title=TIME_TITLE,
-        y_title=f"Left over ({unit})",
-        see="",
-        layers=(*present(_directions(scene, clouds, left / scale)), found, *rules),
-        y_from_zero=False,
-        y_span=(low / scale, high / scale),
     )
 
 
 def _directions(scene: PairScene, clouds: _Clouds, y: pl.Expr) -> list[Layer]:
     return [
-        Layer(f"from {scene.first} to {scene.second}", "point-1", "points", points(clouds.there, pl.col("t"), y)),
-        Layer(f"from {scene.second} to {scene.first}", "point-2", "points", points(clouds.back, pl.col("t"), y)),
+        layer(f"from {scene.first} to {scene.second}", "point-1", "points", points(clouds.there, pl.col("t"), y)),
+        layer(f"from {scene.second} to {scene.first}", "point-2", "points", points(clouds.back, pl.col("t"), y)),
     ]
 
 

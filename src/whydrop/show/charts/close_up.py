@@ -7,7 +7,8 @@ from dataclasses import replace
 import polars as pl
 
 from whydrop.show.charts import model, time_sequence
-from whydrop.show.charts.figure import Figure, NothingToDraw, Scene, present
+from whydrop.show.charts.scene import Scene, present
+from whydrop.show.figure import Ends, Figure, NothingToDraw, Panel
 
 # Long enough for a loss, its detection and its repair, with a little before and after.
 _ROUND_TRIPS = 8
@@ -24,38 +25,40 @@ SEE = (
 
 def sequence_figure(scene: Scene) -> Figure:
     """Draw sequence number over time around the most losses."""
-    figure = cut(time_sequence.figure(scene), _window(scene))
-    return replace(figure, key="close-up", title="The heaviest loss, close up", see=SEE, y_from_zero=False)
+    (panel,) = time_sequence.figure(scene).panels
+    panel = cut(replace(panel, y=replace(panel.y, from_zero="never")), _window(scene))
+    return Figure("close-up", "The heaviest loss, close up", scene.flow.flow, (panel,), see=SEE)
 
 
 def model_figure(scene: Scene) -> Figure:
     """Draw the level of the winning model around the most losses."""
-    figure = cut(model.figure(scene), _window(scene))
-    return replace(figure, key="model-close-up", title=f"{figure.title}, close up")
+    figure = model.figure(scene)
+    panels = tuple(cut(panel, _window(scene)) for panel in figure.panels)
+    return replace(figure, key="model-close-up", title=f"{figure.title}, close up", panels=panels)
 
 
-def _window(scene: Scene) -> tuple[float, float]:
+def _window(scene: Scene) -> Ends:
     window = heaviest(scene)
     if window is None:
         raise NothingToDraw(f"{scene.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
     return window
 
 
-def cut(figure: Figure, window: tuple[float, float]) -> Figure:
-    """The part of a figure within a window of time; limits, which are at no time, stay."""
+def cut(panel: Panel, window: Ends) -> Panel:
+    """The part of a panel within a window of time; limits, which are at no time, stay."""
     within = pl.col("x").is_between(*window)
     layers = [
-        layer if layer.mark == "rule" else replace(layer, data=layer.data.filter(within)) for layer in figure.layers
+        layer if layer.mark == "rule" else replace(layer, data=layer.data.filter(within)) for layer in panel.layers
     ]
-    return replace(figure, layers=present(layers))
+    return replace(panel, layers=present(layers))
 
 
-def heaviest(scene: Scene) -> tuple[float, float] | None:
+def heaviest(scene: Scene) -> Ends | None:
     """Start and end (s) of the stretch with most losses; ``None`` where there is no use in one."""
     return window_of(scene.segments, scene.lost["t"], scene.flow.rtt_min_s)
 
 
-def window_of(packets: pl.DataFrame, lost_at: pl.Series, rtt_s: float | None) -> tuple[float, float] | None:
+def window_of(packets: pl.DataFrame, lost_at: pl.Series, rtt_s: float | None) -> Ends | None:
     """The same of any packets with their times ``t``."""
     length = max((rtt_s or 0.0) * _ROUND_TRIPS, _SHORTEST_S)
     times = lost_at.sort()

@@ -8,8 +8,9 @@ import polars as pl
 
 from whydrop import units
 from whydrop.show.charts import loss_burst
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, byte_unit, points, present
 from whydrop.show.charts.pair_scene import Direction, PairScene, lost, matched, offloaded
+from whydrop.show.charts.scene import byte_unit, layer, points, present
+from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 
 SEE = (
     "Each packet is a dot where it passed the first point and a diamond where it passed the second; the thin line "
@@ -30,7 +31,8 @@ def close_up_figure(scene: PairScene) -> Figure:
     if lost(scene.own).is_empty():
         raise NothingToDraw(f"{scene.scene.flow.flow}: nothing was lost between the captures")
     whole = _figure(scene, loss_burst.heaviest(scene.own))
-    return replace(whole, key="crossings-close-up", title=f"{whole.title}: the heaviest loss", y_from_zero=False)
+    panels = tuple(replace(panel, y=replace(panel.y, from_zero="never")) for panel in whole.panels)
+    return replace(whole, key="crossings-close-up", title=f"{whole.title}: the heaviest loss", panels=panels)
 
 
 def _figure(scene: PairScene, rows: pl.DataFrame) -> Figure:
@@ -42,22 +44,27 @@ def _figure(scene: PairScene, rows: pl.DataFrame) -> Figure:
     both = matched(rows)
     repeated = rows.filter(pl.col("retransmission"))
     layers = [
-        Layer("on the way", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
+        layer("on the way", "on-the-way", "slants", points(both, pl.col("t"), middle, x2=arrival, y2=middle)),
         # The smaller dots on the larger diamonds: seen from far both lie at one place.
-        Layer(f"at {end}", "point-2", "points", points(both.sort(arrival), arrival, middle)),
-        Layer(f"at {start}", "point-1", "points", points(rows, pl.col("t"), middle)),
-        Layer("sent again", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
+        layer(f"at {end}", "point-2", "points", points(both.sort(arrival), arrival, middle)),
+        layer(f"at {start}", "point-1", "points", points(rows, pl.col("t"), middle)),
+        layer("sent again", "after-gap", "points", points(repeated, pl.col("t"), middle), rare=True),
         *_missed(rows, middle),
-        Layer("lost packet", "lost", "points", points(lost(rows), pl.col("t"), middle), rare=True),
+        layer("lost packet", "lost", "points", points(lost(rows), pl.col("t"), middle), rare=True),
     ]
     return Figure(
-        key="crossings",
-        title=f"{_lost_of(lost(scene.own).height, scene.own.height)} between {start} and {end}",
-        flow=scene.scene.flow.flow,
-        x_title="Time since the flow's first data packet (s)",
-        y_title=f"Sequence number ({unit})",
+        "crossings",
+        f"{_lost_of(lost(scene.own).height, scene.own.height)} between {start} and {end}",
+        scene.scene.flow.flow,
+        (
+            Panel(
+                Axis("Time since the flow's first data packet (s)"),
+                Axis(f"Sequence number ({unit})", from_zero="always"),
+                present(layers),
+                zoom="time",
+            ),
+        ),
         see=SEE + offloaded(rows),
-        layers=present(layers),
     )
 
 
@@ -67,7 +74,7 @@ def _direction(rows: pl.DataFrame) -> Direction:
 
 def _missed(rows: pl.DataFrame, y: pl.Expr) -> list[Layer]:
     missed = rows.filter(pl.col("crossing").is_in(["missed-downstream", "missed-upstream"]))
-    return [Layer("missed by one capture only", "missed", "points", points(missed, pl.col("t"), y), rare=True)]
+    return [layer("missed by one capture only", "missed", "points", points(missed, pl.col("t"), y), rare=True)]
 
 
 def _lost_of(gone: int, sent: int) -> str:

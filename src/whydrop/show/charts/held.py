@@ -6,7 +6,8 @@ import polars as pl
 
 from whydrop import units
 from whydrop.show.charts import losses
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present
+from whydrop.show.charts.scene import Scene, layer, points, present
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 SEE = (
     "At each moment one thing kept the sender from sending more: the lane that has a bar then. Lanes are in the order "
@@ -31,15 +32,23 @@ def figure(scene: Scene) -> Figure:
     )
     bars = points(spans, pl.col("from"), pl.col("y"), x2=pl.col("until"), y2=pl.col("y"))
     return Figure(
-        key="held",
-        title="What held the sender, at each moment",
-        flow=scene.flow.flow,
-        x_title="Time since the flow's first packet (s), on the sender's clock",
-        y_title="Limiter (share of the time)",
-        see=SEE,
-        layers=present([Layer("held by", "held", "slants", bars, rare=True), losses.rug(scene.segments, -0.5)]),
-        y_span=(-0.8, len(lanes) - 0.4),
-        y_labels=tuple(
-            (lane, f"{name.replace('-', ' ')} {units.percent(shares[name])}") for name, lane in lanes.items()
+        "held",
+        "What held the sender, at each moment",
+        scene.flow.flow,
+        (
+            Panel(
+                Axis("Time since the flow's first packet (s), on the sender's clock"),
+                Axis(
+                    "Limiter (share of the time)",
+                    ends=(-0.8, len(lanes) - 0.4),
+                    words=tuple(
+                        (lane, f"{name.replace('-', ' ')} {units.percent(shares[name])}")
+                        for name, lane in lanes.items()
+                    ),
+                ),
+                present([layer("held by", "held", "slants", bars, rare=True), losses.rug(scene.segments, -0.5)]),
+                zoom="time",
+            ),
         ),
+        see=SEE,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.show.charts import losses
-from whydrop.show.charts.figure import Figure, Layer, Scene, byte_unit, points, present
+from whydrop.show.charts.scene import TIME, Scene, byte_unit, layer, points, present
+from whydrop.show.figure import Axis, Figure, Panel
 
 SEE = (
     "The blue line is how much data is on its way at once. TCP lets it grow until packets are lost (crosses) and then "
@@ -23,22 +24,20 @@ def figure(scene: Scene) -> Figure:
     scale, unit = byte_unit(float(largest) if isinstance(largest, int) else 0.0)
     in_flight = pl.col("in_flight_bytes") / scale
     layers = [
-        Layer(
+        layer(
             "receive window",
             "window",
             "step",
             points(scene.acks, pl.col("t"), pl.col("window_bytes") / scale),
             stretch=False,
         ),
-        Layer("bytes in flight", "level", "line", points(known, pl.col("t"), in_flight)),
+        layer("bytes in flight", "level", "line", points(known, pl.col("t"), in_flight)),
         losses.lost(known, in_flight),
     ]
     return Figure(
-        key="in-flight",
-        title="Bytes in flight, and where packets were lost",
-        flow=scene.flow.flow,
-        x_title="Time since the flow's first packet (s)",
-        y_title=f"Bytes in flight ({unit})",
+        "in-flight",
+        "Bytes in flight, and where packets were lost",
+        scene.flow.flow,
+        (Panel(TIME, Axis(f"Bytes in flight ({unit})", from_zero="always"), present(layers), zoom="time"),),
         see=SEE,
-        layers=present(layers),
     )

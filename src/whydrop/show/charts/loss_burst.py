@@ -5,8 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop import units
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, as_float, points, present
 from whydrop.show.charts.pair_scene import PairScene, lost, matched, offloaded
+from whydrop.show.charts.scene import as_float, layer, points, present
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 # So many lines can be told apart on a page, with some before and after the losses for comparison.
 _PACKETS = 72
@@ -38,22 +39,23 @@ def figure(scene: PairScene) -> Figure:
     stop = pl.lit(1.0 - _VANISHED_AT)
     arrived, gone = matched(burst), lost(burst)
     layers = [
-        Layer("packet that arrived", "point-1", "slants", points(arrived, at, here, x2=arrival, y2=there)),
-        Layer("lost on the way", "lost-on-the-way", "slants", points(gone, at, here, x2=at, y2=stop)),
-        Layer("lost packet", "lost", "points", points(gone, at, stop), rare=True),
+        layer("packet that arrived", "point-1", "slants", points(arrived, at, here, x2=arrival, y2=there)),
+        layer("lost on the way", "lost-on-the-way", "slants", points(gone, at, here, x2=at, y2=stop)),
+        layer("lost packet", "lost", "points", points(gone, at, stop), rare=True),
     ]
     return Figure(
-        key="loss-burst",
-        title=f"The heaviest burst of losses from {start} to {end}: {units.count(gone.height)} of "
+        "loss-burst",
+        f"The heaviest burst of losses from {start} to {end}: {units.count(gone.height)} of "
         f"{units.count(burst.height)} packets",
-        flow=f"from {_clock(scene, begin)}",
-        x_title=f"Time since the first packet shown (ms{note})",
-        y_title="",
+        f"from {_clock(scene, begin)}",
+        (
+            Panel(
+                Axis(f"Time since the first packet shown (ms{note})"),
+                Axis("", ends=(-0.06, 1.06), words=((1.0, start), (0.0, end))),
+                present(layers),
+            ),
+        ),
         see=SEE + offloaded(burst),
-        layers=present(layers),
-        over_time=False,
-        y_span=(-0.06, 1.06),
-        y_labels=((1.0, start), (0.0, end)),
     )
 
 

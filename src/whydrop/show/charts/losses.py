@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from whydrop.show.charts.figure import Layer, points
+from whydrop.show.charts.scene import layer, points
+from whydrop.show.figure import Layer
 
 # The kind in the segment table, the name in the legend, the style.
 RETRANSMISSIONS = (
@@ -18,17 +19,17 @@ RETRANSMISSIONS = (
 def lost(frame: pl.DataFrame, y: pl.Expr) -> Layer:
     """A cross for each lost packet."""
     rows = frame.filter(pl.col("fate") == "lost")
-    return Layer("lost packet", "lost", "points", points(rows, pl.col("t"), y), rare=True)
+    return layer("lost packet", "lost", "points", points(rows, pl.col("t"), y), rare=True)
 
 
 def retransmissions(frame: pl.DataFrame, y: pl.Expr) -> list[Layer]:
     """A mark for each retransmission, by what started it; those of data that had arrived get one of their own."""
     layers = [
-        Layer(name, style, "points", points(frame.filter(pl.col("kind") == kind), pl.col("t"), y), rare=True)
+        layer(name, style, "points", points(frame.filter(pl.col("kind") == kind), pl.col("t"), y), rare=True)
         for kind, name, style in RETRANSMISSIONS
     ]
     spurious = points(frame.filter(pl.col("spurious")), pl.col("t"), y)
-    layers.append(Layer("needless (spurious) retransmission", "spurious", "points", spurious, rare=True))
+    layers.append(layer("needless (spurious) retransmission", "spurious", "points", spurious, rare=True))
     return layers
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from whydrop.explaining import parameters
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, byte_unit, points, present
+from whydrop.show.charts.scene import TIME, Scene, byte_unit, layer, points, present, rule
+from whydrop.show.figure import Axis, Figure, Layer, NothingToDraw, Panel
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,18 @@ def figure(scene: Scene) -> Figure:
         return points(scene.model.filter(condition), pl.col("t"), level)
 
     layers = [
-        Layer(kind.level, "level", "line", points(scene.model, pl.col("t"), level)),
+        layer(kind.level, "level", "line", points(scene.model, pl.col("t"), level)),
         *_limit(scene, scale),
-        Layer("drop predicted, packet arrived", "predicted", "points", where(predicted & ~seen), rare=True),
-        Layer("packet lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
-        Layer("drop predicted and packet lost", "lost", "points", where(predicted & seen), rare=True),
+        layer("drop predicted, packet arrived", "predicted", "points", where(predicted & ~seen), rare=True),
+        layer("packet lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
+        layer("drop predicted and packet lost", "lost", "points", where(predicted & seen), rare=True),
     ]
     return Figure(
-        key="model",
-        title=kind.title if scene.verdict_flows == 1 else f"{kind.title} over {scene.verdict_flows} flows",
-        flow=scene.flow.flow,
-        x_title="Time since the flow's first packet (s)",
-        y_title=f"{kind.axis} ({unit})",
+        "model",
+        kind.title if scene.verdict_flows == 1 else f"{kind.title} over {scene.verdict_flows} flows",
+        scene.flow.flow,
+        (Panel(TIME, Axis(f"{kind.axis} ({unit})", from_zero="always"), present(layers), zoom="time"),),
         see=kind.see,
-        layers=present(layers),
     )
 
 
@@ -72,5 +71,5 @@ def _limit(scene: Scene, scale: float) -> list[Layer]:
         value = scene.parameter(name)
         if value is not None:
             label, write = parameters.parameter_words(name)
-            return [Layer(f"{label}: {write(value)}", "limit", "rule", pl.DataFrame({"y": [value / scale]}))]
+            return [rule(f"{label}: {write(value)}", "limit", value / scale)]
     return []

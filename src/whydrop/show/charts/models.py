@@ -9,9 +9,10 @@ import polars as pl
 from whydrop import units
 from whydrop.explaining.document import Model
 from whydrop.show.charts import close_up
-from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, Scene, as_float, byte_unit, points, present
 from whydrop.show.charts.pair_scene import PairScene
+from whydrop.show.charts.scene import TIME, Scene, as_float, byte_unit, layer, points, present, rule
 from whydrop.show.charts.transit import time_unit
+from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
 
 SEE = (
     "Both models saw the same packets. Above: the line is what is in the model's bucket or queue; a cross is a drop "
@@ -21,24 +22,24 @@ SEE = (
 )
 
 
-def figure(scene: PairScene) -> Grid:
+def figure(scene: PairScene) -> Figure:
     """Draw level, drops and waits of the winner on the left, of the best loser on the right."""
     one = scene.scene
     winner, rival = _roles(one)
     width = max(as_float(frame["t"].max()) for frame in (one.model, one.rival))
     levels = _same_axes([_level(one.model, winner), _level(one.rival, rival)], (0.0, width))
     waits = _waits(one, winner, rival)
-    return Grid(
+    return Figure(
         key="models",
         title=_title(winner, rival),
-        flow=one.flow.flow if one.verdict_flows == 1 else f"over {one.verdict_flows} flows",
+        subtitle=one.flow.flow if one.verdict_flows == 1 else f"over {one.verdict_flows} flows",
         see=SEE,
         panels=(*levels, *waits),
         columns=2,
     )
 
 
-def close_up_figure(scene: PairScene) -> Grid:
+def close_up_figure(scene: PairScene) -> Figure:
     """Draw the same around the most losses; the waits are those of all packets."""
     one = scene.scene
     whole = figure(scene)
@@ -46,7 +47,7 @@ def close_up_figure(scene: PairScene) -> Grid:
     window = close_up.window_of(one.model, lost, one.flow.rtt_min_s)
     if window is None:
         raise NothingToDraw(f"{one.flow.flow}: nothing was lost, or the whole flow is as short as a close-up")
-    levels = [replace(close_up.cut(panel, window), x_span=window) for panel in whole.panels[:2]]
+    levels = [close_up.cut(panel, window) for panel in whole.panels[:2]]
     panels = (*_same_axes(levels, window), *whole.panels[2:])
     return replace(whole, key="models-close-up", title=f"{whole.title} (close up)", panels=panels)
 
@@ -91,7 +92,7 @@ def _holds(winner: Model, rival: Model) -> str:
     return ""
 
 
-def _level(rows: pl.DataFrame, model: Model) -> Figure:
+def _level(rows: pl.DataFrame, model: Model) -> Panel:
     scale, unit = byte_unit(as_float(rows["level_bytes"].max()))
     level = pl.col("level_bytes") / scale
     predicted, seen = pl.col("predicted_drop"), pl.col("seen_lost")
@@ -101,22 +102,19 @@ def _level(rows: pl.DataFrame, model: Model) -> Figure:
 
     what = "tokens in the bucket" if model.element == "policer" else "bytes queued"
     layers = [
-        Layer(what, "level", "line", points(rows, pl.col("t"), level)),
-        Layer("wrong: predicted, but arrived", "predicted", "points", where(predicted & ~seen), rare=True),
-        Layer("wrong: lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
-        Layer("right: predicted and lost", "lost", "points", where(predicted & seen), rare=True),
+        layer(what, "level", "line", points(rows, pl.col("t"), level)),
+        layer("wrong: predicted, but arrived", "predicted", "points", where(predicted & ~seen), rare=True),
+        layer("wrong: lost, not predicted", "unpredicted", "points", where(~predicted & seen), rare=True),
+        layer("right: predicted and lost", "lost", "points", where(predicted & seen), rare=True),
     ]
     if model.limit_bytes is not None:
-        limit = pl.DataFrame({"y": [model.limit_bytes / scale]})
-        layers.insert(1, Layer(f"limit: {units.size(model.limit_bytes)}", "limit", "rule", limit))
-    return Figure(
-        key=f"models-{model.role}",
+        layers.insert(1, rule(f"limit: {units.size(model.limit_bytes)}", "limit", model.limit_bytes / scale))
+    return Panel(
+        TIME,
+        Axis(f"{'Bucket fill' if model.element == 'policer' else 'Queue depth'} ({unit})", from_zero="always"),
+        present(layers),
+        zoom="time",
         title=_heading(model),
-        flow="",
-        x_title="Time since the flow's first packet (s)",
-        y_title=f"{'Bucket fill' if model.element == 'policer' else 'Queue depth'} ({unit})",
-        see="",
-        layers=present(layers),
     )
 
 
@@ -124,17 +122,17 @@ def _heading(model: Model) -> str:
     return f"{'Won' if model.role == 'winner' else 'Ruled out'}: {model.title}"
 
 
-def _same_axes(both: list[Figure], window: tuple[float, float]) -> list[Figure]:
+def _same_axes(both: list[Panel], window: Ends) -> list[Panel]:
     """The same window of time; the same height too where both are in one unit."""
-    both = [replace(panel, x_span=window) for panel in both]
-    unit = {panel.y_title.partition("(")[2] for panel in both}
+    both = [replace(panel, x=replace(panel.x, ends=padded(window, 0.01))) for panel in both]
+    unit = {panel.y.title.partition("(")[2] for panel in both}
     if len(unit) > 1:
         return both
-    top = max(1.0, *(panel.y_range()[1] for panel in both)) * 1.05
-    return [replace(panel, y_span=(0.0, top)) for panel in both]
+    top = max(1.0, *(panel.y_ends()[1] for panel in both))
+    return [replace(panel, y=replace(panel.y, ends=(0.0, top))) for panel in both]
 
 
-def _waits(scene: Scene, winner: Model, rival: Model) -> list[Figure]:
+def _waits(scene: Scene, winner: Model, rival: Model) -> list[Panel]:
     """Predicted waits against those seen; none where either model predicts none."""
     known = pl.col("wait_ns").is_not_null() & pl.col("seen_wait_ns").is_not_null()
     frames = [frame.filter(known) for frame in (scene.model, scene.rival)]
@@ -149,28 +147,24 @@ def _waits(scene: Scene, winner: Model, rival: Model) -> list[Figure]:
     top = longest / scale * 1.05
     # From a little below zero, so that dots on the axis are seen; equal axes, so that the eye compares both.
     span = (-0.03 * top, top)
-    return [replace(panel, x_span=span, y_span=span) for panel in panels]
+    return [replace(panel, x=replace(panel.x, ends=span), y=replace(panel.y, ends=span)) for panel in panels]
 
 
-def _wait(frame: pl.DataFrame, model: Model, top: float, in_unit: tuple[float, str]) -> Figure:
+def _wait(frame: pl.DataFrame, model: Model, top: float, in_unit: tuple[float, str]) -> Panel:
     scale, unit = in_unit
     held = points(frame.sort("seen_wait_ns"), pl.col("seen_wait_ns") / scale, pl.col("wait_ns") / scale)
     same = pl.DataFrame({"x": [0.0], "y": [0.0], "x2": [top], "y2": [top]})
     error = "" if model.wait_error_s is None else f"; median error {units.duration(model.wait_error_s)}"
-    return Figure(
-        key=f"models-waits-{model.role}",
-        title=f"Predicted and seen waits{error}",
-        flow="",
-        x_title=f"Seen: longer than the fastest by ({unit})",
-        y_title=f"Predicted ({unit})",
-        see="",
-        layers=present(
+    return Panel(
+        Axis(f"Seen: longer than the fastest by ({unit})"),
+        Axis(f"Predicted ({unit})", from_zero="always"),
+        present(
             [
-                Layer("both the same", "limit", "slants", same, stretch=False),
-                Layer("packet", "segment", "points", held),
+                layer("both the same", "limit", "slants", same, stretch=False),
+                layer("packet", "segment", "points", held),
             ]
         ),
-        over_time=False,
+        title=f"Predicted and seen waits{error}",
     )
 
 

@@ -11,7 +11,8 @@ import polars as pl
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.pair import Pair, Transit
-from whydrop.show.charts.figure import NothingToDraw, Scene
+from whydrop.show.charts.scene import Scene
+from whydrop.show.figure import NothingToDraw
 from whydrop.show.printable import printable
 
 Direction = Literal["1-to-2", "2-to-1"]

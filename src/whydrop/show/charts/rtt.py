@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.show.charts import losses
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present
+from whydrop.show.charts.scene import TIME, Scene, layer, points, present, rule
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 SEE = (
     "Each dot is how long one packet and its confirmation took. Dots that climb before the losses (crosses, on the "
@@ -22,17 +23,15 @@ def figure(scene: Scene) -> Figure:
         raise NothingToDraw(f"{scene.flow.flow}: no acknowledgment tells a round-trip time")
     shortest = scene.flow.rtt_min_s
     layers = [
-        Layer("round-trip time of a packet", "segment", "points", rtt),
+        layer("round-trip time of a packet", "segment", "points", rtt),
         losses.rug(scene.segments, 0.0),
     ]
     if shortest is not None:
-        layers.insert(1, Layer("shortest", "limit", "rule", pl.DataFrame({"y": [shortest * 1e3]})))
+        layers.insert(1, rule("shortest", "limit", shortest * 1e3))
     return Figure(
-        key="rtt",
-        title="Round-trip time",
-        flow=scene.flow.flow,
-        x_title="Time since the flow's first packet (s)",
-        y_title="Round-trip time (ms)",
+        "rtt",
+        "Round-trip time",
+        scene.flow.flow,
+        (Panel(TIME, Axis("Round-trip time (ms)", from_zero="always"), present(layers), zoom="time"),),
         see=SEE,
-        layers=present(layers),
     )

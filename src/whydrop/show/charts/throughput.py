@@ -8,7 +8,8 @@ import polars as pl
 
 from whydrop import units
 from whydrop.show.charts import losses
-from whydrop.show.charts.figure import Figure, Layer, NothingToDraw, Scene, points, present, rate_unit
+from whydrop.show.charts.scene import Scene, layer, points, present, rate_unit, rule
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel
 
 SEE = (
     "The solid line is what was sent, the dashed one what was confirmed. Where the solid line is above, the rest was "
@@ -32,21 +33,26 @@ def figure(scene: Scene) -> Figure:
     ends = [rates["y"].max() for rates in (sent, acknowledged) if not rates.is_empty()]
     scale, unit = rate_unit(max([*(float(end) for end in ends if isinstance(end, float)), limit or 0.0]))
     layers = [
-        Layer("sent (IP bytes)", "segment", "line", _in_unit(sent, scale)),
-        Layer("acknowledged (payload)", "arrived", "line", _in_unit(acknowledged, scale)),
+        layer("sent (IP bytes)", "segment", "line", _in_unit(sent, scale)),
+        layer("acknowledged (payload)", "arrived", "line", _in_unit(acknowledged, scale)),
         losses.rug(scene.segments, 0.0),
     ]
     if limit is not None and scene.verdict is not None:
         name = f"fitted {scene.verdict.cause} rate: {units.rate(limit)}"
-        layers.append(Layer(name, "limit", "rule", pl.DataFrame({"y": [limit / scale]})))
+        layers.append(rule(name, "limit", limit / scale))
     return Figure(
-        key="throughput",
-        title="Throughput, sent and acknowledged",
-        flow=scene.flow.flow,
-        x_title=f"Time since the flow's first packet (s), averages over {units.duration(window)}",
-        y_title=f"Throughput ({unit})",
+        "throughput",
+        "Throughput, sent and acknowledged",
+        scene.flow.flow,
+        (
+            Panel(
+                Axis(f"Time since the flow's first packet (s), averages over {units.duration(window)}"),
+                Axis(f"Throughput ({unit})", from_zero="always"),
+                present(layers),
+                zoom="time",
+            ),
+        ),
         see=SEE,
-        layers=present(layers),
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import polars as pl
 
 from whydrop.show.charts import losses
-from whydrop.show.charts.figure import Figure, Layer, Scene, byte_unit, points, present
+from whydrop.show.charts.scene import TIME, Scene, byte_unit, layer, points, present
+from whydrop.show.figure import Axis, Figure, Panel
 
 SEE = (
     "Each blue mark is a piece of the data on its way; steeper means faster. The thin green line is what the receiver "
@@ -31,15 +32,15 @@ def figure(scene: Scene) -> Figure:
     # A duplicate SACK (RFC 2883) repeats data that lies below the acknowledged line: not held out of order.
     sacks = scene.sacks.filter(~pl.col("duplicate"))
     layers = [
-        Layer("edge of the receive window", "window", "step", points(acks, pl.col("t"), edge), stretch=False),
-        Layer("acknowledged", "acknowledged", "step", points(acks, pl.col("t"), pl.col("acknowledged") / scale)),
-        Layer(
+        layer("edge of the receive window", "window", "step", points(acks, pl.col("t"), edge), stretch=False),
+        layer("acknowledged", "acknowledged", "step", points(acks, pl.col("t"), pl.col("acknowledged") / scale)),
+        layer(
             "received out of order (SACK)",
             "sack",
             "spans",
             points(sacks, pl.col("t"), pl.col("start") / scale, y2=pl.col("end") / scale),
         ),
-        Layer(
+        layer(
             "data sent",
             "segment",
             "spans",
@@ -49,11 +50,9 @@ def figure(scene: Scene) -> Figure:
         losses.lost(scene.segments, middle),
     ]
     return Figure(
-        key="time-sequence",
-        title="Data sent, acknowledged and lost",
-        flow=scene.flow.flow,
-        x_title="Time since the flow's first packet (s)",
-        y_title=f"Sequence number ({unit})",
+        "time-sequence",
+        "Data sent, acknowledged and lost",
+        scene.flow.flow,
+        (Panel(TIME, Axis(f"Sequence number ({unit})", from_zero="whole"), present(layers), zoom="time"),),
         see=SEE,
-        layers=present(layers),
     )

@@ -8,8 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from whydrop import units
-from whydrop.show.charts.figure import Figure, Grid, Layer, NothingToDraw, as_float, points, present
 from whydrop.show.charts.pair_scene import DIRECTIONS, TIME_TITLE, Direction, PairScene, lost, matched
+from whydrop.show.charts.scene import as_float, layer, points, present, rule
+from whydrop.show.figure import Axis, Figure, NothingToDraw, Panel, padded, span
 
 SEE = (
     "Each dot is how long one packet took from one capture to the other. Dots that climb before losses (crosses, on "
@@ -25,34 +26,37 @@ _BARS = 60
 # Where the shortest time is more than so many times the variation, the axis begins near it, with some room below.
 _FAR = 2.0
 _ROOM = 0.2
+# Where the logarithmic axis of counts begins, so that a bar of one packet is seen.
+_FOOT = 0.5
 # Beyond this ratio of the longest to the shortest time a linear axis would put all packets into one bar.
 _LOG_FROM = 40.0
 
 
-def figure(scene: PairScene) -> Grid:
+def figure(scene: PairScene) -> Figure:
     """Draw transit time against time, a panel for each direction."""
     drawn = [panel for direction in DIRECTIONS if (panel := _panel(scene, direction)) is not None]
     if not drawn:
         raise NothingToDraw("no packet was seen at both captures")
-    span = (0.0, max(panel.x_range()[1] for panel in drawn))
-    return Grid(
+    last = span(layer.data["x"] for panel in drawn for layer in panel.layers if "x" in layer.data)[1]
+    x = replace(drawn[0].x, ends=padded((0.0, last), 0.01))
+    return Figure(
         key="transit",
         title=_title(scene),
-        flow=scene.path,
+        subtitle=scene.path,
         see=SEE,
-        panels=tuple(_spanned(panel, span) for panel in drawn),
+        panels=tuple(replace(panel, x=x) for panel in drawn),
     )
 
 
-def histogram(scene: PairScene) -> Grid:
+def histogram(scene: PairScene) -> Figure:
     """Draw how many packets took how long, a panel for each direction."""
     drawn = [panel for direction in DIRECTIONS if (panel := _counts(scene, direction)) is not None]
     if not drawn:
         raise NothingToDraw("no packet was seen at both captures")
-    return Grid(
+    return Figure(
         key="transit-histogram",
         title=_typical(scene),
-        flow=scene.path,
+        subtitle=scene.path,
         see=SEE_HISTOGRAM,
         panels=tuple(drawn),
         columns=len(drawn),
@@ -67,7 +71,7 @@ def time_unit(largest_s: float) -> tuple[float, str]:
     return 1.0, "ns"
 
 
-def _panel(scene: PairScene, direction: Direction) -> Figure | None:
+def _panel(scene: PairScene, direction: Direction) -> Panel | None:
     going = scene.going(direction)
     both = matched(going)
     if both.is_empty():
@@ -81,29 +85,22 @@ def _panel(scene: PairScene, direction: Direction) -> Figure | None:
     gap = scene.pair.after_gap
     paused = pl.col("gap_ns") >= (math.inf if gap is None or gap.direction != direction else gap.gap_s * 1e9)
     layers = [
-        Layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
-        Layer("shortest", "limit", "rule", pl.DataFrame({"y": [low]})),
-        Layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took)),
-        Layer(
+        layer("transit time of a packet", "segment", "points", points(both, pl.col("t"), took)),
+        rule("shortest", "limit", low),
+        layer(_after_gap(scene), "after-gap", "points", points(both.filter(paused), pl.col("t"), took)),
+        layer(
             "marked on the way (CE)", "marked", "points", points(both.filter(pl.col("ce_set")), pl.col("t"), took),
             rare=True,
         ),
-        Layer("lost packet", "lost", "points", points(lost(going), pl.col("t"), pl.lit(base)), rare=True),
+        layer("lost packet", "lost", "points", points(lost(going), pl.col("t"), pl.lit(base)), rare=True),
     ]  # fmt: skip
-    return Figure(
-        key=f"transit-{direction}",
+    return Panel(
+        Axis(TIME_TITLE),
+        Axis(f"Transit time ({unit})", ends=(base, high + max(0.05 * (high - base), 1e-9))),
+        present(layers),
+        zoom="time",
         title=f"From {start} to {end}",
-        flow=scene.path,
-        x_title=TIME_TITLE,
-        y_title=f"Transit time ({unit})",
-        see="",
-        layers=present(layers),
-        y_span=(base, high + max(0.05 * (high - base), 1e-9)),
     )
-
-
-def _spanned(panel: Figure, span: tuple[float, float]) -> Figure:
-    return replace(panel, x_span=span)
 
 
 def _after_gap(scene: PairScene) -> str:
@@ -143,7 +140,7 @@ def _main(scene: PairScene) -> Direction:
     return max(DIRECTIONS, key=lambda direction: sent[direction])
 
 
-def _counts(scene: PairScene, direction: Direction) -> Figure | None:
+def _counts(scene: PairScene, direction: Direction) -> Panel | None:
     both = matched(scene.going(direction))
     if both.is_empty():
         return None
@@ -159,29 +156,22 @@ def _counts(scene: PairScene, direction: Direction) -> Figure | None:
         ("99 % took no longer", "slow", as_float(times.quantile(0.99))),
     ]
     layers = [
-        Layer("packets", "count-bar", "bars", bars),
+        layer("packets", "count-bar", "bars", bars),
         *(
-            Layer(f"{name}: {units.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
+            layer(f"{name}: {units.duration(x * scale / 1e9)}", style, "slants", _upright(x, top))
             for name, style, x in marks
         ),
     ]
-    return Figure(
-        key=f"transit-histogram-{direction}",
+    return Panel(
+        Axis(f"Transit time ({unit})", scale="log" if log else "linear"),
+        Axis("Packets (count)", ends=(_FOOT, top), scale="log"),
+        tuple(layers),
         title=f"From {start} to {end}",
-        flow=scene.path,
-        x_title=f"Transit time ({unit})",
-        y_title="Packets (count)",
-        see="",
-        layers=tuple(layers),
-        over_time=False,
-        x_log=log,
-        y_log=True,
-        y_span=(0.5, top),
     )
 
 
 def _upright(x: float, top: float) -> pl.DataFrame:
-    return pl.DataFrame({"x": [x], "y": [0.5], "x2": [x], "y2": [top]})
+    return pl.DataFrame({"x": [x], "y": [_FOOT], "x2": [x], "y2": [top]})
 
 
 def _bars(times: pl.Series, log: bool) -> pl.DataFrame:
@@ -192,7 +182,7 @@ def _bars(times: pl.Series, log: bool) -> pl.DataFrame:
     bins = ((values - low) / width).floor().clip(0, _BARS - 1).rename("bin")
     counted = bins.value_counts(name="y").sort("bin")
     edges = counted.select(
-        x=low + pl.col("bin") * width, x2=low + (pl.col("bin") + 1) * width, y=pl.col("y").cast(pl.Float64)
+        x=low + pl.col("bin") * width, x2=low + (pl.col("bin") + 1) * width, y=pl.col("y").cast(pl.Float64), y2=_FOOT
     )
     return edges.with_columns(pl.col("x", "x2").exp()) if log else edges
 

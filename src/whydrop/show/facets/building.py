@@ -1,133 +1,67 @@
-"""From a frame and what a catalogue says of it to panels: axes, places, looks, and what is not seen."""
+"""From a frame and what a catalogue says of it to a figure: axes, places, looks, and what is not seen."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from whydrop import units
-from whydrop.show.facets import looks
-from whydrop.show.facets.looks import Look
+from whydrop.show import figure
+from whydrop.show.facets import looks, marks
+from whydrop.show.facets.marks import Group
+from whydrop.show.facets.places import DAY_S, bar_step, lane, outer_edges, seen
 from whydrop.show.facets.schema import Axis, FacetSpec
+from whydrop.show.figure import Ends, Figure, Layer, Panel
 from whydrop.show.printable import printable
-
-Ends = tuple[float, float]
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
 # Each group has a lane of its own in it, or one would not see whose zeros they are.
 _ZERO_BAND, _ZERO_LANE, _WIDEST_BAND = 0.09, 0.022, 0.3
 _HEADROOM = 0.04
-_DAY_S = 86_400.0
 # No axis goes further: sums of numbers beyond it are infinite.
 _LARGEST, _SMALLEST = 1e300, 1e-300
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows of a picture, and why some of them are not where their numbers say, or not seen at all."""
+    """Rows of a figure, and why some of them are not where their numbers say, or not seen at all.
+
+    ``because`` says why rows have no value, ``what`` is what they are drawn as.
+    """
 
     rows: int = 0
     zeros: int = 0  # drawn on the line marked 0 of a logarithmic axis
     beyond: int = 0  # of fixed axes: not drawn
     negative: int = 0  # on a logarithmic axis: not drawn
     missing: int = 0  # without a value: not drawn
+    because: str = field(default="without a value", compare=False)
+    what: str = field(default="points", compare=False)
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.rows + other.rows, self.zeros + other.zeros, self.beyond + other.beyond,
-            self.negative + other.negative, self.missing + other.missing,
-        )  # fmt: skip
+    def numbers(self) -> dict[str, int]:
+        """The counts by name."""
+        return {name: getattr(self, name) for name in ("rows", "zeros", "beyond", "negative", "missing")}
 
-    def words(self, missing: str, what: str = "points") -> str:
+    def words(self) -> str:
         """One sentence: how many, and where those are that one does not see at their place."""
         if not self.rows:
             return "Nothing to draw: there are no rows."
         drawn = self.rows - self.beyond - self.negative - self.missing
         share = "" if drawn == self.rows else f" of {units.count(self.rows)}"
-        parts = [f"Drawn: {units.count(drawn)}{share} {what if self.rows != 1 else what.removesuffix('s')}"]
+        parts = [f"Drawn: {units.count(drawn)}{share} {self.what if self.rows != 1 else self.what.removesuffix('s')}"]
+        because = re.sub(r"^(\w+)s have\b", r"\1 has", self.because) if self.missing == 1 else self.because
         for count, why in (
             (self.zeros, "at 0, below the dashed line"),
             (self.beyond, "beyond the axes"),
             (self.negative, "below 0, where a logarithmic axis has no place"),
-            (self.missing, re.sub(r"^(\w+)s have\b", r"\1 has", missing) if self.missing == 1 else missing),
+            (self.missing, because),
         ):
             if count:
                 parts.append(f"{units.count(count)} {why}")
         return "; ".join(parts) + "."
-
-
-@dataclass(frozen=True)
-class Scale:
-    """An axis as it is drawn; ``zeros_from`` is the lower end of the band of zeros, where there is one."""
-
-    axis: Axis
-    ends: Ends
-    zeros_from: float | None = None
-
-    @property
-    def domain(self) -> Ends:
-        """The ends with the band of the zeros."""
-        return self.ends if self.zeros_from is None else (self.zeros_from, self.ends[1])
-
-    @property
-    def zero(self) -> float | None:
-        """Where the number 0 stands: the middle of the band."""
-        return None if self.zeros_from is None else self.lane(0.5)
-
-    def lane(self, share: float) -> float:
-        """A place in the band of zeros, from its upper to its lower end."""
-        assert self.zeros_from is not None
-        return float(self.ends[0] * (self.zeros_from / self.ends[0]) ** share)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A group in a panel: what is drawn of it, in the axes' units; ``line`` tells its lines apart."""
-
-    group: str
-    label: str
-    look: Look
-    data: pl.DataFrame
-    front: bool = False  # on top, and never thinned
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes; groups from back to front, the rarest in front."""
-
-    name: str
-    title: str
-    x: Scale
-    y: Scale
-    groups: tuple[Drawn, ...]
-    listed: tuple[Drawn, ...]  # in the order of the legend
-
-
-@dataclass(frozen=True)
-class Facets:
-    """One picture as data."""
-
-    key: str
-    title: str
-    subtitle: str
-    spec: FacetSpec
-    panels: tuple[Panel, ...]
-    one_legend: bool
-    counts: Counts
-    notes: tuple[str, ...] = ()
-
-    def footnotes(self) -> list[str]:
-        """The words below: what is not seen first."""
-        what = "bins" if self.spec.kind == "density" else "points"
-        return [self.counts.words(self.spec.missing, what), *self.notes]
-
-    def titled(self, title: str | None) -> Facets:
-        """The same with another title."""
-        return self if title is None else replace(self, title=printable(title))
 
 
 @dataclass(frozen=True)
@@ -161,11 +95,11 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.findall(r"\d+|\D+", text))
 
 
-def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()) -> Facets:
-    """Lay a picture out.
+def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()) -> Figure:
+    """Lay a figure out.
 
     Args:
-        key: the picture's name.
+        key: the figure's name.
         spec: what it looks like.
         frame: panel, group, x, y; low, high and line if there are any. Unordered.
         words: what is said beside it.
@@ -174,31 +108,52 @@ def build(key: str, spec: FacetSpec, frame: pl.DataFrame, words: Words = Words()
     panels = _panel_names(data, words)
     groups = {panel: _group_names(spec, data, panel, words) for panel in panels}
     split = _split(spec, groups)
-    found, one_legend = looks.of_panels(spec, {title: own for title, (_, own) in split.items()})
-    if words.labels:
-        one_legend = False
+    styles, one_legend = looks.of_panels(spec, {title: own for title, (_, own) in split.items()})
     scales = _scales(spec, data, [name for name, _ in split.values()])
-    counts = Counts()
+    zoom = "time" if spec.x.scale == "time" or spec.wide else key if spec.share in ("both", "x") else ""
+    counted = dict.fromkeys(("rows", "zeros", "beyond", "negative", "missing"), 0)
     made = []
     for title, (panel, own) in split.items():
         x, y = scales[panel]
         part = data.filter(pl.col("panel").eq(panel) & pl.col("group").is_in(own))
-        placed, counted = _placed(part, x, y)
-        counts += counted
-        drawn = [
-            Drawn(group, printable(words.labels.get((panel, group)) or _label(spec, group)), found[title][group],
+        placed, counts = _placed(part, x, y)
+        counted = {name: count + counts[name] for name, count in counted.items()}
+        of_groups = [
+            Group(group, printable(words.labels.get((panel, group)) or _label(spec, group)), styles[title][group],
                   placed.filter(pl.col("group") == group), _front(spec, group))
             for group in own
         ]  # fmt: skip
-        listed = tuple(one for one in drawn if one.data.height)
-        # Of lines the dashed ones come later in the palette: above solid ones both are seen.
-        lines = spec.kind in ("line", "density")
-        in_depth = sorted(listed, key=lambda one: (one.front, 0 if lines else -one.data.height))
-        made.append(Panel(panel, printable(title), x, y, tuple(in_depth), listed))
-    told = words.counts or counts
-    # Control characters in words would end the writer of SVG, and with it this process.
-    title, subtitle, notes = printable(spec.title), printable(words.subtitle), tuple(map(printable, words.notes))
-    return Facets(key, title, subtitle, spec, tuple(made), one_legend, told, notes)
+        listed = [group for group in of_groups if group.rows.height]
+        made.append(
+            Panel(x, y, _layers(spec, listed, x, y), title=printable(title), name=panel, zoom=zoom,
+                  order=tuple(group.label for group in listed))
+        )  # fmt: skip
+    what = "bins" if spec.kind == "density" else "points"
+    return Figure(
+        key,
+        # Control characters in words would command a terminal.
+        title=printable(spec.title),
+        subtitle=printable(words.subtitle),
+        panels=tuple(made),
+        columns=spec.columns or (_wide_columns(len(made)) if spec.wide else None),
+        left_out=words.counts or Counts(**counted, because=spec.missing, what=what),
+        notes=tuple(map(printable, words.notes)),
+        share=spec.share,
+        one_legend=one_legend and not words.labels,
+    )
+
+
+def _layers(spec: FacetSpec, groups: Sequence[Group], x: figure.Axis, y: figure.Axis) -> tuple[Layer, ...]:
+    """The marks of all groups, from back to front: rare groups on top, small ones above large ones."""
+    # Of lines the dashed ones come later in the palette: above solid ones both are seen.
+    lines = spec.kind in ("line", "density")
+    in_depth = sorted(groups, key=lambda group: (group.front, 0 if lines else -group.rows.height))
+    return tuple(layer for group in in_depth for layer in marks.layers(spec, group, groups, x, y))
+
+
+def _wide_columns(panels: int) -> int:
+    """Series over time stand below each other, as long as they fit."""
+    return 1 if panels <= 4 else 2 if panels <= 12 else 3
 
 
 def _completed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -251,7 +206,7 @@ def _label(spec: FacetSpec, group: str) -> str:
     return next((one.label for one in spec.groups if one.name == group and one.label), group)
 
 
-def _scales(spec: FacetSpec, data: pl.DataFrame, panels: Iterable[str]) -> dict[str, tuple[Scale, Scale]]:
+def _scales(spec: FacetSpec, data: pl.DataFrame, panels: Iterable[str]) -> dict[str, tuple[figure.Axis, figure.Axis]]:
     """The axes of each panel: of all panels together where they are shared."""
     whole = {"x": _scale(spec.x, data, "x", spec), "y": _scale(spec.y, data, "y", spec)}
     made = {}
@@ -263,44 +218,26 @@ def _scales(spec: FacetSpec, data: pl.DataFrame, panels: Iterable[str]) -> dict[
     return made
 
 
-def _scale(axis: Axis, data: pl.DataFrame, name: str, spec: FacetSpec) -> Scale:
+def _scale(axis: Axis, data: pl.DataFrame, name: str, spec: FacetSpec) -> figure.Axis:
     known = data.filter(pl.col("x").is_not_null() & pl.col("y").is_not_null())
     columns = [name] if name == "x" else ["y", "low", "high"]
     values = pl.concat([known[column].drop_nulls() for column in columns])
     if name == "x" and spec.kind == "density":
         placed = known.filter(pl.col("x") > 0) if axis.scale == "log" else known
         own = [part["x"].to_list() for _, part in placed.sort("x").group_by("panel", "group", "line")]
-        values = pl.Series([edge for places in own for edge in outer_edges(places, axis)], dtype=pl.Float64)
+        values = pl.Series([edge for places in own for edge in outer_edges(places, axis.scale)], dtype=pl.Float64)
     if name == "x" and spec.kind == "bars" and axis.scale != "log" and len(values):
-        half = bar_step(values, axis) / 2
+        half = bar_step(values, axis.scale) / 2
         values = pl.concat([values - half, values + half])
     ends = _ends(axis, values, from_zero=name == "y" and spec.kind in ("bars", "density"))
     if axis.scale != "log" or not (values == 0).any():
-        return Scale(axis, ends)
+        return figure.Axis(axis.title, axis.unit, axis.scale, ends)
     groups = known.filter(pl.col(name) == 0).group_by("panel").agg(pl.col("group").n_unique())["group"].max()
     lanes = _ZERO_LANE * groups if isinstance(groups, int) else 0.0
     band = min(_WIDEST_BAND, max(_ZERO_BAND, 0.02 + lanes))
-    return Scale(axis, ends, ends[0] * (ends[0] / ends[1]) ** band)
-
-
-def bar_step(places: pl.Series, axis: Axis) -> float:
-    """From one place of bars to the next; of a single place a day of time, else 1."""
-    steps = places.drop_nulls().unique().sort().diff().drop_nulls()
-    least = steps.filter(steps > 0).min()
-    return float(least) if isinstance(least, float) else _DAY_S if axis.scale == "time" else 1.0
-
-
-def outer_edges(places: Sequence[float], axis: Axis) -> Ends:
-    """The first bin's lower and the last one's upper edge, from bins' centres in order.
-
-    The width of the bins is the distance of the first two; that of a single bin is not known: a tenth of a decade, or
-    of the number itself, stands for it.
-    """
-    log = axis.scale == "log"
-    known = [math.log10(place) for place in places] if log else list(places)
-    width = known[1] - known[0] if len(known) > 1 else 0.1 if log else abs(known[0]) * 0.1 or 1.0
-    low, high = known[0] - width / 2, known[-1] + width / 2
-    return (10.0**low, 10.0**high) if log else (low, high)
+    foot = ends[0] * (ends[0] / ends[1]) ** band
+    middle = float(ends[0] * (foot / ends[0]) ** 0.5)
+    return figure.Axis(axis.title, axis.unit, axis.scale, (foot, ends[1]), zeros=(middle, ends[0]))
 
 
 def _ends(axis: Axis, values: pl.Series, *, from_zero: bool) -> Ends:
@@ -314,11 +251,11 @@ def _ends(axis: Axis, values: pl.Series, *, from_zero: bool) -> Ends:
         if (min(numbers), max(numbers)) == axis.cover:
             return axis.cover
     if not numbers:
-        return (1.0, 10.0) if log else (0.0, _DAY_S if axis.scale == "time" else 1.0)
+        return (1.0, 10.0) if log else (0.0, DAY_S if axis.scale == "time" else 1.0)
     low, high = min(numbers), max(numbers)
     if log:
         return _logarithmic(low, high)
-    alone = _DAY_S if axis.scale == "time" else abs(high) * 0.1 or 1.0
+    alone = DAY_S if axis.scale == "time" else abs(high) * 0.1 or 1.0
     # Below a billionth of a number so large, its neighbours are the same number.
     room = max((high - low) * _HEADROOM or alone, abs(high) * 1e-9, abs(low) * 1e-9)
     touches_zero = axis.scale == "linear" and (from_zero or 0 <= low < high / 2)
@@ -333,36 +270,37 @@ def _logarithmic(low: float, high: float) -> Ends:
     return low / 1.5, high * 1.5
 
 
-def _placed(part: pl.DataFrame, x: Scale, y: Scale) -> tuple[pl.DataFrame, Counts]:
-    """The rows that are drawn, zeros at their line; and the count of all."""
+def _placed(part: pl.DataFrame, x: figure.Axis, y: figure.Axis) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The rows that are drawn, with the places of x, y, low and high (zeros at their line); and the count of all."""
+    scales = {"x": x, "y": y}
     known = part.filter(pl.col("x").is_not_null() & pl.col("y").is_not_null())
-    missing = part.height - known.height
-    signed = known.filter(*(pl.col(name) >= 0 for name, scale in (("x", x), ("y", y)) if scale.axis.scale == "log"))
+    signed = known.filter(*(pl.col(name) >= 0 for name, scale in scales.items() if scale.scale == "log"))
     inside = signed.filter(_within("x", x), _within("y", y))
-    zeros = inside.filter(
-        pl.any_horizontal(
-            pl.lit(False), *(pl.col(n).eq(0) for n, s in (("x", x), ("y", y)) if s.zeros_from is not None)
-        )
-    ).height
+    at_zero = (pl.col(name).eq(0) for name, scale in scales.items() if scale.zeros is not None)
+    zeros = inside.filter(pl.any_horizontal(pl.lit(False), *at_zero)).height
     moved = inside.with_columns(
-        _with_lanes(name, scale, inside)
+        _with_lanes(name, scale, inside).alias(f"{name}_place")
         for name, scale in (("x", x), ("y", y), ("low", y), ("high", y))
-        if scale.zeros_from is not None
     )
-    return moved.sort("group", "line", "x"), Counts(
-        part.height, zeros, signed.height - inside.height, known.height - signed.height, missing
-    )
+    return moved.sort("group", "line", "x"), {
+        "rows": part.height,
+        "zeros": zeros,
+        "beyond": signed.height - inside.height,
+        "negative": known.height - signed.height,
+        "missing": part.height - known.height,
+    }
 
 
-def _with_lanes(name: str, scale: Scale, rows: pl.DataFrame) -> pl.Expr:
-    """A column with its zeros in the lane of their group."""
+def _with_lanes(name: str, scale: figure.Axis, rows: pl.DataFrame) -> pl.Expr:
+    """The places of a column, its zeros in the lane of their group."""
+    if scale.zeros is None:
+        return pl.col(name)
     groups = sorted(rows.filter(pl.col(name) == 0)["group"].unique().to_list(), key=natural)
-    lanes = {group: scale.lane((number + 1) / (len(groups) + 1)) for number, group in enumerate(groups)}
-    lane = pl.col("group").replace_strict(lanes, default=None, return_dtype=pl.Float64)
-    return pl.when(pl.col(name).eq(0)).then(lane).otherwise(pl.col(name)).alias(name)
+    lanes = {group: lane(scale, (number + 1) / (len(groups) + 1)) for number, group in enumerate(groups)}
+    own = pl.col("group").replace_strict(lanes, default=None, return_dtype=pl.Float64)
+    return pl.when(pl.col(name).eq(0)).then(own).otherwise(pl.col(name))
 
 
-def _within(name: str, scale: Scale) -> pl.Expr:
-    low, high = scale.ends
-    inside = pl.col(name).is_between(low, high)
-    return inside | pl.col(name).eq(0) if scale.zeros_from is not None else inside
+def _within(name: str, scale: figure.Axis) -> pl.Expr:
+    inside = pl.col(name).is_between(*seen(scale))
+    return inside | pl.col(name).eq(0) if scale.zeros is not None else inside

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from whydrop.show.charts.theme import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
 from whydrop.show.facets.schema import FacetSpec
+from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
 
-GREY = "#6b7280"
-# Okabe and Ito without the yellow, which is too pale on white, in the order of the other plots.
-COLOURS = {
-    "blue": BLUE, "orange": ORANGE, "green": GREEN, "purple": PURPLE, "sky": SKY, "grey": GREY,
-    "vermillion": VERMILLION, "ink": INK,
-}  # fmt: skip
-_CYCLE = ("blue", "orange", "green", "purple", "sky", "grey", "vermillion")
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_SHAPES: tuple[Shape, ...] = ("dot", "square", "triangle-up", "diamond", "triangle-down", "plus")
 # With colours for sites, what is measured has shapes of its own, filled or hollow.
-_BY_PART = (("circle", True), ("triangle-up", False), ("square", True), ("diamond", False), ("triangle-down", True))
-DASHES: tuple[tuple[int, ...], ...] = ((), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4))
-
-
-@dataclass(frozen=True)
-class Look:
-    """A colour (#rrggbb), a shape of Vega's, whether it is filled, and the dashes of lines (pixels)."""
-
-    colour: str
-    shape: str = "circle"
-    filled: bool = True
-    dash: tuple[int, ...] = ()
+_BY_PART: tuple[tuple[Shape, bool], ...] = (
+    ("dot", True), ("triangle-up", False), ("square", True), ("diamond", False), ("triangle-down", True),
+)  # fmt: skip
+# As a catalogue calls them.
+_NAMED: dict[str, Shape] = {
+    "circle": "dot", "square": "square", "triangle-up": "triangle-up", "triangle-down": "triangle-down",
+    "diamond": "diamond", "cross": "plus",
+}  # fmt: skip
 
 
 def most(spec: FacetSpec) -> int:
     """How many groups of one panel an eye can tell apart; of two parts, how many first parts."""
-    return 12 if spec.look == "group" and spec.kind == "points" else len(_CYCLE)
+    return 12 if spec.look == "group" and spec.kind == "points" else len(CYCLE)
 
 
 def parts(group: str) -> tuple[str, str]:
@@ -46,7 +35,7 @@ def parts(group: str) -> tuple[str, str]:
     return (first, last) if first else (last, "")
 
 
-def looks(spec: FacetSpec, groups: Sequence[str]) -> dict[str, Look]:
+def looks(spec: FacetSpec, groups: Sequence[str]) -> dict[str, Style]:
     """A look for each group: what the catalogue fixed, and the next of the palette for the others."""
     fixed = {group.name: group for group in spec.groups}
     free = [name for name in groups if name not in fixed or fixed[name].colour is None]
@@ -60,23 +49,25 @@ def looks(spec: FacetSpec, groups: Sequence[str]) -> dict[str, Look]:
                 shape, filled = _BY_PART[last.index(parts(name)[1]) % len(_BY_PART)]
                 look = _cycled(first.index(parts(name)[0]) if name in free else 0, shape, filled)
             case "overlay":
-                look = _cycled(first.index(parts(name)[0]) if name in free else 0, "circle")
+                look = _cycled(first.index(parts(name)[0]) if name in free else 0, "dot")
             case _:
                 look = _cycled(number, _SHAPES[number % len(_SHAPES)])
         own = fixed.get(name)
         if own is not None:
-            colour = COLOURS[own.colour] if own.colour else look.colour
+            light, dark = COLOURS[own.colour] if own.colour else (look.light, look.dark)
             dash = DASHES[list(fixed).index(name) % len(DASHES)]
-            look = Look(colour, own.shape or look.shape, look.filled, dash)
+            shape = _NAMED[own.shape] if own.shape else look.shape
+            look = replace(look, light=light, dark=dark, shape=shape, dash=dash)
         found[name] = look
     return found
 
 
-def _cycled(number: int, shape: str, filled: bool = True) -> Look:
-    return Look(COLOURS[_CYCLE[number % len(_CYCLE)]], shape, filled, DASHES[number % len(DASHES)])
+def _cycled(number: int, shape: Shape, filled: bool = True) -> Style:
+    light, dark = cycled(number)
+    return Style(light, dark, shape, dash=DASHES[number % len(DASHES)], filled=filled)
 
 
-def of_panels(spec: FacetSpec, groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, dict[str, Look]], bool]:
+def of_panels(spec: FacetSpec, groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, dict[str, Style]], bool]:
     """Looks by panel and group, and whether one legend serves all panels.
 
     Where panels have groups of their own (the sites of a metro), each panel begins the palette anew; where they share

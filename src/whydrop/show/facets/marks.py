@@ -3,121 +3,116 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
-import altair as alt
 import polars as pl
 
-from whydrop.show.charts.theme import INK
-from whydrop.show.facets import thinning
-from whydrop.show.facets.building import Drawn, Panel, Scale, bar_step, outer_edges
-from whydrop.show.facets.looks import Look
+from whydrop.show.facets.places import bar_step, outer_edges
 from whydrop.show.facets.schema import FacetSpec
+from whydrop.show.figure import Axis, Layer, Mark
+from whydrop.show.theme import COLOURS, Style
 
-GREY = "#6b7280"
-# Of this many points each is drawn a little larger.
-_FEW = 400
-
-
-class Datasets(dict[str, list[dict[str, Any]]]):
-    """Rows by name, put into the finished chart: Altair copies what is in a chart with every method."""
-
-    def chart(self, frame: pl.DataFrame) -> alt.Chart:
-        """A chart of a frame's rows."""
-        name = f"rows-{len(self)}"
-        self[name] = frame.to_dicts()
-        return alt.Chart(alt.NamedData(name))
+# Of this many points each is drawn a little larger: areas in square pixels.
+_FEW, _FEW_AREA, _MANY_AREA = 400, 34.0, 20.0
+# A disc looks smaller than other shapes of its size.
+_DISC = 1.6
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where marks are drawn: a panel, its axes, its size in pixels, and where their rows go."""
+class Group:
+    """A group in a panel.
 
-    panel: Panel
-    x: alt.X
-    y: alt.Y
-    width: int
-    height: int
-    datasets: Datasets
+    Attributes:
+        name: in the frame.
+        label: in the legend.
+        style: its look.
+        rows: line, x, y, low and high, and the places in the panel of the last four: zeros may stand elsewhere.
+        front: rare events: on top, and never thinned.
+    """
+
+    name: str
+    label: str
+    style: Style
+    rows: pl.DataFrame
+    front: bool = False
+
+    def layer(self, mark: Mark, data: pl.DataFrame, numbers: pl.DataFrame, style: Style) -> Layer:
+        """Marks that stand for the numbers of these rows."""
+        exported = numbers.select("x", "y", "low", "high")
+        return Layer(self.label, style, mark, data, self.front, of={"group": self.name}, numbers=exported)
+
+    def beside(self, mark: Mark, data: pl.DataFrame, style: Style) -> Layer:
+        """Marks beside them, such as an interval."""
+        return Layer(self.label, style, mark, data, helper=True)
 
 
-def layers(spec: FacetSpec, drawn: Drawn, place: Place) -> list[alt.Chart]:
-    """The marks of a group, from back to front."""
+def layers(spec: FacetSpec, group: Group, groups: Sequence[Group], x: Axis, y: Axis) -> list[Layer]:
+    """The marks of a group, from back to front; ``groups`` are all of its panel."""
     match spec.kind:
         case "line":
-            return _line(drawn, place, breaks=spec.breaks)
+            return [layer for (_,), own in _lines(group.rows) for layer in _line(group, own, breaks=spec.breaks)]
         case "density":
-            corners = closed_steps(drawn.data, place.panel.x).with_row_index("corner")
-            steps = place.datasets.chart(corners).mark_line(**_stroke(drawn.look))
-            return [steps.encode(x=place.x, y=place.y, order="corner:Q")]
+            steps = closed_steps(group.rows, x)
+            return [group.layer("outline", steps, group.rows, group.style)]
         case "bars":
-            return _bars(drawn, place)
+            return _bars(group, groups, x, y)
         case _:
-            return [*_intervals(drawn.data, drawn.look, place), _points(drawn, place)]
+            return [*_intervals(group, group.rows, group.style), _points(group)]
 
 
-def _stroke(look: Look) -> dict[str, Any]:
-    stroke = {"color": look.colour, "strokeWidth": 1.5, "clip": True, "strokeJoin": "round", "aria": False}
-    return stroke | ({"strokeDash": list(look.dash)} if look.dash else {})
+def _lines(rows: pl.DataFrame) -> list[tuple[tuple[object, ...], pl.DataFrame]]:
+    return list(rows.group_by("line", maintain_order=True))
 
 
-def _line(drawn: Drawn, place: Place, *, breaks: bool) -> list[alt.Chart]:
-    whole = thinning.with_breaks(drawn.data) if breaks else drawn.data
-    thinned = thinning.line(whole, place.panel.x, place.width)
-    line = place.datasets.chart(thinned.select("line", "x", "y")).mark_line(**_stroke(drawn.look))
-    return [*_band(thinned, drawn.look, place), line.encode(x=place.x, y=place.y, detail="line:N")]
+def _line(group: Group, rows: pl.DataFrame, *, breaks: bool) -> list[Layer]:
+    whole = with_breaks(rows) if breaks else rows
+    line = group.layer("line", whole.select(x="x_place", y="y_place"), rows, group.style)
+    band = rows.drop_nulls(["low_place", "high_place"]).select(x="x_place", y="low_place", y2="high_place")
+    return [*([group.beside("band", band, replace(group.style, opacity=0.18))] if band.height else []), line]
 
 
-def _band(data: pl.DataFrame, look: Look, place: Place) -> list[alt.Chart]:
-    known = data.filter(pl.col("low").is_not_null() & pl.col("high").is_not_null())
-    if not known.height:
-        return []
-    area = place.datasets.chart(known.select("line", "x", y="low", y2="high"))
-    area = area.mark_area(color=look.colour, opacity=0.18, clip=True, aria=False)
-    return [area.encode(x=place.x, y=place.y, y2="y2:Q", detail="line:N")]
+def _points(group: Group) -> Layer:
+    few = group.rows.height <= _FEW
+    area = (_FEW_AREA if few else _MANY_AREA) / (_DISC if group.style.shape == "dot" else 1.0)
+    style = replace(group.style, size=round(area**0.5, 2), width=1.2, opacity=0.9 if few else 0.7)
+    return group.layer("points", group.rows.select(x="x_place", y="y_place"), group.rows, style)
 
 
-def _bars(drawn: Drawn, place: Place) -> list[alt.Chart]:
-    listed = place.panel.listed
-    placed = beside(drawn.data, place.panel, listed.index(drawn), len(listed))
-    bars = place.datasets.chart(placed).mark_rect(color=drawn.look.colour, opacity=0.85, clip=True, aria=False)
+def _bars(group: Group, groups: Sequence[Group], x: Axis, y: Axis) -> list[Layer]:
+    step = bar_step(pl.concat([one.rows["x"] for one in groups]), x.scale)
+    number = [one.name for one in groups].index(group.name)
+    placed = beside(group.rows, y, step, number, len(groups))
+    bars = group.layer("bars", placed, group.rows, replace(group.style, opacity=0.85))
     # An interval stands on the middle of its own bar, in ink, or one would not see where it begins.
-    middles = drawn.data.with_columns(x=(placed["x"] + placed["x2"]) / 2)
-    return [bars.encode(x=place.x, x2="x2:Q", y=place.y, y2="y2:Q"), *_intervals(middles, Look(INK), place)]
+    middles = group.rows.with_columns(x_place=(placed["x"] + placed["x2"]) / 2)
+    light, dark = COLOURS["ink"]
+    return [bars, *_intervals(group, middles, Style(light, dark))]
 
 
-def _points(drawn: Drawn, place: Place) -> alt.Chart:
-    look, data = drawn.look, drawn.data
-    thinned = data if drawn.front else thinning.points(data, place.panel.x, place.panel.y, place.width, place.height)
-    few = data.height <= _FEW
-    area = (34 if few else 20) * min(1.0, max(0.4, place.width / 260))
-    # Not the opacity of the whole mark: writers of PDF make a group of each such mark, which takes 700 bytes.
-    seen: dict[str, Any] = {"fillOpacity" if look.filled else "strokeOpacity": 0.9 if few else 0.7}
-    points = place.datasets.chart(thinned.select("x", "y")).mark_point(
-        shape=look.shape, filled=look.filled, size=area, color=look.colour, opacity=1,
-        strokeWidth=0 if look.filled else 1.2, clip=True, aria=False, **seen,
-    )  # fmt: skip
-    return points.encode(x=place.x, y=place.y)
+def _intervals(group: Group, rows: pl.DataFrame, style: Style) -> list[Layer]:
+    known = rows.drop_nulls(["low_place", "high_place"]).select(x="x_place", y="low_place", y2="high_place")
+    return [group.beside("spans", known, replace(style, opacity=0.7, width=1.3, dash=()))] if known.height else []
 
 
-def _intervals(data: pl.DataFrame, look: Look, place: Place) -> list[alt.Chart]:
-    known = data.filter(pl.col("low").is_not_null() & pl.col("high").is_not_null())
-    if not known.height:
-        return []
-    rules = place.datasets.chart(known.select("x", y="low", y2="high"))
-    rules = rules.mark_rule(color=look.colour, opacity=0.7, strokeWidth=1.3, clip=True, aria=False)
-    return [rules.encode(x=place.x, y=place.y, y2="y2:Q")]
+def with_breaks(rows: pl.DataFrame) -> pl.DataFrame:
+    """A line broken (a row whose y is null) where nothing was measured for more than five steps."""
+    steps = rows["x"].diff().drop_nulls()
+    step = steps.filter(steps > 0).median()
+    if not isinstance(step, (int, float)) or rows.height < 3:
+        return rows
+    after = rows.filter(pl.col("x").diff() > 5 * step)
+    # Just before the sample after the gap: it need not be exact, it is not drawn.
+    breaks = after.with_columns(x_place=pl.col("x_place") - step / 2, y_place=pl.lit(None, dtype=pl.Float64))
+    return pl.concat([rows, breaks]).sort("x_place")
 
 
-def closed_steps(data: pl.DataFrame, x: Scale) -> pl.DataFrame:
+def closed_steps(rows: pl.DataFrame, x: Axis) -> pl.DataFrame:
     """Heights at bins' centres as the corners of a line of steps that begins and ends on the axis."""
-    if not data.height:
-        return data.select("x", "y")
-    log = x.axis.scale == "log"
-    places, heights = data["x"].to_list(), data["y"].to_list()
-    low, high = outer_edges(places, x.axis)
+    log = x.scale == "log"
+    places, heights = rows["x_place"].to_list(), rows["y_place"].to_list()
+    low, high = outer_edges(places, x.scale)
     between = [math.sqrt(a * b) if log else (a + b) / 2 for a, b in pairwise(places)]
     edges = [low, *between, high]
     corners = [(low, 0.0)]
@@ -126,31 +121,10 @@ def closed_steps(data: pl.DataFrame, x: Scale) -> pl.DataFrame:
     return pl.DataFrame([*corners, (high, 0.0)], schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
 
 
-def beside(data: pl.DataFrame, panel: Panel, number: int, count: int) -> pl.DataFrame:
+def beside(rows: pl.DataFrame, y: Axis, step: float, number: int, count: int) -> pl.DataFrame:
     """Bars from the axis's lower end, those of the groups of a place beside each other."""
-    step = bar_step(pl.concat([group.data["x"] for group in panel.groups]), panel.x.axis)
     width = 0.84 * step / count
-    left = pl.col("x") - 0.42 * step + number * width
-    foot = panel.y.domain[0] if panel.y.axis.scale == "log" else min(max(0.0, panel.y.ends[0]), panel.y.ends[1])
-    return data.select(x=left, x2=left + width, y=pl.col("y"), y2=pl.lit(foot))
-
-
-def zero_lines(place: Place) -> list[alt.Chart]:
-    """Where a logarithmic axis ends and its zeros begin."""
-    made = []
-    for scale, encoding in ((place.panel.x, {"x": place.x}), (place.panel.y, {"y": place.y})):
-        if scale.zeros_from is not None:
-            at = place.datasets.chart(pl.DataFrame({"x": [scale.ends[0]], "y": [scale.ends[0]]}))
-            made.append(at.mark_rule(color=GREY, strokeDash=[3, 3], strokeWidth=0.8).encode(**encoding))
-    return made
-
-
-def nothing(place: Place) -> alt.Chart:
-    """What an empty panel says."""
-    at = place.datasets.chart(pl.DataFrame({"x": [_middle(place.panel.x)], "y": [_middle(place.panel.y)]}))
-    return at.mark_text(text="no data", fontSize=13, color=GREY).encode(x=place.x, y=place.y)
-
-
-def _middle(scale: Scale) -> float:
-    low, high = scale.domain
-    return math.sqrt(low * high) if scale.axis.scale == "log" else (low + high) / 2
+    left = pl.col("x_place") - 0.42 * step + number * width
+    low, high = y.ends or (0.0, 1.0)
+    foot = low if y.scale == "log" else min(max(0.0, low), high)
+    return rows.select(x=left, x2=left + width, y="y_place", y2=pl.lit(foot))

@@ -2,52 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
 from typing import Any
 
 import polars as pl
 
-from whydrop.show.facets.building import Facets, Panel
+from whydrop.show.facets.building import Counts
+from whydrop.show.figure import Axis, Figure, Layer, Panel
 
 
-def frame(facets: Facets) -> pl.DataFrame:
+def frame(figure: Figure) -> pl.DataFrame:
     """The rows that are drawn: figure, panel, group, x, y, low, high. Zeros are 0 here, wherever they are drawn."""
     parts = [
-        drawn.data.select(
-            pl.lit(facets.key).alias("figure"),
+        layer.numbers.select(
+            pl.lit(figure.key).alias("figure"),
             pl.lit(panel.name).alias("panel"),
-            pl.lit(drawn.group).alias("group"),
-            *(_told(name, panel) for name in ("x", "y", "low", "high")),
+            pl.lit(layer.of["group"]).alias("group"),
+            "x", "y", "low", "high",
         )
-        for panel in facets.panels
-        for drawn in panel.listed
-    ]
+        for panel in figure.panels
+        for layer in _listed(panel)
+        if layer.numbers is not None
+    ]  # fmt: skip
     return pl.concat(parts) if parts else pl.DataFrame()
 
 
-def _told(name: str, panel: Panel) -> pl.Expr:
-    scale = panel.x if name == "x" else panel.y
-    value = pl.col(name)
-    if scale.zeros_from is not None:
-        value = pl.when(value < scale.ends[0]).then(0.0).otherwise(value)
-    return value.alias(name)
+def _listed(panel: Panel) -> list[Layer]:
+    """What is exported, in the order of the legend."""
+    exported = (layer for layer in panel.layers if not layer.helper)
+    return sorted(exported, key=lambda layer: panel.order.index(layer.name))
 
 
-def csv_text(facets: Facets) -> str:
+def csv_text(figure: Figure) -> str:
     """The rows as CSV."""
-    return frame(facets).write_csv()
+    return frame(figure).write_csv()
 
 
-def document(facets: Facets) -> dict[str, Any]:
-    """The words of the picture, its axes, the counts of what is not seen, and the rows by column, for JSON."""
-    spec = facets.spec
-    return {
-        "plot": facets.key,
-        "title": facets.title,
-        "subtitle": facets.subtitle,
-        "notes": facets.footnotes(),
-        "counts": asdict(facets.counts),
-        "x": {"title": spec.x.title, "unit": spec.x.unit, "scale": spec.x.scale},
-        "y": {"title": spec.y.title, "unit": spec.y.unit, "scale": spec.y.scale},
-        "rows": frame(facets).to_dict(as_series=False),
+def json_text(figure: Figure) -> str:
+    """The words of the figure, its axes, the counts of what is not seen, and the rows by column, as JSON."""
+    assert isinstance(figure.left_out, Counts)
+    first = figure.panels[0]
+    document = {
+        "plot": figure.key,
+        "title": figure.title,
+        "subtitle": figure.subtitle,
+        "notes": figure.footnotes(),
+        "counts": figure.left_out.numbers(),
+        "x": _axis(first.x),
+        "y": _axis(first.y),
+        "rows": frame(figure).to_dict(as_series=False),
     }
+    return json.dumps(document, allow_nan=False) + "\n"
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"title": axis.title, "unit": axis.unit, "scale": axis.scale}

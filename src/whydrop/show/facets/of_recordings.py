@@ -10,12 +10,14 @@ import numpy as np
 import polars as pl
 
 from whydrop.recording.comparing import grouping
+from whydrop.show import labels
 from whydrop.show.facets import building
-from whydrop.show.facets.building import Facets, Words
+from whydrop.show.facets.building import Words
 from whydrop.show.facets.schema import Axis, FacetSpec
-from whydrop.show.plots import axes, catalogue, labels
+from whydrop.show.figure import Figure, NothingToDraw
+from whydrop.show.plots import axes, catalogue
 from whydrop.show.plots.choosing import Item, Source, chosen, smoothed
-from whydrop.show.plots.picture import LeftOut, NothingToDraw
+from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -36,7 +38,7 @@ class Keys:
     group_by: tuple[str, ...] = ()
 
 
-def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Keys, wishes: Wishes) -> list[Facets]:
+def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Keys, wishes: Wishes) -> list[Figure]:
     """The pictures of a plot: one for each value of ``figure_by`` and each of the plot's axes.
 
     Args:
@@ -56,7 +58,7 @@ def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Key
             f"{' and '.join(_KINDS)}, such as ping and ping_cdf"
         )
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
-    made: list[Facets] = []
+    made: list[Figure] = []
     for spec in catalogue.panels(plot):
         wanted = wishes.applied(spec)
         items = [
@@ -72,7 +74,7 @@ def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Key
     return made
 
 
-def _of_unit(name: str, plot: PlotSpec, panel: PanelSpec, items: Sequence[Item], keys: Keys) -> list[Facets]:
+def _of_unit(name: str, plot: PlotSpec, panel: PanelSpec, items: Sequence[Item], keys: Keys) -> list[Figure]:
     """The pictures of one pair of axes."""
     by = keys.group_by or (("recording",) if len({item.source.label for item in items}) > 1 else ("series",))
     values = _values(items, (*keys.figure_by, *keys.panel_by, *by))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from whydrop.show.facets import building
-from whydrop.show.facets.building import Counts, Facets, Words
+from whydrop.show.facets.building import Counts, Words
 from whydrop.show.facets.schema import Axis, FacetSpec
+from whydrop.show.figure import Figure, NothingToDraw
 from whydrop.show.plots.catalogue import PlotError
-from whydrop.show.plots.picture import NothingToDraw
 from whydrop.store.tables import TABLES
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Wish:
     log: bool = False
 
 
-def facets(backend: Backend, wish: Wish) -> list[Facets]:
+def facets(backend: Backend, wish: Wish) -> list[Figure]:
     """The pictures of a wish, in order.
 
     Raises:
@@ -80,8 +80,8 @@ def facets(backend: Backend, wish: Wish) -> list[Facets]:
         raise NothingToDraw(f"table {wish.table}: no rows{_why(wish)}")
     if not (overview["rows"] - overview["missing"] - overview["negative"]).sum():
         counts = Counts(int(overview["rows"].sum()), negative=int(overview["negative"].sum()),
-                        missing=int(overview["missing"].sum()))  # fmt: skip
-        raise NothingToDraw(f"table {wish.table}: {counts.words(spec.missing, 'rows')}")
+                        missing=int(overview["missing"].sum()), because=spec.missing, what="rows")  # fmt: skip
+        raise NothingToDraw(f"table {wish.table}: {counts.words()}")
     _bearable(overview, wish)
     thinned = found.thinned(overview, wish.kind)
     made = []
@@ -89,7 +89,7 @@ def facets(backend: Backend, wish: Wish) -> list[Facets]:
         own = overview.filter(pl.col("figure") == name)
         counts = Counts(
             rows=int(own["rows"].sum()), zeros=int(own["zeros"].sum()), negative=int(own["negative"].sum()),
-            missing=int(own["missing"].sum()),
+            missing=int(own["missing"].sum()), because=spec.missing,
         )  # fmt: skip
         frame = thinned.filter(pl.col("figure") == name)
         title = spec.model_copy(update={"title": f"{spec.title}: {name}"}) if name else spec

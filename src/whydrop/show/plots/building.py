@@ -1,4 +1,4 @@
-"""From a plot, recordings and wishes to a picture."""
+"""From a plot, recordings and wishes to a figure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, labels, time_series
+from whydrop.show import labels
+from whydrop.show.figure import Figure, NothingToDraw, Panel
+from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, time_series
 from whydrop.show.plots.choosing import Choice, Item, Source, chosen, matching
-from whydrop.show.plots.picture import LeftOut, NothingToDraw, Panel, Picture
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -107,11 +109,26 @@ def default(recordings: Sequence[Recording]) -> str:
     raise NothingToDraw(f"{names}: no series with samples, so there is nothing to draw")
 
 
+def usual(recording: Recording) -> list[str]:
+    """The plots that a page of a recording shows: those of its test, else the first over time, and of distributions.
+
+    Those that leave out peaks are not among them: a page can be zoomed.
+    """
+    own = recording.metadata.get("test") or {}
+    known = {name: plot for name, plot in available([recording]).items() if not _zooms(plot)}
+    names = [name for name in (own.get("default_plot"), *(own.get("plots") or ())) if name in known]
+    if not names:
+        names = [
+            next((name for name, plot in known.items() if plot.kind == kind), "") for kind in ("time-series", "cdf")
+        ]
+    return [name for name in dict.fromkeys(names) if name]
+
+
 def _zooms(plot: PlotSpec) -> bool:
     return any(panel.zoom is not None for panel in catalogue.panels(plot))
 
 
-def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes = Wishes()) -> Picture:
+def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes = Wishes()) -> Figure:
     """Everything that a plot shows of the recordings.
 
     Raises:
@@ -135,7 +152,7 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wi
     columns = min(columns, len(panels))
     if plot.kind == "time-series" and not wishes.absolute_time:
         panels = _on_one_time_axis(panels, columns)
-    return Picture(
+    return Figure(
         key=name,
         title=plot.title,
         subtitle=_subtitle(sources),
@@ -148,11 +165,11 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wi
 
 def _on_one_time_axis(panels: Sequence[Panel], columns: int) -> list[Panel]:
     """Panels below each other show the same time at the same place, or one could not read down."""
-    known = [panel.x_ends for panel in panels if panel.x_ends is not None]
+    known = [panel.x.ends for panel in panels if panel.x.ends is not None]
     same = min(low for low, _ in known), max(high for _, high in known)
     last_row = len(panels) - columns
     return [
-        replace(panel, x_ends=same, x_title=panel.x_title if number >= last_row else "")
+        replace(panel, x=replace(panel.x, ends=same, title=panel.x.title if number >= last_row else ""))
         for number, panel in enumerate(panels)
     ]
 
@@ -177,22 +194,22 @@ def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], wishes: 
         if plot.kind == "time-series":
             made += _over_time(own, own_items, wishes)
         else:
-            made.append(distributions.panel(plot.kind, own, distributions.of_items(own_items)))
+            made.append(distributions.drawn(plot.kind, own, distributions.of_items(own_items)))
     return made
 
 
 def _over_time(spec: PanelSpec, items: Sequence[Item], wishes: Wishes) -> list[Made]:
     recordings = list(dict.fromkeys(item.source.label for item in items))
     if not wishes.paired or len(recordings) < 2:
-        panel, left_out = time_series.panel(spec, items, absolute_time=wishes.absolute_time)
+        panel, left_out = time_series.drawn(spec, items, absolute_time=wishes.absolute_time)
         return [(panel, left_out, ())]
     made: list[Made] = []
     for recording in recordings:
         own = [item for item in items if item.source.label == recording]
-        panel, left_out = time_series.panel(spec, own, absolute_time=wishes.absolute_time)
+        panel, left_out = time_series.drawn(spec, own, absolute_time=wishes.absolute_time)
         title = f"{panel.title}: {recording}" if panel.title else recording
         made.append((replace(panel, title=title), left_out, ()))
-    known = [panel.y_ends for panel, _, _ in made if panel.y_ends is not None]
+    known = [panel.y.ends for panel, _, _ in made if panel.y.ends is not None]
     same = min(low for low, _ in known), max(high for _, high in known)
     return [(time_series.with_ends(panel, same), left_out, notes) for panel, left_out, notes in made]
 

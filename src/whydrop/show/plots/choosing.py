@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.recording.metrics.load import Window, window
-from whydrop.show.plots.picture import LeftOut
 from whydrop.show.plots.schema import SeriesSpec
+from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording, Series

@@ -11,11 +11,13 @@ import numpy as np
 
 from whydrop.recording.comparing import grouping
 from whydrop.recording.metrics.reducing import Reduction, reduce
-from whydrop.show.plots import distributions, labels, time_series
+from whydrop.show import labels
+from whydrop.show.figure import NothingToDraw, Panel
+from whydrop.show.plots import distributions, time_series
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
 from whydrop.show.plots.distributions import Sample
-from whydrop.show.plots.picture import LeftOut, NothingToDraw, Panel
 from whydrop.show.plots.schema import Combiner, Kind, PanelSpec, PlotSpec, SeriesSpec
+from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
@@ -54,7 +56,7 @@ def panels(
         items = _points(groups, spec, choice, plot.cut)
         made: list[Made] = []
         for unit in dict.fromkeys(item.units for item in items):
-            panel, left_out = time_series.panel(spec, [item for item in items if item.units == unit])
+            panel, left_out = time_series.drawn(spec, [item for item in items if item.units == unit])
             made.append((panel, left_out, note))
         return made
     samples = _samples(plot, spec, groups, choice, combine)
@@ -68,7 +70,7 @@ def panels(
                 continue
             title = spec.title if series is None or len(apart) == 1 else f"{spec.title} {series}".strip()
             own_spec = spec.model_copy(update={"title": title, "x": spec.x or " and ".join(keys[:1])})
-            panel, left_out, said = distributions.panel(plot.kind, own_spec, own)
+            panel, left_out, said = distributions.drawn(plot.kind, own_spec, own)
             found.append((panel, left_out, [*said, *note]))
     return found
 

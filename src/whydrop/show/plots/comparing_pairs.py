@@ -10,10 +10,12 @@ import numpy as np
 import polars as pl
 
 from whydrop.recording.metrics.reducing import reduce
-from whydrop.show.plots import axes, combining, labels
+from whydrop.show import labels
+from whydrop.show.figure import Layer, NothingToDraw, Panel
+from whydrop.show.plots import axes, combining
 from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
-from whydrop.show.plots.picture import INK, LeftOut, NothingToDraw, Panel, Trace
 from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+from whydrop.show.plots.traces import INK, LeftOut, panel, trace
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 
@@ -82,7 +84,7 @@ def _clouds(
     plot: PlotSpec, spec: PanelSpec, clouds: Sequence[tuple[str, Values, Values, tuple[str, str], LeftOut]]
 ) -> Made:
     x_name, y_name = (labels_of(one.label, one.match) for one in spec.series[:2])
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     left_out = LeftOut()
     drawn_x, drawn_y = [], []
     for number, (group, x, y, _, out) in enumerate(clouds):
@@ -92,12 +94,12 @@ def _clouds(
         points = pl.DataFrame({"x": x, "y": y})
         if plot.kind == "scatter":
             # Without an order of time, a cloud; its centre is where the means are.
-            traces.append(Trace(label, *common, "points", points, number))
+            traces.append(trace(label, *common, "points", points, number))
         else:
             shape = _ellipse(x, y)
-            traces.append(Trace(label, *common, "points", _centre(x, y), number, rare=True))
+            traces.append(trace(label, *common, "points", _centre(x, y), number, rare=True))
             if shape is not None:
-                traces.append(Trace("", *common, "outline", shape, number))
+                traces.append(trace("", *common, "outline", shape, number))
                 drawn_x.append(shape["x"].to_numpy())
                 drawn_y.append(shape["y"].to_numpy())
         if plot.kind == "scatter" or not drawn_x:
@@ -111,11 +113,11 @@ def _clouds(
     if plot.kind == "scatter":
         hidden = sum(axes.beyond(x, x_ends) + axes.beyond(y, y_ends) for _, x, y, _, _ in clouds)
         left_out = replace(left_out, beyond=hidden)
-    panel = Panel(
+    made = panel(
         spec.title, axes.title(spec.x or x_name, units[0]), axes.title(spec.y or y_name, units[1]), tuple(traces),
         x_ends=x_ends, y_ends=y_ends,
     )  # fmt: skip
-    return panel, left_out, [ELLIPSE_NOTE] if plot.kind == "ellipse" else []
+    return made, left_out, [ELLIPSE_NOTE] if plot.kind == "ellipse" else []
 
 
 def labels_of(label: str | None, patterns: Sequence[str]) -> str:
@@ -146,7 +148,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
         return []
     first = items[0]
     reference = _sorted(first)
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     if len(items) == 1:
         from scipy import stats
 
@@ -154,7 +156,7 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
         expected = stats.norm.ppf((np.arange(n) + 0.5) / n, reference.mean(), reference.std() or 1.0)
         traces.append(_against(first, expected, reference, 0))
         x_title = "Normal distribution of the same mean and deviation"
-        traces[0] = replace(traces[0], label="")
+        traces[0] = replace(traces[0], name="")
         y_title = "Measured"
     else:
         for number, item in enumerate(items[1:]):
@@ -167,15 +169,15 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], choice: Choice, cut: 
     low, high = max(x_ends[0], y_ends[0]), min(x_ends[1], y_ends[1])
     if low < high:
         diagonal = pl.DataFrame({"x": [low, high], "y": [low, high]})
-        traces.insert(0, Trace("same distribution", "", "", "", "line", diagonal, INK, 1, helper=True))
+        traces.insert(0, trace("same distribution", "", "", "", "line", diagonal, INK, 1, helper=True))
     units = first.units
-    panel = Panel(
+    made = panel(
         spec.title or labels_of(spec.series[0].label, spec.series[0].match),
         axes.title(labels.shortened(x_title, 60), units), axes.title(labels.shortened(y_title, 60), units),
         tuple(traces), x_ends=x_ends, y_ends=y_ends,
     )  # fmt: skip
     left_out = sum((item.left_out for item in items), LeftOut())
-    return [(panel, left_out, ())]
+    return [(made, left_out, ())]
 
 
 def _sorted(item: Item) -> Values:
@@ -189,9 +191,9 @@ def _same_length(x: Values, y: Values) -> tuple[Values, Values]:
     return np.quantile(x, places, method="hazen"), np.quantile(y, places, method="hazen")
 
 
-def _against(item: Item, x: Values, y: Values, colour: int) -> Trace:
+def _against(item: Item, x: Values, y: Values, colour: int) -> Layer:
     data = pl.DataFrame({"x": x, "y": y})
-    return Trace(item.source.label, item.name, item.source.label, item.units, "points", data, colour)
+    return trace(item.source.label, item.name, item.source.label, item.units, "points", data, colour)
 
 
 __all__ = ["NothingToDraw", "panels"]

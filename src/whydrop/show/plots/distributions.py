@@ -8,10 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from whydrop.show.plots import axes, labels
+from whydrop.show import labels, theme
+from whydrop.show.figure import Layer, Panel
+from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Item, Values
-from whydrop.show.plots.picture import INK, LeftOut, Panel, Trace
 from whydrop.show.plots.schema import Kind, PanelSpec
+from whydrop.show.plots.traces import INK, LeftOut, panel, trace
+from whydrop.show.theme import Style
+from whydrop.units import significant
 
 # With so few values, the values themselves say more than their quartiles.
 _FEW = 6
@@ -20,6 +24,9 @@ _SPREAD = (5.0, 25.0, 50.0, 75.0, 95.0)
 _HARDLY_A_CURVE = 50
 # Points that a cumulative distribution is drawn with; its ends are kept whole.
 _STEPS, _TAIL = 1_000, 50
+# From light to dark, as red, green and blue; and how dark a cell is on which white is read.
+_BLUES = ((0xCF, 0xE1, 0xF2), (0x5B, 0xA3, 0xCF), (0x0A, 0x4A, 0x90))
+_DARK = 0.55
 BOX_NOTE = "Boxes: quartiles and median; whiskers: 5th to 95th percentile; dots: the lowest and the highest value."
 FEW_NOTE = "Each dot is one value; the bar is their mean."
 BAR_NOTE = "Bars: mean; whiskers: one standard deviation to both sides."
@@ -54,7 +61,7 @@ def of_items(items: Sequence[Item]) -> list[Sample]:
     return found
 
 
-def panel(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
     """One panel of samples that all have the same unit."""
     if kind == "cdf":
         return _cdf(spec, samples)
@@ -81,7 +88,7 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, li
         colour = groups.index(sample.group) if len(groups) > 1 else number
         dash = categories.index(sample.category) if both else 0
         traces.append(
-            Trace(
+            trace(
                 label,
                 sample.series or sample.category,
                 sample.group,
@@ -93,11 +100,11 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, li
             )
         )
         left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
-    drawn = Panel(
+    made = panel(
         spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
         x_ends=x_ends, y_ends=(0.0, 101.0), x_log=spec.log,
     )  # fmt: skip
-    return drawn, left_out, []
+    return made, left_out, []
 
 
 def _steps(values: Values) -> pl.DataFrame:
@@ -120,7 +127,7 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
     lone = len(groups) == 1
     ends = axes.ends([_extent(kind, sample.values) for sample in samples], _based(kind, spec), samples[0].units)
     slot = 0.8 / len(groups)
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     left_out, few = LeftOut(), True
     for sample in samples:
         place = -float(categories.index(sample.category))
@@ -136,12 +143,12 @@ def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
         seen = _extent(kind, sample.values) if kind == "bar" else sample.values
         left_out += replace(sample.left_out, beyond=axes.beyond(seen, ends))
     words = tuple((-float(number), category) for number, category in enumerate(categories))
-    drawn = Panel(
-        spec.title, axes.title(spec.y, samples[0].units), "", _labelled_once(traces),
+    made = panel(
+        spec.title, axes.title(spec.y, samples[0].units), "", traces,
         x_ends=ends, y_ends=(-len(categories) + 0.5, 0.5), x_log=spec.log, y_words=words,
     )  # fmt: skip
     note = BAR_NOTE if kind == "bar" else FEW_NOTE if few else BOX_NOTE
-    return drawn, left_out, [note]
+    return made, left_out, [note]
 
 
 def _based(kind: Kind, spec: PanelSpec) -> PanelSpec:
@@ -155,16 +162,7 @@ def _extent(kind: Kind, values: Values) -> Values:
     return np.array([values.mean() - values.std(), values.mean(), values.mean() + values.std()])
 
 
-def _labelled_once(traces: Sequence[Trace]) -> tuple[Trace, ...]:
-    seen: set[str] = set()
-    found = []
-    for trace in traces:
-        found.append(replace(trace, label="") if trace.label in seen else trace)
-        seen.add(trace.label)
-    return tuple(found)
-
-
-def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, ends: tuple[float, float]) -> list[Trace]:
+def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, ends: tuple[float, float]) -> list[Layer]:
     mean, std, half = float(sample.values.mean()), float(sample.values.std()), slot * 0.4
     base = min(max(0.0, ends[0]), ends[1])
     bar = pl.DataFrame({"x": [base], "x2": [mean], "y": [place - half], "y2": [place + half]})
@@ -176,7 +174,7 @@ def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, end
     ]
 
 
-def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> list[Trace]:
+def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> list[Layer]:
     values, half = sample.values, slot * 0.36
     if len(values) < _FEW:
         dots = pl.DataFrame({"x": values, "y": np.full(len(values), place)})
@@ -203,8 +201,8 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
     ]
 
 
-def _trace(sample: Sample, mark: str, data: pl.DataFrame, colour: int, label: str, *, helper: bool = False) -> Trace:
-    return Trace(
+def _trace(sample: Sample, mark: str, data: pl.DataFrame, colour: int, label: str, *, helper: bool = False) -> Layer:
+    return trace(
         label, sample.series or sample.category, sample.group, sample.units,
         mark, data, colour, helper=helper,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -218,7 +216,7 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, l
     numeric = len(known) == len(categories)
     places = dict(zip(categories, known if numeric else map(float, range(len(categories))), strict=True))
     lines = list(dict.fromkeys(sample.group for sample in samples))
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     for number, line in enumerate(lines):
         own = sorted((one for one in samples if one.group == line), key=lambda one: places[one.category])
         means = [float(one.values.mean()) for one in own]
@@ -226,23 +224,23 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, l
         stds = [float(one.values.std()) for one in own]
         spread = data.select("x", y=pl.col("y") - pl.Series(stds), y2=pl.col("y") + pl.Series(stds))
         common = (own[0].series or line, line, own[0].units)
-        traces.append(Trace(line, *common, "line", data, number))
-        traces.append(Trace("", *common, "points", data, number, helper=True, rare=True))
-        traces.append(Trace("", *common, "spans", spread, number, helper=True))
+        traces.append(trace(line, *common, "line", data, number))
+        traces.append(trace("", *common, "points", data, number, helper=True, rare=True))
+        traces.append(trace("", *common, "spans", spread, number, helper=True))
     ends = axes.ends(
-        [np.array([*(trace.data["y"]), *trace.data["y2"]]) for trace in traces if "y2" in trace.data],
+        [np.array([*one.data["y"], *one.data["y2"]]) for one in traces if one.mark == "spans"],
         spec,
         samples[0].units,
     )
     words = tuple((place, category) for category, place in places.items())
     reach = list(places.values())
     room = (max(reach) - min(reach)) * 0.05 or 0.5
-    drawn = Panel(
+    made = panel(
         spec.title, spec.x, axes.title(spec.y, samples[0].units), tuple(traces),
         x_ends=(min(reach) - room, max(reach) + room), y_ends=ends, y_log=spec.log, x_words=words,
     )  # fmt: skip
     left_out = sum((sample.left_out for sample in samples), LeftOut())
-    return drawn, left_out, ["Points: mean; whiskers: one standard deviation to both sides."]
+    return made, left_out, ["Points: mean; whiskers: one standard deviation to both sides."]
 
 
 def _number(text: str) -> float | None:
@@ -257,27 +255,30 @@ def _matrix(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut,
     across = list(dict.fromkeys(sample.category for sample in samples))
     down = list(dict.fromkeys(sample.group for sample in samples))
     means = np.array([float(sample.values.mean()) for sample in samples])
-    dark = means.min() + 0.55 * (np.ptp(means) or 1.0)
-    traces: list[Trace] = []
-    for sample, mean in zip(samples, means, strict=True):
+    shares = (means - means.min()) / (np.ptp(means) or 1.0)
+    traces: list[Layer] = []
+    for sample, mean, share in zip(samples, means, shares, strict=True):
         x, y = float(across.index(sample.category)), -float(down.index(sample.group))
         cell = pl.DataFrame({"x": [x - 0.5], "x2": [x + 0.5], "y": [y - 0.5], "y2": [y + 0.5], "value": [mean]})
-        text = pl.DataFrame(
-            {"x": [x], "y": [y], "text": [_short(mean)], "ink": ["#ffffff" if mean > dark else "#1b1f24"]}
-        )
-        traces.append(_trace(sample, "cells", cell, 0, ""))
-        traces.append(_trace(sample, "text", text, INK, "", helper=True))
-    drawn = Panel(
+        text = pl.DataFrame({"x": [x], "y": [y], "text": [significant(mean)]})
+        shade, ink = _shade(share), "#ffffff" if share > _DARK else theme.INK
+        traces.append(replace(_trace(sample, "cells", cell, 0, ""), style=Style(shade, shade)))
+        traces.append(replace(_trace(sample, "text", text, INK, "", helper=True), style=Style(ink, ink)))
+    made = panel(
         axes.title(spec.title or spec.y, samples[0].units), "", "", tuple(traces),
         x_ends=(-0.5, len(across) - 0.5), y_ends=(-len(down) + 0.5, 0.5),
         x_words=tuple((float(number), name) for number, name in enumerate(across)),
         y_words=tuple((-float(number), name) for number, name in enumerate(down)),
     )  # fmt: skip
     left_out = sum((sample.left_out for sample in samples), LeftOut())
-    return drawn, left_out, ["Cells: the mean over the recordings of a row; the darker, the larger."]
+    return made, left_out, ["Cells: the mean over the recordings of a row; the darker, the larger."]
 
 
-def _short(value: float) -> str:
-    from whydrop.units import significant
+def _shade(share: float) -> str:
+    """A blue that is the darker, the larger the share.
 
-    return significant(value)
+    >>> _shade(0.0), _shade(0.5), _shade(1.0)
+    ('#cfe1f2', '#5ba3cf', '#0a4a90')
+    """
+    mixed = [round(float(np.interp(share, (0.0, 0.5, 1.0), levels))) for levels in zip(*_BLUES, strict=True)]
+    return f"#{bytes(mixed).hex()}"

@@ -9,10 +9,12 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from whydrop.show.plots import axes, labels
+from whydrop.show import labels
+from whydrop.show.figure import Layer, Panel
+from whydrop.show.plots import axes
 from whydrop.show.plots.choosing import Item, Values, smoothed
-from whydrop.show.plots.picture import INK, LeftOut, Panel, Trace
 from whydrop.show.plots.schema import PanelSpec
+from whydrop.show.plots.traces import INK, TIME, LeftOut, panel, trace
 
 # More lines than this in one panel cannot be told apart: they become a pale cloud with one entry in the legend.
 _TOLD_APART = 14
@@ -23,7 +25,7 @@ _WINDOWS = 300
 _FATES = {"lost-up": "lost on the way there", "lost-down": "lost on the way back"}
 
 
-def panel(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False) -> tuple[Panel, LeftOut]:
+def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False) -> tuple[Panel, LeftOut]:
     """One panel of items that all have the same unit."""
     averages = [smoothed(item, _window(item)) for item in items if item.spec.role == "emphasis"]
     plain = [
@@ -37,23 +39,23 @@ def panel(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False
     if spec.lost:
         traces += _lost(items, y_ends)
     if absolute_time:
-        traces = [_at_absolute_time(trace, items) for trace in traces]
+        traces = [_at_absolute_time(one, items) for one in traces]
     left_out = sum((_left_out(item, y_ends) for item in items if item.spec.role != "emphasis"), LeftOut())
     if not plain:
         left_out = sum((_left_out(item, y_ends) for item in averages), LeftOut())
     left_out = sum((LeftOut(silent=item.left_out.silent) for item in averages), left_out)
-    drawn = Panel(
-        title=spec.title,
-        x_title="Time of day (UTC)" if absolute_time else "Time (s)",
-        y_title=axes.title(spec.y, items[0].units),
-        traces=tuple(traces),
+    made = panel(
+        spec.title,
+        "Time of day (UTC)" if absolute_time else TIME,
+        axes.title(spec.y, items[0].units),
+        traces,
         x_ends=None if absolute_time else _x_ends(items),
         y_ends=y_ends,
         y_log=spec.log,
         x_time=absolute_time,
         legend=shared,
     )
-    return drawn, left_out
+    return made, left_out
 
 
 def _window(item: Item) -> int:
@@ -75,14 +77,14 @@ def _x_ends(items: Sequence[Item]) -> tuple[float, float]:
     return first, max(last, first + 1.0) + 0.005 * (last - first)
 
 
-def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[Trace]]:
+def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[Layer]]:
     """Traces of single series, and what the names in the legend share."""
     recordings = list(dict.fromkeys(item.source.label for item in items))
     shared, rest = labels.distinct(list(dict.fromkeys(_named(item) for item in items)))
     told = dict(zip(dict.fromkeys(_named(item) for item in items), rest, strict=True))
     several = len(recordings) > 1
     crowd = len(items) > _TOLD_APART or (several and bool(averages))
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     for number, item in enumerate(items):
         name = told[_named(item)]
         recording = recordings.index(item.source.label)
@@ -96,21 +98,12 @@ def _lines(items: Sequence[Item], averages: Sequence[Item]) -> tuple[str, list[T
             colour, dash = (recording if several else 0), 0
             label = "" if several and averages else label if several else f"{len(items)} series"
         traces += _line(item, label, colour, dash, "pale" if crowd else "normal")
-    return ("" if several or crowd else shared), _labelled_once(traces)
+    return ("" if several or crowd else shared), traces
 
 
-def _labelled_once(traces: list[Trace]) -> list[Trace]:
-    seen: set[str] = set()
-    found = []
-    for trace in traces:
-        found.append(replace(trace, label="") if trace.label in seen else trace)
-        seen.add(trace.label)
-    return found
-
-
-def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Trace]:
+def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Layer]:
     recordings = list(dict.fromkeys(item.source.label for item in (*items, *averages)))
-    traces: list[Trace] = []
+    traces: list[Layer] = []
     for item in averages:
         several = len(recordings) > 1
         label = item.source.label if several else item.spec.label or _named(item)
@@ -119,7 +112,7 @@ def _averages(items: Sequence[Item], averages: Sequence[Item]) -> list[Trace]:
             label += "" if several else f" (over {steps} steps of {item.step_s:g} s)"
         colour = recordings.index(item.source.label) if several else INK
         traces += _line(item, label, colour, 0, "heavy")
-    return _labelled_once(traces)
+    return traces
 
 
 def _named(item: Item) -> str:
@@ -128,7 +121,7 @@ def _named(item: Item) -> str:
     return item.spec.label.replace("{name}", item.name)
 
 
-def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale", "normal", "heavy"]) -> list[Trace]:
+def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale", "normal", "heavy"]) -> list[Layer]:
     """A line broken where nothing was measured; samples that stand alone as points, or no one would see them."""
     known = ~np.isnan(item.values)
     x, y = item.times_s[known], item.values[known]
@@ -141,14 +134,14 @@ def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale"
         events = item.spec.role == "events"
         if events:
             x, y = x[y != 0], y[y != 0]
-        return [Trace(mark="points", data=_frame(x, y), rare=events, **common)]  # type: ignore[arg-type]
+        return [trace(mark="points", data=_frame(x, y), rare=events, **common)]  # type: ignore[arg-type]
     # A line through fewer points than it takes on the grid of steps is joined by its own pace.
     pace = float(np.median(np.diff(x))) if len(x) > 2 else item.step_s
     broken, alone = _broken(x, y, _JOINED_STEPS * max(item.step_s, pace))
-    traces = [Trace(mark="line", data=broken, **common)]  # type: ignore[arg-type]
+    traces = [trace(mark="line", data=broken, **common)]  # type: ignore[arg-type]
     if not alone.is_empty():
         again = {**common, "label": label if len(x) == alone.height else ""}
-        traces.append(Trace(mark="points", data=alone, helper=True, **again))  # type: ignore[arg-type]
+        traces.append(trace(mark="points", data=alone, helper=True, **again))  # type: ignore[arg-type]
     return traces
 
 
@@ -167,18 +160,18 @@ def _frame(x: Values, y: Values) -> pl.DataFrame:
 
 def with_ends(panel: Panel, y_ends: tuple[float, float]) -> Panel:
     """The panel with another axis of values; marks of lost probes stay at its upper edge."""
-    traces = [
-        replace(trace, data=trace.data.with_columns(y=pl.lit(_edge(y_ends)))) if trace.mark == "crosses" else trace
-        for trace in panel.traces
+    layers = [
+        replace(one, data=one.data.with_columns(y=pl.lit(_edge(y_ends)))) if one.of["mark"] == "crosses" else one
+        for one in panel.layers
     ]
-    return replace(panel, traces=tuple(traces), y_ends=y_ends)
+    return replace(panel, layers=tuple(layers), y=replace(panel.y, ends=y_ends))
 
 
 def _edge(y_ends: tuple[float, float]) -> float:
     return y_ends[1] - (y_ends[1] - y_ends[0]) * 0.03
 
 
-def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Trace]:
+def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Layer]:
     """Lost probes at the panel's upper edge, told apart by the way on which they were lost where that is known."""
     found: dict[str, list[Values]] = {}
     for item in items:
@@ -194,7 +187,7 @@ def _lost(items: Sequence[Item], y_ends: tuple[float, float]) -> list[Trace]:
             slot = list(_FATES).index(fate) if fate in _FATES else 2
             data = pl.DataFrame({"x": np.sort(x), "y": np.full(len(x), _edge(y_ends))})
             recording = items[0].source.label if len({item.source.label for item in items}) == 1 else ""
-            traces.append(Trace(label, "lost probes", recording, "", "crosses", data, slot, rare=True))
+            traces.append(trace(label, "lost probes", recording, "", "crosses", data, slot, rare=True))
     return traces
 
 
@@ -214,7 +207,9 @@ def _by_fate(item: Item) -> dict[str, Values]:
     return found
 
 
-def _at_absolute_time(trace: Trace, items: Sequence[Item]) -> Trace:
+def _at_absolute_time(one: Layer, items: Sequence[Item]) -> Layer:
+    """Seconds since the Unix epoch; in the numbers they are milliseconds."""
     origins = {item.source.label: item.source.recording.started_ns for item in items}
-    origin = origins.get(trace.recording, items[0].source.recording.started_ns)
-    return replace(trace, data=trace.data.with_columns(x=pl.col("x") * 1e3 + origin / 1e6))
+    origin = origins.get(one.of["recording"], items[0].source.recording.started_ns)
+    numbers = one.data.with_columns(x=pl.col("x") * 1e3 + origin / 1e6)
+    return replace(one, data=one.data.with_columns(x=pl.col("x") + origin / 1e9), numbers=numbers)

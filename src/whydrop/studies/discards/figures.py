@@ -16,7 +16,7 @@ from whydrop.studies.discards import results as contract
 if TYPE_CHECKING:
     import altair as alt
 
-    from whydrop.show.facets.building import Facets
+    from whydrop.show.figure import Figure
     from whydrop.studies.discards.study import Results
 
 # Figure 6, and the statistic that each part of it compares.
@@ -53,7 +53,7 @@ def plot_frame(results: Results) -> pl.DataFrame:
     return found.select(pl.col(name).cast(kind) for name, kind in contract.PLOT.items())
 
 
-def facets(results: Results) -> dict[str, Facets]:
+def facets(results: Results) -> dict[str, Figure]:
     """Every figure laid out, those without any row too."""
     frame = plot_frame(results)
     made = {}
@@ -65,9 +65,17 @@ def facets(results: Results) -> dict[str, Facets]:
 
 def charts(results: Results, width: int = 900) -> dict[str, alt.VConcatChart]:
     """Every figure as an Altair chart of so many pixels."""
-    from whydrop.show.facets import drawing
+    import altair
 
-    return {name: drawing.chart(one, width) for name, one in facets(results).items()}
+    from whydrop.show.vega.drawing import specification
+
+    return {name: altair.VConcatChart.from_dict(specification(one, width)) for name, one in facets(results).items()}
+
+
+def rows(figure: Figure) -> int:
+    """How many rows a figure is made of, those that cannot be drawn included."""
+    assert isinstance(figure.left_out, building.Counts)
+    return figure.left_out.rows
 
 
 def _filled(given: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

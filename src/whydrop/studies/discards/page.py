@@ -1,37 +1,32 @@
-"""The study's report as one HTML page: it requests nothing and runs no script; figures are SVG in it."""
+"""The study's report as one HTML page that requests nothing; its figures can be zoomed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from whydrop import units
-from whydrop.show.facets import drawing
-from whydrop.show.facets.inline import inline
-from whydrop.show.printable import printable
+from whydrop.show import page as pages
+from whydrop.show.embedding import Choice
+from whydrop.show.page import text
 from whydrop.studies.discards import figures, words
 
 if TYPE_CHECKING:
-    from whydrop.show.facets.building import Facets
+    from whydrop.show.facets.schema import FacetSpec
+    from whydrop.show.figure import Figure
     from whydrop.studies.discards.study import Results
 
-# Of the figures for broad screens, and for phones.
-_BROAD, _NARROW = 1080, 350
 # Rows of a table in the page; the files have all of them.
 _LONGEST_TABLE = 200
-
-# The page may show its own styles and nothing else: whatever a store smuggles in can neither run nor load anything.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 Row = Mapping[str, Any]
 
 
-def page(results: Results, laid_out: Mapping[str, Facets]) -> str:
+def page(results: Results, laid_out: Mapping[str, Figure]) -> str:
     """The whole page: the summary first, then conclusions, figures, coverage and parameters."""
     from whydrop import _core
 
@@ -46,37 +41,11 @@ def page(results: Results, laid_out: Mapping[str, Facets]) -> str:
         _coverage(results),
         _parameters(results),
         "</main>",
-        f"<footer><p>Made by whydrop {_text(_core.__version__)}. Days and times are UTC.</p></footer>",
+        f"<footer><p>Made by whydrop {text(_core.__version__)}. Days and times are UTC.</p></footer>",
     ]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<link rel="icon" href="data:,">',
-            f"<title>{_text(title)} – whydrop</title>",
-            f"<style>{_sheet('whydrop.show', 'assets/report/report.css')}</style>",
-            f"<style>{_sheet('whydrop.studies.discards', 'report.css')}</style>",
-            "</head>",
-            "<body>",
-            *body,
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
-
-
-def _sheet(package: str, path: str) -> str:
-    return resources.files(package).joinpath(*path.split("/")).read_text(encoding="utf-8")
-
-
-def _text(value: Any) -> str:
-    """Text from anywhere, made harmless in HTML: names of sites, switches and clients come from outside."""
-    return escape(printable(str(value)), quote=True)
+    shown = [figure for figure in laid_out.values() if figures.rows(figure)]
+    sheet = resources.files("whydrop.studies.discards").joinpath("report.css").read_text(encoding="utf-8")
+    return pages.document(title, body, {"figures": [Choice(shown)]} if shown else {}, sheet=sheet)
 
 
 def _header(results: Results) -> str:
@@ -84,15 +53,15 @@ def _header(results: Results) -> str:
     metros = ", ".join(parameters.metros) or "all metros"
     how = "corrected definitions" if parameters.definitions == "corrected" else "definitions as published"
     return (
-        f'<header><p class="brand">whydrop</p><p class="source"><strong>{_text(parameters.title)}</strong> '
-        f"{_text(metros)}; {parameters.days.first} to {parameters.days.last}; {how}</p></header>"
+        f'<header><p class="brand">whydrop</p><p class="source"><strong>{text(parameters.title)}</strong> '
+        f"{text(metros)}; {parameters.days.first} to {parameters.days.last}; {how}</p></header>"
     )
 
 
 def _answer(results: Results) -> str:
     """The written summary; its first sentence is the page's headline."""
     first, *rest = [*words.answer(results), *words.findings(results)] or ["The store holds nothing of these days."]
-    parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{_text(first)}</h1>', _list(rest)]
+    parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>', _list(rest)]
     careful = [*words.caveats(results), *results.notes]
     if careful:
         parts += ["<h2>To be known about it</h2>", _list(careful)]
@@ -100,7 +69,7 @@ def _answer(results: Results) -> str:
 
 
 def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 
@@ -114,29 +83,25 @@ def _contents() -> str:
 # --- figures ---
 
 
-def _figures(results: Results, laid_out: Mapping[str, Facets]) -> str:
-    parts = [_figure(name, facets, results) for name, facets in laid_out.items()]
-    return f'<section id="figures"><h2>Figures</h2>{"".join(parts)}</section>'
+def _figures(results: Results, laid_out: Mapping[str, Figure]) -> str:
+    specs = figures.specs(results.parameters.definitions)
+    parts = [_figure(name, figure, specs[name], results) for name, figure in laid_out.items()]
+    return pages.section("figures", "Figures", "figures", within="".join(parts))
 
 
-def _figure(name: str, facets: Facets, results: Results) -> str:
-    head = f'<figure class="picture" id="figure-{name}"><h3>{_text(facets.title)}</h3>'
-    notes = "".join(f"<p>{_text(line)}</p>" for line in (facets.spec.caption, *facets.footnotes()) if line)
+def _figure(name: str, figure: Figure, spec: FacetSpec, results: Results) -> str:
+    """The words of a figure, and the place in which the page's script draws it."""
+    head = f'<figure class="figure" id="figure-{name}"><h3>{text(figure.title)}</h3>'
+    notes = "".join(f"<p>{text(line)}</p>" for line in (spec.caption, *figure.footnotes()) if line)
     caption = f"<figcaption>{notes}</figcaption></figure>"
-    if not facets.counts.rows:
-        return f'{head}<p class="note">{_text(_why_missing(facets, results))}</p>{caption}'
-    label = f"{printable(facets.title)}. {printable(facets.footnotes()[0])}"
-    pictures = ""
-    for kind, width in (("broad", _BROAD), ("narrow", _NARROW)):
-        svg = drawing.svg(drawing.chart(facets, width, words=False))
-        own = f"{name.replace('_', '-')}-{kind}"
-        pictures += f'<div class="{kind}">{inline(svg, own, label)}</div>'
-    return f'{head}<p class="when">{_text(facets.subtitle)}</p>{pictures}{caption}'
+    if not figures.rows(figure):
+        return f'{head}<p class="note">{text(_why_missing(spec, results))}</p>{caption}'
+    return f'{head}<p class="when">{text(figure.subtitle)}</p><div class="panels"></div>{caption}'
 
 
-def _why_missing(facets: Facets, results: Results) -> str:
+def _why_missing(spec: FacetSpec, results: Results) -> str:
     told = {**results.facts.get("missing", {}), **results.facts.get("failed", {})}
-    reasons = [str(told[rows.table]) for rows in facets.spec.rows if rows.table in told]
+    reasons = [str(told[rows.table]) for rows in spec.rows if rows.table in told]
     return f"There is no picture: {'; '.join(dict.fromkeys(reasons)) or 'its tables have no rows'}."
 
 
@@ -224,23 +189,10 @@ def _grid(title: str, frame: pl.DataFrame | None, columns: Sequence[Column]) -> 
         if set(column.names) <= set(frame.columns) and frame[column.names[0]].null_count() < frame.height
     ]
     rows = [[column.cell(row) for column in used] for row in frame.head(_LONGEST_TABLE).iter_rows(named=True)]
-    numbers = [frame.schema[column.names[0]].is_numeric() for column in used]
+    heads = [(column.title, frame.schema[column.names[0]].is_numeric()) for column in used]
     left = frame.height - len(rows)
     more = f'<p class="small">and {units.count(left)} more in the files</p>' if left else ""
-    return f"<h3>{_text(title)}</h3>{_table(title, [column.title for column in used], numbers, rows)}{more}"
-
-
-def _table(title: str, heads: Sequence[str], numbers: Sequence[bool], rows: Iterable[Sequence[str]]) -> str:
-    looks = [' class="number"' if number else "" for number in numbers]
-    head = "".join(f'<th scope="col"{look}>{_text(word)}</th>' for look, word in zip(looks, heads, strict=True))
-    body = ""
-    for first, *rest in rows:
-        cells = "".join(f"<td{look}>{_text(cell)}</td>" for look, cell in zip(looks[1:], rest, strict=True))
-        body += f'<tr><th scope="row">{_text(first)}</th>{cells}</tr>'
-    return (
-        f'<div class="scroll wide" tabindex="0" role="region" aria-label="{_text(title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return f"<h3>{text(title)}</h3>{pages.table(title, heads, rows, 'scroll wide')}{more}"
 
 
 _COVERED = (
@@ -293,7 +245,7 @@ def _parameters(results: Results) -> str:
     rows += [
         (f"facts: {name}", value) for name, value in _flat(results.facts) if not name.startswith(("missing", "failed"))
     ]
-    table = _table("Parameters", ["Parameter", "Value"], [False, False], rows)
+    table = pages.table("Parameters", [("Parameter", False), ("Value", False)], rows, "scroll wide")
     return (
         f'<section id="parameters"><h2>Parameters</h2><details><summary>All that was chosen</summary>{table}'
         "</details></section>"

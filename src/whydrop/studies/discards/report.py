@@ -12,7 +12,7 @@ from whydrop.studies.discards import figures, page
 from whydrop.studies.discards.folder import PAGE, PICTURES, TABLES, Folder
 
 if TYPE_CHECKING:
-    from whydrop.show.facets.building import Facets
+    from whydrop.show.figure import Figure
     from whydrop.studies.discards.study import Results
 
 FORMATS = (*PICTURES, "html", *TABLES)
@@ -66,7 +66,7 @@ def write_table(folder: Folder, name: str, frame: pl.DataFrame, kind: str) -> Pa
 Step = tuple[str, Callable[[Path], object]]
 
 
-def _steps(results: Results, laid_out: dict[str, Facets], formats: Collection[str]) -> Iterator[Step]:
+def _steps(results: Results, laid_out: dict[str, Figure], formats: Collection[str]) -> Iterator[Step]:
     """The name of every file with what writes it, the most precious first."""
     tables = {**results.tables, "plot": figures.plot_frame(results)}
     for name, frame in tables.items():
@@ -75,27 +75,27 @@ def _steps(results: Results, laid_out: dict[str, Facets], formats: Collection[st
                 yield f"tables/{name}.{kind}", _table(frame, kind)
     if "html" in formats:
         yield PAGE, lambda path: _page(results, laid_out, path)
-    for name, facets in laid_out.items():
+    for name, figure in laid_out.items():
         for kind in PICTURES:
-            if kind in formats and facets.counts.rows:
-                yield f"figures/{name}.{kind}", _picture(facets, kind)
+            if kind in formats and figures.rows(figure):
+                yield f"figures/{name}.{kind}", _picture(figure, kind)
 
 
 def _table(frame: pl.DataFrame, kind: str) -> Callable[[Path], object]:
     return frame.write_parquet if kind == "parquet" else frame.write_csv
 
 
-def _picture(facets: Facets, kind: str) -> Callable[[Path], None]:
-    from whydrop.show.facets import drawing
+def _picture(figure: Figure, kind: str) -> Callable[[Path], None]:
+    from whydrop.show import writing
 
-    return lambda path: _bytes(path, drawing.rendered(facets, kind))
+    return lambda path: _bytes(path, writing.rendered(figure, kind))
 
 
 def _bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _page(results: Results, laid_out: dict[str, Facets], path: Path) -> None:
+def _page(results: Results, laid_out: dict[str, Figure], path: Path) -> None:
     path.write_text(page.page(results, laid_out), encoding="utf-8")
 
 

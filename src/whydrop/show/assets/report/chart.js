@@ -1,4 +1,4 @@
-// One chart: uPlot gives axes, zoom and cursor; the layers are drawn into it, each with its own x.
+// One pair of axes: uPlot gives axes, zoom and cursor; the layers are drawn into it, each with its own x.
 "use strict";
 
 whydrop.isDark = () => {
@@ -10,27 +10,29 @@ whydrop.colourOf = (style) => (whydrop.isDark() ? style.dark : style.light);
 
 whydrop.cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Makes the chart in `place`. `onZoom(low, high)` is told of every new window of x.
-whydrop.makeChart = (place, figure, styles, onZoom) => {
-  const size = () => ({ width: place.clientWidth, height: place.clientWidth < 600 ? 260 : 340 });
-  const [least, greatest] = figure.xRange;
-  const margin = (greatest - least) * 0.01;
-  const all = figure.xLog ? [least / 1.05, greatest * 1.05] : [least - (figure.overTime ? margin : 0), greatest + margin];
+// From values to places along an axis, and back: windows move along these.
+whydrop.warpOf = (axis) => (axis.scale === "log" ? [Math.log, Math.exp] : [(value) => value, (value) => value]);
+
+// Makes the chart in `place`. `onZoom(chart, low, high)` is told of every new window of x.
+whydrop.makeChart = (place, panel, styles, onZoom) => {
+  const size = () => ({ width: place.clientWidth, height: whydrop.heightOf(panel, place.clientWidth) });
+  const all = panel.x.ends;
+  const [warp, unwarp] = whydrop.warpOf(panel.x);
   const state = { window: all };
   const options = {
     ...size(),
-    // Spans of an axis are numbers here; "time" would make dates of them.
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
     scales: {
-      x: { time: false, distr: figure.xLog ? 3 : 1, range: () => state.window },
-      y: { distr: figure.yLog ? 3 : 1, range: () => whydrop.rangeOfY(figure, ...state.window) },
+      x: { time: panel.x.scale === "time", distr: panel.x.scale === "log" ? 3 : 1, range: () => state.window },
+      y: { distr: panel.y.scale === "log" ? 3 : 1, range: () => whydrop.rangeOfY(panel, ...state.window) },
     },
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
-    axes: [whydrop.axis(place.clientWidth < 600 ? whydrop.shortTitle(figure.xTitle) : figure.xTitle, 44), { ...whydrop.axis(figure.yTitle, 66), ...whydrop.yTicks(figure), side: 3 }],
+    axes: [whydrop.axis(panel.x, place, false, size().height), whydrop.axis(panel.y, place, true, size().height)],
     legend: { show: false },
     padding: [10, 14, 0, 4],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
     hooks: {
-      draw: [(plot) => whydrop.drawFigure(plot, figure, styles)],
+      draw: [(plot) => whydrop.drawPanel(plot, panel, styles)],
       setSelect: [
         (plot) => {
           if (plot.select.width < 4) return;
@@ -40,7 +42,7 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
           onZoom(chart, low, high);
         },
       ],
-      setCursor: [(plot) => whydrop.showNearest(plot, figure, styles, tip)],
+      setCursor: [(plot) => whydrop.showNearest(plot, panel, styles, tip)],
     },
   };
   const tip = document.createElement("div");
@@ -56,17 +58,19 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
   const observer = new ResizeObserver(() => plot.setSize(size()));
   observer.observe(place);
   const chart = {
-    figure,
+    panel,
     all,
     get window() {
       return state.window;
     },
     setWindow: (low, high) => {
+      const [least, greatest] = all.map(warp);
       // No closer than a microsecond or a millionth of the whole: beyond that numbers lose their digits.
-      const closest = Math.max(1e-6, (all[1] - all[0]) * 1e-6);
-      const span = Math.min(Math.max(high - low, closest), all[1] - all[0]);
-      const start = Math.min(Math.max((low + high - span) / 2, all[0]), all[1] - span);
-      state.window = [start, start + span];
+      const closest = Math.max(1e-6, (greatest - least) * 1e-6);
+      const [from, to] = [low, high].map(warp);
+      const span = Math.min(Math.max(to - from, closest), greatest - least);
+      const start = Math.min(Math.max((from + to - span) / 2, least), greatest - span);
+      state.window = [unwarp(start), unwarp(start + span)];
       plot.setData([state.window, [0, 1]], true);
     },
     redraw: () => plot.redraw(true, true),
@@ -76,6 +80,12 @@ whydrop.makeChart = (place, figure, styles, onZoom) => {
     },
   };
   return chart;
+};
+
+// What lies on an axis of words needs its height; other panels are lower where they are narrow.
+whydrop.heightOf = (panel, width) => {
+  const height = panel.height * 0.75 + 90;
+  return Math.round(panel.y.words.length > 0 ? height : Math.max(170, Math.min(height, width * 0.72)));
 };
 
 // A finger that moves sideways moves the window of a zoomed chart; up and down it scrolls the page.
@@ -102,25 +112,80 @@ whydrop.panByTouch = (plot, onMove) => {
 // The title of an axis without what explains it further, for narrow screens; the unit stays.
 whydrop.shortTitle = (title) => title.replace(/;[^)]*\)/, ")").replace(/\),.*$/, ")");
 
-whydrop.axis = (label, size) => ({
-  label,
-  labelSize: 22,
-  labelFont: "13px system-ui, sans-serif",
-  font: "12px system-ui, sans-serif",
-  size,
-  stroke: () => whydrop.cssColour("--ink"),
-  grid: { stroke: () => whydrop.cssColour("--grid"), width: 1 },
-  ticks: { stroke: () => whydrop.cssColour("--grid"), width: 1, size: 5 },
-});
+whydrop.cut = (words, letters) => (words.length > letters ? `${words.slice(0, Math.floor(letters) - 1)}…` : words);
 
-// Words at places of the y axis instead of numbers, and powers of ten where it is logarithmic.
-whydrop.yTicks = (figure) => {
-  if (figure.yLabels.length > 0) {
-    return { splits: () => figure.yLabels.map(([place]) => place), values: () => figure.yLabels.map(([, words]) => words), labelSize: 4 };
+whydrop.axis = (axis, place, upright, height) => {
+  const narrow = place.clientWidth < 600;
+  const letters = Math.max(6, Math.floor((place.clientWidth * (upright ? 0.35 : 1 / Math.max(1, axis.words.length))) / 7));
+  const longest = Math.max(0, ...axis.words.map(([, words]) => Math.min(words.length, letters)));
+  return {
+    label: whydrop.cut(narrow ? whydrop.shortTitle(axis.title) : axis.title, upright ? (height - 70) / 6.6 : Infinity),
+    labelSize: axis.title ? 22 : 4,
+    labelFont: "13px system-ui, sans-serif",
+    font: "12px system-ui, sans-serif",
+    size: upright ? (longest > 0 ? longest * 7 + 16 : 62) : 40,
+    side: upright ? 3 : 2,
+    stroke: () => whydrop.cssColour("--ink"),
+    grid: { show: axis.words.length === 0, stroke: () => whydrop.cssColour("--grid"), width: 1 },
+    ticks: { stroke: () => whydrop.cssColour("--grid"), width: 1, size: 5 },
+    ...whydrop.ticks(axis, letters),
+  };
+};
+
+// Words at places of an axis instead of numbers, powers of ten where it is logarithmic, 0 where zeros stand.
+whydrop.ticks = (axis, letters) => {
+  if (axis.words.length > 0) {
+    const words = axis.words.map(([, word]) => whydrop.cut(word, letters));
+    return { splits: () => axis.words.map(([at]) => at), values: () => words };
   }
-  if (!figure.yLog) return {};
-  const powers = () => Array.from({ length: 12 }, (_, power) => 10 ** power).filter((value) => value >= figure.ySpan[0] && value <= figure.ySpan[1]);
-  return { splits: powers, values: (_, splits) => splits.map((value) => value.toLocaleString("en")) };
+  if (axis.scale === "log") {
+    const zeros = axis.zeros ? [axis.zeros[0]] : [];
+    const splits = (plot, _, least, greatest) => {
+      const found = whydrop.powers(Math.max(least, axis.zeros?.[1] ?? 0), greatest);
+      // The number beside that of the zeros only where both can be read.
+      const pixels = Math.min(plot.bbox.width, plot.bbox.height) / devicePixelRatio / Math.log(greatest / least);
+      return [...zeros, ...found.filter((value) => zeros.every((zero) => Math.log(value / zero) * pixels > 14))];
+    };
+    // uPlot would leave out the words of all but powers of ten.
+    return { splits, filter: (_, places) => places, values: (_, places) => places.map((value) => (zeros.includes(value) ? "0" : whydrop.short(value))) };
+  }
+  if (axis.scale === "time") return { values: (_, places) => whydrop.times(places), space: 70 };
+  return { values: (_, places) => places.map(whydrop.short) };
+};
+
+// Seconds since the Unix epoch as UTC: days as dates, and below the first time of each day its date.
+whydrop.times = (places) => {
+  const step = places.length > 1 ? places[1] - places[0] : 86400;
+  let day = "";
+  return places.map((place) => {
+    const [date, time] = new Date(place * 1e3).toISOString().split(/[T.]/);
+    if (step >= 86400) return date;
+    const words = step >= 60 ? time.slice(0, 5) : step >= 1 ? time : `${time}.${new Date(place * 1e3).toISOString().slice(20, 23)}`;
+    const first = date !== day;
+    day = date;
+    return first ? `${words}\n${date}` : words;
+  });
+};
+
+// Powers of ten between two ends, no more than have room; of a short interval also what lies between them.
+whydrop.powers = (low, high) => {
+  const first = Math.ceil(Math.log10(low) - 1e-9);
+  const last = Math.floor(Math.log10(high) + 1e-9);
+  const step = last - first < 2 ? 1 : Math.ceil((last - first + 1) / 7);
+  const found = [];
+  for (let power = first - 1; power <= last; power += step) {
+    for (const factor of last - first < 2 ? [1, 2, 5] : [1]) found.push(factor * 10 ** (power + (step > 1 ? 1 : 0)));
+  }
+  return found.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+};
+
+// A number with few digits: large ones with the prefix of a unit, small ones as powers.
+whydrop.short = (value) => {
+  if (value === null || value === undefined) return "";
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-3)) return value.toExponential().replace("e+", "e");
+  const [scale, prefix] = [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e4, " k"]].find(([least]) => size >= least) ?? [1, ""];
+  return (scale === 1e4 ? value / 1e3 : value / scale).toLocaleString("en", { maximumSignificantDigits: 6 }) + prefix;
 };
 
 // The mapping from values to canvas pixels, without a call into uPlot for each point.
@@ -134,21 +199,23 @@ whydrop.scaleOf = (plot) => {
   return {
     x: (value) => left + across(value) * width,
     y: (value) => top + (1 - along(value)) * height,
-    bottom,
     left,
     right: left + width,
+    top,
+    foot: top + height,
     low,
     high,
     ratio: window.devicePixelRatio || 1,
   };
 };
 
-whydrop.drawFigure = (plot, figure, styles) => {
+whydrop.drawPanel = (plot, panel, styles) => {
   const { ctx, bbox } = plot;
   const scale = whydrop.scaleOf(plot);
   // Marks on the base line are seen whole, so the clip is a little wider than the axes.
   const slack = 6 * scale.ratio;
-  for (const layer of figure.layers) {
+  whydrop.drawZeros(ctx, panel, scale);
+  for (const layer of panel.layers) {
     if (!layer.visible) continue;
     ctx.save();
     ctx.beginPath();
@@ -159,22 +226,39 @@ whydrop.drawFigure = (plot, figure, styles) => {
     whydrop.drawLayer(ctx, layer, style, whydrop.colourOf(style), scale);
     ctx.restore();
   }
+  if (panel.layers.length === 0) {
+    ctx.save();
+    ctx.fillStyle = whydrop.cssColour("--soft");
+    const middle = { text: ["no data"], x: [0], y: [0] };
+    whydrop.draws.text(ctx, middle, 0, 1, { ...scale, x: () => (scale.left + scale.right) / 2, y: () => (scale.top + scale.foot) / 2 });
+    ctx.restore();
+  }
+};
+
+// Where a logarithmic axis ends and its zeros begin.
+whydrop.drawZeros = (ctx, panel, scale) => {
+  const style = { width: 0.8, dash: [3, 3], opacity: 1 };
+  for (const name of ["x", "y"]) {
+    const { zeros } = panel[name];
+    if (zeros) whydrop.drawLayer(ctx, { mark: "rule", [name]: [zeros[1]] }, style, whydrop.cssColour("--soft"), scale);
+  }
 };
 
 // The mark nearest to the cursor, within reach; rare ones win over lines that are as near.
-whydrop.nearest = (plot, figure) => {
+whydrop.nearest = (plot, panel) => {
   const { left: cursorX, top: cursorY } = plot.cursor;
   if (cursorX === undefined || cursorX < 0) return null;
   const reach = 24;
   let best = null;
-  for (const layer of figure.layers) {
-    if (!layer.visible || !layer.x) continue;
+  for (const layer of panel.layers) {
+    if (!layer.visible || layer.mark === "rule" || layer.mark === "text") continue;
     const [first, last] = whydrop.rowsWithin(layer, plot.posToVal(cursorX - reach, "x"), plot.posToVal(cursorX + reach, "x"));
     for (let row = first; row < last; row += 1) {
       const value = layer.y2 ? (layer.y[row] + layer.y2[row]) / 2 : layer.y[row];
       const at = layer.x2 ? (layer.x[row] + layer.x2[row]) / 2 : layer.x[row];
-      const across = plot.valToPos(at, "x") - cursorX;
-      const along = layer.mark === "bars" ? 0 : plot.valToPos(value, "y") - cursorY;
+      const inside = layer.mark === "bars" && whydrop.isInside(plot, layer, row);
+      const across = inside ? 0 : plot.valToPos(at, "x") - cursorX;
+      const along = inside ? 0 : plot.valToPos(value, "y") - cursorY;
       const distance = Math.hypot(across, along) - (layer.rare ? 6 : 0);
       if (distance < reach && (best === null || distance < best.distance)) best = { distance, layer, row, at, value };
     }
@@ -182,29 +266,58 @@ whydrop.nearest = (plot, figure) => {
   return best;
 };
 
-// What the cursor is told of a mark: its name, its value, its place.
-whydrop.wordsOf = (figure, { layer, row, at, value }) => {
-  const number = (one) => Number(one.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
-  const unitOf = (title) => {
-    const found = /\(([^);]+)[);]/.exec(title);
-    return found ? ` ${found[1].split(" since")[0]}` : "";
-  };
-  const slant = layer.mark === "slants";
-  let place = figure.overTime ? `${(slant ? layer.x[row] : at).toFixed(6)} s` : number(slant ? layer.x[row] : at) + unitOf(figure.xTitle);
-  if (layer.mark === "bars") place = `${number(layer.x[row])} to ${number(layer.x2[row])}`;
-  if (slant && layer.x2[row] > layer.x[row]) {
-    place += `, for ${figure.overTime ? `${number((layer.x2[row] - layer.x[row]) * 1e3)} ms` : number(layer.x2[row] - layer.x[row]) + unitOf(figure.xTitle)}`;
-  }
-  if (figure.yLabels.length > 0) return `${layer.name}: at ${place}`;
-  const worth = layer.y2 && !slant ? `${number(layer.y[row])} to ${number(layer.y2[row])}` : number(value);
-  return `${layer.name}: ${worth}${unitOf(figure.yTitle)} at ${place}`;
+whydrop.isInside = (plot, layer, row) => {
+  const within = (value, a, b) => value >= Math.min(a, b) && value <= Math.max(a, b);
+  const x = plot.posToVal(plot.cursor.left, "x");
+  const y = plot.posToVal(plot.cursor.top, "y");
+  return within(x, layer.x[row], layer.x2[row]) && within(y, layer.y[row], layer.y2[row]);
 };
 
-whydrop.showNearest = (plot, figure, styles, tip) => {
-  const best = whydrop.nearest(plot, figure);
+whydrop.number = (value) => Number(value.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
+
+whydrop.unitOf = (axis) => {
+  if (axis.scale === "time") return "";
+  const found = /\(([^);]+)[);]/.exec(axis.title);
+  return found ? ` ${found[1].split(" since")[0]}` : "";
+};
+
+// A value of an axis in words; `exactly` for times whose microseconds count.
+whydrop.inWords = (axis, value, exactly) => {
+  if (axis.words.length > 0) {
+    return axis.words.reduce((best, one) => (Math.abs(one[0] - value) < Math.abs(best[0] - value) ? one : best))[1];
+  }
+  if (axis.scale === "time") return new Date(value * 1e3).toISOString().replace("T", " ").replace(/(:00)?\.000Z/, "");
+  if (axis.zeros && value < axis.zeros[1]) return `0${whydrop.unitOf(axis)}`;
+  return exactly ? `${value.toFixed(6)} s` : whydrop.number(value) + whydrop.unitOf(axis);
+};
+
+// What the cursor is told of a mark: its name, its value, its place.
+whydrop.wordsOf = (panel, { layer, row, at, value }) => {
+  const overTime = panel.zoom === "time" && panel.x.scale === "linear";
+  const name = layer.name ? `${layer.name}: ` : "";
+  const upTo = (axis, from, to) => `${whydrop.number(from)} to ${whydrop.inWords(axis, to)}`;
+  if (layer.mark === "bars") {
+    const along = panel.y.words.length > 0;
+    const [wide, high] = [upTo(panel.x, layer.x[row], layer.x2[row]), upTo(panel.y, layer.y[row], layer.y2[row])];
+    if (along) return `${name}${panel.x.words.length > 0 ? whydrop.inWords(panel.x, at) : wide}, ${whydrop.inWords(panel.y, value)}`;
+    return `${name}${layer.y2[row] === 0 || panel.y.scale === "log" ? whydrop.inWords(panel.y, layer.y[row]) : high} at ${panel.x.scale === "time" ? whydrop.inWords(panel.x, at) : wide}`;
+  }
+  const slant = layer.mark === "slants";
+  let place = whydrop.inWords(panel.x, slant ? layer.x[row] : at, overTime);
+  if (slant && layer.x2[row] > layer.x[row]) {
+    const length = layer.x2[row] - layer.x[row];
+    place += `, for ${overTime ? `${whydrop.number(length * 1e3)} ms` : whydrop.number(length) + whydrop.unitOf(panel.x)}`;
+  }
+  if (panel.y.words.length > 0) return slant || panel.zoom === "time" || !layer.y ? `${name}at ${place}` : `${name}${place}`;
+  const worth = layer.y2 && !slant ? upTo(panel.y, layer.y[row], layer.y2[row]) : whydrop.inWords(panel.y, value);
+  return `${name}${worth} at ${place}`;
+};
+
+whydrop.showNearest = (plot, panel, styles, tip) => {
+  const best = whydrop.nearest(plot, panel);
   tip.hidden = best === null;
   if (best === null) return;
-  tip.textContent = whydrop.wordsOf(figure, best);
+  tip.textContent = whydrop.wordsOf(panel, best);
   tip.style.borderColor = whydrop.colourOf(styles[best.layer.style]);
   const x = plot.valToPos(best.at, "x");
   const y = plot.valToPos(best.value, "y");

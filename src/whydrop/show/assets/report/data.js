@@ -1,4 +1,4 @@
-// Chart data as Python packed it: columns as base64, decoded once when a connection is first shown.
+// Figures as Python packed them: columns as base64, decoded once when they are first shown.
 "use strict";
 
 const whydrop = {};
@@ -10,20 +10,20 @@ whydrop.decodeColumn = (packed) => {
   return Float64Array.from(new Int32Array(bytes.buffer), (microseconds) => microseconds / 1e6);
 };
 
-whydrop.decode = (flow) => {
-  if (flow.decoded) return flow;
-  for (const figure of flow.figures) {
-    for (const layer of figure.layers) {
+whydrop.decode = (choice) => {
+  if (choice.decoded) return choice;
+  for (const panel of choice.figures.flatMap((figure) => figure.panels)) {
+    for (const layer of panel.layers) {
       for (const column of ["x", "x2", "y", "y2"]) {
         if (layer[column]) layer[column] = whydrop.decodeColumn(layer[column]);
       }
       layer.visible = true;
       // A slant that begins before a window may end within it.
-      if (layer.mark === "slants") layer.reach = layer.x.reduce((most, x, row) => Math.max(most, layer.x2[row] - x), 0);
+      if (layer.x2) layer.reach = layer.x.reduce((most, x, row) => Math.max(most, Math.abs(layer.x2[row] - x)), 0);
     }
   }
-  flow.decoded = true;
-  return flow;
+  choice.decoded = true;
+  return choice;
 };
 
 // The first index whose value is not below `value`; columns over time are sorted.
@@ -40,31 +40,39 @@ whydrop.lowerBound = (sorted, value) => {
 
 // The rows of a layer that a window of x shows, with one more at each side so that lines reach the edges.
 whydrop.rowsWithin = (layer, low, high) => {
-  if (!layer.x) return [0, layer.y.length];
-  const first = Math.max(0, whydrop.lowerBound(layer.x, low - (layer.reach ?? 0)) - 1);
-  const last = Math.min(layer.x.length, whydrop.lowerBound(layer.x, high) + 1);
+  if (layer.mark === "outline" || layer.mark === "rule") return [0, (layer.x ?? layer.y).length];
+  const reach = layer.reach ?? 0;
+  const first = Math.max(0, whydrop.lowerBound(layer.x, low - reach) - 1);
+  const last = Math.min(layer.x.length, whydrop.lowerBound(layer.x, high + reach) + 1);
   return [first, last];
 };
 
 // The range of y that the visible layers span in a window of x; layers that do not stretch the chart are clipped.
-whydrop.rangeOfY = (figure, low, high) => {
-  if (figure.ySpan) return figure.ySpan;
+whydrop.rangeOfY = (panel, low, high) => {
+  const { ends, fixed, fromZero, scale, words } = panel.y;
+  const whole = low <= panel.x.ends[0] && high >= panel.x.ends[1];
+  if (fixed && (whole || panel.zoom !== "time" || scale === "log" || words.length > 0)) return ends;
   let least = Infinity;
   let greatest = -Infinity;
-  for (const layer of figure.layers) {
-    if (!layer.visible || !layer.stretch) continue;
+  for (const layer of panel.layers) {
+    // Where ends are fixed, rare events may stand at an edge, and stay there.
+    if (!layer.visible || !layer.stretch || !layer.y || (fixed && layer.rare)) continue;
     const [first, last] = whydrop.rowsWithin(layer, low, high);
     for (let row = first; row < last; row += 1) {
       // The rows just outside are there to lead lines to the edges.
       if (layer.mark !== "rule" && (layer.x[row] > high || (layer.x2 ?? layer.x)[row] < low)) continue;
-      const top = layer.y2 ? layer.y2[row] : layer.y[row];
-      if (layer.y[row] < least) least = layer.y[row];
-      if (top > greatest) greatest = top;
+      for (const value of layer.y2 ? [layer.y[row], layer.y2[row]] : [layer.y[row]]) {
+        if (value < least) least = value;
+        if (value > greatest) greatest = value;
+      }
     }
   }
-  if (!Number.isFinite(least) || !Number.isFinite(greatest)) return [0, 1];
-  // A zoomed stretch of a sequence that only grows lies far from zero.
-  if (figure.fromZero && (figure.key !== "time-sequence" || low <= figure.xRange[0])) least = Math.min(least, 0);
+  if (!Number.isFinite(least) || !Number.isFinite(greatest)) return fixed ? ends : [0, 1];
+  // A zoomed interval of a sequence that only grows lies far from zero.
+  if (fromZero === "always" || (fromZero === "whole" && low <= panel.x.ends[0])) least = Math.min(least, 0);
+  if (fixed && ends[0] === 0) least = 0;
   const span = greatest - least || Math.abs(greatest) || 1;
-  return [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
+  const found = [least === 0 ? 0 : least - span * 0.04, greatest + span * 0.05];
+  // What was left out of an axis on purpose stays out.
+  return fixed && ends[0] < found[1] && found[0] < ends[1] ? [Math.max(found[0], ends[0]), Math.min(found[1], ends[1])] : found;
 };

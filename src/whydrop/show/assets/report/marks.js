@@ -13,6 +13,11 @@ whydrop.shapes = {
   },
   "triangle-up": (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y - r], [x + r, y + r], [x - r, y + r]]),
   "triangle-down": (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y + r], [x + r, y - r], [x - r, y - r]]),
+  plus: (ctx, x, y, r) => {
+    const a = r / 3;
+    const corner = [[a, a], [r, a], [r, -a], [a, -a], [a, -r], [-a, -r], [-a, -a], [-r, -a], [-r, a], [-a, a], [-a, r], [a, r]];
+    whydrop.polygon(ctx, corner.map(([across, along]) => [x + across, y + along]));
+  },
   diamond: (ctx, x, y, r) => whydrop.polygon(ctx, [[x, y - r], [x + r, y], [x, y + r], [x - r, y]]),
 };
 
@@ -21,8 +26,6 @@ whydrop.polygon = (ctx, corners) => {
   for (const corner of corners.slice(1)) ctx.lineTo(...corner);
   ctx.closePath();
 };
-
-whydrop.isHollow = (style) => style.shape === "cross" || style.shape === "ring";
 
 // `scale` maps values to canvas pixels: {x(value), y(value), left, right, low, high, ratio}.
 whydrop.drawLayer = (ctx, layer, style, colour, scale) => {
@@ -41,8 +44,21 @@ whydrop.draws = {
   line: (ctx, layer, first, last, scale) => {
     ctx.lineJoin = "round";
     ctx.beginPath();
-    for (let row = first; row < last; row += 1) ctx.lineTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+    let joined = false;
+    for (let row = first; row < last; row += 1) {
+      const known = !Number.isNaN(layer.y[row]);
+      if (known && joined) ctx.lineTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+      else if (known) ctx.moveTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+      joined = known;
+    }
     ctx.stroke();
+  },
+  outline: (...given) => whydrop.draws.line(...given),
+  band: (ctx, layer, first, last, scale) => {
+    ctx.beginPath();
+    for (let row = first; row < last; row += 1) ctx.lineTo(scale.x(layer.x[row]), scale.y(layer.y[row]));
+    for (let row = last - 1; row >= first; row -= 1) ctx.lineTo(scale.x(layer.x[row]), scale.y(layer.y2[row]));
+    ctx.fill();
   },
   step: (ctx, layer, first, last, scale) => {
     ctx.beginPath();
@@ -53,10 +69,9 @@ whydrop.draws = {
     }
     ctx.stroke();
   },
-  spans: (ctx, layer, first, last, scale, style) => {
+  spans: (ctx, layer, first, last, scale) => {
     // A packet stays visible where its length is less than a pixel.
     const least = 1.5 * scale.ratio;
-    ctx.lineWidth = style.width * 1.3 * scale.ratio;
     ctx.beginPath();
     for (let row = first; row < last; row += 1) {
       const x = scale.x(layer.x[row]);
@@ -75,19 +90,26 @@ whydrop.draws = {
     ctx.stroke();
   },
   bars: (ctx, layer, first, last, scale) => {
-    const base = scale.y(Math.max(0, scale.bottom));
     for (let row = first; row < last; row += 1) {
-      const left = scale.x(layer.x[row]) + scale.ratio / 2;
-      const width = Math.max(scale.x(layer.x2[row]) - scale.ratio / 2 - left, scale.ratio);
-      ctx.fillRect(left, scale.y(layer.y[row]), width, base - scale.y(layer.y[row]));
+      const [left, right] = [scale.x(layer.x[row]), scale.x(layer.x2[row])].sort((a, b) => a - b);
+      const [top, bottom] = [scale.y(layer.y[row]), scale.y(layer.y2[row])].sort((a, b) => a - b);
+      const gap = right - left > 4 * scale.ratio ? scale.ratio / 2 : 0;
+      ctx.fillRect(left + gap, top, Math.max(right - left - 2 * gap, scale.ratio), bottom - top);
     }
   },
   rule: (ctx, layer, first, last, scale) => {
-    const y = scale.y(layer.y[0]);
+    const y = layer.y && scale.y(layer.y[0]);
+    const x = !layer.y && scale.x(layer.x[0]);
     ctx.beginPath();
-    ctx.moveTo(scale.left, y);
-    ctx.lineTo(scale.right, y);
+    ctx.moveTo(layer.y ? scale.left : x, layer.y ? y : scale.top);
+    ctx.lineTo(layer.y ? scale.right : x, layer.y ? y : scale.foot);
     ctx.stroke();
+  },
+  text: (ctx, layer, first, last, scale) => {
+    ctx.font = `${12 * scale.ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    for (let row = first; row < last; row += 1) ctx.fillText(layer.text[row], scale.x(layer.x[row]), scale.y(layer.y[row]));
   },
   points: (ctx, layer, first, last, scale, style) => {
     // A thousand crosses at full size would hide all else: where many are in view they are smaller, down to half.
@@ -95,15 +117,15 @@ whydrop.draws = {
     const radius = (style.size / 2) * crowding * scale.ratio;
     ctx.lineWidth *= crowding;
     const shape = whydrop.shapes[style.shape];
-    if (!layer.rare) ctx.globalAlpha = style.opacity * 0.6;
     ctx.beginPath();
     for (let row = first; row < last; row += 1) {
       const x = scale.x(layer.x[row]);
-      const y = scale.y(layer.y[row]);
+      // A rare event that a zoom would hide above or below stands at the edge.
+      const y = layer.rare ? Math.min(Math.max(scale.y(layer.y[row]), scale.top), scale.foot) : scale.y(layer.y[row]);
       if (style.shape === "dot" || style.shape === "ring") ctx.moveTo(x + radius, y);
       shape(ctx, x, y, radius);
     }
-    if (whydrop.isHollow(style)) ctx.stroke();
+    if (style.hollow) ctx.stroke();
     else ctx.fill();
   },
 };
@@ -115,10 +137,10 @@ whydrop.drawKey = (canvas, layer, style, colour) => {
   canvas.width = width * ratio;
   canvas.height = height * ratio;
   const ctx = canvas.getContext("2d");
-  const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1 };
+  const scale = { x: (value) => value * ratio, y: (value) => value * ratio, ratio, low: -1, high: width + 1, top: 0, foot: height * ratio };
   const middle = height / 2;
-  const key = { ...layer, x: [width / 2], y: [middle], y2: undefined };
-  if (["line", "step", "rule", "slants"].includes(layer.mark)) {
+  const key = { ...layer, x: [width / 2], y: [middle], x2: undefined, y2: undefined, reach: 0 };
+  if (["line", "outline", "step", "rule", "slants"].includes(layer.mark)) {
     key.mark = "line";
     key.x = [1, width - 1];
     key.y = [middle, middle];
@@ -126,8 +148,9 @@ whydrop.drawKey = (canvas, layer, style, colour) => {
     key.x = [7, 13, 19];
     key.y = [12, 10, 8];
     key.y2 = [6, 4, 2];
-  } else if (layer.mark === "bars") {
-    key.mark = "points";
+  } else if (layer.mark === "bars" || layer.mark === "band") {
+    key.mark = "bars";
+    [key.x, key.x2, key.y, key.y2] = [[8], [18], [2], [12]];
   }
   whydrop.drawLayer(ctx, key, style, colour, scale);
 };

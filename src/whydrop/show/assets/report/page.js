@@ -1,4 +1,4 @@
-// The page: which connection is shown, its charts with legends, one zoom for all charts over time.
+// The page: its sections with figures, their legends, one zoom for all panels over time.
 "use strict";
 
 whydrop.element = (tag, attributes = {}, ...children) => {
@@ -14,9 +14,9 @@ whydrop.start = () => {
   }
   const source = document.getElementById("chart-data");
   if (!source) return;
-  const data = JSON.parse(source.textContent);
-  const parts = [whydrop.startPath(data), whydrop.startFlows(data)].filter((part) => part !== null);
-  const redraw = () => parts.forEach((part) => part.redraw());
+  const { parts, styles } = JSON.parse(source.textContent);
+  const shown = Object.entries(parts).map(([id, choices]) => whydrop.startPart(document.getElementById(id), choices, styles));
+  const redraw = () => shown.forEach((part) => part.redraw());
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   window.addEventListener("beforeprint", () => {
     whydrop.printing = true;
@@ -30,40 +30,25 @@ whydrop.start = () => {
   });
 };
 
-// The charts of all packets between two captures, which are there only where there are two.
-whydrop.startPath = (data) => {
-  const section = document.getElementById("pair");
-  if (!section || !data.path) return null;
-  const shown = whydrop.showFigures(section, whydrop.decode(data.path), data.styles);
-  whydrop.listen(section, (how) => shown.zoom(how));
-  return shown;
-};
-
-// The charts of one connection, which the reader chooses.
-whydrop.startFlows = (data) => {
-  const section = document.getElementById("charts");
-  if (data.flows.length === 0) {
+// The figures of one section of the page; of several sets of them the reader chooses one.
+whydrop.startPart = (section, choices, styles) => {
+  if (choices.length === 0) {
     section.hidden = true;
-    return null;
+    return { redraw: () => {} };
   }
-  const select = document.getElementById("flow");
-  data.flows.forEach((flow, number) => {
-    const lost = flow.lost === 1 ? "1 packet lost" : `${flow.lost.toLocaleString("en")} packets lost`;
-    select.append(whydrop.element("option", { value: number }, `${flow.name} – ${lost}`));
-  });
-  let shown = whydrop.showFigures(section, whydrop.decode(data.flows[0]), data.styles);
-  select.addEventListener("change", () => {
-    shown.close();
-    shown = whydrop.showFigures(section, whydrop.decode(data.flows[Number(select.value)]), data.styles);
-  });
-  whydrop.listen(section, (how) => shown.zoom(how));
-  return { redraw: () => shown.redraw() };
-};
-
-whydrop.listen = (section, zoom) => {
+  const select = section.querySelector("select");
+  let shown = whydrop.showFigures(section, whydrop.decode(choices[0]), styles);
+  if (select) {
+    choices.forEach((choice, number) => select.append(whydrop.element("option", { value: number }, choice.name)));
+    select.addEventListener("change", () => {
+      shown.close();
+      shown = whydrop.showFigures(section, whydrop.decode(choices[Number(select.value)]), styles);
+    });
+  }
   for (const button of section.querySelectorAll("[data-zoom]")) {
-    button.addEventListener("click", () => zoom(button.dataset.zoom));
+    button.addEventListener("click", () => shown.zoom(button.dataset.zoom));
   }
+  return { redraw: () => shown.redraw() };
 };
 
 whydrop.copy = async (button) => {
@@ -81,59 +66,48 @@ whydrop.copy = async (button) => {
   }, 1500);
 };
 
-// Draws all figures of a part of the page; returns what its controls act on.
-whydrop.showFigures = (section, part, styles) => {
+// Draws all figures of a choice; returns what the controls of its section act on.
+whydrop.showFigures = (section, choice, styles) => {
   const holder = section.querySelector(".figures");
-  holder.replaceChildren();
   const charts = [];
   const keys = [];
-  const zoomAll = (from, low, high) => {
-    const together = from.figure.overTime ? charts.filter((chart) => chart.figure.overTime) : [from];
-    for (const chart of together) chart.setWindow(low, high);
+  const zoomTogether = (from, low, high) => {
+    const { zoom } = from.panel;
+    for (const chart of zoom ? charts.filter((one) => one.panel.zoom === zoom) : [from]) chart.setWindow(low, high);
   };
-  for (const figures of whydrop.grouped(part.figures)) {
-    charts.push(...whydrop.showGroup(holder, figures, styles, zoomAll, keys));
-  }
-  section.querySelector('[data-zoom="focus"]').disabled = !part.focus;
-  const overTime = charts.find((chart) => chart.figure.overTime);
+  for (const figure of choice.figures) charts.push(...whydrop.showFigure(holder, figure, styles, zoomTogether, keys));
+  for (const focus of section.querySelectorAll('[data-zoom="focus"]')) focus.disabled = !choice.focus;
+  // The buttons act on time where anything is over time, else on whatever there is.
+  const overTime = charts.filter((chart) => chart.panel.zoom === "time");
+  const driven = overTime.length > 0 ? overTime : charts;
   return {
-    zoom: (how) => overTime && zoomAll(overTime, ...whydrop.nextWindow(overTime, how, part.focus)),
+    zoom: (how) => driven.forEach((chart) => chart.setWindow(...whydrop.nextWindow(chart, how, choice.focus))),
     redraw: () => {
       for (const draw of keys) draw();
       for (const chart of charts) chart.redraw();
     },
-    close: () => charts.forEach((chart) => chart.destroy()),
+    close: () => {
+      charts.forEach((chart) => chart.destroy());
+      holder.replaceChildren();
+    },
   };
 };
 
-// The figures of one chart together; most charts have one.
-whydrop.grouped = (figures) => {
-  const groups = [];
-  for (const figure of figures) {
-    const last = groups.at(-1);
-    if (figure.group && last?.[0].group?.key === figure.group.key) last.push(figure);
-    else groups.push([figure]);
-  }
-  return groups;
-};
-
 whydrop.nextWindow = (chart, how, focus) => {
-  const [low, high] = chart.window;
+  const [warp, unwarp] = whydrop.warpOf(chart.panel.x);
+  const [low, high] = chart.window.map(warp);
   const span = high - low;
-  const [least, greatest] = chart.all;
+  const [least, greatest] = chart.all.map(warp);
+  const moved = (by) => [low + by, high + by].map(unwarp);
   switch (how) {
     case "in":
-      return [low + span / 4, high - span / 4];
+      return [low + span / 4, high - span / 4].map(unwarp);
     case "out":
-      return [low - span / 2, high + span / 2];
-    case "left": {
-      const step = Math.min(span / 2, low - least);
-      return [low - step, high - step];
-    }
-    case "right": {
-      const step = Math.min(span / 2, greatest - high);
-      return [low + step, high + step];
-    }
+      return [low - span / 2, high + span / 2].map(unwarp);
+    case "left":
+      return moved(-Math.min(span / 2, low - least));
+    case "right":
+      return moved(Math.min(span / 2, greatest - high));
     case "focus":
       return focus;
     default:
@@ -141,49 +115,71 @@ whydrop.nextWindow = (chart, how, focus) => {
   }
 };
 
-// One chart: a pair of axes, or several to be compared.
-whydrop.showGroup = (holder, figures, styles, onZoom, keys) => {
-  const { key, title, see, columns } = figures[0].group ?? { ...figures[0], columns: 1 };
-  const panels = whydrop.element("div", { class: columns > 1 ? "panels" : "" });
-  const section = whydrop.element(
-    "section",
-    { class: "figure", id: `figure-${key}` },
-    whydrop.element("h3", {}, title),
-    panels,
-    whydrop.element("p", { class: "see" }, see),
-  );
-  if (figures.some((figure) => figure.layers.some((layer) => layer.shown < layer.rows))) {
-    const note = "Drawn from a part of the packets to keep this page small; every lost or repeated packet is there.";
-    section.append(whydrop.element("p", { class: "small" }, note));
-  }
-  holder.append(section);
-  return figures.map((figure) => whydrop.showFigure(panels, figure, styles, onZoom, keys));
-};
-
+// One figure: its words, and a pair of axes, or several to be compared. A page may have a place and words for it.
 whydrop.showFigure = (holder, figure, styles, onZoom, keys) => {
-  const plot = whydrop.element("div", { class: "plot", role: "img", "aria-label": `${figure.title}. ${figure.see}` });
-  const legend = whydrop.element("div", { class: "legend", role: "group", "aria-label": `What ${figure.title} shows` });
-  const panel = whydrop.element("div", { class: "panel" }, legend, plot);
-  if (figure.group) panel.prepend(whydrop.element("h4", {}, figure.title));
-  holder.append(panel);
-  const chart = whydrop.makeChart(plot, figure, styles, onZoom);
-  for (const position of figure.legend) {
-    legend.append(whydrop.legendEntry(figure.layers[position], styles, chart, keys));
+  const place = document.getElementById(`figure-${figure.key}`) ?? holder.appendChild(whydrop.placeOf(figure, holder.parentElement.querySelector("h2")));
+  const panels = place.querySelector(".panels");
+  panels.style.setProperty("--columns", figure.columns);
+  if (figure.panels.some((panel) => panel.layers.some((layer) => layer.shown < layer.rows))) {
+    const note = "Drawn from a part of the marks to keep this page small; every rare one, such as a lost packet, is there.";
+    place.append(whydrop.element("p", { class: "small" }, note));
   }
-  return chart;
+  const shown = figure.panels.map((panel) => whydrop.showPanel(panels, figure, panel, styles, onZoom));
+  if (figure.legend) {
+    const legend = whydrop.legendOf(figure.legend, shown, styles, keys, figure.title);
+    panels.before(legend);
+  } else {
+    for (const one of shown.filter(({ chart }) => chart.panel.legend.length > 0)) one.place.before(whydrop.legendOf(one.chart.panel.legend, [one], styles, keys, one.chart.panel.title || figure.title));
+  }
+  return shown.map((one) => one.chart);
 };
 
-whydrop.legendEntry = (layer, styles, chart, keys) => {
+whydrop.placeOf = (figure, heading) => {
+  const repeated = heading?.textContent === figure.title;
+  const words = [figure.see, ...figure.notes].filter((text) => text);
+  return whydrop.element(
+    "section",
+    { class: "figure", id: `figure-${figure.key}` },
+    ...(repeated ? [] : [whydrop.element("h3", {}, figure.title)]),
+    whydrop.element("div", { class: "panels" }),
+    ...words.map((text) => whydrop.element("p", { class: "see" }, text)),
+  );
+};
+
+whydrop.showPanel = (holder, figure, panel, styles, onZoom) => {
+  const words = [panel.title, figure.title, figure.see].filter((text) => text).join(". ");
+  const place = whydrop.element("div", { class: "plot", role: "img", "aria-label": words });
+  const title = panel.title ? [whydrop.element("h4", {}, panel.title)] : [];
+  holder.append(whydrop.element("div", { class: "panel" }, ...title, place));
+  return { chart: whydrop.makeChart(place, panel, styles, onZoom), place };
+};
+
+// Names that the reader can switch off, in one panel or in all that have them.
+whydrop.legendOf = (names, shown, styles, keys, what) => {
+  const legend = whydrop.element("div", { class: "legend", role: "group", "aria-label": `What ${what} shows` });
+  const { legendTitle } = shown[0].chart.panel;
+  if (legendTitle) legend.append(whydrop.element("span", {}, legendTitle));
+  for (const name of names) {
+    const charts = shown.map((one) => one.chart).filter((chart) => chart.panel.layers.some((layer) => layer.name === name));
+    legend.append(whydrop.legendEntry(name, charts, styles, keys));
+  }
+  return legend;
+};
+
+whydrop.legendEntry = (name, charts, styles, keys) => {
+  const layers = charts.flatMap((chart) => chart.panel.layers.filter((layer) => layer.name === name));
+  const shown = layers.at(-1);
   const canvas = whydrop.element("canvas", { class: "key", "aria-hidden": "true" });
-  const count = layer.rare ? ` (${layer.rows.toLocaleString("en")})` : "";
-  const button = whydrop.element("button", { type: "button", "aria-pressed": "true" }, canvas, `${layer.name}${count}`);
-  const draw = () => whydrop.drawKey(canvas, layer, styles[layer.style], whydrop.colourOf(styles[layer.style]));
+  const count = layers.every((layer) => layer.counted) ? ` (${layers.reduce((sum, layer) => sum + layer.rows, 0).toLocaleString("en")})` : "";
+  const button = whydrop.element("button", { type: "button", "aria-pressed": "true" }, canvas, `${name}${count}`);
+  const draw = () => whydrop.drawKey(canvas, shown, styles[shown.style], whydrop.colourOf(styles[shown.style]));
   draw();
   keys.push(draw);
   button.addEventListener("click", () => {
-    layer.visible = !layer.visible;
-    button.setAttribute("aria-pressed", String(layer.visible));
-    chart.setWindow(...chart.window);
+    const visible = !shown.visible;
+    for (const layer of layers) layer.visible = visible;
+    button.setAttribute("aria-pressed", String(visible));
+    for (const chart of charts) chart.setWindow(...chart.window);
   });
   return button;
 };

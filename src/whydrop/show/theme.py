@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Shape = Literal["dot", "cross", "triangle-up", "triangle-down", "square", "diamond", "ring"]
+Shape = Literal["dot", "cross", "plus", "triangle-up", "triangle-down", "square", "diamond", "ring"]
 
 BLUE, SKY, ORANGE, VERMILLION, GREEN, PURPLE = (
     "#0072B2",
@@ -19,12 +19,22 @@ BLUE, SKY, ORANGE, VERMILLION, GREEN, PURPLE = (
     "#009E73",
     "#CC79A7",
 )
-INK, PAPER = "#1b1f24", "#e8eaed"
+GREY, INK, PAPER = "#6b7280", "#1b1f24", "#e8eaed"
+
+# By name, on light and on dark ground.
+COLOURS = {
+    "blue": (BLUE, SKY), "orange": (ORANGE, "#ffc24d"), "green": (GREEN, "#2fc79b"), "purple": (PURPLE, "#e3a5c7"),
+    "sky": (SKY, "#a9dbf7"), "grey": (GREY, "#9aa4b2"), "vermillion": (VERMILLION, "#ff8a4c"), "ink": (INK, PAPER),
+}  # fmt: skip
+# In the order in which they are taken; the yellow of Okabe and Ito is not among them, as it is too pale on white.
+# Vermillion is last: it is what is lost.
+CYCLE = ("blue", "orange", "green", "purple", "sky", "grey", "vermillion")
+DASHES: tuple[tuple[int, ...], ...] = ((), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4))
 
 
 @dataclass(frozen=True)
 class Style:
-    """Colours on light and dark ground, the shape of points, the width and the dashes (pixels) of lines."""
+    """Colours on light and dark ground, shape and size of points, width and dashes of lines (all in pixels)."""
 
     light: str
     dark: str
@@ -33,8 +43,20 @@ class Style:
     width: float = 1.5
     dash: tuple[int, ...] = ()
     opacity: float = 1.0
+    filled: bool = True
+
+    @property
+    def hollow(self) -> bool:
+        """Whether points are outlines."""
+        return not self.filled or self.shape in ("cross", "ring")
 
 
+def cycled(number: int) -> tuple[str, str]:
+    """The colours of the palette's next free place, which begins anew where it is at its end."""
+    return COLOURS[CYCLE[number % len(CYCLE)]]
+
+
+# The meanings that charts of explanations have in common.
 STYLES: dict[str, Style] = {
     "segment": Style(BLUE, SKY, "dot", size=2.5, width=1.6),
     "level": Style(BLUE, SKY, "dot", width=1.0),

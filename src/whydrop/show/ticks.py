@@ -1,4 +1,4 @@
-"""Numbers at axes: decades as powers or with the unit's prefix, days as dates, and 0 where zeros stand."""
+"""Words and numbers at axes: decades as powers or with the unit's prefix, days as dates, 0 where zeros stand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from whydrop.show.facets.building import Scale
+from whydrop.show.figure import Axis, Ends
+from whydrop.show.labels import LONGEST, shortened
 
 Tick = tuple[float, str]
 
@@ -23,37 +24,53 @@ _LINE_PIXELS = 14
 _DAY_S, _MONTH_S = 86_400, 30.44 * 86_400
 
 
-def of(scale: Scale, room: float) -> list[Tick]:
-    """Places and words along an axis of so many pixels; none: as Vega-Lite chooses (linear axes)."""
-    match scale.axis.scale:
-        case "time":
-            dated = scale.ends[1] - scale.ends[0] > _DAY_S * room / 130
-            found = times(scale.ends, max(2, int(room / (78 if dated else 112))))
-            # With one tick alone one could not tell how long a time is seen.
-            return found if len(found) > 1 else _both_ends(scale, room)
-        case "log":
-            found = decades(scale.ends, max(2, int(room / 34)))
-            return found if scale.zero is None else _with_zero(scale, scale.zero, found, room)
-        case _:
-            return []
+def of(axis: Axis, ends: Ends, room: float, letters: int = LONGEST) -> list[Tick]:
+    """Places and words along an axis of so many pixels; none: as whoever draws it chooses (linear axes).
+
+    Args:
+        axis: what it shows.
+        ends: its ends as they are drawn, zeros below a logarithmic one included.
+        room: its length.
+        letters: as many of them have room at one place.
+    """
+    if axis.words:
+        return sorted((place, shortened(words, letters)) for place, words in axis.words)
+    if axis.scale == "time":
+        dated = ends[1] - ends[0] > _DAY_S * room / 130
+        found = times(ends, max(2, int(room / (78 if dated else 118))))
+        # With one tick alone one could not tell how long a time is seen.
+        return found if len(found) > 1 else _both_ends(ends, room)
+    if axis.scale == "linear":
+        return []
+    if axis.zeros is None:
+        return decades(ends, max(2, int(room / 34)))
+    zero, low = axis.zeros
+    # Zero has its number; that of the axis's end beside it only if both can be read.
+    per_pixel = math.log(ends[1] / ends[0]) / max(1.0, room)
+    found = decades((low, ends[1]), max(2, int(room / 34)))
+    return [(zero, "0"), *(tick for tick in found if math.log(tick[0] / zero) >= _LINE_PIXELS * per_pixel)]
 
 
-def _both_ends(scale: Scale, room: float) -> list[Tick]:
-    long = scale.ends[1] - scale.ends[0] > 2 * _MONTH_S
+def label(axis: Axis) -> str:
+    """An axis's title with its unit; where its numbers are times of one day alone, with the day.
+
+    >>> label(Axis("Rate", "bit/s")), label(Axis(unit="s")), label(Axis("Day", "UTC", "time", (0.0, 3600.0)))
+    ('Rate (bit/s)', 's', 'Day (UTC), 1970-01-01')
+    """
+    title = f"{axis.title} ({axis.unit})" if axis.title and axis.unit else axis.title or axis.unit
+    if axis.scale != "time" or axis.ends is None or axis.ends[1] - axis.ends[0] > _DAY_S:
+        return title
+    return ", ".join(part for part in (title, f"{_instant(axis.ends[0]):%Y-%m-%d}") if part)
+
+
+def _both_ends(ends: Ends, room: float) -> list[Tick]:
+    long = ends[1] - ends[0] > 2 * _MONTH_S
     pattern = "%Y-%m-%d" if room >= 150 else "%Y-%m" if long else "%m-%d"
-    return [(end, f"{_instant(end):{pattern}}") for end in scale.ends]
-
-
-def _with_zero(scale: Scale, zero: float, found: list[Tick], room: float) -> list[Tick]:
-    """Zero has its number; that of the axis's end beside it only if both can be read."""
-    low, high = scale.domain
-    per_pixel = math.log(high / low) / max(1.0, room)
-    readable = [tick for tick in found if math.log(tick[0] / zero) >= _LINE_PIXELS * per_pixel]
-    return [(zero, "0"), *readable]
+    return [(end, f"{_instant(end):{pattern}}") for end in ends]
 
 
 def decades(ends: tuple[float, float], most: int) -> list[Tick]:
-    """Powers of ten between two ends; where there is only one or none, numbers between them too.
+    """Powers of ten between two ends; where there is room, or no two of them, numbers between them too.
 
     >>> decades((1e-6, 1e-1), 10)
     [(1e-06, '10⁻⁶'), (1e-05, '10⁻⁵'), (0.0001, '10⁻⁴'), (0.001, '0.001'), (0.01, '0.01'), (0.1, '0.1')]
@@ -61,7 +78,7 @@ def decades(ends: tuple[float, float], most: int) -> list[Tick]:
     [(10000.0, '10 k'), (1000000.0, '1 M'), (100000000.0, '100 M')]
     """
     first, last = math.ceil(math.log10(ends[0]) - 1e-9), math.floor(math.log10(ends[1]) + 1e-9)
-    if last - first < 1:
+    if last - first < 1 or 3 * (last - first + 1) <= most:
         factors = [1, 2, 5]
         candidates = [n * 10.0**power for power in range(first - 1, last + 2) for n in factors]
         return [(value, _decade(value)) for value in candidates if ends[0] <= value <= ends[1]]
@@ -99,13 +116,6 @@ def times(ends: tuple[float, float], most: int) -> list[Tick]:
             return [(float(place), f"{_instant(place):{pattern}}") for place in places]
     months = next((step for step in _STEPS_MONTHS if span / (step * _MONTH_S) <= most), _STEPS_MONTHS[-1])
     return [(place, words) for place, words in _months(low, high, months) if low <= place <= high]
-
-
-def day(scale: Scale) -> str:
-    """The day, where the numbers at an axis are times of that day alone."""
-    if scale.axis.scale != "time" or scale.ends[1] - scale.ends[0] > _DAY_S:
-        return ""
-    return f"{_instant(scale.ends[0]):%Y-%m-%d}"
 
 
 def _months(low: float, high: float, step: int) -> list[Tick]:

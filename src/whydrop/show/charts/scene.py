@@ -1,123 +1,19 @@
-"""A chart as data: layers of points and lines in plain units, with the words around them."""
+"""The rows of one flow, ready to draw, and what the charts have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import polars as pl
 
 from whydrop.explaining.document import Flow, Verdict
 from whydrop.explaining.explained import Explained
+from whydrop.show.figure import Axis, Layer, Mark, NothingToDraw, span
+from whydrop.show.theme import STYLES
 
-Mark = Literal["points", "line", "step", "spans", "slants", "bars", "rule"]
-
-
-class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
-    """The tables hold nothing for this chart; the message says why."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Marks of one meaning.
-
-    ``data`` holds ``x`` and ``y``; spans (vertical bars) go from ``y`` to ``y2``, slants from ``x``, ``y`` to ``x2``,
-    ``y2``; bars stand on ``x`` to ``x2``; a rule is horizontal at its only ``y``. A ``rare`` layer is never thinned,
-    and drawn above the others. One that does not ``stretch`` is clipped where it leaves the range that the others span.
-    """
-
-    name: str
-    style: str
-    mark: Mark
-    data: pl.DataFrame
-    rare: bool = False
-    stretch: bool = True
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart: its title, its axes, its layers from back to front, and what a newcomer should see in it."""
-
-    key: str
-    title: str
-    flow: str
-    x_title: str
-    y_title: str
-    see: str
-    layers: tuple[Layer, ...]
-    # Charts over time can be zoomed together.
-    over_time: bool = True
-    y_from_zero: bool = True
-    x_log: bool = False
-    y_log: bool = False
-    # Ends of the axes where they are not those of the data, as for panels that are to be compared.
-    x_span: tuple[float, float] | None = None
-    y_span: tuple[float, float] | None = None
-    # Words at places of the y axis, where numbers would mean nothing.
-    y_labels: tuple[tuple[float, str], ...] = ()
-
-    def by_importance(self) -> list[Layer]:
-        """The layers as a legend lists them: rare events first, then what lies in front, fitted limits last."""
-        front_first = self.layers[::-1]
-        return sorted(front_first, key=lambda layer: (layer.mark == "rule", not layer.rare))
-
-    def x_range(self) -> tuple[float, float]:
-        """The least and the greatest x of all layers but rules."""
-        if self.x_span is not None:
-            return self.x_span
-        columns = [
-            layer.data[column]
-            for layer in self.layers
-            if layer.mark != "rule" and layer.stretch
-            for column in ("x", "x2")
-            if column in layer.data.columns
-        ]
-        return _range(columns)
-
-    def y_range(self) -> tuple[float, float]:
-        """The least and the greatest y of the layers that stretch the chart; zero included where it belongs."""
-        if self.y_span is not None:
-            return self.y_span
-        columns = [
-            layer.data[column]
-            for layer in self.layers
-            if layer.stretch
-            for column in ("y", "y2")
-            if column in layer.data.columns
-        ]
-        low, high = _range(columns)
-        return (min(0.0, low), high) if self.y_from_zero else (low, high)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Several figures to be compared, in so many columns; their titles say what each of them is."""
-
-    key: str
-    title: str
-    flow: str
-    see: str
-    panels: tuple[Figure, ...]
-    columns: int = 1
-
-
-# What a chart's module makes: one pair of axes, or several.
-Drawing = Figure | Grid
-
-
-def panels(drawing: Drawing) -> tuple[Figure, ...]:
-    """The pairs of axes of a chart."""
-    return drawing.panels if isinstance(drawing, Grid) else (drawing,)
-
-
-def _range(columns: Sequence[pl.Series]) -> tuple[float, float]:
-    ends = [float(end) for column in columns for end in (column.min(), column.max()) if isinstance(end, (int, float))]
-    if not ends:
-        return 0.0, 1.0
-    low, high = min(ends), max(ends)
-    return (low, high) if high > low else (low, low + 1.0)
+TIME = Axis("Time since the flow's first packet (s)")
 
 
 @dataclass(frozen=True)
@@ -230,8 +126,23 @@ def rate_unit(largest: float) -> tuple[float, str]:
     return 1.0, "bit/s"
 
 
+def layer(name: str, style: str, mark: Mark, data: pl.DataFrame, rare: bool = False, *, stretch: bool = True) -> Layer:
+    """Marks of a meaning that `theme.STYLES` knows; of clouds one sees through the points."""
+    own = STYLES[style]
+    if mark == "points" and not rare:
+        own = replace(own, opacity=0.6)
+    if mark == "spans":
+        own = replace(own, width=own.width * 1.5)
+    return Layer(name, own, mark, data, rare, stretch)
+
+
+def rule(name: str, style: str, height: float) -> Layer:
+    """A line across the panel at one height."""
+    return layer(name, style, "rule", pl.DataFrame({"y": [height]}))
+
+
 def present(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers that have anything to show; one that lies wholly above what the others span would only confuse."""
     filled = [layer for layer in layers if not layer.data.is_empty()]
-    _, highest = _range([layer.data["y"] for layer in filled if layer.stretch])
-    return tuple(layer for layer in filled if layer.stretch or _range([layer.data["y"]])[0] <= highest)
+    _, highest = span(layer.data["y"] for layer in filled if layer.stretch)
+    return tuple(layer for layer in filled if layer.stretch or span([layer.data["y"]])[0] <= highest)

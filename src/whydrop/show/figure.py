@@ -1,0 +1,240 @@
+"""A figure as data: panels with axes, layers of marks in plain units, and the words around them.
+
+Charts of explanations, plots of recordings and grids of panels all make figures; `vega` draws them for print, `page`
+for a browser. Nothing here knows of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+import polars as pl
+
+from whydrop.show.printable import printable as visible
+from whydrop.show.theme import Style
+
+Ends = tuple[float, float]
+Mark = Literal["points", "line", "outline", "step", "spans", "slants", "bars", "band", "rule", "text"]
+
+# The room that an axis without ends of its own leaves beside the data, as a share of their range.
+_BESIDE, _ABOVE = 0.01, 0.05
+
+
+class NothingToDraw(ValueError):  # noqa: N818 (it is an answer, not a fault)
+    """The data hold nothing for this figure; the message says why."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Marks of one meaning.
+
+    ``data`` holds ``x`` and ``y``, and further ends by mark. A ``line`` breaks where ``y`` is null, and so does an
+    ``outline``, which joins its rows in their order and not by ``x``; a ``step`` keeps its height until the next one.
+    ``spans`` go upwards from ``y`` to ``y2``, ``slants`` from ``x``, ``y`` to ``x2``, ``y2``; ``bars`` are rectangles
+    with these corners, a ``band`` is the area between ``y`` and ``y2``. A ``rule`` goes across the panel at its only
+    ``y``, or up it at its only ``x``. ``text`` has words in ``text``.
+
+    Attributes:
+        name: in the legend; empty: not there.
+        style: its colours, shape and dashes.
+        mark: as above.
+        data: one row a mark, in the units of the axes.
+        rare: never thinned, drawn above the others, and whole at the edge of the panel.
+        stretch: whether it widens axes that have no ends of their own; else it is clipped.
+        of: what its numbers are of, such as the series.
+        helper: whether it repeats numbers of another layer, and so is not exported.
+        numbers: what is exported instead of ``data``, where that is only a place in the picture.
+    """
+
+    name: str
+    style: Style
+    mark: Mark
+    data: pl.DataFrame
+    rare: bool = False
+    stretch: bool = True
+    of: Mapping[str, str] = field(default_factory=dict)
+    helper: bool = False
+    numbers: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: what it shows, and where it ends.
+
+    Attributes:
+        title: what it shows; the unit may be in it.
+        unit: added to the title.
+        scale: ``time`` is seconds since the Unix epoch, shown as UTC.
+        ends: where they are not those of the data.
+        from_zero: whether it begins at 0 where the data decide; ``whole``: only as long as all of x is seen.
+        words: at places of the axis, where numbers would mean nothing.
+        rows: how many rows of marks stand on it, each of which needs some height.
+        zeros: where the number 0 stands below a logarithmic axis, and the line below which only zeros are.
+    """
+
+    title: str = ""
+    unit: str = ""
+    scale: Literal["linear", "log", "time"] = "linear"
+    ends: Ends | None = None
+    from_zero: Literal["never", "whole", "always"] = "never"
+    words: tuple[tuple[float, str], ...] = ()
+    rows: int = 0
+    zeros: Ends | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its layers, from back to front.
+
+    Attributes:
+        x: the horizontal axis.
+        y: the vertical axis.
+        layers: from back to front; rare ones are drawn above the others all the same.
+        title: above it.
+        name: in exported numbers, where it differs from the title.
+        zoom: panels in which this is the same are zoomed together; empty: this one alone.
+        legend: what the names in the legend share.
+        order: names in the order of the legend; those that are not in it come by importance.
+    """
+
+    x: Axis
+    y: Axis
+    layers: tuple[Layer, ...]
+    title: str = ""
+    name: str = ""
+    zoom: str = ""
+    legend: str = ""
+    order: tuple[str, ...] = ()
+
+    def listed(self) -> list[Layer]:
+        """The layers that a legend lists: rare events first, then what lies in front, limits last."""
+        places = {name: place for place, name in enumerate(self.order)}
+
+        def importance(layer: Layer) -> tuple[int, bool, bool]:
+            return places.get(layer.name, len(places)), layer.mark == "rule", not layer.rare
+
+        return sorted((layer for layer in self.layers[::-1] if layer.name), key=importance)
+
+    def x_ends(self) -> Ends:
+        """The ends of the horizontal axis as it is drawn."""
+        if self.x.ends is not None:
+            return self.x.ends
+        low, high = span(layer.data[name] for layer in self._stretching() for name in ("x", "x2") if name in layer.data)
+        return (low / 1.05, high * 1.05) if self.x.scale == "log" and low > 0 else padded((low, high), _BESIDE)
+
+    def y_ends(self) -> Ends:
+        """The ends of the vertical axis as it is drawn; zero included where it belongs."""
+        if self.y.ends is not None:
+            return self.y.ends
+        low, high = span(layer.data[name] for layer in self._stretching() for name in ("y", "y2") if name in layer.data)
+        if self.y.from_zero == "never":
+            return padded((low, high), _ABOVE)
+        below, above = padded((min(0.0, low), high), _ABOVE)
+        return (0.0 if low >= 0 else below), above
+
+    def _stretching(self) -> Iterable[Layer]:
+        return (layer for layer in self.layers if layer.stretch)
+
+
+class LeftOut(Protocol):
+    """Counts of what belongs to a figure and is not seen in it."""
+
+    def words(self) -> str:
+        """One sentence for people."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Everything that is seen: its panels and the words around them.
+
+    Attributes:
+        key: its name, as of a file.
+        title: what is seen, in a few words.
+        subtitle: of what.
+        panels: pairs of axes, row by row.
+        columns: panels beside each other; ``None``: as many as have room.
+        see: what a newcomer should see in it.
+        left_out: what is not seen of the data, where that is counted.
+        notes: what else must be known of it.
+        share: which axes all panels have in common, so that only the outer ones need numbers.
+        one_legend: whether one legend serves all panels.
+    """
+
+    key: str
+    title: str
+    subtitle: str
+    panels: tuple[Panel, ...]
+    columns: int | None = 1
+    see: str = ""
+    left_out: LeftOut | None = None
+    notes: tuple[str, ...] = ()
+    share: Literal["both", "x", "y", "none"] = "none"
+    one_legend: bool = False
+
+    def footnotes(self) -> list[str]:
+        """The words below: what is left out first, then what else one must know."""
+        return [*([] if self.left_out is None else [self.left_out.words()]), *self.notes]
+
+    def titled(self, title: str | None) -> Figure:
+        """The same with another title."""
+        return self if title is None else replace(self, title=title)
+
+    def printable(self) -> Figure:
+        """The same with control characters made visible in all words that are drawn: they come from files.
+
+        They would command terminals, and end the writer of SVG and this process with it.
+        """
+        return replace(
+            self,
+            title=visible(self.title),
+            subtitle=visible(self.subtitle),
+            see=visible(self.see),
+            notes=tuple(map(visible, self.notes)),
+            panels=tuple(map(_printable_panel, self.panels)),
+        )
+
+
+def _printable_panel(panel: Panel) -> Panel:
+    return replace(
+        panel,
+        x=_printable_axis(panel.x),
+        y=_printable_axis(panel.y),
+        layers=tuple(replace(layer, name=visible(layer.name), data=_printable(layer.data)) for layer in panel.layers),
+        title=visible(panel.title),
+        legend=visible(panel.legend),
+        order=tuple(map(visible, panel.order)),
+    )
+
+
+def _printable_axis(axis: Axis) -> Axis:
+    words = tuple((place, visible(word)) for place, word in axis.words)
+    return replace(axis, title=visible(axis.title), unit=visible(axis.unit), words=words)
+
+
+def _printable(data: pl.DataFrame) -> pl.DataFrame:
+    if "text" not in data.columns:
+        return data
+    return data.with_columns(pl.Series("text", [word and visible(word) for word in data["text"]], pl.String))
+
+
+def span(columns: Iterable[pl.Series]) -> Ends:
+    """The least and the greatest number of all columns, never the same; 0 to 1 of none."""
+    ends = [float(end) for column in columns for end in (column.min(), column.max()) if isinstance(end, (int, float))]
+    if not ends:
+        return 0.0, 1.0
+    low, high = min(ends), max(ends)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def padded(ends: Ends, share: float) -> Ends:
+    """Ends with some room beside them, as a share of what is between."""
+    low, high = ends
+    room = (high - low) * share
+    return low - room, high + room
+
+
+def ordered(layers: Sequence[Layer]) -> list[Layer]:
+    """Layers as they are drawn: rare events above the others."""
+    return sorted(layers, key=lambda layer: layer.rare)

@@ -1,0 +1,182 @@
+"""What plots draw: layers by series and recording, in the colours and dashes of a palette; and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from whydrop.recording.metrics.together import listed
+from whydrop.show import figure
+from whydrop.show.figure import Axis, Ends, Layer, Panel
+from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
+from whydrop.units import count
+
+# As the numbers of a plot call them; the figure's own are fewer.
+Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text"]
+Weight = Literal["pale", "normal", "heavy"]
+
+# The colour of ink: for what summarises the others.
+INK = -1
+
+_EVENTS: tuple[Shape, ...] = ("triangle-up", "triangle-down", "cross")
+_WIDTHS = {"pale": 1.0, "normal": 1.4, "heavy": 2.6}
+_OPACITIES = {"pale": 0.35, "normal": 0.9, "heavy": 1.0}
+_DOT, _LARGE_DOT, _EVENT = 3.7, 5.9, 6.8
+
+
+def trace(
+    label: str,
+    series: str,
+    recording: str,
+    units: str,
+    mark: Mark,
+    data: pl.DataFrame,
+    colour: int = 0,
+    dash: int = 0,
+    weight: Weight = "normal",
+    *,
+    rare: bool = False,
+    helper: bool = False,
+) -> Layer:
+    """Marks of one series of one recording.
+
+    Args:
+        label: in the legend; empty: not there.
+        series: the series that it is of, for the numbers.
+        recording: the recording or group that it is of.
+        units: of the series.
+        mark: what is drawn; spans and bars reach to ``x2`` or ``y2`` where they have them.
+        data: in plain units.
+        colour: a place in the palette, or ``INK``; of crosses the shape.
+        dash: a place among the dashes.
+        weight: of lines.
+        rare: never thinned, and drawn on top.
+        helper: repeats numbers that another trace has.
+    """
+    drawn = _drawn(mark)
+    if mark in ("spans", "ticks") and "x2" in data.columns:
+        drawn, data = "slants", data.with_columns(y2="y")
+    of = {"recording": recording, "series": series, "units": units, "mark": mark}
+    style = _style(mark, colour, dash, weight, rare)
+    return Layer(label, style, drawn, data, rare, of=of, helper=helper)
+
+
+def _drawn(mark: Mark) -> figure.Mark:
+    match mark:
+        case "crosses":
+            return "points"
+        case "ticks":
+            return "spans"
+        case "cells":
+            return "bars"
+        case _:
+            return mark
+
+
+def _style(mark: Mark, colour: int, dash: int, weight: Weight, rare: bool) -> Style:
+    light, dark = COLOURS["ink"] if colour == INK else cycled(colour)
+    match mark:
+        case "crosses":
+            return Style(*COLOURS["vermillion"], _EVENTS[colour % len(_EVENTS)], size=_EVENT, width=1.8)
+        case "line" | "outline":
+            # Where the colours begin again, the dashes differ.
+            dashes = DASHES[(dash + max(0, colour) // len(CYCLE)) % len(DASHES)]
+            return Style(light, dark, width=_WIDTHS[weight], dash=dashes, opacity=_OPACITIES[weight])
+        case "ticks":
+            return Style(light, dark, width=2.4, opacity=_OPACITIES[weight])
+        case "bars" | "cells":
+            return Style(light, dark, opacity=0.8)
+        case _:
+            size = _LARGE_DOT if rare or weight == "heavy" else _DOT
+            return Style(light, dark, size=size, width=_WIDTHS[weight], opacity=_OPACITIES[weight])
+
+
+def panel(
+    title: str,
+    x_title: str,
+    y_title: str,
+    traces: Sequence[Layer],
+    *,
+    x_ends: Ends | None = None,
+    y_ends: Ends | None = None,
+    x_log: bool = False,
+    y_log: bool = False,
+    x_time: bool = False,
+    x_words: tuple[tuple[float, str], ...] = (),
+    y_words: tuple[tuple[float, str], ...] = (),
+    legend: str = "",
+) -> Panel:
+    """One pair of axes; ``x_words`` and ``y_words`` are words at places of an axis of categories."""
+    rows = {round(float(y), 6) for one in traces if not one.helper for y in one.data["y"]} if y_words else ()
+    # What is on top comes first in the legend.
+    order = sorted(traces, key=lambda one: (not one.rare, one.style.width != _WIDTHS["heavy"]))
+    return Panel(
+        Axis(x_title, scale="time" if x_time else "log" if x_log else "linear", ends=x_ends, words=x_words),
+        Axis(
+            y_title, scale="log" if y_log else "linear", ends=y_ends, words=y_words, rows=max(len(rows), len(y_words))
+        ),
+        tuple(traces),
+        title=title,
+        zoom="time" if x_time or x_title == TIME else "",
+        legend=legend,
+        order=tuple(dict.fromkeys(one.name for one in order)),
+    )
+
+
+TIME = "Time (s)"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Samples that belong to what is drawn, and why some are not seen."""
+
+    samples: int = 0
+    cut: int = 0  # outside the time under load
+    beyond: int = 0  # outside the axes
+    lost: int = 0  # probes without an answer: they have no value
+    silent: tuple[str, ...] = ()  # series that a sum or a mean lacks, as they have no values
+
+    def __add__(self, other: LeftOut) -> LeftOut:
+        return LeftOut(
+            self.samples + other.samples,
+            self.cut + other.cut,
+            self.beyond + other.beyond,
+            self.lost + other.lost,
+            tuple(dict.fromkeys((*self.silent, *other.silent))),
+        )
+
+    @property
+    def share(self) -> float:
+        """Of all samples, those that are not seen."""
+        return (self.cut + self.beyond + self.lost) / self.samples if self.samples else 0.0
+
+    def words(self) -> str:
+        """One sentence for people."""
+        if not self.samples:
+            return "No samples."
+        parts = [
+            f"{_percent(count / self.samples)} {why}"
+            for count, why in (
+                (self.cut, "outside the time under load"),
+                (self.beyond, "beyond the axes"),
+                (self.lost, "lost probes, which have no value"),
+            )
+            if count
+        ]
+        reasons = f" ({', '.join(parts)})" if parts else ""
+        lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
+        return f"Left out: {_percent(self.share)} of {count(self.samples)} samples{reasons}.{lacking}"
+
+
+def _percent(share: float) -> str:
+    """A share in per cent; what is not zero never reads as zero.
+
+    >>> _percent(0.0), _percent(0.00001), _percent(0.123)
+    ('0 %', '< 0.1 %', '12.3 %')
+    """
+    if share == 0:
+        return "0 %"
+    return "< 0.1 %" if share < 0.001 else f"{share * 100:.1f} %"

@@ -1,0 +1,1 @@
+"""Figures for print: Vega-Lite draws them as PNG, SVG or PDF, without a browser."""

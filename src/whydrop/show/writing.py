@@ -1,0 +1,25 @@
+"""A figure as the bytes of a file: by Vega-Lite for print, as a page for a browser."""
+
+from __future__ import annotations
+
+from whydrop.show.figure import Figure
+
+FORMATS = ("png", "svg", "pdf", "html")
+
+
+def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
+    """A figure in one of FORMATS.
+
+    Args:
+        figure: what is drawn.
+        kind: the format.
+        legend: whether there are legends.
+        size: of the whole, in pixels; a PNG has twice as many each way, a page is as wide as its window.
+    """
+    if kind == "html":
+        from whydrop.show import page
+
+        return page.of_figures([figure], legend=legend).encode()
+    from whydrop.show.vega import drawing
+
+    return drawing.rendered(figure, kind, legend=legend, size=size)
