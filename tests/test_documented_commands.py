@@ -53,6 +53,8 @@ def taken(command: click.Command, words: list[str], parent: click.Context | None
         if isinstance(parameter.type, click.Path | click.File) or parameter.name not in values:
             continue
         value: Any = values[parameter.name]
+        if isinstance(parameter, click.Argument) and not isinstance(value, str | tuple):
+            continue  # one that may be left out, and is
         context.set_parameter_source(parameter.name or "", ParameterSource.COMMANDLINE)
         if value is not None and not isinstance(value, bool):
             parameter.type_cast_value(context, value)

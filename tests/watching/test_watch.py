@@ -284,6 +284,36 @@ def test_a_recording_of_a_watch_is_explained_shown_and_drawn(tmp_path: Path, run
     assert picture.stat().st_size > 1000
 
 
+DOWNLOADS = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
+    while s.recv(1 << 18): pass
+"""
+
+
+def test_a_client_that_downloads_is_not_said_to_send_too_little(tmp_path: Path, run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as served:
+                until = time.monotonic() + 5
+                while time.monotonic() < until:
+                    served.sendall(bytes(1 << 16))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        port = listener.getsockname()[1]
+        done = run("watch", "--output", tmp_path, "--", sys.executable, "-c", DOWNLOADS, port)
+        server.join()
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.glob("*.recording")
+    flows = Recording.open(folder).table("flows").sort("flow")
+    assert flows["direction"].to_list() == ["up", "down"]
+    assert flows["payload_bytes"][0] == 0 < flows["payload_bytes"][1]
+    verdicts = json.loads(run("explain", folder, "--json").stdout)["verdicts"]
+    assert "sender" not in [verdict["cause"] for verdict in verdicts]
+
+
 def test_help_has_an_example(run: Run) -> None:
     done = run("watch", "--help")
     assert "whydrop watch --port 443" in done.stdout

@@ -244,7 +244,7 @@ impl Reading {
 
 impl Known {
     fn new(socket: &Socket<'_>, reading: &Reading, flow: u32, before_ns: Option<i64>) -> Known {
-        let since = |counted: Option<u64>| {
+        let since = |counted: Option<u64>, tells_rests: bool| {
             // One that was there at the first look has counted before; a new one counts from nothing.
             let (start_ns, bytes) = match before_ns {
                 None => (reading.time_ns, counted.unwrap_or(0)),
@@ -254,6 +254,7 @@ impl Known {
                 start_ns,
                 bytes,
                 quiet_ns: None,
+                tells_rests,
                 any: false,
             }
         };
@@ -263,8 +264,9 @@ impl Known {
             written: false,
             written_ns: i64::MIN,
             seen_in: 0,
-            sent: since(reading.acked_bytes()),
-            received: since(reading.received_bytes()),
+            // That this end sent nothing is known from the first reading on; what it receives is of interest once it does.
+            sent: since(reading.acked_bytes(), true),
+            received: since(reading.received_bytes(), false),
             control: Vec::new(),
         }
     }
@@ -393,13 +395,16 @@ fn described(socket: &Socket<'_>, reading: &Reading, flow: u32, older: bool) -> 
     }
 }
 
-/// Payload of one direction, put into intervals. A rest is one interval, however long, and none before the first byte.
+/// Payload of one direction, put into intervals. A rest is one interval, however long.
 #[derive(Debug)]
 struct Counting {
     start_ns: i64,
     bytes: u64,
     /// Up to here nothing came since the start.
     quiet_ns: Option<i64>,
+    /// Whether a rest is an interval: else only after the first byte.
+    tells_rests: bool,
+    /// Whether there was an interval.
     any: bool,
 }
 
@@ -431,7 +436,7 @@ impl Counting {
     /// Ends what has begun, at the end of the connection.
     fn flush(&mut self, flow: u32, bytes: u64, time_ns: i64, batch: &mut Batch) {
         self.end_rest(flow, batch);
-        if bytes > self.bytes {
+        if bytes > self.bytes || (self.tells_rests && !self.any) {
             // Whoever came and went within one moment has no interval of no length.
             self.end_interval(flow, bytes, time_ns.max(self.start_ns + 1), batch);
         }
@@ -441,13 +446,14 @@ impl Counting {
         let Some(quiet_ns) = self.quiet_ns.take() else {
             return;
         };
-        if self.any {
+        if self.tells_rests {
             batch.intervals.push(Interval {
                 flow,
                 start_ns: self.start_ns,
                 end_ns: quiet_ns,
                 payload_bytes: 0,
             });
+            self.any = true;
         }
         self.start_ns = quiet_ns;
     }
@@ -457,9 +463,10 @@ impl Counting {
             flow,
             start_ns: self.start_ns,
             end_ns: time_ns,
-            payload_bytes: bytes - self.bytes,
+            payload_bytes: bytes.saturating_sub(self.bytes),
         });
-        (self.start_ns, self.bytes, self.any) = (time_ns, bytes, true);
+        (self.start_ns, self.bytes) = (time_ns, bytes);
+        (self.tells_rests, self.any) = (true, true);
     }
 }
 
@@ -534,7 +541,20 @@ mod tests {
             look(&mut tracker, step * 100 * MS, &[told(1, acked(step), 0)]);
         }
         assert_eq!(times(tracker.batch()), [0, 1000, 1300, 1400]);
-        assert_eq!(intervals(tracker.batch(), 0), [(1300, 1400, 1)]);
+        assert_eq!(
+            intervals(tracker.batch(), 0),
+            [(0, 1000, 0), (1000, 1300, 0), (1300, 1400, 1)]
+        );
+    }
+
+    #[test]
+    fn that_nothing_was_sent_is_told_and_that_nothing_came_is_not() {
+        let mut tracker = Tracker::new(SETTINGS);
+        look(&mut tracker, 0, &[]);
+        look(&mut tracker, 10 * MS, &[told(1, 0, 0)]);
+        tracker.close();
+        assert_eq!(intervals(tracker.batch(), 0), [(0, 10, 0)]);
+        assert_eq!(intervals(tracker.batch(), 1), []);
     }
 
     #[test]

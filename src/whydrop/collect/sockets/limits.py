@@ -21,6 +21,7 @@ SLOW_START = "slow start"
 CONGESTION_WINDOW = "congestion window"
 PACING = "pacing"
 IDLE = "idle"
+RECEIVING = "receiving"
 UNKNOWN = "unknown"
 
 # Those that decide by a rate, and keep no slow start threshold.
@@ -89,7 +90,9 @@ def _limit() -> pl.Expr:
         .then(pl.lit(RECEIVE_WINDOW))
         .when(pl.col("_buffer") > _MOST)
         .then(pl.lit(SEND_BUFFER))
-        .when((pl.col("_sent") == 0) & (pl.col("_busy") < _MOST))
+        .when((pl.col("_busy") < _MOST) & (pl.col("_received") > pl.col("_sent")))
+        .then(pl.lit(RECEIVING))
+        .when((pl.col("_busy") < _MOST) & (pl.col("_sent") == 0))
         .then(pl.lit(IDLE))
         .when(pl.col("_busy") < _MOST)
         .then(pl.lit(APPLICATION))

@@ -304,4 +304,4 @@ def datagram_counters(frame: pl.DataFrame) -> pl.DataFrame:
         )
         for counter, counts_up in (("receive_queue_bytes", False), ("drops", True))
     ]
-    return pl.concat(counters).drop_nulls("value").select(tables.COUNTERS)
+    return pl.concat(counters).drop_nulls("value").select(*tables.COUNTERS)

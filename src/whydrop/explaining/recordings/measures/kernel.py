@@ -34,8 +34,12 @@ class HeldShares:
 
 
 def measure(flows: Sequence[Flow], spans: Spans) -> list[HeldShares]:
-    """Of each TCP flow whose kernel told."""
-    return [found for flow in flows if flow.kind == "tcp" and (found := _of(flow, spans)) is not None]
+    """Of each TCP flow whose kernel told.
+
+    An end that receives more than it sends has only requests to send: that these do not fill the path limits nobody.
+    """
+    sending = [flow for flow in flows if flow.kind == "tcp" and flow.makes_load]
+    return [found for flow in sending if (found := _of(flow, spans)) is not None]
 
 
 def _of(flow: Flow, spans: Spans) -> HeldShares | None:

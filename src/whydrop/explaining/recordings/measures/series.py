@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +72,7 @@ class Flow:
 
     Attributes:
         intervals: start, end (ns) and bytes of payload of each interval, one row each.
+        makes_load: not so of the end of a connection that receives more than it sends, where both are known.
         told: what its runner said once, such as ``TCP_RETRANSMIT``.
     """
 
@@ -88,6 +89,12 @@ class Flow:
     mss_bytes: float
     headers_bytes: float
     told: dict[str, Any] = field(default_factory=dict)
+    makes_load: bool = True
+
+    @property
+    def carried_bytes(self) -> float:
+        """Payload in all."""
+        return float(self.intervals[:, 2].sum())
 
     @property
     def to_ip(self) -> float:
@@ -204,7 +211,18 @@ def flows(recording: Recording) -> list[Flow]:
                 told,
             )
         )
-    return found
+    return _without_requests(found)
+
+
+def _without_requests(found: list[Flow]) -> list[Flow]:
+    """Flows with what is told of connections that were watched at one end: which of the two directions makes load."""
+    carried = {(flow.told.get("cookie"), flow.direction): flow.carried_bytes for flow in found}
+
+    def makes_load(flow: Flow) -> bool:
+        opposite = {"up": "down", "down": "up"}.get(flow.direction, "")
+        return flow.carried_bytes > 0 and flow.carried_bytes >= carried.get((flow.told["cookie"], opposite), 0.0)
+
+    return [replace(flow, makes_load=makes_load(flow)) if "cookie" in flow.told else flow for flow in found]
 
 
 def _begun_ns(told_ns: int, rows: pl.DataFrame | None, carried: Values) -> int:
