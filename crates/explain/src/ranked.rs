@@ -6,6 +6,7 @@ use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::limits;
 use crate::tables::ModelTable;
+use crate::thresholds::FEWEST_LOSSES;
 
 /// Nobody waits for an application that has nothing to say, so a second of it counts less than one in which data waited:
 /// a tenth, since somebody may wait all the same.
@@ -37,11 +38,23 @@ impl Ranked {
     }
 }
 
+impl Ranked {
+    /// Nothing can be said of so few losses.
+    pub fn is_unknown_by_few(&self) -> bool {
+        let verdict = &self.verdict;
+        verdict.cause == "unknown" && (1..FEWEST_LOSSES).contains(&verdict.lost)
+    }
+}
+
 /// By the losses that a verdict explains, then by the share of time that it limits, weighted with what flowed.
 pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
     let limited = |ranked: &Ranked| {
         ranked.weight * ranked.verdict.limited_share * ranked.payload_bytes as f64
+    };
+    let lost = |ranked: &Ranked| match ranked.is_unknown_by_few() {
+        true => 0,
+        false => ranked.verdict.lost,
     };
     let says = |ranked: &Ranked| {
         let verdict = &ranked.verdict;
@@ -53,13 +66,14 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
                 0
             }
             "capture-loss" => 1,
+            _ if ranked.is_unknown_by_few() => 1,
             _ => 2,
         }
     };
     verdicts.sort_by(|a, b| {
         explained(b)
             .total_cmp(&explained(a))
-            .then(b.verdict.lost.cmp(&a.verdict.lost))
+            .then(lost(b).cmp(&lost(a)))
             .then(says(b).cmp(&says(a)))
             .then(limited(b).total_cmp(&limited(a)))
             .then(b.payload_bytes.cmp(&a.payload_bytes))

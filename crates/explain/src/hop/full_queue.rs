@@ -6,15 +6,16 @@ use whydrop_path::fit::passage::HeldAtLosses;
 /// Lost packets found the queue full where all of them found as much inside: to within so many packets, or this share.
 const FULL_PACKETS: f64 = 2.0;
 const FULL_SHARE: f64 = 0.05;
-/// ... and nearly all other packets less.
+/// ... and nearly all other packets less. Where most are lost, most find it full.
 const FULL_RANK: f64 = 0.9;
 /// ... of the most that any packet found inside, a limit in bytes letting small packets in on top.
 pub(super) const FULL_OF_MOST: f64 = 0.8;
 /// Fewer packets inside than this make no queue.
 pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
-/// Whether every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was.
-pub fn full_queue(held: &HeldAtLosses) -> bool {
+/// Whether every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was;
+/// `lost_share` of all packets were lost.
+pub fn full_queue(held: &HeldAtLosses, lost_share: f64) -> bool {
     let spread = |interval: Interval, unit: f64| {
         let (low, high) = (
             interval.low.unwrap_or(0.0),
@@ -27,6 +28,6 @@ pub fn full_queue(held: &HeldAtLosses) -> bool {
     held.losses >= 3
         && alike
         && held.packets.value >= FEWEST_INSIDE
-        && held.mean_rank > FULL_RANK
+        && held.mean_rank > FULL_RANK * (1.0 - lost_share / 2.0)
         && held.packets.value >= FULL_OF_MOST * held.most_passed_packets
 }

@@ -12,7 +12,7 @@ use super::byte_basis::ByteBasis;
 use super::full_queue::full_queue;
 use super::management::{early_reason, queue_management};
 use super::measure::Hop;
-use super::models::{Element, replay_over};
+use super::models::{Element, bucket_replayed, replay_over};
 use crate::contest::Contest;
 use crate::evidence::ReplayCheck;
 use crate::judge::Judgement;
@@ -31,6 +31,10 @@ pub struct HopJudgement {
 
 /// Judges what a stretch lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
+    if let Some(thinning) = &hop.thinning {
+        let confidence = thinning.agreement().clamp(0.5, 0.99);
+        return plain(Judgement::new(Cause::ShallowQueue, confidence));
+    }
     let mut contest = contest(&hop.evidence);
     refute(&mut contest, hop);
     let mut beside_queue = false;
@@ -113,12 +117,30 @@ fn refute(contest: &mut Contest, hop: &Hop) {
         let why = fact!("found-nothing-inside", share = held.found_empty);
         contest.rule_out(Cause::Aqm, why);
     }
+    if let Some(fact) = came_out_in_silence(hop) {
+        contest.rule_out(Cause::Outage, fact);
+    }
     if let Some(fit) = &hop.bucket
         && contest.standing(Cause::Policer).is_some()
         && let Some(replay) = failing_replay(hop, fit)
     {
         contest.rule_out(Cause::Policer, replay);
     }
+}
+
+/// An outage lets nothing out. Where packets came out for most of the time in which all that went in was lost, a queue had
+/// no room: the last of them, after the first loss, and how long that time was.
+fn came_out_in_silence(hop: &Hop) -> Option<Fact> {
+    let silence = hop.evidence.pattern.as_ref()?.silence;
+    let passages = &hop.passages;
+    let departures = (0..passages.len()).map(|index| passages.departure_s(index));
+    let within = departures.filter(|out_s| (silence.from_s..silence.until_s).contains(out_s));
+    let (out_s, silence_s) = (
+        within.fold(0.0, f64::max) - silence.from_s,
+        silence.until_s - silence.from_s,
+    );
+    (out_s > 0.5 * silence_s)
+        .then(|| fact!("came-out-in-silence", out_s = out_s, silence_s = silence_s))
 }
 
 /// No law drops while less than a packet waits (RFC 8289, section 4.4; RFC 8033, section 4.1).
@@ -190,7 +212,7 @@ fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     };
     let overhead_bytes = two.basis.map_or(0, ByteBasis::overhead_bytes);
     let replay = replay_over(&hop.passages, element, overhead_bytes, hop.idle_wait_s());
-    let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
+    let agree = replay.agreement();
     let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
     (again && hop.departures.is_none() && agree > TWO_AGREE).then_some(agree)
 }
@@ -209,7 +231,9 @@ fn fullness_varies(hop: &Hop) -> bool {
 }
 
 fn full_queue_shows(hop: &Hop) -> bool {
-    hop.departures.is_some() && hop.held.as_ref().is_some_and(full_queue)
+    let lost_share = hop.passages.lost as f64 / hop.passages.len().max(1) as f64;
+    let is_full = |held: &HeldAtLosses| full_queue(held, lost_share);
+    hop.departures.is_some() && hop.held.as_ref().is_some_and(is_full)
 }
 
 fn full_queue_confidence(hop: &Hop) -> f64 {
@@ -235,8 +259,10 @@ fn queued_reason(hop: &Hop) -> Fact {
 /// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
 /// be told apart with certainty.
 const CLEARLY_SLOWER: f64 = 0.92;
-/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times what timestamps blur.
+/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times what timestamps blur ...
 const CORRECTED_BLURS: f64 = 2.0;
+/// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
+const CORRECTED_BEHIND: f64 = 0.25;
 
 /// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
 ///
@@ -262,12 +288,16 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     };
     let sharp = |fit: &BucketFit| {
         let lost = hop.passages.lost.max(1) as f64;
-        let blur_bytes = hop.blur_bytes(fit);
+        let blurred = CORRECTED_BLURS * hop.blur_bytes(fit);
+        let corrected_bytes = match hop.behind_queue {
+            Some(_) => blurred.max(CORRECTED_BEHIND * fit.packet_bytes),
+            None => blurred,
+        };
         fit.gain() > 20.0
             && fit.certainty() > 0.6
             && f64::from(fit.agreement.expected_losses()) > 0.8 * lost
             && fit.limit_bytes.value > 3.0 * fit.packet_bytes
-            && fit.agreement.corrected_bytes() < CORRECTED_BLURS * blur_bytes * lost
+            && fit.agreement.corrected_bytes() < corrected_bytes * lost
     };
     let again = hop.evidence.group_trace.trace.loss_runs() >= 3;
     let fit = hop
@@ -300,12 +330,7 @@ const UNRELATED_RANK: f64 = 0.7;
 /// What a bucket drops, replayed by itself, if that is not what was lost: of the losses that it claims, and of its drops,
 /// too few agree.
 fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
-    let element = Element::Policer {
-        rate_bps: fit.rate_bps.value,
-        burst_bytes: fit.limit_bytes.value,
-        peak: None,
-    };
-    let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
+    let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);
     let nearby = ReplayCheck::new(dropped, &hop.passages.outcome);
     (!nearby.holds(fit, true)).then(|| {

@@ -24,7 +24,7 @@ const FINE: [f64; 4] = [0.955, 0.98, 1.02, 1.045];
 
 /// The line's rate, bit/s, and the packets as they leave it. `None` where no super-segments tell.
 pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
-    let slowest_bps = slowest_bps(passages)?;
+    let slowest_bps = not_overtaken(passages, slowest_bps(passages)?);
     // where whole super-segments wait, what spaces their pieces is a queue on the way and no line of the sender
     let no_line = queue_holds_super_segments(passages, slowest_bps);
     let otherwise = || (!no_line).then(|| (slowest_bps, passages.through_line(slowest_bps)));
@@ -71,7 +71,7 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
         let through = passages.through_line(rate_bps);
         let departures = measure_departures(&through)?;
         let held = held_at_losses(&through, departures.idle_wait_s)?;
-        let full = full_queue(&held);
+        let full = full_queue(&held, lost_share(&through));
         let spread = held.packets.high? - held.packets.low?;
         Some((
             full,
@@ -88,6 +88,24 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
     spread(best_bps)
         .is_some_and(|(full, _)| full)
         .then_some(best_bps)
+}
+
+fn lost_share(passages: &Passages) -> f64 {
+    passages.lost as f64 / passages.len().max(1) as f64
+}
+
+/// No packet comes out before the line has sent it: the rate, raised until none does by more than a typical packet's time.
+/// What waits for the whole path spaces the pieces of super-segments, too, more widely than the line.
+fn not_overtaken(passages: &Passages, slowest_bps: f64) -> f64 {
+    let is_overtaken = |rate_bps: f64| {
+        let through = passages.through_line(rate_bps);
+        let ahead_s = passages.shortest_transit_s - through.shortest_transit_s;
+        ahead_s > passages.mean_bytes() * 8.0 / rate_bps
+    };
+    let steps = (FASTEST.ln() / STEP.ln()) as i32;
+    let rates = (0..=steps).map(|step| slowest_bps * STEP.powi(step));
+    let mut possible = rates.skip_while(|rate_bps| is_overtaken(*rate_bps));
+    possible.next().unwrap_or(slowest_bps)
 }
 
 /// The rate with the least value of those that have one.

@@ -10,6 +10,7 @@ use super::behind_queue::{BehindQueue, bucket_behind_queue};
 use super::buckets::{Buckets, TwoBuckets, blur_bytes, sharper};
 use super::byte_basis::ByteBasis;
 use super::line;
+use super::thinning::{self, Thinning};
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
 
@@ -41,6 +42,8 @@ pub struct Hop {
     pub two_buckets: Option<TwoBuckets>,
     /// A bucket that sees the packets as they leave the queue of this stretch.
     pub behind_queue: Option<BehindQueue>,
+    /// A slow link that drops what newer acknowledgments supersede, if that is what was lost.
+    pub thinning: Option<Thinning>,
     /// What the bucket counts, where small packets tell, and it in those bytes.
     pub bucket_basis: Option<(ByteBasis, BucketFit)>,
     /// Packets that were marked (Congestion Experienced) on the way.
@@ -130,6 +133,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         behind_queue: departures.as_ref().and_then(|departures| {
             bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)
         }),
+        thinning: thinning::accounts(&passages, bucket.as_ref(), idle_wait_s),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
         bucket,
         bucket_basis: buckets.basis,

@@ -10,6 +10,7 @@
 //! | `buckets` | the token bucket, or two in company, that account for the losses |
 //! | `full_queue` | whether lost packets found a queue full |
 //! | `behind_queue` | a bucket that sees packets as a queue lets them out |
+//! | `thinning` | a slow link that drops superseded acknowledgments |
 //! | `parameters` | rates and limits as counted between the points |
 //! | `verdict` | the verdict, with the replays that rule others out |
 
@@ -23,6 +24,7 @@ mod management;
 mod measure;
 pub mod models;
 mod parameters;
+mod thinning;
 mod verdict;
 
 pub use byte_basis::ByteBasis;

@@ -1,8 +1,8 @@
 //! Mechanisms replayed over the packets that entered a stretch: which each would have dropped, and how long it would
 //! have held the others, beside what happened.
 
-use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
+use whydrop_path::fit::{BucketFit, Seen};
 use whydrop_path::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper};
 
 /// A mechanism with its parameters.
@@ -79,6 +79,13 @@ pub struct Replay {
     pub wait_error_s: Option<f64>,
 }
 
+impl Replay {
+    /// Share of its drops and of the losses that are the same (their harmonic mean).
+    pub fn agreement(&self) -> f64 {
+        2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
+    }
+}
+
 /// Replays an element over all packets, without looking at what became of them. `overhead_bytes` is what it counts on
 /// top of each; `idle_wait_s` what an idle path takes.
 pub fn replay_over(
@@ -99,6 +106,16 @@ pub fn replay_over(
         modelled(element, overhead_bytes, &arrivals),
         idle_wait_s,
     )
+}
+
+/// A token bucket, replayed.
+pub fn bucket_replayed(passages: &Passages, fit: &BucketFit, idle_wait_s: f64) -> Replay {
+    let element = Element::Policer {
+        rate_bps: fit.rate_bps.value,
+        burst_bytes: fit.limit_bytes.value,
+        peak: None,
+    };
+    replay_over(passages, element, 0, idle_wait_s)
 }
 
 fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<Modelled> {

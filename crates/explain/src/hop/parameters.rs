@@ -16,6 +16,11 @@ pub fn hop_parameters(
     judged: &HopJudgement,
     hop: &Hop,
 ) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
+    if let Some(thinning) = &hop.thinning {
+        let scale = Scale::new(None, hop.packet_bytes(), hop);
+        let rate = scale.apply_to_rate(thinning.rate_bps);
+        return (BTreeMap::from([("drain_rate_bps".to_owned(), rate)]), None);
+    }
     match judged.judgement.cause {
         Cause::Policer => policer(hop),
         Cause::ShallowQueue | Cause::DeepQueue => queue(hop),

@@ -52,7 +52,10 @@ pub fn hop_verdict(
         place: Some(place),
         detail: judged.family.map(|family| family.name().to_owned()),
         parameters,
-        explained: explained_between(cause, hop),
+        explained: match &hop.thinning {
+            Some(thinning) => thinning.hits as f64 / thinning.lost.max(1) as f64,
+            None => explained_between(cause, hop),
+        },
         facts: told,
         rivals: replays.iter().filter_map(ruled_out).collect(),
         mss_bytes,
@@ -99,8 +102,7 @@ fn borne_out(winner: Option<&Replayed>) -> f64 {
     winner
         .filter(|winner| winner.why.is_none() && winner.replay.lost > 2)
         .map_or(0.0, |winner| {
-            let replay = &winner.replay;
-            let agree = 2.0 * replay.hits as f64 / (replay.dropped + replay.lost) as f64;
+            let agree = winner.replay.agreement();
             (agree.min(0.99) * 1000.0).round() / 1000.0
         })
 }
@@ -122,6 +124,16 @@ fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
 fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
     let mut facts = Vec::new();
     let cause = judged.judgement.cause;
+    if let Some(thinning) = &hop.thinning {
+        facts.push(fact!(
+            "acknowledgments-thinned",
+            dropped = thinning.dropped,
+            hits = thinning.hits,
+            lost = thinning.lost,
+            rate_bps = thinning.rate_bps.value
+        ));
+        return facts;
+    }
     if let (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(held)) = (cause, &hop.held) {
         let (low, high) = (
             held.packets.low.unwrap_or(0.0),
@@ -189,6 +201,8 @@ fn winner(
             burst_bytes: value("burst_bytes")?,
             peak: value("peak_rate_bps").zip(value("peak_burst_bytes")),
         }),
+        // what it drops has gone in before
+        Cause::ShallowQueue if hop.thinning.is_some() => None,
         Cause::ShallowQueue | Cause::DeepQueue => {
             // with packets inside that were not seen, a replay of those that were tells nothing
             let departures = hop
@@ -253,12 +267,10 @@ fn best_variant(
             }));
         }
     }
-    // the harmonic mean of the share of its drops that are right and the share of the losses that it drops
-    let right = |replay: &Replay| replay.hits as f64 / (replay.dropped + replay.lost) as f64;
     let tried = variants.len();
     let replays = variants.into_iter().map(play);
     let best = replays.reduce(|best, other| {
-        if right(&other) > right(&best) {
+        if other.agreement() > best.agreement() {
             other
         } else {
             best

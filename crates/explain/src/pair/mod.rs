@@ -6,6 +6,7 @@
 //! | [`groups`] | flows of one direction to one host, and their packets between the points |
 //! | [`outer`] | what was lost before and beyond the points |
 //! | [`verdicts`] | what each part of the path did to a group |
+//! | `way_back` | round trips that the queue of the other direction makes long |
 //! | `variation` | jitter and batching between the points |
 //! | [`info`] | the pair in the shape of the JSON contract |
 //! | [`chain`] | more than two captures |
@@ -19,6 +20,7 @@ mod outer;
 mod timeline;
 mod variation;
 mod verdicts;
+mod way_back;
 
 use std::path::PathBuf;
 

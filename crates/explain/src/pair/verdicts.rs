@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use whydrop_pair::Pair;
+use whydrop_pair::{Direction, Pair};
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::{Cause, Fact, Place, fact};
@@ -11,6 +11,7 @@ use super::groups::{PairGroup, passages_of_groups};
 use super::outer;
 use super::timeline::Timeline;
 use super::variation;
+use super::way_back;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{
@@ -27,6 +28,13 @@ use crate::verdict::{Found, verdict};
 /// Cause and confidence of each transfer, by flow number.
 pub type TransferCauses = HashMap<usize, Vec<(Cause, f64)>>;
 
+/// The verdicts on one group, and the causes of its transfers.
+pub(super) struct Judged {
+    pub direction: Direction,
+    pub ranked: Vec<Ranked>,
+    pub causes: TransferCauses,
+}
+
 /// Judges all groups on all cores.
 pub fn judge_all(
     pair: &Pair,
@@ -40,19 +48,25 @@ pub fn judge_all(
         .iter()
         .filter(|(group, passages)| group.is_worth_a_verdict(passages));
     let work: Vec<&(&PairGroup, Passages)> = worth_it.collect();
-    let mut verdicts = Vec::new();
-    let mut causes = TransferCauses::new();
-    for (ranked, transfers) in on_all_cores(&work, |(group, passages)| {
+    let mut judged = on_all_cores(&work, |(group, passages)| {
         let (mut ranked, causes) = judge(pair, group, passages, keep_tables);
         // other flows may share a queue, and what they do is not among these passages
         let alike = |other: &&&(&PairGroup, Passages)| other.0.direction == group.direction;
         if work.iter().filter(alike).count() == 1 {
             ranked.extend(varying(pair, group, passages, &ranked));
         }
-        (ranked, causes)
-    }) {
-        verdicts.extend(ranked);
-        causes.extend(transfers);
+        Judged {
+            direction: group.direction,
+            ranked,
+            causes,
+        }
+    });
+    way_back::accounts_for_waits(&mut judged);
+    let mut verdicts = Vec::new();
+    let mut causes = TransferCauses::new();
+    for group in judged {
+        verdicts.extend(group.ranked);
+        causes.extend(group.causes);
     }
     (verdicts, causes)
 }
@@ -92,13 +106,14 @@ fn judge(
         bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
     }
     let headline = match judgement {
-        Some(judgement) => judgement,
-        None if ranked.is_empty() => {
+        // too few losses to tell anything hold nothing up for long, either
+        _ if ranked.iter().all(Ranked::is_unknown_by_few) => {
             let (judgement, own, verdicts) = lossless(pair, group, passages);
             ranked.extend(verdicts);
             bottleneck = Some(own);
             judgement
         }
+        Some(judgement) => judgement,
         None => Judgement::new(cause_of(&ranked[0]), ranked[0].verdict.confidence),
     };
     ranked.extend(capture_loss(pair, group));

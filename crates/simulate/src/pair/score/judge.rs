@@ -163,21 +163,19 @@ impl Judged {
 pub fn judge(truth: &Value, report: &Value) -> Judged {
     let kind = truth["kind"].as_str().unwrap_or_default();
     let verdicts = list(&report["verdicts"]);
-    let cause = verdicts
-        .first()
-        .and_then(|v| v["cause"].as_str())
-        .unwrap_or("none");
+    let headline = headline(kind, truth, verdicts);
+    let cause = headline.and_then(|v| v["cause"].as_str()).unwrap_or("none");
     let cause_right = match truth["right_causes"].as_array() {
         Some(right) => right.iter().any(|right| right == cause),
         None => right_causes(kind).contains(&cause),
-    };
+    } || cause == "unknown" && is_out_of_sight(kind, truth);
     let treatments: Vec<String> = list(&truth["realism"]["treatments"])
         .iter()
         .filter_map(|t| t.as_str().map(String::from))
         .collect();
     let blurred = treatments.iter().any(|t| BLURRING.contains(&t.as_str()));
     let slack = if blurred { 2.0 } else { 1.0 };
-    let stated = verdicts.first().map_or(&Value::Null, |v| &v["parameters"]);
+    let stated = headline.map_or(&Value::Null, |v| &v["parameters"]);
     let mut numbers = match cause_right {
         true => parameters(kind, truth, stated, slack),
         false => Vec::new(),
@@ -194,9 +192,41 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
         lost,
         lost_right,
         numbers,
-        byte_basis: byte_basis(&truth["parameters"], verdicts.first()).filter(|_| cause_right),
-        family: family(kind, truth, verdicts.first()),
+        byte_basis: byte_basis(&truth["parameters"], headline).filter(|_| cause_right),
+        family: family(kind, truth, headline),
     }
+}
+
+/// Kinds in which the hosts of one connection hold it back, by nothing that others share.
+const OF_ONE_CONNECTION: [&str; 8] = [
+    "app_limited",
+    "closed_window",
+    "delayed_ack",
+    "paced",
+    "peer_application",
+    "rwnd_limited",
+    "send_buffer",
+    "slow_reader",
+];
+
+/// The verdict that is judged: the first one; where one connection is held back, the first on its data, since others may well
+/// have a longer story.
+fn headline<'a>(kind: &str, truth: &Value, verdicts: &'a [Value]) -> Option<&'a Value> {
+    let first = verdicts.first();
+    if !OF_ONE_CONNECTION.contains(&kind) {
+        return first;
+    }
+    let to_client = format!(":{}", truth["flows"][0]["dport"]);
+    let names = |verdict: &&Value| {
+        let flows = list(&verdict["flows"]).iter().filter_map(Value::as_str);
+        flows.into_iter().any(|flow| flow.ends_with(&to_client))
+    };
+    verdicts.iter().find(names).or(first)
+}
+
+/// What happens to acknowledgments where none were captured is nothing that captures show.
+fn is_out_of_sight(kind: &str, truth: &Value) -> bool {
+    kind == "slow_way_back" && truth["reverse_captured"] == false
 }
 
 /// Losses both ways. In a direction that is not captured nothing need be said.

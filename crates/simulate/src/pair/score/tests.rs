@@ -174,6 +174,31 @@ fn a_number_that_nobody_can_tell_may_be_left_open_but_not_be_stated_wrongly() {
 }
 
 #[test]
+fn of_one_connection_that_its_hosts_hold_back_the_verdict_on_its_data_counts() {
+    let truth =
+        json!({"name": "d", "kind": "delayed_ack", "flows": [{"dport": 4001}, {"dport": 4002}]});
+    let verdict =
+        |cause: &str, flow: &str| json!({"cause": cause, "parameters": {}, "flows": [flow]});
+    let report = json!({"pair": null, "verdicts": [
+        verdict("sender", "10.0.0.1:80 > 10.0.0.2:4002"), verdict("delayed-ack", "10.0.0.1:80 > 10.0.0.2:4001"),
+    ]});
+    assert!(judge(&truth, &report).cause_right);
+    let swapped = json!({"pair": null, "verdicts": [
+        verdict("delayed-ack", "10.0.0.1:80 > 10.0.0.2:4002"), verdict("sender", "10.0.0.1:80 > 10.0.0.2:4001"),
+    ]});
+    assert!(!judge(&truth, &swapped).cause_right);
+}
+
+#[test]
+fn what_no_capture_holds_may_be_unknown() {
+    let mut truth = json!({"name": "w", "kind": "slow_way_back", "reverse_captured": false});
+    let unknown = json!({"verdicts": [{"cause": "unknown", "parameters": {}}], "pair": null});
+    assert!(judge(&truth, &unknown).cause_right);
+    truth["reverse_captured"] = json!(true);
+    assert!(!judge(&truth, &unknown).cause_right);
+}
+
+#[test]
 fn what_a_truth_itself_calls_right_is_right() {
     let mut truth = truth();
     truth["kind"] = json!("none");

@@ -1,0 +1,180 @@
+//! A slow link that thins acknowledgments: what waits for it is replaced by a newer acknowledgment of its connection, which
+//! says all that it said (RFC 3449, section 5.2.1; cake's `ack-filter`, cable modems).
+
+use std::collections::VecDeque;
+
+use whydrop_path::fit::passage::Passages;
+use whydrop_path::fit::{BucketFit, Interval, Seen};
+
+use super::models::bucket_replayed;
+
+/// A link that drops what is superseded while it waits, replayed by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Thinning {
+    /// Of IP bytes, bit/s.
+    pub rate_bps: Interval,
+    /// Packets that it drops; of those, the lost ones.
+    pub dropped: usize,
+    pub hits: usize,
+    pub lost: usize,
+}
+
+/// Headers alone: IPv6 with the most options of TCP.
+const LARGEST_ACKNOWLEDGMENT_BYTES: f32 = 100.0;
+/// Fewer losses are not told from chance.
+const FEWEST_LOSSES: usize = 10;
+/// A quarter of the times between departures are service times, and those agree to within this share.
+const CONCENTRATED: f64 = 0.05;
+
+impl Thinning {
+    /// Share of its drops and of the losses that are the same (their harmonic mean).
+    pub fn agreement(&self) -> f64 {
+        2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
+    }
+}
+
+/// Replayed by itself, the link must drop the very packets: three quarters of its drops and of the losses agree.
+const AGREES: f64 = 0.75;
+
+/// The link, if it accounts for what was lost, and the bucket does not do so as well.
+pub fn accounts(
+    passages: &Passages,
+    bucket: Option<&BucketFit>,
+    idle_wait_s: f64,
+) -> Option<Thinning> {
+    let found = find(passages)?;
+    let agree = found.agreement();
+    let as_well =
+        |fit: &BucketFit| bucket_replayed(passages, fit, idle_wait_s).agreement() >= agree;
+    (agree >= AGREES && !bucket.is_some_and(as_well)).then_some(found)
+}
+
+/// The link that suits, if most of what was lost are acknowledgments.
+fn find(passages: &Passages) -> Option<Thinning> {
+    let lost = || (0..passages.len()).filter(|index| passages.outcome[*index] == Seen::Lost);
+    let small = |index: &usize| passages.bytes[*index] <= LARGEST_ACKNOWLEDGMENT_BYTES;
+    if passages.lost < FEWEST_LOSSES || 2 * lost().filter(small).count() < passages.lost {
+        return None;
+    }
+    let (service_s, width_s) = service_s(passages)?;
+    let dropped = replay(passages, service_s);
+    let hits = lost().filter(|index| dropped[*index]).count();
+    let rate_bps = passages.mean_bytes() * 8.0 / service_s;
+    let error = rate_bps * width_s / service_s;
+    Some(Thinning {
+        rate_bps: Interval {
+            value: rate_bps,
+            low: Some(rate_bps - error),
+            high: Some(rate_bps + error),
+        },
+        dropped: dropped.iter().filter(|dropped| **dropped).count(),
+        hits,
+        lost: passages.lost,
+    })
+}
+
+/// The time between departures that is most frequent, and how well it is known: nothing comes out of a link sooner after what
+/// was before it, and where packets wait, nothing later.
+fn service_s(passages: &Passages) -> Option<(f64, f64)> {
+    let came = |index: &usize| !passages.wait_s[*index].is_nan();
+    let departures: Vec<f64> = (0..passages.len())
+        .filter(came)
+        .map(|index| passages.departure_s(index))
+        .collect();
+    let mut gaps: Vec<f64> = departures.windows(2).map(|two| two[1] - two[0]).collect();
+    gaps.retain(|gap| *gap > 0.0);
+    gaps.sort_by(f64::total_cmp);
+    let held = gaps.len() / 4;
+    if held < FEWEST_LOSSES {
+        return None;
+    }
+    let width = |from: &usize| gaps[from + held - 1] - gaps[*from];
+    let densest = (0..=gaps.len() - held).min_by(|a, b| width(a).total_cmp(&width(b)))?;
+    let (middle, width) = (gaps[densest + held / 2], width(&densest));
+    (width < CONCENTRATED * middle).then_some((middle, width))
+}
+
+/// Which packets the link drops. Each connection has one acknowledgment waiting at most.
+fn replay(passages: &Passages, service_s: f64) -> Vec<bool> {
+    let mut dropped = vec![false; passages.len()];
+    let mut free_s = f64::MIN;
+    let mut waiting: VecDeque<usize> = VecDeque::new();
+    for index in 0..passages.len() {
+        let now_s = passages.arrival_s[index];
+        while free_s <= now_s && waiting.pop_front().is_some() {
+            free_s += service_s;
+        }
+        if free_s <= now_s {
+            free_s = now_s + service_s;
+            continue;
+        }
+        let same = |older: &usize| passages.flow[*older] == passages.flow[index];
+        if let Some(place) = waiting.iter().position(same)
+            && passages.bytes[index] <= LARGEST_ACKNOWLEDGMENT_BYTES
+            && let Some(older) = waiting.remove(place)
+        {
+            dropped[older] = true;
+        }
+        waiting.push_back(index);
+    }
+    dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whydrop_path::fit::passage::Passage;
+
+    /// Acknowledgments every so many microseconds over a link that takes a millisecond for each.
+    fn over_a_slow_link(every_us: i64, drops: impl Fn(usize, bool) -> bool) -> Passages {
+        let (mut free_us, mut waiting, mut fates) = (0i64, None::<usize>, Vec::new());
+        let count = 2_000;
+        for index in 0..count {
+            let now_us = index as i64 * every_us + (index as i64 * 37) % 90;
+            fates.push((now_us, None));
+            if let Some(older) = waiting.filter(|_| free_us <= now_us) {
+                free_us += 1_000;
+                fates[older].1 = Some(free_us);
+                waiting = None;
+            }
+            if free_us <= now_us {
+                free_us = now_us + 1_000;
+                fates[index].1 = Some(free_us);
+            } else {
+                waiting = Some(index);
+            }
+        }
+        let passage = |(index, (now_us, out_us)): (usize, (i64, Option<i64>))| {
+            let lost = drops(index, out_us.is_none());
+            Passage {
+                arrival_ns: now_us * 1_000,
+                bytes: 52,
+                outcome: if lost { Seen::Lost } else { Seen::Passed },
+                transit_ns: (!lost).then(|| (out_us.unwrap_or(now_us + 1_000) - now_us) * 1_000),
+                flow: 0,
+                marked: false,
+            }
+        };
+        Passages::new(fates.into_iter().enumerate().map(passage).collect())
+    }
+
+    #[test]
+    fn what_a_newer_acknowledgment_supersedes_on_a_slow_link_is_found_to_the_packet() {
+        let found = find(&over_a_slow_link(400, |_, superseded| superseded)).unwrap();
+        assert!(found.agreement() > 0.97, "{found:?}");
+        assert!(
+            (found.rate_bps.value / (52.0 * 8e3) - 1.0).abs() < 0.02,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn acknowledgments_that_are_lost_by_chance_are_no_link_that_thins() {
+        let by_chance = over_a_slow_link(1_300, |index, _| index * 7_919 % 10 < 3);
+        let found = find(&by_chance);
+        assert!(
+            found.is_none_or(|found| found.agreement() < 0.5),
+            "{found:?}"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! Round trips that are long because acknowledgments wait: a queue between the points holds what goes back.
+//!
+//! Of data whose acknowledgments come late one direction alone tells that something waited, and not what. Where the packets
+//! of the other direction were seen to wait between the points for longer than a round trip, it is their queue: windows
+//! wait for what is in it, as they do for data (RFC 3449, section 2).
+
+use whydrop_verdict::Cause;
+
+use super::verdicts::Judged;
+use crate::document::Verdict;
+use crate::ranked::Ranked;
+
+/// The queue of the other direction takes the place of what nothing told.
+pub fn accounts_for_waits(groups: &mut [Judged]) {
+    for waiting in 0..groups.len() {
+        let Some((place, base_rtt_s)) = unexplained_wait(&groups[waiting]) else {
+            continue;
+        };
+        let back = groups.iter().position(|other| {
+            other.direction != groups[waiting].direction && queue(other, base_rtt_s).is_some()
+        });
+        let Some(back) = back else {
+            continue;
+        };
+        let unexplained = groups[waiting].ranked.remove(place);
+        let Some(at) = queue(&groups[back], base_rtt_s) else {
+            continue;
+        };
+        let held_back = &mut groups[back].ranked[at];
+        let confidence = held_back.verdict.confidence;
+        take(held_back, unexplained);
+        let causes = groups[waiting].causes.values_mut().flatten();
+        for cause in causes.filter(|(cause, _)| *cause == Cause::Unknown) {
+            *cause = (Cause::Shaper, confidence);
+        }
+    }
+}
+
+/// The verdict that nothing is known of packets that waited for a round trip, and how long that is, seconds.
+fn unexplained_wait(group: &Judged) -> Option<(usize, f64)> {
+    let waited = |one: &Ranked| {
+        let against = one.verdict.against.iter();
+        let mut facts = against.map(|against| &against.fact);
+        let fact = facts.find(|fact| fact.code == "waited-a-round-trip")?;
+        (one.verdict.cause == Cause::Unknown.name()).then(|| fact.number("base_rtt_s"))?
+    };
+    let mut verdicts = group.ranked.iter().enumerate();
+    verdicts.find_map(|(place, one)| Some((place, waited(one)?)))
+}
+
+/// The verdict on a queue between the points that held packets for longer than this.
+fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
+    let longest_s = |verdict: &Verdict| {
+        let fact = verdict
+            .facts
+            .iter()
+            .find(|fact| fact.code == "held-by-shaper")?;
+        fact.number("longest_wait_s")
+    };
+    group.ranked.iter().position(|one| {
+        let between = one.verdict.place.is_some() && one.verdict.cause == Cause::Shaper.name();
+        between && longest_s(&one.verdict).is_some_and(|wait_s| wait_s > longer_than_s)
+    })
+}
+
+/// What waits for the queue's packets is limited by it, too.
+fn take(held_back: &mut Ranked, waiting: Ranked) {
+    let verdict = &mut held_back.verdict;
+    verdict.flows.extend(waiting.verdict.flows);
+    verdict.limited_share = verdict.limited_share.max(waiting.verdict.limited_share);
+    held_back.payload_bytes += waiting.payload_bytes;
+    held_back.limited_s += waiting.limited_s;
+}
