@@ -16,6 +16,7 @@ const BEHIND_SEGMENTS: i64 = 6;
 /// A flight that did not get ahead when the sender waited so many times in a row has stopped growing: by then one that
 /// leaves at once has all out that acknowledgments released.
 const WAITS: usize = 10;
+const EXACT: usize = 6;
 /// A flight that never sinks below this share of what it was is steady.
 const STEADY_SHARE: f64 = 0.9;
 /// The flight after a pause grows by more than that in slow start only.
@@ -219,6 +220,7 @@ impl Phase {
         };
         let (mut ahead, mut best, mut at) = (0.0, 0.0, *first);
         let (mut least, mut last, mut waits) = (first.flight, *first, 0);
+        let mut most = first.flight;
         for pair in self.samples.windows(2) {
             if pair.iter().all(|sample| sample.is_full) {
                 let grown = (pair[1].flight - pair[0].flight) as f64;
@@ -227,8 +229,10 @@ impl Phase {
             last = pair[1];
             least = least.min(last.flight);
             waits += 1;
+            most = most.max(last.flight);
             if ahead > best {
                 (best, at, least, waits) = (ahead, last, last.flight, 0);
+                most = last.flight;
             }
         }
         // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank, or many
@@ -238,7 +242,14 @@ impl Phase {
             || waits >= WAITS
             || (2 * since >= at.flight && least as f64 >= STEADY_SHARE * at.flight as f64);
         let behind = best - ahead > (BEHIND_SEGMENTS * mss) as f64;
+        let stands = waits >= 4
+            && most - least <= 2 * mss
+            && since >= 8 * mss
+            && best - ahead > AHEAD_SEGMENTS * mss as f64;
         let began = self.certain || best > AHEAD_SEGMENTS * mss as f64;
-        (began, (told && behind).then_some(at.at_ns))
+        let ended = (told && behind) || stands;
+        // a window that never grew left slow start before, when nothing was there to fill it
+        let grew = !ended || at.at_ns != first.at_ns;
+        (began && grew, ended.then_some(at.at_ns))
     }
 }
