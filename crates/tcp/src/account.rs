@@ -276,13 +276,8 @@ impl<'a> Walk<'a> {
 
     /// The stretch from the last packet to this one.
     fn wait_for(&mut self, index: usize, segment: &Segment, now_ns: i64) {
-        if let Some(until_ns) = self.outage_until(index, now_ns) {
-            let limiter = Limiter::Outage;
-            let done_ns = self
-                .account
-                .bounds()
-                .map_or(now_ns, |(_, until_ns)| until_ns);
-            self.account.push(until_ns.min(now_ns), done_ns, limiter);
+        if let Some(from_ns) = self.outage_from(index).filter(|ns| *ns < now_ns) {
+            self.suffer_outage(from_ns, now_ns);
         }
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
@@ -494,15 +489,28 @@ impl<'a> Walk<'a> {
         (now_ns - heard_ns <= self.slack_ns, empty_ns)
     }
 
-    /// Everything sent from the last packet on was lost, again after a timeout: until the sender hears again.
-    fn outage_until(&mut self, index: usize, now_ns: i64) -> Option<i64> {
+    /// Nothing passes from then on.
+    fn suffer_outage(&mut self, from_ns: i64, until_ns: i64) {
+        let limiter = self.last.unwrap_or(self.rounds.window_at(from_ns));
+        while let Some(acknowledgment) = self.next_heard(from_ns) {
+            self.wait_until(self.clock.heard_ns[self.coming], limiter, None);
+            self.hear(&acknowledgment);
+        }
+        self.wait_until(from_ns, limiter, None);
+        self.account.push(until_ns, from_ns, Limiter::Outage);
+    }
+
+    /// Everything that passed here from the last packet on was lost, again after a timeout: when the first of it left, but for
+    /// queues before this point, which it was alive to wait in.
+    fn outage_from(&mut self, index: usize) -> Option<i64> {
         let (begin, end) = self.lost_run(index - 1)?;
-        let (begin_ns, end_ns) = (self.clock.sent_ns[begin], self.clock.sent_ns[end - 1]);
+        let passed_ns = |index: usize| self.clock.left_ns(self.told.flow.segments[index].time_ns);
+        let (begin_ns, end_ns) = (passed_ns(begin), passed_ns(end - 1));
         let due_ns = begin_ns
             .saturating_add(self.round_trip.recent_ns)
             .saturating_add(self.slack_ns);
         let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
-        (lasts && self.last_heard_ns <= due_ns).then_some(now_ns)
+        (lasts && self.last_heard_ns <= due_ns).then_some(begin_ns)
     }
 
     /// The lost segments in a row around this one: first, and one past the last. Each row is looked through once.

@@ -94,7 +94,9 @@ impl Recoveries {
         match self.now {
             Some(recovery) if recovery.is_over(acknowledged) => {
                 // what was sent again beyond is a hole that the next one begins with (RFC 6675, section 5)
-                let goes_on = !recovery.is_undone && self.repaired > acknowledged;
+                let goes_on = !recovery.is_undone
+                    && (self.repaired > acknowledged
+                        || self.is_repaired_from(acknowledged, coming));
                 self.now = goes_on.then_some(Recovery {
                     low: acknowledged,
                     high: Some(next),
