@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
+use crate::recovery::Recoveries;
 use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds};
 use crate::sender_clock::{Echoes, SenderClock};
@@ -54,23 +55,6 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     Some(Box::new(account))
 }
 
-/// A sender that sends again.
-#[derive(Debug, Clone, Copy)]
-struct Recovery {
-    /// Nothing below was acknowledged when it began.
-    low: i64,
-    /// All below is to be acknowledged until it is over.
-    high: i64,
-    /// It takes late packets for lost ones, and will know by the echo of the next acknowledgment (Eifel: RFC 3522).
-    is_undone: bool,
-}
-
-impl Recovery {
-    fn is_over(&self, acknowledged: i64) -> bool {
-        acknowledged >= self.high || (self.is_undone && acknowledged > self.low)
-    }
-}
-
 fn is_by_timer(segment: &Segment) -> bool {
     matches!(segment.kind, Kind::Timeout | Kind::TailLossProbe)
 }
@@ -94,9 +78,9 @@ struct Walk<'a> {
     sent_before_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
-    recovery: Option<Recovery>,
-    /// One past the last byte that was lost and sent again.
-    repaired: i64,
+    recoveries: Recoveries,
+    /// The next segment to leave.
+    leaving: usize,
     /// What limited the sender before it last sent, timers and recoveries apart.
     before: Option<Limiter>,
     /// Limits the answer so far, for its tail.
@@ -146,8 +130,8 @@ impl<'a> Walk<'a> {
             sent_before_ns: 0,
             last_heard_ns: 0,
             last_bytes: 0,
-            recovery: None,
-            repaired: 0,
+            recoveries: Recoveries::of(told.flow),
+            leaving: 0,
             before: None,
             last: None,
             answer_end: 0,
@@ -283,43 +267,17 @@ impl<'a> Walk<'a> {
     }
 
     fn send(&mut self, segment: &Segment) {
-        // a sender that takes late packets for lost ones recovers from nothing, for as long: it learns from duplicate
-        // acknowledgments of three more that were out (RFC 5681, section 3.2)
-        let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
-        let recovers = match segment.kind {
-            Kind::Fast => !spurious || self.next - self.acknowledged > 3 * self.mss,
-            Kind::Timeout => !spurious,
-            Kind::New | Kind::TailLossProbe | Kind::Other => false,
-        };
-        if recovers && self.recovery.is_none() {
-            self.recovery = Some(Recovery {
-                low: self.acknowledged,
-                high: self.next,
-                is_undone: spurious && self.told.flow.timestamps,
-            });
-        }
-        if recovers && !spurious {
-            self.repaired = self.repaired.max(segment.end());
-        }
-        if segment.kind == Kind::Timeout
-            && recovers
-            && let Some(recovery) = &mut self.recovery
-        {
-            recovery.high = self.next;
-        }
+        self.recoveries
+            .send(segment, self.acknowledged, self.next, self.mss);
+        self.leaving += 1;
         self.last_bytes = i64::from(segment.payload_bytes);
         self.next = self.next.max(segment.end());
     }
 
     /// The stretch from the last packet to this one.
     fn wait_for(&mut self, index: usize, segment: &Segment, now_ns: i64) {
-        if let Some(until_ns) = self.outage_until(index, now_ns) {
-            let limiter = Limiter::Outage;
-            let done_ns = self
-                .account
-                .bounds()
-                .map_or(now_ns, |(_, until_ns)| until_ns);
-            self.account.push(until_ns.min(now_ns), done_ns, limiter);
+        if let Some(from_ns) = self.outage_from(index).filter(|ns| *ns < now_ns) {
+            self.suffer_outage(from_ns, now_ns);
         }
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
@@ -349,12 +307,12 @@ impl<'a> Walk<'a> {
         } else {
             self.wait_until(now_ns, limiter, None);
         }
-        if !by_timer && self.recovery.is_none() {
+        if !by_timer && !self.recoveries.is_on() {
             self.before = Some(limiter);
         }
-        self.last = match self.recovery {
-            Some(_) => Some(Limiter::LossRecovery),
-            None => self.before,
+        self.last = match self.recoveries.is_on() {
+            true => Some(Limiter::LossRecovery),
+            false => self.before,
         };
     }
 
@@ -364,13 +322,13 @@ impl<'a> Walk<'a> {
             .account
             .bounds()
             .map_or(self.last_sent_ns, |(_, ns)| ns);
-        let limiter = if self.recovery.is_some() {
+        let limiter = if self.recoveries.is_on() {
             Limiter::LossRecovery
         } else {
             limiter
         };
         let held_ns = ended_by
-            .filter(|_| self.recovery.is_none())
+            .filter(|_| !self.recoveries.is_on())
             .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
         if let Some(held_ns) = held_ns {
             self.account.push(held_ns, from_ns, limiter);
@@ -447,29 +405,17 @@ impl<'a> Walk<'a> {
             last_sent_ns: self.last_sent_ns,
         };
         self.round_trip.hear(&heard, &self.clock);
-        self.acknowledged = self.acknowledged.max(acknowledgment.acknowledged);
+        let (acknowledged, was) = (acknowledgment.acknowledged, self.acknowledged);
+        self.recoveries
+            .hear(acknowledged, was, self.next, self.leaving);
+        self.acknowledged = was.max(acknowledged);
         if acknowledgment.window_bytes >= 0 {
             let edge = acknowledgment.acknowledged + acknowledgment.window_bytes;
             self.edges.push_back((heard_ns, edge));
         } else {
             self.edges.clear();
         }
-        self.end_recovery();
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
-    }
-
-    /// All is acknowledged that was out when the recovery began. What was sent again beyond is a hole that the next one
-    /// begins with (RFC 6675, section 5).
-    fn end_recovery(&mut self) {
-        let Some(recovery) = self.recovery.filter(|r| r.is_over(self.acknowledged)) else {
-            return;
-        };
-        let goes_on = !recovery.is_undone && self.repaired > self.acknowledged;
-        self.recovery = goes_on.then_some(Recovery {
-            low: self.acknowledged,
-            high: self.next,
-            is_undone: false,
-        });
     }
 
     /// What the receiver allowed when the last packet left. A window that the receiver still opens further is not the
@@ -543,15 +489,28 @@ impl<'a> Walk<'a> {
         (now_ns - heard_ns <= self.slack_ns, empty_ns)
     }
 
-    /// Everything sent from the last packet on was lost, again after a timeout: until the sender hears again.
-    fn outage_until(&mut self, index: usize, now_ns: i64) -> Option<i64> {
+    /// Nothing passes from then on.
+    fn suffer_outage(&mut self, from_ns: i64, until_ns: i64) {
+        let limiter = self.last.unwrap_or(self.rounds.window_at(from_ns));
+        while let Some(acknowledgment) = self.next_heard(from_ns) {
+            self.wait_until(self.clock.heard_ns[self.coming], limiter, None);
+            self.hear(&acknowledgment);
+        }
+        self.wait_until(from_ns, limiter, None);
+        self.account.push(until_ns, from_ns, Limiter::Outage);
+    }
+
+    /// Everything that passed here from the last packet on was lost, again after a timeout: when the first of it left, but for
+    /// queues before this point, which it was alive to wait in.
+    fn outage_from(&mut self, index: usize) -> Option<i64> {
         let (begin, end) = self.lost_run(index - 1)?;
-        let (begin_ns, end_ns) = (self.clock.sent_ns[begin], self.clock.sent_ns[end - 1]);
+        let passed_ns = |index: usize| self.clock.left_ns(self.told.flow.segments[index].time_ns);
+        let (begin_ns, end_ns) = (passed_ns(begin), passed_ns(end - 1));
         let due_ns = begin_ns
             .saturating_add(self.round_trip.recent_ns)
             .saturating_add(self.slack_ns);
         let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
-        (lasts && self.last_heard_ns <= due_ns).then_some(now_ns)
+        (lasts && self.last_heard_ns <= due_ns).then_some(begin_ns)
     }
 
     /// The lost segments in a row around this one: first, and one past the last. Each row is looked through once.
@@ -573,7 +532,7 @@ impl<'a> Walk<'a> {
 
     /// All of an answer is out: until it is acknowledged.
     fn tail(&mut self, bound_ns: i64) -> i64 {
-        let recovers = self.recovery.map(|_| Limiter::LossRecovery);
+        let recovers = self.recoveries.is_on().then_some(Limiter::LossRecovery);
         let limiter = recovers
             .or(self.last)
             .unwrap_or(self.rounds.window_at(self.last_sent_ns));

@@ -22,6 +22,7 @@ mod outcome;
 mod own_time;
 mod quantile;
 mod ranges;
+mod recovery;
 mod round_trip;
 mod rounds;
 mod segmentation;

@@ -1,12 +1,11 @@
 //! Senders that send when they have something to send, and not when an acknowledgment makes room.
 
 use crate::flow::{Flow, Kind};
-use crate::quantile::quantile;
 use crate::sender_clock::SenderClock;
 
 /// Fewer bursts tell nothing.
 const FEWEST_BURSTS: usize = 8;
-/// Most of them: some pauses end with an acknowledgment by chance, and slow start waits for each.
+/// Most of the time between them: some pauses end with an acknowledgment by chance, and slow start waits for each.
 const MOST: f64 = 0.8;
 
 /// What the begins and ends of bursts tell of a flow.
@@ -24,7 +23,7 @@ impl OwnTime {
     /// within `release_ns` of it.
     pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, release_ns: i64) -> Self {
         let mss = flow.mss_bytes.unwrap_or(1460);
-        let (mut lags_ns, mut small) = (Vec::new(), 0);
+        let (mut bursts, mut all_ns, mut small_ns, mut unreleased_ns) = (0, 0.0, 0.0, 0.0);
         let (mut heard, mut acknowledged, mut last_heard_ns) = (0, 0, i64::MIN);
         for (index, two) in flow.segments.windows(2).enumerate() {
             let now_ns = two[1].time_ns;
@@ -37,16 +36,19 @@ impl OwnTime {
             let is_new = two.iter().all(|segment| segment.kind == Kind::New);
             // what waits with nothing under way waits for no acknowledgment anyway
             if is_new && silent_ns > pause_ns && acknowledged < two[0].end() {
-                lags_ns.push(now_ns.saturating_sub(last_heard_ns));
-                small += usize::from(two[0].payload_bytes < mss);
+                bursts += 1;
+                let of = |holds: bool| if holds { silent_ns as f64 } else { 0.0 };
+                all_ns += of(true);
+                small_ns += of(two[0].payload_bytes < mss);
+                unreleased_ns += of(now_ns.saturating_sub(last_heard_ns) > release_ns);
             }
         }
-        if lags_ns.len() < FEWEST_BURSTS {
+        if bursts < FEWEST_BURSTS {
             return Self::default();
         }
         Self {
-            unreleased: quantile(&lags_ns, 1.0 - MOST) > release_ns,
-            ends_small: small as f64 >= MOST * lags_ns.len() as f64,
+            unreleased: unreleased_ns >= MOST * all_ns,
+            ends_small: small_ns >= MOST * all_ns,
         }
     }
 }

@@ -16,6 +16,10 @@ const BEHIND_SEGMENTS: i64 = 6;
 /// A flight that did not get ahead when the sender waited so many times in a row has stopped growing: by then one that
 /// leaves at once has all out that acknowledgments released.
 const WAITS: usize = 10;
+/// ... or so many times over so many segments, if what was out is the same to within what is under way.
+const STANDING_WAITS: usize = 4;
+const STANDING_SEGMENTS: i64 = 8;
+const SAME_SEGMENTS: i64 = 2;
 /// A flight that never sinks below this share of what it was is steady.
 const STEADY_SHARE: f64 = 0.9;
 /// The flight after a pause grows by more than that in slow start only.
@@ -211,34 +215,72 @@ fn first_growth(samples: &[Sample], mss: i64) -> f64 {
     if grown > 0.5 { grown.min(1.0) } else { 1.0 }
 }
 
+/// Samples from the one at which growth was furthest ahead of what tells slow start from the rest.
+#[derive(Debug, Clone, Copy)]
+struct Top {
+    sample: Sample,
+    /// How far ahead, bytes.
+    ahead: f64,
+    /// What was out since, at the least and at the most.
+    least: i64,
+    most: i64,
+    /// How often the sender waited since.
+    waits: usize,
+}
+
+impl Top {
+    fn at(sample: Sample, ahead: f64) -> Self {
+        Self {
+            sample,
+            ahead,
+            least: sample.flight,
+            most: sample.flight,
+            waits: 0,
+        }
+    }
+
+    /// Whether growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
+    fn is_end(&self, last: &Sample, ahead: f64, mss: i64) -> bool {
+        let since = last.acknowledged - self.sample.acknowledged;
+        let behind = self.ahead - ahead;
+        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank, or many
+        // waits
+        let told = since >= self.sample.flight
+            || self.waits >= WAITS
+            || (2 * since >= self.sample.flight
+                && self.least as f64 >= STEADY_SHARE * self.sample.flight as f64);
+        let stands = self.waits >= STANDING_WAITS
+            && since >= STANDING_SEGMENTS * mss
+            && self.most - self.least <= SAME_SEGMENTS * mss;
+        (told && behind > (BEHIND_SEGMENTS * mss) as f64)
+            || (stands && behind > AHEAD_SEGMENTS * mss as f64)
+    }
+}
+
 impl Phase {
     /// Whether there was slow start, and when it ended, if before the phase did.
     fn slow_start(&self, mss: i64, share: f64) -> (bool, Option<i64>) {
-        let Some(first) = self.samples.first() else {
+        let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None);
         };
-        let (mut ahead, mut best, mut at) = (0.0, 0.0, *first);
-        let (mut least, mut last, mut waits) = (first.flight, *first, 0);
+        let mut ahead = 0.0;
+        let mut top = Top::at(*first, 0.0);
         for pair in self.samples.windows(2) {
             if pair.iter().all(|sample| sample.is_full) {
                 let grown = (pair[1].flight - pair[0].flight) as f64;
                 ahead += grown - share * (pair[1].acknowledged - pair[0].acknowledged) as f64;
             }
-            last = pair[1];
-            least = least.min(last.flight);
-            waits += 1;
-            if ahead > best {
-                (best, at, least, waits) = (ahead, last, last.flight, 0);
+            top.least = top.least.min(pair[1].flight);
+            top.most = top.most.max(pair[1].flight);
+            top.waits += 1;
+            if ahead > top.ahead {
+                top = Top::at(pair[1], ahead);
             }
         }
-        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank, or many
-        // waits
-        let since = last.acknowledged - at.acknowledged;
-        let told = since >= at.flight
-            || waits >= WAITS
-            || (2 * since >= at.flight && least as f64 >= STEADY_SHARE * at.flight as f64);
-        let behind = best - ahead > (BEHIND_SEGMENTS * mss) as f64;
-        let began = self.certain || best > AHEAD_SEGMENTS * mss as f64;
-        (began, (told && behind).then_some(at.at_ns))
+        let ended = top.is_end(last, ahead, mss);
+        // a window that never grew left slow start before, when there was nothing to fill it
+        let grew = !ended || top.sample.at_ns != first.at_ns;
+        let began = self.certain || top.ahead > AHEAD_SEGMENTS * mss as f64;
+        (began && grew, ended.then_some(top.sample.at_ns))
     }
 }

@@ -1,0 +1,133 @@
+//! When a sender repairs losses: from what told it of them until all is acknowledged that was out then.
+//!
+//! A retransmission that waits in a queue passes the capture point late. The duplicate acknowledgments that caused it do not.
+
+use crate::flow::{Flow, Kind, Segment, SegmentFlags};
+
+/// Duplicate acknowledgments that tell of a loss (RFC 5681, section 3.2).
+const DUPLICATES: u32 = 3;
+
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    /// Nothing below was acknowledged when it began.
+    low: i64,
+    /// All below is to be acknowledged until it is over: what was out when the first repair left, which is not known before that
+    /// passes.
+    high: Option<i64>,
+    /// It takes late packets for lost ones, and will know by the echo of the next acknowledgment (Eifel: RFC 3522).
+    is_undone: bool,
+}
+
+impl Recovery {
+    fn is_over(&self, acknowledged: i64) -> bool {
+        let all = self.high.is_some_and(|high| acknowledged >= high);
+        all || (self.is_undone && acknowledged > self.low)
+    }
+}
+
+/// The recoveries of a flow's sender, as its packets leave and acknowledgments arrive.
+#[derive(Debug)]
+pub(crate) struct Recoveries {
+    timestamps: bool,
+    /// First bytes that duplicate acknowledgments made it send again, and with which segment, in order.
+    repairs: Vec<(i64, usize)>,
+    now: Option<Recovery>,
+    /// One past the last byte that was lost and sent again.
+    repaired: i64,
+    duplicates: u32,
+}
+
+impl Recoveries {
+    pub fn of(flow: &Flow) -> Self {
+        let segments = flow.segments.iter().enumerate();
+        let repairs =
+            segments.filter(|(_, segment)| is_repair(segment) && segment.kind == Kind::Fast);
+        let mut repairs: Vec<(i64, usize)> = repairs
+            .map(|(at, segment)| (segment.sequence, at))
+            .collect();
+        repairs.sort_unstable();
+        Self {
+            timestamps: flow.timestamps,
+            repairs,
+            now: None,
+            repaired: i64::MIN,
+            duplicates: 0,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// A segment leaves when all below `acknowledged` is acknowledged and all below `next` was sent.
+    pub fn send(&mut self, segment: &Segment, acknowledged: i64, next: i64, mss: i64) {
+        let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
+        // a sender that takes late packets for lost ones recovers from nothing, for as long: it learns from duplicate
+        // acknowledgments of three more that were out (RFC 5681, section 3.2)
+        let mistaken = spurious && segment.kind == Kind::Fast && next - acknowledged > 3 * mss;
+        if !is_repair(segment) && !mistaken {
+            return;
+        }
+        let now = self.now.get_or_insert(Recovery {
+            low: acknowledged,
+            high: None,
+            is_undone: spurious && self.timestamps,
+        });
+        now.high = match segment.kind {
+            // all that was out is taken for lost (RFC 6298, section 5.4)
+            Kind::Timeout => Some(next),
+            _ => now.high.or(Some(next)),
+        };
+        if !spurious {
+            self.repaired = self.repaired.max(segment.end());
+        }
+    }
+
+    /// All below `acknowledged` is acknowledged, before `was`, and all below `next` was sent, the next of it with the segment
+    /// `coming`.
+    pub fn hear(&mut self, acknowledged: i64, was: i64, next: i64, coming: usize) {
+        self.duplicates = match acknowledged == was && next > was {
+            true => self.duplicates.saturating_add(1),
+            false if acknowledged > was => 0,
+            false => self.duplicates,
+        };
+        match self.now {
+            Some(recovery) if recovery.is_over(acknowledged) => {
+                // what was sent again beyond is a hole that the next one begins with (RFC 6675, section 5)
+                let goes_on = !recovery.is_undone
+                    && (self.repaired > acknowledged
+                        || self.is_repaired_from(acknowledged, coming));
+                self.now = goes_on.then_some(Recovery {
+                    low: acknowledged,
+                    high: Some(next),
+                    is_undone: false,
+                });
+            }
+            None if self.duplicates >= DUPLICATES
+                && self.is_repaired_from(acknowledged, coming) =>
+            {
+                self.now = Some(Recovery {
+                    low: acknowledged,
+                    high: None,
+                    is_undone: false,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether one of the segments to come repairs what begins there.
+    fn is_repaired_from(&self, sequence: i64, coming: usize) -> bool {
+        let after = self
+            .repairs
+            .partition_point(|repair| *repair < (sequence, coming));
+        self.repairs
+            .get(after)
+            .is_some_and(|repair| repair.0 == sequence)
+    }
+}
+
+/// Sent again because it was lost, by duplicate acknowledgments or by the timer.
+fn is_repair(segment: &Segment) -> bool {
+    matches!(segment.kind, Kind::Fast | Kind::Timeout) && !segment.flags.has(SegmentFlags::SPURIOUS)
+}
