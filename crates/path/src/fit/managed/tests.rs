@@ -46,6 +46,7 @@ const SEEING: Seeing = Seeing {
     rate_bps: RATE_BPS as f64,
     blur_s: 1e-6,
     isolated: false,
+    by_acknowledgments: false,
 };
 
 fn told(element: impl PathElement) -> Management {
