@@ -145,7 +145,10 @@ fn proved_by_law(judgement: Judgement) -> Judgement {
 fn full_queue_instead(evidence: &Evidence, laws: &Laws) -> Judgement {
     let mut contest = contest(evidence);
     let law_nats = laws.best.laws[0].nats.max(0.0);
-    let better = fact!("full-queue-likelier", by_nats = laws.full_queue_nats - law_nats);
+    let better = fact!(
+        "full-queue-likelier",
+        by_nats = laws.full_queue_nats - law_nats
+    );
     contest.rule_out(Cause::Aqm, better);
     contest.settle()
 }

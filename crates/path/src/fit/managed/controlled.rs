@@ -21,8 +21,8 @@ const DUAL_BETA_HZ: f64 = 3.2;
 
 const PARTICLES: usize = 48;
 /// By so much, in the logarithm, a probability that is drawn anew may differ: without it all are soon alike (the paper's
-/// "roughening").
-const ROUGHENING: f64 = 0.3;
+/// "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
+const ROUGHENING: f64 = 0.2;
 /// They are drawn anew when as few as this share of them carries the weight.
 const FEWEST_SHARE: f64 = 0.5;
 /// A law that is so much less likely than another is out of the question, nats: odds of 1 to 10^13.

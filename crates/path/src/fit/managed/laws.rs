@@ -139,7 +139,6 @@ impl<'a> Hazards<'a> {
         let pairs = queue.items.iter().zip(probabilities);
         pairs.filter(|(item, _)| !item.hidden).map(of).sum()
     }
-
 }
 
 /// Nats of `events` among `packets` at their own rate.

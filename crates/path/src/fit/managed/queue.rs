@@ -160,7 +160,8 @@ impl Queue {
 /// Of so many packets, from the first.
 fn looked_at(passages: &Passages) -> usize {
     let most = passages.len().min(MOST_PACKETS);
-    let is_event = |index: &usize| passages.outcome[*index] == Seen::Lost || passages.marked[*index];
+    let is_event =
+        |index: &usize| passages.outcome[*index] == Seen::Lost || passages.marked[*index];
     let last = (0..most).filter(is_event).nth(ENOUGH_EVENTS - 1);
     last.map_or(most, |last| last + 1)
 }

@@ -117,15 +117,18 @@ impl Hazards<'_> {
         let mut best_of = |curves: Vec<Curve>, best: Option<(f64, Curve)>| {
             let worthwhile = |curve: &Curve| curve.least >= SMALLEST_THRESHOLD_PACKETS;
             let of = |curve: Curve| (self.nats_of_curve(averages, curve), curve);
-            let scored: Vec<(f64, Curve)> =
-                curves.into_iter().filter(worthwhile).map(of).collect();
+            let scored: Vec<(f64, Curve)> = curves.into_iter().filter(worthwhile).map(of).collect();
             tried.extend(scored.iter().map(|(nats, curve)| (*nats, curve.least)));
             let all = scored.into_iter().chain(best);
             all.max_by(|a, b| a.0.total_cmp(&b.0))
         };
         let mut best = best_of(self.plain_curves(averages), None);
         for _ in 0..ROUNDS {
-            for step in [Curve::other_uppers, Curve::other_slopes, Curve::other_thresholds] {
+            for step in [
+                Curve::other_uppers,
+                Curve::other_slopes,
+                Curve::other_thresholds,
+            ] {
                 let others = best.map_or_else(Vec::new, |(_, curve)| step(&curve));
                 best = best_of(others, best);
             }
@@ -170,7 +173,10 @@ impl Hazards<'_> {
 
     /// The slope that gives as many drops as there were.
     fn steepest(&self, averages: &[Vec<f64>], least: f64) -> f64 {
-        let above = averages.iter().flatten().map(|average| (average - least).max(0.0));
+        let above = averages
+            .iter()
+            .flatten()
+            .map(|average| (average - least).max(0.0));
         self.events / above.sum::<f64>().max(1e-9)
     }
 

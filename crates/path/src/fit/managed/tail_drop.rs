@@ -105,7 +105,11 @@ impl Hazards<'_> {
         for queue in self.queues {
             let mut backlog = Backlog::default();
             for item in &queue.items {
-                let size_s = if item.chosen { self.packet_s } else { item.service_s };
+                let size_s = if item.chosen {
+                    self.packet_s
+                } else {
+                    item.service_s
+                };
                 let with_packet_s = backlog.at(item, speed) + size_s;
                 let above = (with_packet_s - limit_s) / self.packet_s;
                 let class = MARGINS.iter().filter(|margin| above >= **margin).count();
