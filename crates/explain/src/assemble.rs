@@ -95,7 +95,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         Some(most) => most.judgement.clone(),
         None => judge_losses(&evidence),
     };
-    let family = management::of_one_capture(group, &evidence, &judgement);
+    let (judgement, family) = management::of_one_capture(group, &evidence, judgement);
     let bottleneck = match lossy {
         true => bottleneck.dropping(judgement.cause),
         false => bottleneck,

@@ -154,11 +154,7 @@ impl Evidence {
     /// Rate at which the queue drains, bit/s: by the delays where they tell, else by the losses, else at least that
     /// of what arrived.
     pub fn queue_rate_bps(&self) -> Interval {
-        if let Some(drain) = self
-            .drain
-            .as_ref()
-            .filter(|drain| drain.explained > DELAYS_TELL)
-        {
+        if let Some(drain) = self.drain.filter(|_| self.queue_rate_is_seen()) {
             return Interval {
                 value: drain.rate_bps,
                 low: Some(drain.low_bps),
@@ -179,6 +175,13 @@ impl Evidence {
             low: Some(arrived_bps),
             high: None,
         }
+    }
+
+    /// The delays tell at what rate the queue drains.
+    pub fn queue_rate_is_seen(&self) -> bool {
+        self.drain
+            .as_ref()
+            .is_some_and(|drain| drain.explained > DELAYS_TELL)
     }
 
     /// Time that a full packet takes at that rate, seconds.

@@ -11,7 +11,8 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 use crate::evidence::Evidence;
 use crate::group::{Group, Origin};
 use crate::judge::Judgement;
-use crate::thresholds::FAMILY_NATS;
+use crate::losses::contest;
+use crate::thresholds::{FAMILY_NATS, LAW_NATS, SEARCH_NATS};
 
 /// A family of active queue management, as far as it can be told from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,40 +87,119 @@ impl Family {
     }
 }
 
-/// From one capture: round trips above the smallest for waits. The law names the family of what the judge of losses calls
-/// queue management, and proves none: a full queue's drops fit one, too, where waits are seen from afar.
-pub fn of_one_capture(group: &Group, evidence: &Evidence, judgement: &Judgement) -> Option<Family> {
-    if judgement.cause != Cause::Aqm {
-        return None;
+/// What is said of one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
+/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does, no
+/// queue management made them; where a law beats it as clearly, and everything else, one did.
+pub fn of_one_capture(
+    group: &Group,
+    evidence: &Evidence,
+    judgement: Judgement,
+) -> (Judgement, Option<Family>) {
+    if !may_be_managed(evidence, &judgement) {
+        return (judgement, None);
     }
-    let (management, isolates) = management(group, evidence)?;
-    Family::of(Some(&management), isolates)
+    let Some(laws) = Laws::of(group, evidence) else {
+        return (judgement, None);
+    };
+    let family = || Family::of(Some(&laws.best), laws.isolates);
+    let by_drops = evidence.totals.lost > 0;
+    if judgement.cause != Cause::Aqm {
+        let proved = by_drops && laws.margin_nats > LAW_NATS && evidence.queue_rate_is_seen();
+        let family = family().filter(|family| proved && family.law.is_some());
+        return match family {
+            Some(family) => (proved_by_law(judgement), Some(family)),
+            None => (judgement, None),
+        };
+    }
+    if by_drops && laws.best.laws[0].nats < laws.full_queue_nats - LAW_NATS {
+        return (full_queue_instead(evidence, &laws), None);
+    }
+    // what speaks for queue management already outweighs a full queue that is about as likely
+    let as_likely = !by_drops || laws.margin_nats > -FAMILY_NATS;
+    (judgement, family().filter(|_| as_likely))
+}
+
+/// Laws are led over every packet, which takes a while: not where something else is as good as proved.
+fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
+    match judgement.cause {
+        Cause::Aqm => true,
+        Cause::Policer | Cause::Outage => false,
+        Cause::Unknown => evidence.totals.lost > 0,
+        _ => evidence.totals.lost > 0 && judgement.confidence < LAWFUL,
+    }
+}
+
+/// A law accounts for what the judge of losses could not.
+fn proved_by_law(judgement: Judgement) -> Judgement {
+    let mut against = judgement.against;
+    against.retain(|(cause, _)| *cause != Cause::Aqm);
+    Judgement {
+        cause: Cause::Aqm,
+        confidence: LAWFUL,
+        against,
+        behind: Vec::new(),
+    }
+}
+
+/// The judge of losses again, for which the drops are no queue management's.
+fn full_queue_instead(evidence: &Evidence, laws: &Laws) -> Judgement {
+    let mut contest = contest(evidence);
+    let law_nats = laws.best.laws[0].nats.max(0.0);
+    let better = fact!(
+        "full-queue-likelier",
+        by_nats = laws.full_queue_nats - law_nats
+    );
+    contest.rule_out(Cause::Aqm, better);
+    contest.settle()
 }
 
 /// How sure drops that follow a law make, between two captures. Fitted on transfers of the training split.
 pub const LAWFUL: f64 = 0.95;
 
-/// The laws in competition, and whether flows have queues of their own.
-fn management(group: &Group, evidence: &Evidence) -> Option<(Management, bool)> {
-    let passages = passages(group, evidence);
-    let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
-    let seeing = |isolated| Seeing {
-        idle_wait_s: 0.0,
-        // a queue lets out at least what came through
-        rate_bps: evidence
-            .drain
-            .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
-        blur_s: RTT_BLUR_S,
-        isolated,
-    };
-    let together = fit_management(&passages, seeing(false))?;
-    let several = passages.flow.iter().any(|flow| *flow != passages.flow[0]);
-    let apart = several
-        .then(|| fit_management(&passages, seeing(true)))
-        .flatten();
-    let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
-    let isolates = apart.is_some();
-    Some((apart.unwrap_or(together), isolates))
+/// The laws in competition, with what they compete with.
+struct Laws {
+    /// All flows in one queue, or each in its own, whichever suits better.
+    best: Management,
+    isolates: bool,
+    /// How much likelier than chance one full queue for all flows makes the drops, nats.
+    full_queue_nats: f64,
+    /// By how much the best law beats full queues and buckets, nats.
+    margin_nats: f64,
+}
+
+impl Laws {
+    fn of(group: &Group, evidence: &Evidence) -> Option<Self> {
+        let passages = passages(group, evidence);
+        let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
+        let seeing = |isolated| Seeing {
+            idle_wait_s: 0.0,
+            // a queue lets out at least what came through
+            rate_bps: evidence
+                .drain
+                .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
+            blur_s: RTT_BLUR_S,
+            isolated,
+            by_acknowledgments: true,
+        };
+        let together = fit_management(&passages, seeing(false))?;
+        let several = passages.flow.iter().any(|flow| *flow != passages.flow[0]);
+        let apart = several
+            .then(|| fit_management(&passages, seeing(true)))
+            .flatten();
+        let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
+        // a queue whose rate the delays do not tell is looked for by its losses, at any rate
+        let bucket = evidence.bucket.as_ref();
+        let bucket_nats = bucket.map_or(0.0, |bucket| bucket.gain() - SEARCH_NATS);
+        let full_queue_nats = together.tail_drop_nats.max(bucket_nats);
+        let isolates = apart.is_some();
+        let best = apart.unwrap_or(together);
+        Some(Self {
+            margin_nats: best.margin_nats().min(best.laws[0].nats - full_queue_nats),
+            full_queue_nats,
+            isolates,
+            best,
+        })
+    }
 }
 
 /// Acknowledgments come some packets late, seconds.

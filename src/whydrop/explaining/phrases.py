@@ -239,6 +239,9 @@ _PHRASES: Mapping[str, Phrase] = {
         "{largest_s}"
     ),
     "overtook-other-flows": _overtook,
+    "full-queue-likelier": (
+        "a full queue makes these drops likelier than any law of queue management does, by {by_nats} nats"
+    ),
     "law-followed": (
         "led along the waits that were seen, the law of this family makes the {events} drops and marks likelier than "
         "chance does, by {gain_nats} nats"

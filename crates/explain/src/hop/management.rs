@@ -37,6 +37,7 @@ fn management(hop: &Hop) -> Option<Management> {
             .map_or_else(mean_bps, |departures| departures.rate_bps.value),
         blur_s: hop.blur_s.min(MOST_BLUR_S),
         isolated: flows_are_apart(hop),
+        by_acknowledgments: false,
     };
     fit_management(&hop.passages, seeing)
 }

@@ -2,11 +2,13 @@
 //!
 //! Nothing is replayed: each law is led along what was seen. Its state follows the waits and the drops that happened,
 //! and at every packet it says how likely the next drop is. The likelihood of all drops, and of all packets that passed,
-//! is compared with that of a queue that drops when it is long, whatever the law, and of chance.
+//! is compared with that of a queue that drops when it is full, and of chance.
 
 mod controlled;
 mod laws;
 mod queue;
+mod red;
+mod tail_drop;
 #[cfg(test)]
 mod tests;
 
@@ -49,14 +51,14 @@ pub struct Management {
     pub events: usize,
     /// The best first.
     pub laws: Vec<LawFit>,
-    /// How much likelier a queue that drops when it is long makes them than chance, nats.
-    pub when_long_nats: f64,
+    /// How much likelier a queue that drops when it is full makes them than chance, nats.
+    pub tail_drop_nats: f64,
 }
 
 impl Management {
-    /// By how much the best law beats a queue that drops when it is long, nats.
+    /// By how much the best law beats a queue that drops when it is full, nats.
     pub fn margin_nats(&self) -> f64 {
-        self.laws[0].nats - self.when_long_nats.max(0.0)
+        self.laws[0].nats - self.tail_drop_nats.max(0.0)
     }
 
     /// By how much COBALT beats CoDel, nats.
@@ -99,6 +101,8 @@ pub struct Seeing {
     pub blur_s: f64,
     /// Flows have queues of their own.
     pub isolated: bool,
+    /// Waits are those of acknowledgments, which come late at times and never early.
+    pub by_acknowledgments: bool,
 }
 
 /// Fewer drops and marks tell no law.
@@ -119,17 +123,19 @@ pub fn fit_management(passages: &Passages, seeing: Seeing) -> Option<Management>
     let mut laws = vec![
         hazards.codel(Law::CoDel, false),
         hazards.codel(Law::Cobalt, false),
-        hazards.controlled(Law::Pie),
-        hazards.controlled(Law::DualPi2),
         hazards.red(),
     ];
     if seeing.isolated {
         laws.push(hazards.codel(Law::CoDel, true));
     }
+    for law in [Law::Pie, Law::DualPi2] {
+        let rival_nats = laws.iter().map(|fit| fit.nats).fold(0.0, f64::max);
+        laws.push(hazards.controlled(law, rival_nats));
+    }
     laws.sort_by(|a, b| b.nats.total_cmp(&a.nats));
     Some(Management {
         events,
         laws,
-        when_long_nats: hazards.when_long(),
+        tail_drop_nats: hazards.tail_drop(),
     })
 }

@@ -21,33 +21,47 @@ const DUAL_BETA_HZ: f64 = 3.2;
 
 const PARTICLES: usize = 48;
 /// By so much, in the logarithm, a probability that is drawn anew may differ: without it all are soon alike (the paper's
-/// "roughening").
-const ROUGHENING: f64 = 0.3;
+/// "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
+const ROUGHENING: f64 = 0.2;
 /// They are drawn anew when as few as this share of them carries the weight.
 const FEWEST_SHARE: f64 = 0.5;
+/// A law that is so much less likely than another is out of the question, nats: odds of 1 to 10^13.
+const HOPELESS_NATS: f64 = 30.0;
+/// A target that is so much less likely than another is none of those that may be right, nats.
+const AS_GOOD_NATS: f64 = 2.0 * REFUTED_NATS;
 /// Shorter targets are below what a controller that looks every 15 ms can hold.
 const SHORTEST_TARGET_S: f64 = 4e-3;
 
 impl Hazards<'_> {
-    /// PIE and the like: a controller that looks at the wait every few milliseconds.
-    pub fn controlled(&self, law: Law) -> LawFit {
+    /// PIE and the like: a controller that looks at the wait every few milliseconds. What makes the drops far less likely
+    /// than another law does, by which they are `rival_nats` above chance, is not led to its end.
+    pub fn controlled(&self, law: Law, rival_nats: f64) -> LawFit {
         let stray = STRAY_SHARE * self.events / self.packets;
-        let targets = TARGETS_S.into_iter();
-        let tried: Vec<(f64, f64)> = targets
-            .filter(|target_s| *target_s >= SHORTEST_TARGET_S)
-            .flat_map(|target_s| Form::of(law).iter().map(move |form| (target_s, *form)))
-            .map(|(target_s, form)| {
+        let mut hopeless = self.chance_nats() + rival_nats - HOPELESS_NATS;
+        let mut tried: Vec<(f64, f64)> = Vec::new();
+        for target_s in TARGETS_S {
+            for form in Form::of(law) {
+                if target_s < SHORTEST_TARGET_S {
+                    continue;
+                }
                 let controlled = Controlled {
-                    form,
+                    form: *form,
                     target_s,
                     blur_s: 0.5 * self.near_s,
+                    unsure_packets: self.unsure_packets,
                     stray,
                 };
-                let queues = self.queues.iter();
-                let nats: f64 = queues.map(|queue| controlled.nats(queue)).sum();
-                (nats, target_s)
-            })
-            .collect();
+                let mut nats = 0.0;
+                for queue in self.queues {
+                    nats += controlled.nats(queue, hopeless - nats);
+                }
+                if nats < hopeless {
+                    nats = f64::MIN;
+                }
+                hopeless = hopeless.max(nats - AS_GOOD_NATS);
+                tried.push((nats, target_s));
+            }
+        }
         let best = *tried
             .iter()
             .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -100,6 +114,7 @@ struct Controlled {
     form: Form,
     target_s: f64,
     blur_s: f64,
+    unsure_packets: u32,
     /// How likely a packet is dropped for another cause.
     stray: f64,
 }
@@ -135,8 +150,8 @@ impl State {
 }
 
 impl Controlled {
-    /// Nats of what was dropped and what was not.
-    fn nats(&self, queue: &Queue) -> f64 {
+    /// Nats of what was dropped and what was not, as far as they stay above `hopeless`.
+    fn nats(&self, queue: &Queue, hopeless: f64) -> f64 {
         let Some(first) = queue.items.first() else {
             return 0.0;
         };
@@ -156,6 +171,9 @@ impl Controlled {
             }
             let sum: f64 = particles.iter().map(|one| one.weight).sum();
             nats += sum.ln();
+            if nats < hopeless {
+                break;
+            }
             let mut squares = 0.0;
             for particle in &mut particles {
                 particle.weight /= sum;
@@ -213,7 +231,7 @@ impl Controlled {
                     to_ns(looked_at_s(due_ns as f64 * 1e-9))
                 });
                 let spread = matches!(self.form, Form::Pie { spread: true, .. });
-                let probability = pie(control, target_ns, item, spread);
+                let probability = pie(control, target_ns, item, self.unsure_packets, spread);
                 if item.chosen || (item.hidden && random.chance(probability)) {
                     control.chosen();
                 }
@@ -242,8 +260,14 @@ impl Controlled {
 }
 
 /// What the controller of RFC 8033 drops a packet with.
-fn pie(control: &mut PieControl, target_ns: i64, item: &Item, spread: bool) -> f64 {
-    let backlog_bytes = u64::from(item.before) * 1_500;
+fn pie(
+    control: &mut PieControl,
+    target_ns: i64,
+    item: &Item,
+    unsure_packets: u32,
+    spread: bool,
+) -> f64 {
+    let backlog_bytes = u64::from(item.before + unsure_packets) * 1_500;
     control.count(target_ns, backlog_bytes);
     if spread {
         control.spread(target_ns, backlog_bytes)

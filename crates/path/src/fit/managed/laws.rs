@@ -12,6 +12,10 @@ pub(super) struct Hazards<'a> {
     /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
     /// vary.
     pub(super) near_s: f64,
+    /// What a full packet takes to be sent, seconds.
+    pub(super) packet_s: f64,
+    /// So many more may have waited than were seen: what rests while hardly anything waits must not hang on one packet.
+    pub(super) unsure_packets: u32,
 }
 
 /// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
@@ -27,8 +31,8 @@ const INTERVALS_S: [f64; 13] = [
     10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
     500e-3,
 ];
-/// RED never drops what finds but one packet.
-const SMALLEST_THRESHOLD_PACKETS: f64 = 1.0;
+/// The time at which a drop falls due is known to within this share of an interval, or every drop is due.
+const UNTOLD_APART: f64 = 2.0;
 /// A finer search around the best: each parameter times these.
 const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
 
@@ -44,6 +48,8 @@ impl<'a> Hazards<'a> {
             events: events as f64,
             packets: packets as f64,
             near_s: 2.0 * longest_service_s + 2.0 * seeing.blur_s,
+            packet_s: longest_service_s,
+            unsure_packets: u32::from(seeing.by_acknowledgments),
         }
     }
 
@@ -56,32 +62,12 @@ impl<'a> Hazards<'a> {
         0.5 * parameters * self.events.ln()
     }
 
-    /// Two rates, on either side of the wait that parts them best.
-    pub fn when_long(&self) -> f64 {
-        let mut items: Vec<(f64, bool)> = self
-            .queues
-            .iter()
-            .flat_map(|queue| &queue.items)
-            .filter(|item| !item.hidden)
-            .map(|item| (item.wait_s(), item.chosen))
-            .collect();
-        items.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut below = 0.0;
-        let mut best = f64::MIN;
-        for (index, (_, chosen)) in items.iter().enumerate() {
-            if *chosen {
-                let parted = nats_of_rate(below, index as f64)
-                    + nats_of_rate(self.events - below, self.packets - index as f64);
-                best = best.max(parted);
-                below += 1.0;
-            }
-        }
-        best - self.chance_nats() - self.cost(2.0)
-    }
-
     /// CoDel or COBALT; `in_all` says that what waits in other queues is backlog too, as in Linux's fq_codel.
     pub fn codel(&self, law: Law, in_all: bool) -> LawFit {
         let score = |target_s: f64, interval_s: f64| {
+            if interval_s < UNTOLD_APART * self.near_s {
+                return f64::MIN;
+            }
             let mut table = [(0.0, 0.0); CODEL_STATES];
             for queue in self.queues {
                 match law {
@@ -140,7 +126,7 @@ impl<'a> Hazards<'a> {
     }
 
     /// Of the probability of each packet, with a little for what has another cause.
-    fn likelihood(&self, queue: &Queue, probabilities: Vec<f64>) -> f64 {
+    pub(super) fn likelihood(&self, queue: &Queue, probabilities: Vec<f64>) -> f64 {
         let stray = STRAY_SHARE * self.events / self.packets;
         let of = |(item, probability): (&Item, f64)| {
             let hazard = (stray + (1.0 - stray) * probability).min(0.99);
@@ -153,75 +139,10 @@ impl<'a> Hazards<'a> {
         let pairs = queue.items.iter().zip(probabilities);
         pairs.filter(|(item, _)| !item.hidden).map(of).sum()
     }
-
-    /// RED: a share that rises with the average of the queue from a lower threshold on, drops evenly spaced.
-    pub fn red(&self) -> LawFit {
-        let mut tried: Vec<(f64, f64)> = Vec::new();
-        for weight in [0.0005, 0.002, 0.008, 0.03] {
-            let averages: Vec<Vec<f64>> = self
-                .queues
-                .iter()
-                .map(|queue| averages(queue, weight))
-                .collect();
-            let mut at_events: Vec<f64> = self
-                .queues
-                .iter()
-                .zip(&averages)
-                .flat_map(|(queue, averages)| queue.items.iter().zip(averages))
-                .filter(|(item, _)| item.chosen)
-                .map(|(_, average)| *average)
-                .collect();
-            at_events.sort_by(f64::total_cmp);
-            // drops begin a little above the threshold; a stray one may lie below it
-            let least = at_events[at_events.len() / 20];
-            for share in [0.3, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98] {
-                if share * least >= SMALLEST_THRESHOLD_PACKETS {
-                    tried.push(self.above(&averages, share * least));
-                }
-            }
-        }
-        let best = tried.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        let best = best.copied().unwrap_or((f64::MIN, 0.0));
-        let likely = tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
-        let items = self.queues.iter().flat_map(|queue| &queue.items);
-        let service_s = items.map(|item| item.service_s).fold(0.0, f64::max);
-        let in_seconds = spread(best.1 * service_s, likely.map(|one| one.1 * service_s));
-        LawFit {
-            law: Law::Red,
-            nats: best.0 - self.chance_nats() - self.cost(3.0),
-            target_s: in_seconds,
-            interval_s: None,
-        }
-    }
-
-    /// Nats with this lower threshold and the slope that suits it best; the threshold.
-    fn above(&self, averages: &[Vec<f64>], least: f64) -> (f64, f64) {
-        let room: f64 = averages
-            .iter()
-            .flatten()
-            .map(|average| (average - least).max(0.0))
-            .sum();
-        let steepest = self.events / room.max(1e-9);
-        // evenly spaced, drops come twice as often as the share says
-        let slopes = [0.35, 0.5, 0.7, 1.0].map(|factor| factor * steepest);
-        let nats = slopes
-            .into_iter()
-            .flat_map(|slope| [true, false].map(|even| (slope, even)))
-            .map(|(slope, even)| {
-                let parts = self.queues.iter().zip(averages);
-                parts
-                    .map(|(queue, averages)| {
-                        self.likelihood(queue, red(queue, averages, least, slope, even))
-                    })
-                    .sum::<f64>()
-            })
-            .fold(f64::MIN, f64::max);
-        (nats, least)
-    }
 }
 
 /// Nats of `events` among `packets` at their own rate.
-fn nats_of_rate(events: f64, packets: f64) -> f64 {
+pub(super) fn nats_of_rate(events: f64, packets: f64) -> f64 {
     let part = |count: f64| {
         if count > 0.0 {
             count * (count / packets).ln()
@@ -408,46 +329,4 @@ impl Cobalt {
             }
         }
     }
-}
-
-/// The average of the packets that each one finds, as RED keeps it.
-fn averages(queue: &Queue, weight: f64) -> Vec<f64> {
-    let mut average = 0.0;
-    let mut free_s = f64::MIN;
-    let of = |item: &Item| {
-        let before = f64::from(item.before);
-        if before > 0.0 || free_s > item.arrival_s {
-            average += weight * (before - average);
-        } else if item.service_s > 0.0 {
-            average *=
-                (1.0f64 - weight).powf(((item.arrival_s - free_s) / item.service_s).min(1e6));
-        }
-        free_s = item.turn_s + item.service_s;
-        average
-    };
-    queue.items.iter().map(of).collect()
-}
-
-/// RED's probability for each packet; `even` spaces drops as the paper does.
-fn red(queue: &Queue, averages: &[f64], least: f64, slope: f64, even: bool) -> Vec<f64> {
-    let mut since = 0.0;
-    let of = |(item, average): (&Item, &f64)| {
-        let share = (slope * (average - least)).clamp(0.0, 1.0);
-        if share == 0.0 {
-            since = 0.0;
-            return 0.0;
-        }
-        since += 1.0;
-        let left = 1.0 - since * share;
-        let hazard = match even {
-            true if left <= share => 0.9,
-            true => share / left,
-            false => share,
-        };
-        if item.chosen {
-            since = 0.0;
-        }
-        hazard
-    };
-    queue.items.iter().zip(averages).map(of).collect()
 }

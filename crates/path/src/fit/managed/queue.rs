@@ -41,57 +41,68 @@ const MOST_PACKETS: usize = 200_000;
 impl Queue {
     /// All packets in one queue, or each flow in its own.
     pub fn of(passages: &Passages, seeing: Seeing) -> Vec<Self> {
-        let mut queues: Vec<Self> = Vec::new();
-        let mut bytes: Vec<Vec<f64>> = Vec::new();
-        let mut events = 0;
-        for index in 0..passages.len().min(MOST_PACKETS) {
+        let packets = looked_at(passages);
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for index in 0..packets {
             let own = if seeing.isolated {
                 passages.flow[index] as usize
             } else {
                 0
             };
-            if queues.len() <= own {
-                queues.resize(own + 1, Self::default());
-                bytes.resize(own + 1, Vec::new());
+            if members.len() <= own {
+                members.resize(own + 1, Vec::new());
             }
-            let arrival_s = passages.arrival_s[index];
-            let items = &mut queues[own].items;
-            let before_s = items
-                .last()
-                .map_or(arrival_s, |before| before.turn_s + before.service_s);
-            let wait_s = passages.wait_s[index] - seeing.idle_wait_s;
-            let turn_s = if wait_s.is_nan() {
-                before_s.max(arrival_s)
-            } else {
-                arrival_s + wait_s.max(0.0)
-            };
-            let lost = passages.outcome[index] == Seen::Lost;
-            let chosen = lost || passages.marked[index];
-            events += usize::from(chosen);
-            items.push(Item {
-                arrival_s,
-                turn_s,
-                service_s: if lost {
-                    0.0
-                } else {
-                    f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
-                },
-                behind_bytes: 0.0,
-                behind_in_all_bytes: 0.0,
-                before: 0,
-                chosen,
-                hidden: passages.outcome[index] == Seen::Unknown && !chosen,
-            });
-            bytes[own].push(f64::from(passages.bytes[index]));
-            if events == ENOUGH_EVENTS {
-                break;
-            }
+            members[own].push(index);
         }
+        let bytes_of = |members: &Vec<usize>| -> Vec<f64> {
+            let bytes = members.iter().map(|index| passages.bytes[*index]);
+            bytes.map(f64::from).collect()
+        };
+        let bytes: Vec<Vec<f64>> = members.iter().map(bytes_of).collect();
+        let mut queues: Vec<Self> = members
+            .iter()
+            .map(|members| Self::of_members(passages, members, seeing))
+            .collect();
         for (queue, bytes) in queues.iter_mut().zip(&bytes) {
             queue.count(bytes);
         }
         count_in_all(&mut queues, &bytes);
         queues
+    }
+
+    fn of_members(passages: &Passages, members: &[usize], seeing: Seeing) -> Self {
+        let seen_turns_s = turns_s(passages, members, seeing);
+        let mut before_s = f64::MIN;
+        let item = |(index, seen_turn_s): (&usize, f64)| {
+            let index = *index;
+            let arrival_s = passages.arrival_s[index];
+            let lost = passages.outcome[index] == Seen::Lost;
+            let chosen = lost || passages.marked[index];
+            let turn_s = if seen_turn_s.is_nan() {
+                before_s.max(arrival_s)
+            } else {
+                seen_turn_s
+            };
+            let service_s = if lost {
+                0.0
+            } else {
+                f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
+            };
+            before_s = turn_s + service_s;
+            Item {
+                arrival_s,
+                turn_s,
+                service_s,
+                behind_bytes: 0.0,
+                behind_in_all_bytes: 0.0,
+                before: 0,
+                chosen,
+                hidden: passages.outcome[index] == Seen::Unknown && !chosen,
+            }
+        };
+        Self {
+            items: members.iter().zip(seen_turns_s).map(item).collect(),
+        }
     }
 
     pub fn events(&self) -> usize {
@@ -105,19 +116,27 @@ impl Queue {
     /// Who is before and behind whom.
     fn count(&mut self, bytes: &[f64]) {
         let (mut come, mut come_bytes, mut gone_bytes) = (0, 0.0, 0.0);
-        let mut first_inside = 0;
+        let (mut first_inside, mut inside) = (0, 0);
+        // what was dropped takes no room
+        let takes_room = |item: &Item| item.service_s > 0.0;
         for index in 0..self.items.len() {
             let item = self.items[index];
             while come < self.items.len() && self.items[come].arrival_s <= item.turn_s {
-                come_bytes += bytes[come];
+                if takes_room(&self.items[come]) {
+                    come_bytes += bytes[come];
+                }
                 come += 1;
             }
-            gone_bytes += bytes[index];
             while first_inside < index && self.items[first_inside].turn_s <= item.arrival_s {
+                inside -= u32::from(takes_room(&self.items[first_inside]));
                 first_inside += 1;
             }
+            self.items[index].before = inside;
+            if takes_room(&item) {
+                gone_bytes += bytes[index];
+                inside += 1;
+            }
             self.items[index].behind_bytes = (come_bytes - gone_bytes).max(0.0);
-            self.items[index].before = (index - first_inside) as u32;
         }
     }
 
@@ -136,6 +155,37 @@ impl Queue {
         let last = &self.items[*from];
         (last.turn_s + last.service_s - due_s).max(0.0)
     }
+}
+
+/// Of so many packets, from the first.
+fn looked_at(passages: &Passages) -> usize {
+    let most = passages.len().min(MOST_PACKETS);
+    let is_event =
+        |index: &usize| passages.outcome[*index] == Seen::Lost || passages.marked[*index];
+    let last = (0..most).filter(is_event).nth(ENOUGH_EVENTS - 1);
+    last.map_or(most, |last| last + 1)
+}
+
+/// When the turn of each member of a queue was; NaN where that was not seen. An acknowledgment may be held back, and is never
+/// early: who is behind in the queue and known to be gone was let out later.
+fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing) -> Vec<f64> {
+    let turn_s = |index: &usize| {
+        let wait_s = passages.wait_s[*index] - seeing.idle_wait_s;
+        // NaN stays NaN
+        passages.arrival_s[*index] + wait_s.clamp(0.0, f64::MAX)
+    };
+    let mut turns_s: Vec<f64> = members.iter().map(turn_s).collect();
+    if seeing.by_acknowledgments {
+        let mut gone_s = f64::INFINITY;
+        for (turn_s, index) in turns_s.iter_mut().zip(members).rev() {
+            // of NaN and a number the number is the smaller
+            gone_s = gone_s.min(*turn_s);
+            if !turn_s.is_nan() {
+                *turn_s = gone_s.max(passages.arrival_s[*index]);
+            }
+        }
+    }
+    turns_s
 }
 
 /// What waited in all queues at the turn of each packet, without itself.

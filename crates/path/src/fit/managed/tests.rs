@@ -46,6 +46,7 @@ const SEEING: Seeing = Seeing {
     rate_bps: RATE_BPS as f64,
     blur_s: 1e-6,
     isolated: false,
+    by_acknowledgments: false,
 };
 
 fn told(element: impl PathElement) -> Management {
@@ -142,4 +143,54 @@ fn queues_that_drop_by_chance_are_told_by_what_moves_the_chance() {
 fn a_full_queue_follows_no_law() {
     let found = told(crate::Fifo::new(RATE_BPS, Limit::packets(40)));
     assert!(found.margin_nats() < 0.0, "{found:?}");
+}
+
+/// As acknowledgments tell: every other packet is answered late, by up to so many seconds.
+fn seen_late(passages: &mut Passages, most_s: f64) {
+    let mut random = Random::new(8);
+    for wait_s in passages.wait_s.iter_mut().step_by(2) {
+        *wait_s += random.uniform(0.0, most_s);
+    }
+}
+
+const SEEING_LATE: Seeing = Seeing {
+    blur_s: 0.5e-3,
+    by_acknowledgments: true,
+    ..SEEING
+};
+
+#[test]
+fn late_acknowledgments_are_set_right_by_those_behind() {
+    let mut passages = through(Pie::new(RATE_BPS, Limit::NONE, 3));
+    seen_late(&mut passages, 0.04);
+    let with = fit_management(&passages, SEEING_LATE).unwrap();
+    let seeing = Seeing {
+        by_acknowledgments: false,
+        ..SEEING_LATE
+    };
+    let without = fit_management(&passages, seeing).unwrap();
+    assert_eq!(with.laws[0].law, Law::Pie, "{with:?}");
+    assert!(
+        with.lead_nats() > without.lead_nats() + 10.0,
+        "{with:?} {without:?}"
+    );
+}
+
+#[test]
+fn a_full_queue_that_is_seen_from_afar_follows_no_law() {
+    for limit_packets in [40, 400] {
+        let mut passages = through(crate::Fifo::new(RATE_BPS, Limit::packets(limit_packets)));
+        seen_late(&mut passages, 0.1);
+        let found = fit_management(&passages, SEEING_LATE).expect("enough is dropped");
+        assert!(found.margin_nats() < -10.0, "{found:?}");
+    }
+}
+
+#[test]
+fn red_is_told_above_its_upper_threshold() {
+    // steady overload: the average stays near the threshold above which every packet goes
+    let red = Red::new(RATE_BPS, Limit::NONE, 5.0, 8.0, 0.02, 3);
+    let found = told(red);
+    assert_eq!(found.laws[0].law, Law::Red, "{found:?}");
+    assert!(found.lead_nats() > 20.0, "{found:?}");
 }

@@ -1,0 +1,143 @@
+//! A queue that drops when it is full, as the rival of every law.
+//!
+//! Where waits are seen exactly, drops come at the longest. From afar waits are blurred, so what the queue holds is also
+//! counted from what arrived and how fast it drains: that is the virtual queue of [`virtual_queue`](crate::fit::virtual_queue),
+//! here at the rate that the waits have shown.
+
+use super::laws::{Hazards, nats_of_rate};
+use super::queue::Item;
+use crate::fit::rows::{CLASSES, MARGINS};
+use crate::fit::virtual_queue::log_likelihood;
+
+/// Shares of the rate, around it: a frame may add 38 bytes to a packet, or to small ones much more, and a rate that was
+/// fitted to delays may be wrong by a few per cent.
+const AROUND: [f64; 9] = [0.92, 0.95, 0.97, 0.985, 1.0, 1.015, 1.03, 1.05, 1.08];
+/// Finer steps around the best, relative, of rate and limit.
+const FINER: [f64; 3] = [0.006, 0.002, 0.0007];
+/// The limit is looked for where this share of the losses finds less.
+const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
+
+/// A rate, relative to the one that the queue drains at, and a limit, as seconds at that one.
+#[derive(Clone, Copy)]
+struct Full {
+    speed: f64,
+    limit_s: f64,
+}
+
+impl Hazards<'_> {
+    /// How much likelier a queue that drops when it is full makes the drops than chance does, nats.
+    pub fn tail_drop(&self) -> f64 {
+        self.when_long().max(self.when_full())
+    }
+
+    /// Two rates, on either side of the wait that parts them best: waits that are seen from afar blur what a full queue does.
+    fn when_long(&self) -> f64 {
+        let mut items: Vec<(f64, bool)> = self
+            .queues
+            .iter()
+            .flat_map(|queue| &queue.items)
+            .filter(|item| !item.hidden)
+            .map(|item| (item.wait_s(), item.chosen))
+            .collect();
+        items.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut below = 0.0;
+        let mut best = f64::MIN;
+        for (index, (_, chosen)) in items.iter().enumerate() {
+            if *chosen {
+                let parted = nats_of_rate(below, index as f64)
+                    + nats_of_rate(self.events - below, self.packets - index as f64);
+                best = best.max(parted);
+                below += 1.0;
+            }
+        }
+        best - self.chance_nats() - self.cost(2.0)
+    }
+
+    /// By what it holds: chance at rates of its own far below the limit, near it, and above.
+    fn when_full(&self) -> f64 {
+        let of = |full: Full| (self.nats_of_full(full), full);
+        let better = |a: (f64, Full), b: (f64, Full)| if b.0 > a.0 { b } else { a };
+        let starts = AROUND.into_iter().flat_map(|speed| {
+            let limits_s = self.held_at_losses_s(speed);
+            limits_s.map(move |limit_s| Full { speed, limit_s })
+        });
+        let Some(mut best) = starts.map(of).reduce(better) else {
+            return f64::MIN;
+        };
+        for step in FINER {
+            let from = best.1;
+            let factors = [1.0 - step, 1.0, 1.0 + step];
+            let around = factors.into_iter().flat_map(|speed| {
+                factors.map(|limit| Full {
+                    speed: from.speed * speed,
+                    limit_s: from.limit_s * limit,
+                })
+            });
+            best = around.map(of).fold(best, better);
+        }
+        best.0 - self.chance_nats() - self.cost(3.0)
+    }
+
+    /// What losses find, where nothing is corrected, seconds at the drain rate: some quantiles.
+    fn held_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
+        let mut held_s: Vec<f64> = Vec::new();
+        for queue in self.queues {
+            let mut backlog = Backlog::default();
+            for item in &queue.items {
+                let found_s = backlog.at(item, speed);
+                if item.chosen {
+                    held_s.push(found_s + self.packet_s);
+                } else {
+                    backlog.held_s = found_s + item.service_s;
+                }
+            }
+        }
+        held_s.sort_by(f64::total_cmp);
+        let at = move |share: f64| held_s[((held_s.len() - 1) as f64 * share) as usize];
+        SHARES.into_iter().map(at)
+    }
+
+    /// Nats of what became of the packets, by how far the queue with each of them lies above the limit. After a surprise it
+    /// holds what it must have held.
+    fn nats_of_full(&self, full: Full) -> f64 {
+        let (mut lost, mut passed) = ([0; CLASSES], [0; CLASSES]);
+        let Full { speed, limit_s } = full;
+        for queue in self.queues {
+            let mut backlog = Backlog::default();
+            for item in &queue.items {
+                let size_s = if item.chosen {
+                    self.packet_s
+                } else {
+                    item.service_s
+                };
+                let with_packet_s = backlog.at(item, speed) + size_s;
+                let above = (with_packet_s - limit_s) / self.packet_s;
+                let class = MARGINS.iter().filter(|margin| above >= **margin).count();
+                if item.chosen {
+                    lost[class] += 1;
+                    backlog.held_s = (limit_s - size_s).max(with_packet_s - size_s);
+                } else {
+                    passed[class] += u32::from(!item.hidden);
+                    backlog.held_s = with_packet_s.min(limit_s);
+                }
+            }
+        }
+        log_likelihood(&lost, &passed)
+    }
+}
+
+/// What a queue holds, counted from what came in: seconds at the drain rate.
+#[derive(Default)]
+struct Backlog {
+    held_s: f64,
+    last_s: f64,
+}
+
+impl Backlog {
+    /// When the packet comes.
+    fn at(&mut self, item: &Item, speed: f64) -> f64 {
+        let since_s = item.arrival_s - self.last_s;
+        self.last_s = item.arrival_s;
+        (self.held_s - speed * since_s).max(0.0)
+    }
+}
