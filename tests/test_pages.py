@@ -17,6 +17,8 @@ from studies.made_results import results
 from whydrop.api import explain_recording
 from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
+from whydrop.show.facets import numbers as facet_numbers
+from whydrop.show.facets import of_recordings
 from whydrop.show.page import of_figures
 from whydrop.show.plots import building, catalogue, numbers
 from whydrop.studies.discards import figures as study_figures
@@ -125,6 +127,26 @@ def test_every_plot_of_two_recordings_has_the_numbers_of_its_csv(browser: Any, f
     two = [open_recording(folder / name) for name in ("a.recording", "b.recording")]
     names = [name for name, plot in building.available(two).items() if plot.combine != "both"]
     check_plots(browser, folder, two, names)
+
+
+def test_grids_of_panels_are_drawn_zoomed_and_have_the_numbers_of_their_csv(browser: Any, folder: Path) -> None:
+    two = [open_recording(folder / name) for name in ("a.recording", "b.recording")]
+    keys = of_recordings.Keys(panel_by=("title",), group_by=("series",))
+    made = [
+        grid
+        for name in ("ping", "ping_cdf")
+        for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.Wishes())
+    ]
+    opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
+    seen = opened.page.evaluate(READ)
+    for grid in made:
+        panels = seen[grid.key]
+        assert len(panels) == 2
+        # Lines break where nothing was measured: of that an export knows nothing.
+        drawn = Counter({at: count for at, count in in_page(panels).items() if at[1] is not None})
+        assert in_csv(facet_numbers.csv_text(grid), panels) == drawn, grid.key
+    assert zoom_each(opened) == set(seen)
+    assert opened.trouble == []
 
 
 @pytest.mark.parametrize("definitions", ["corrected", pytest.param("published", marks=pytest.mark.exhaustive)])

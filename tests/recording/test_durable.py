@@ -166,7 +166,7 @@ def _matching(path: Path) -> None:
 def _report(path: Path) -> None:
     from whydrop.api import Explanation
 
-    Explanation.write_report(SimpleNamespace(recordings=[]), path)  # type: ignore[arg-type]
+    Explanation.write_report(SimpleNamespace(recordings=()), path)  # type: ignore[arg-type]
 
 
 def _chart(path: Path) -> None:

@@ -154,6 +154,7 @@ class _Packing:
             "style": self.styles.setdefault(layer.style, len(self.styles)),
             "mark": layer.mark,
             "rare": layer.rare,
+            "helper": layer.helper,
             # How many events there are says something; how many means or boxes does not.
             "counted": layer.rare and not layer.of,
             "stretch": layer.stretch,

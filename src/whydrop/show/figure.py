@@ -109,11 +109,14 @@ class Panel:
     order: tuple[str, ...] = ()
 
     def listed(self) -> list[Layer]:
-        """The layers that a legend lists: rare events first, then what lies in front, limits last."""
+        """The layers that a legend lists: rare events first, then what lies in front, limits last.
+
+        Of one name the first is what stands for it; what only repeats its numbers comes after it.
+        """
         places = {name: place for place, name in enumerate(self.order)}
 
-        def importance(layer: Layer) -> tuple[int, bool, bool]:
-            return places.get(layer.name, len(places)), layer.mark == "rule", not layer.rare
+        def importance(layer: Layer) -> tuple[int, bool, bool, bool]:
+            return places.get(layer.name, len(places)), layer.mark == "rule", layer.helper, not layer.rare
 
         return sorted((layer for layer in self.layers[::-1] if layer.name), key=importance)
 

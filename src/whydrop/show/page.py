@@ -44,7 +44,7 @@ def document(title: str, body: Sequence[str], parts: Mapping[str, Sequence[Choic
         exact: keep every digit of the figures' numbers.
         legend: whether the figures have legends.
     """
-    scripts = [asset(name) for name in SCRIPTS] if parts else []
+    scripts = [asset(name) for name in SCRIPTS]
     values = [embedding.script(embedding.data(parts, exact=exact, legend=legend))] if parts else []
     sheets = [*(f"<style>{asset(name)}</style>" for name in _SHEETS), *([f"<style>{sheet}</style>"] if sheet else [])]
     return "\n".join(
@@ -74,7 +74,7 @@ def document(title: str, body: Sequence[str], parts: Mapping[str, Sequence[Choic
 def _policy(scripts: Sequence[str]) -> str:
     """The page may run its own scripts and styles and nothing else: whatever a file smuggles in can load nothing."""
     digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; img-src data:"
 
 

@@ -14,6 +14,13 @@ from whydrop.show.embedding import Choice
 from whydrop.show.plots import building, catalogue
 from whydrop.show.tables import Column, Sheet
 
+# Keys of a host, and what stands before their values.
+_OF_HOST = {
+    "host_name": "",
+    "distribution.pretty": "",
+    "kernel.release": "kernel",
+    "sysctls.net.ipv4.tcp_congestion_control": "congestion control",
+}
 # Rows of the table of all metadata; hosts have thousands of settings.
 MOST_METADATA = 2000
 
@@ -94,9 +101,9 @@ def facts(recording: Recording) -> Iterator[tuple[str, str]]:
 def _host(host: Mapping[str, Any]) -> Iterator[str]:
     """What of a host most often explains a difference: its system, its congestion control, its queues."""
     flat = flattened(host)
-    for key in ("host_name", "kernel.release", "distribution.PRETTY_NAME", "sysctls.net.ipv4.tcp_congestion_control"):
+    for key, label in _OF_HOST.items():
         if flat.get(key):
-            yield str(flat[key])
+            yield f"{label} {flat[key]}".lstrip()
     for name, interface in (host.get("interfaces") or {}).items():
         kinds = [str(one.get("kind")) for one in interface.get("qdiscs") or () if isinstance(one, Mapping)]
         if kinds and name != "lo":

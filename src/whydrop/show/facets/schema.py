@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import reduce
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from whydrop.show.plots.catalogue import PlotError
+from whydrop.show.plots.catalogue import PlotError, parsed, problems
 
 Kind = Literal["points", "line", "density", "bars"]
 Shape = Literal["circle", "square", "triangle-up", "triangle-down", "diamond", "cross"]
@@ -108,18 +107,14 @@ def read(text: str, where: str) -> dict[str, FacetSpec]:
     Raises:
         PlotError: the text is wrong; the message names the file and the key.
     """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as reason:
-        raise PlotError(f"{where}: not TOML: {reason}") from None
+    tables = parsed(text, where)
     found = {}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise PlotError(f"{where}: {name}: expected a table, such as [{name}], got {table!r:.60}")
+    for name in tables:
         try:
             found[name] = FacetSpec.model_validate(_inherited(name, tables, where))
         except ValidationError as reason:
-            raise PlotError("; ".join(_problem(where, name, error) for error in reason.errors())) from None
+            fields = [*FacetSpec.model_fields, *Axis.model_fields, *Group.model_fields, *Rows.model_fields]
+            raise PlotError(problems(reason, where, name, fields)) from None
     return found
 
 
@@ -147,13 +142,3 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if fixed in over and loose not in over:
             made.pop(loose, None)
     return made
-
-
-def _problem(where: str, name: str, error: Any) -> str:
-    key = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        message = "no such key"
-    elif error["type"] != "missing":
-        message += f", got {error['input']!r:.60}"
-    return f"{where}: {key}: {message}"

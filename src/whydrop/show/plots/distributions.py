@@ -170,7 +170,7 @@ def _bar(sample: Sample, place: float, slot: float, colour: int, label: str, end
     whisker = pl.DataFrame({"x": [mean - std], "x2": [mean + std], "y": [place]})
     return [
         _trace(sample, "bars", numbers, colour, label),
-        _trace(sample, "spans", whisker, INK, "", helper=True),
+        _trace(sample, "spans", whisker, INK, label, helper=True),
     ]
 
 
@@ -181,7 +181,7 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
         mean = float(values.mean())
         bar = pl.DataFrame({"x": [mean], "y": [place - half], "y2": [place + half]})
         return [
-            _trace(sample, "ticks", bar, INK, "", helper=True),
+            _trace(sample, "ticks", bar, INK, label, helper=True),
             replace(_trace(sample, "points", dots, colour, label), rare=True),
         ]
     low, q1, median, q3, high = (float(p) for p in np.percentile(values, _SPREAD))
@@ -194,10 +194,10 @@ def _box(sample: Sample, place: float, slot: float, colour: int, label: str) -> 
     middle = pl.DataFrame({"x": [median], "y": [place - half], "y2": [place + half]})
     extremes = pl.DataFrame({"x": [float(values.min()), float(values.max())], "y": [place, place]})
     return [
-        _trace(sample, "spans", whiskers, colour, "", helper=True),
+        _trace(sample, "spans", whiskers, colour, label, helper=True),
         _trace(sample, "bars", numbers, colour, label),
-        _trace(sample, "ticks", middle, INK, "", helper=True),
-        _trace(sample, "points", extremes, colour, "", helper=True),
+        _trace(sample, "ticks", middle, INK, label, helper=True),
+        _trace(sample, "points", extremes, colour, label, helper=True),
     ]
 
 
@@ -225,8 +225,8 @@ def _line(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, l
         spread = data.select("x", y=pl.col("y") - pl.Series(stds), y2=pl.col("y") + pl.Series(stds))
         common = (own[0].series or line, line, own[0].units)
         traces.append(trace(line, *common, "line", data, number))
-        traces.append(trace("", *common, "points", data, number, helper=True, rare=True))
-        traces.append(trace("", *common, "spans", spread, number, helper=True))
+        traces.append(trace(line, *common, "points", data, number, helper=True, rare=True))
+        traces.append(trace(line, *common, "spans", spread, number, helper=True))
     ends = axes.ends(
         [np.array([*one.data["y"], *one.data["y2"]]) for one in traces if one.mark == "spans"],
         spec,

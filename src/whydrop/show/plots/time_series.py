@@ -140,8 +140,7 @@ def _line(item: Item, label: str, colour: int, dash: int, weight: Literal["pale"
     broken, alone = _broken(x, y, _JOINED_STEPS * max(item.step_s, pace))
     traces = [trace(mark="line", data=broken, **common)]  # type: ignore[arg-type]
     if not alone.is_empty():
-        again = {**common, "label": label if len(x) == alone.height else ""}
-        traces.append(trace(mark="points", data=alone, helper=True, **again))  # type: ignore[arg-type]
+        traces.append(trace(mark="points", data=alone, helper=True, **common))  # type: ignore[arg-type]
     return traces
 
 

@@ -168,7 +168,7 @@ whydrop.legendOf = (names, shown, styles, keys, what) => {
 
 whydrop.legendEntry = (name, charts, styles, keys) => {
   const layers = charts.flatMap((chart) => chart.panel.layers.filter((layer) => layer.name === name));
-  const shown = layers.at(-1);
+  const shown = layers.findLast((layer) => !layer.helper) ?? layers.at(-1);
   const canvas = whydrop.element("canvas", { class: "key", "aria-hidden": "true" });
   const count = layers.every((layer) => layer.counted) ? ` (${layers.reduce((sum, layer) => sum + layer.rows, 0).toLocaleString("en")})` : "";
   const button = whydrop.element("button", { type: "button", "aria-pressed": "true" }, canvas, `${name}${count}`);
