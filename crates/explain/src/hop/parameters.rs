@@ -141,7 +141,7 @@ impl Scale {
         }
     }
 
-    /// A bucket filled for what captures missed as well.
+    /// What captures missed was served as well.
     fn with_missed(self, missed_share: f64) -> Self {
         Self {
             high: self.high / (1.0 - missed_share).max(0.1),
@@ -170,7 +170,8 @@ impl Scale {
 
 fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
     let departures = hop.departures.as_ref()?;
-    Some(Scale::new(basis, hop.packet_bytes(), hop).apply_to_rate(departures.rate_bps))
+    let scale = Scale::new(basis, hop.packet_bytes(), hop).with_missed(hop.missed_share);
+    Some(scale.apply_to_rate(departures.rate_bps))
 }
 
 fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
@@ -182,6 +183,8 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         );
     };
     let mut parameters = BTreeMap::from([("drain_rate_bps".to_owned(), rate)]);
+    // what captures missed was inside as well
+    let missed = 1.0 / (1.0 - hop.missed_share).max(0.1);
     let unseen = hop
         .departures
         .as_ref()
@@ -198,7 +201,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                     Quantity {
                         value: packets,
                         low: Some((held.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
-                        high: Some(held.packets.high.unwrap_or(packets) + 1.0),
+                        high: Some((held.packets.high.unwrap_or(packets) * missed).ceil() + 1.0),
                     },
                 );
             }
@@ -221,7 +224,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                             .map(|low| counted(low - hop.packet_bytes(), overhead).max(0.0)),
                         high: limit
                             .high
-                            .map(|high| counted(high + hop.packet_bytes(), most)),
+                            .map(|high| counted(high * missed + hop.packet_bytes(), most)),
                     },
                 );
             }
