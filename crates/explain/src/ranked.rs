@@ -6,7 +6,6 @@ use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::limits;
 use crate::tables::ModelTable;
-use crate::thresholds::FEWEST_LOSSES;
 
 /// Nobody waits for an application that has nothing to say, so a second of it counts less than one in which data waited:
 /// a tenth, since somebody may wait all the same.
@@ -20,6 +19,8 @@ pub(crate) struct Ranked {
     pub limited_s: f64,
     /// What that time counts beside that of others.
     pub weight: f64,
+    /// Nothing can be said of so few losses, or it is not known whether there were any; what held the same flows up is judged, too.
+    pub doubtful: bool,
     pub model: Option<ModelTable>,
 }
 
@@ -32,17 +33,10 @@ impl Ranked {
                 Some((Limiter::Application, _)) if verdict.cause == "sender" => IDLE_WEIGHT,
                 _ => 1.0,
             },
+            doubtful: false,
             verdict,
             model: None,
         }
-    }
-}
-
-impl Ranked {
-    /// Nothing can be said of so few losses.
-    pub fn is_unknown_by_few(&self) -> bool {
-        let verdict = &self.verdict;
-        verdict.cause == "unknown" && (1..FEWEST_LOSSES).contains(&verdict.lost)
     }
 }
 
@@ -52,7 +46,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let limited = |ranked: &Ranked| {
         ranked.weight * ranked.verdict.limited_share * ranked.payload_bytes as f64
     };
-    let lost = |ranked: &Ranked| match ranked.is_unknown_by_few() {
+    let lost = |ranked: &Ranked| match ranked.doubtful {
         true => 0,
         false => ranked.verdict.lost,
     };
@@ -60,13 +54,13 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         let verdict = &ranked.verdict;
         let costs = verdict.lost > 0 || verdict.limited_share > 0.0;
         match verdict.cause.as_str() {
+            _ if ranked.doubtful => -1,
             "none" => 0,
             // worth knowing, and no headline where it neither lost packets nor took time
             "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching" if !costs => {
                 0
             }
             "capture-loss" => 1,
-            _ if ranked.is_unknown_by_few() => 1,
             _ => 2,
         }
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::document::{Against, ThroughputLost, Verdict};
@@ -238,7 +239,12 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
             share.max(totals.held_by_window_s() / time)
         }
         Cause::Sender | Cause::PeerApplication | Cause::DelayedAck => {
-            limits::share_at_the_ends(&totals.limited_s, cause)
+            let share = limits::share_at_the_ends(&totals.limited_s, cause);
+            // a window that is full of what waits nowhere is the sender's own
+            match limits::largest(&totals.limited_s) {
+                Some((Limiter::CongestionWindow, most)) if cause == Cause::Sender => share + most,
+                _ => share,
+            }
         }
         Cause::None | Cause::Unknown | Cause::CaptureLoss => 0.0,
         _ => totals.busy_s / time,

@@ -232,6 +232,13 @@ _PHRASES: Mapping[str, Phrase] = {
         "a full queue drops what finds it full; lost packets found {low} to {high} inside, and others got in with "
         "{most} there"
     ),
+    "acknowledgments-thinned": (
+        "a link of {rate_bps} on which a newer acknowledgment replaces one that waits would have dropped "
+        "{dropped|packet}, {hits} of them among the {lost} that were lost"
+    ),
+    "came-out-in-silence": (
+        "an outage lets nothing out; of the {silence_s} in which all that went in was lost, packets came out for {out_s}"
+    ),
     # queue management
     "delay-unmanaged": "queue management acts on delay; just before a loss there was {median_s}",
     "losses-at-many-delays": (

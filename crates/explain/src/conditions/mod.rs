@@ -79,6 +79,7 @@ impl Condition {
             payload_bytes,
             limited_s: self.limited_s,
             weight: 1.0,
+            doubtful: false,
             verdict: Verdict::of(verdicts.swap_remove(0)),
             model: None,
         }

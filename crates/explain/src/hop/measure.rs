@@ -50,6 +50,8 @@ pub struct Hop {
     pub marked: usize,
     /// By how much timestamps and idle lines vary, seconds.
     pub blur_s: f64,
+    /// Share of the packets that the captures miss, either or both.
+    pub missed_share: f64,
 }
 
 impl Hop {
@@ -133,7 +135,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         behind_queue: departures.as_ref().and_then(|departures| {
             bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)
         }),
-        thinning: thinning::accounts(&passages, bucket.as_ref(), idle_wait_s),
+        thinning: thinning::accounts(&passages),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
         bucket,
         bucket_basis: buckets.basis,
@@ -141,6 +143,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         evidence,
         passages,
         blur_s,
+        missed_share,
     }
 }
 

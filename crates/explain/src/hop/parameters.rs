@@ -9,6 +9,7 @@ use super::byte_basis::ByteBasis;
 use super::judge::HopJudgement;
 use super::measure::Hop;
 use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
+use crate::thresholds::STANDING_EXPLAINED;
 use whydrop_verdict::{Cause, Quantity};
 
 /// Parameters by the names of the contract, and what bytes they count where that is known.
@@ -48,14 +49,17 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let Some(fit) = dropping_bucket(hop) else {
         return (parameters, None);
     };
-    let basis = match &hop.two_buckets {
-        Some(two) => two.basis,
-        None => hop.bucket_basis.map(|(basis, _)| basis),
+    let basis = match (&hop.two_buckets, &hop.behind_queue) {
+        (Some(two), _) => two.basis,
+        // what one before the queue would count
+        (None, Some(_)) => None,
+        (None, None) => hop.bucket_basis.map(|(basis, _)| basis),
     };
     let scale = match &hop.two_buckets {
         Some(TwoBuckets { basis: Some(_), .. }) => Scale::KNOWN,
         _ => Scale::new(basis, fit.packet_bytes, hop),
     };
+    let scale = scale.with_missed(hop.missed_share);
     let mut put = |name: &str, interval: Interval| {
         let parameter = if name.ends_with("rate_bps") {
             scale.apply_to_rate(interval)
@@ -79,7 +83,7 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     if let (None, None, Some((_, counted))) =
         (&hop.two_buckets, &hop.behind_queue, hop.bucket_basis)
     {
-        let known = Scale::KNOWN;
+        let known = Scale::KNOWN.with_missed(hop.missed_share);
         parameters.insert("rate_bps".to_owned(), known.apply_to_rate(counted.rate_bps));
         parameters.insert(
             "burst_bytes".to_owned(),
@@ -137,6 +141,14 @@ impl Scale {
         }
     }
 
+    /// What captures missed was served as well.
+    fn with_missed(self, missed_share: f64) -> Self {
+        Self {
+            high: self.high / (1.0 - missed_share).max(0.1),
+            ..self
+        }
+    }
+
     /// A rate, with the error that the clock of the capture itself may have.
     fn apply_to_rate(&self, interval: Interval) -> Quantity {
         let sharp = self.apply(interval);
@@ -158,7 +170,8 @@ impl Scale {
 
 fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
     let departures = hop.departures.as_ref()?;
-    Some(Scale::new(basis, hop.packet_bytes(), hop).apply_to_rate(departures.rate_bps))
+    let scale = Scale::new(basis, hop.packet_bytes(), hop).with_missed(hop.missed_share);
+    Some(scale.apply_to_rate(departures.rate_bps))
 }
 
 fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
@@ -170,6 +183,8 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         );
     };
     let mut parameters = BTreeMap::from([("drain_rate_bps".to_owned(), rate)]);
+    // what captures missed was inside as well
+    let missed = 1.0 / (1.0 - hop.missed_share).max(0.1);
     let unseen = hop
         .departures
         .as_ref()
@@ -186,7 +201,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                     Quantity {
                         value: packets,
                         low: Some((held.packets.low.unwrap_or(packets) - 1.0).max(1.0)),
-                        high: Some(held.packets.high.unwrap_or(packets) + 1.0),
+                        high: Some((held.packets.high.unwrap_or(packets) * missed).ceil() + 1.0),
                     },
                 );
             }
@@ -209,7 +224,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                             .map(|low| counted(low - hop.packet_bytes(), overhead).max(0.0)),
                         high: limit
                             .high
-                            .map(|high| counted(high + hop.packet_bytes(), most)),
+                            .map(|high| counted(high * missed + hop.packet_bytes(), most)),
                     },
                 );
             }
@@ -244,10 +259,23 @@ fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
     ]
 }
 
+/// Rates of one queue, by its waits and by its departures, agree to within a few per cent.
+const ALIKE_RATES: f64 = 0.02;
+
+/// What is let out several packets at a time comes at the line's pace or after a tick: the times between departures say
+/// nothing of the rate, and the waits do.
+fn releases_in_ticks(hop: &Hop) -> bool {
+    let (Some(drain), Some(departures)) = (&hop.evidence.drain, &hop.departures) else {
+        return false;
+    };
+    let apart = (departures.rate_bps.value / drain.rate_bps).ln().abs();
+    drain.explained > STANDING_EXPLAINED && apart > ALIKE_RATES
+}
+
 fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
-    let Some(rate) = drain_rate(hop, basis) else {
+    let Some(rate) = drain_rate(hop, basis).filter(|_| !releases_in_ticks(hop)) else {
         return (parameters, None);
     };
     parameters.insert("rate_bps".to_owned(), rate);

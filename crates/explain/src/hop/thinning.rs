@@ -4,9 +4,7 @@
 use std::collections::VecDeque;
 
 use whydrop_path::fit::passage::Passages;
-use whydrop_path::fit::{BucketFit, Interval, Seen};
-
-use super::models::bucket_replayed;
+use whydrop_path::fit::{Interval, Seen};
 
 /// A link that drops what is superseded while it waits, replayed by itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,6 +15,8 @@ pub struct Thinning {
     pub dropped: usize,
     pub hits: usize,
     pub lost: usize,
+    /// Of the times between departures around losses, the share that are those of one packet or two.
+    pub in_step: f64,
 }
 
 /// Headers alone: IPv6 with the most options of TCP.
@@ -33,20 +33,16 @@ impl Thinning {
     }
 }
 
-/// Replayed by itself, the link must drop the very packets: three quarters of its drops and of the losses agree.
-const AGREES: f64 = 0.75;
+/// Replayed by itself, the link must drop the very packets: half of its drops and of the losses agree, since what others send
+/// over it, or captures miss, shifts the rest ...
+const AGREES: f64 = 0.5;
+/// ... and what comes out around losses must do so in the time of one packet or two. A policer lets packets pass when they
+/// come.
+const IN_STEP: f64 = 0.75;
 
-/// The link, if it accounts for what was lost, and the bucket does not do so as well.
-pub fn accounts(
-    passages: &Passages,
-    bucket: Option<&BucketFit>,
-    idle_wait_s: f64,
-) -> Option<Thinning> {
-    let found = find(passages)?;
-    let agree = found.agreement();
-    let as_well =
-        |fit: &BucketFit| bucket_replayed(passages, fit, idle_wait_s).agreement() >= agree;
-    (agree >= AGREES && !bucket.is_some_and(as_well)).then_some(found)
+/// The link, if it accounts for what was lost.
+pub fn accounts(passages: &Passages) -> Option<Thinning> {
+    find(passages).filter(|found| found.agreement() >= AGREES && found.in_step >= IN_STEP)
 }
 
 /// The link that suits, if most of what was lost are acknowledgments.
@@ -70,7 +66,31 @@ fn find(passages: &Passages) -> Option<Thinning> {
         dropped: dropped.iter().filter(|dropped| **dropped).count(),
         hits,
         lost: passages.lost,
+        in_step: in_step(passages, service_s),
     })
+}
+
+/// How exactly departures keep the time of the link.
+const STEP_SHARE: f64 = 0.1;
+
+fn in_step(passages: &Passages, service_s: f64) -> f64 {
+    let (mut last_s, mut lost_since) = (f64::NAN, false);
+    let (mut all, mut kept) = (0, 0);
+    for index in 0..passages.len() {
+        let out_s = passages.departure_s(index);
+        if out_s.is_nan() {
+            lost_since |= passages.outcome[index] == Seen::Lost;
+            continue;
+        }
+        let packets = (out_s - last_s) / service_s;
+        if lost_since && packets.is_finite() {
+            let whole = packets.round().clamp(1.0, 2.0);
+            all += 1;
+            kept += usize::from((packets - whole).abs() < STEP_SHARE);
+        }
+        (last_s, lost_since) = (out_s, false);
+    }
+    kept as f64 / all.max(1) as f64
 }
 
 /// The time between departures that is most frequent, and how well it is known: nothing comes out of a link sooner after what
@@ -173,7 +193,7 @@ mod tests {
         let by_chance = over_a_slow_link(1_300, |index, _| index * 7_919 % 10 < 3);
         let found = find(&by_chance);
         assert!(
-            found.is_none_or(|found| found.agreement() < 0.5),
+            found.is_none_or(|found| found.agreement() < AGREES || found.in_step < IN_STEP),
             "{found:?}"
         );
     }

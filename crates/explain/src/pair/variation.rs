@@ -65,6 +65,7 @@ impl Variation {
             payload_bytes,
             limited_s: 0.0,
             weight: 1.0,
+            doubtful: false,
             model: None,
         })
     }

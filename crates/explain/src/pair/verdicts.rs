@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use whydrop_pair::{Direction, Pair};
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
+use whydrop_tcp::Flow;
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::groups::{PairGroup, passages_of_groups};
@@ -22,6 +23,7 @@ use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
+use crate::thresholds::{FEWEST_LOSSES, REORDERED_SHARE};
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 
@@ -91,6 +93,7 @@ fn judge(
 ) -> (Vec<Ranked>, TransferCauses) {
     let mut ranked = Vec::new();
     let outer = outer::losses(pair, group);
+    let acknowledged = outer::has_acknowledgments(pair, group);
     let (mut placed, mut bottleneck) = (None, None);
     let judgement = (passages.lost > 0).then(|| {
         let (judgement, own, verdict, losses) = between_points(pair, group, passages, keep_tables);
@@ -102,14 +105,23 @@ fn judge(
         let Some(evidence) = evidence.filter(|evidence| group.gaps_tell(pair, evidence)) else {
             continue;
         };
-        ranked.push(outer_verdict(pair, group, place, &evidence, passages));
+        let mut verdict = outer_verdict(pair, group, place, &evidence, passages);
+        // without acknowledgments nobody knows which repetitions were needed
+        verdict.doubtful = !acknowledged && cause_of(&verdict) == Cause::Unknown;
+        ranked.push(verdict);
         bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
+    }
+    for one in &mut ranked {
+        one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_LOSSES;
     }
     let headline = match judgement {
         // too few losses to tell anything hold nothing up for long, either
-        _ if ranked.iter().all(Ranked::is_unknown_by_few) => {
+        _ if ranked.iter().all(|one| one.doubtful) => {
             let (judgement, own, verdicts) = lossless(pair, group, passages);
-            ranked.extend(verdicts);
+            // without acknowledgments that nothing waited is no more than that none was seen to
+            if acknowledged || ranked.is_empty() || judgement.cause != Cause::None {
+                ranked.extend(verdicts);
+            }
             bottleneck = Some(own);
             judgement
         }
@@ -244,6 +256,9 @@ fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<Own
     (f64::from(predicted) > PLACES * f64::from(lost)).then_some(own)
 }
 
+/// Of losses in runs that no bucket made, and no queue: what else drops by itself is in no list.
+const HOLES_CONFIDENCE: f64 = 0.6;
+
 fn outer_verdict(
     pair: &Pair,
     group: &PairGroup,
@@ -251,7 +266,18 @@ fn outer_verdict(
     evidence: &Evidence,
     passages: &Passages,
 ) -> Ranked {
-    let judgement = judge_losses(evidence);
+    let mut judgement = judge_losses(evidence);
+    let clumps = evidence
+        .pattern
+        .as_ref()
+        .map_or(0, |pattern| pattern.clumps);
+    if judgement.cause == Cause::Unknown && clumps >= 2 && outer::leaves_holes(group, evidence) {
+        judgement.cause = Cause::RandomLoss;
+        judgement.confidence = HOLES_CONFIDENCE;
+        judgement
+            .against
+            .retain(|(cause, _)| *cause != Cause::RandomLoss);
+    }
     let vanished = fact!(
         "vanished-outside",
         lost = evidence.totals.lost,
@@ -297,6 +323,9 @@ fn lossless(
     };
     let unseen = !outer::has_acknowledgments(pair, group);
     let mut held = by_what_held(&group.at_upstream, |flow| {
+        if repeats_what_was_overtaken(flow, overtaken) {
+            return (Judgement::new(Cause::Reordering, REPEATED_CONFIDENCE), true);
+        }
         let (judgement, place) = judge(&limits::times_of_flow_s(flow));
         let nothing_held = unseen && judgement.cause == Cause::None;
         match nothing_held && outer::paused_share(flow).is_some() {
@@ -340,6 +369,21 @@ fn lossless(
     });
     let ranked = ranked.collect();
     (first, if at_hop { between } else { all }, ranked)
+}
+
+/// So many packets of one that was overtaken may be sent again: those of one window.
+const REPEATED_FOR_EACH: u64 = 10;
+/// Of what both facts show: packets that others overtook, and that were sent again needlessly. As of a limiter that has all of
+/// the time.
+const REPEATED_CONFIDENCE: f64 = 0.97;
+
+/// What a sender repeats needlessly is to reordering what losses are to what drops: it comes before what takes more time.
+fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
+    let counted = &flow.counters;
+    let spurious = counted.spurious;
+    spurious >= FEWEST_LOSSES
+        && spurious as f64 > REORDERED_SHARE * counted.packets as f64
+        && spurious <= REPEATED_FOR_EACH * overtaken
 }
 
 /// Of `unknown` where nothing is there to be weighed.

@@ -13,8 +13,8 @@
 //!
 //! With one direction only, a route change and a step look the same. A jump to *less* than the smallest
 //! transit seen before, from one packet to the next, is taken for a step: queues cannot do that. A jump to
-//! more is what queues do. It is a step if transit never comes back although the sender was silent, time and again, for longer than
-//! the jump: a queue that holds packets for so long is empty after as long a silence. Without such silences it is one from
+//! more is what queues do. It is a step if transit never comes back although the sender was silent, time and again, for a good part
+//! of what it jumped by: a queue is shorter after a silence by as long as that was. Without such silences it is one from
 //! [`ALONE_UPWARD_NS`] on.
 //!
 //! A step is one moment at one point. Packets that were on the way then had passed the other point before, so
@@ -42,9 +42,10 @@ const FLOORS_AGREE_NS: f64 = 50e3;
 /// With one direction only, transit must jump up by this to count as a step, nanoseconds: no queue in use
 /// holds a second of traffic from one packet to the next and never lets go of it.
 const ALONE_UPWARD_NS: f64 = 1e9;
-/// ... or outlast so many silences that are each longer than it: traffic of others, which would have to be there after each of
-/// them, comes and goes.
+/// ... or outlast so many silences that are each longer than this share of it, and be no less by half of that: traffic of
+/// others, which would have to fill the queue in each of them, comes and goes.
 const SILENCES: usize = 8;
+const SILENT_SHARE: f64 = 0.25;
 /// Packets in a block of the finest scale; each coarser one has this many of the finer blocks.
 const BLOCK: usize = 8;
 const SCALES: usize = 3;
@@ -451,10 +452,10 @@ fn is_step_alone(
     let apart = floor - median(&mut low[near]) - 2.0 * drift.error * shift.apart_ns;
     if rises {
         let after = &track.points[track.position(high.start)..track.position(high.end)];
-        let silences = after
-            .windows(2)
-            .filter(|two| two[1].x - two[0].x > shift.by_ns.abs());
-        let outlasts = apart >= 0.5 * shift.by_ns.abs() && silences.count() >= SILENCES;
+        let by_ns = shift.by_ns.abs();
+        let is_silence = |two: &&[Point]| two[1].x - two[0].x > SILENT_SHARE * by_ns;
+        let outlasts = apart >= (1.0 - SILENT_SHARE / 2.0) * by_ns
+            && after.windows(2).filter(is_silence).count() >= SILENCES;
         return outlasts || apart >= ALONE_UPWARD_NS;
     }
     // a queue may have emptied during a pause, if there was one: then transit had been moving before
