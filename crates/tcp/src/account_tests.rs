@@ -33,6 +33,23 @@ fn acknowledgments_at_once_are_not_held_back() {
     assert_eq!(share_of_delayed_acks(0), 0.0);
 }
 
+#[test]
+fn a_receiver_that_waits_for_four_segments_holds_back_the_acknowledgment_of_three() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let mut now = 21 * MS;
+    for lot in 0..20 {
+        let first = 7 * lot;
+        talk.segments(now, first, first + 7);
+        talk.ack(now + 20 * MS, (first + 4) * MSS);
+        talk.ack(now + 60 * MS, (first + 7) * MSS);
+        now += 60 * MS;
+    }
+    let times = times_of(talk);
+    let held = times(Limiter::DelayedAck);
+    assert!((20 * 38..=20 * 42).contains(&held), "{held} ms");
+}
+
 /// The time of a limiter when an answer begins and goes on after such waits, milliseconds.
 fn times_of_an_answer(think_ms: i64, pause_ms: i64) -> impl Fn(Limiter) -> i64 {
     let mut talk = Talk::new();
@@ -122,6 +139,57 @@ fn slow_start_ends_where_the_flight_stops_growing() {
     let (slow_start, window) = times_of_growth(3, 4);
     assert!((149..=152).contains(&slow_start), "{slow_start} ms");
     assert!((249..=252).contains(&window), "{window} ms");
+}
+
+#[test]
+fn an_answer_that_fills_a_window_which_stands_is_not_slow_starts() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    // all of the first answer fits into the initial window, and the second finds one of twenty segments
+    talk.segments(21 * MS, 0, 10);
+    talk.ack(71 * MS, 10 * MSS);
+    talk.request(1021 * MS, 10 * MSS, 100);
+    talk.segments(1022 * MS, 10, 30);
+    for pair in 0..10 {
+        let at = 1072 * MS + i64::from(pair) * MS;
+        let acknowledged = 12 + 2 * pair;
+        talk.ack(at, acknowledged * MSS);
+        talk.segments(at + MS / 100, acknowledged + 18, acknowledged + 20);
+    }
+    talk.ack(1132 * MS, 50 * MSS);
+    let times = times_of(talk);
+    assert_eq!(times(Limiter::SlowStart), 50);
+    let window = times(Limiter::CongestionWindow);
+    assert!((108..=112).contains(&window), "{window} ms");
+}
+
+#[test]
+fn a_sender_with_a_rate_waits_for_acknowledgments_where_its_window_is_full() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    // segments a millisecond apart, four more after each wait of twelve
+    let mut now = 71 * MS;
+    let mut next = 0;
+    for lot in 0..8 {
+        let many = 10 + 4 * lot;
+        for number in 0..many {
+            talk.segments(
+                now + i64::from(number) * MS,
+                next + number,
+                next + number + 1,
+            );
+        }
+        for pair in (0..many).step_by(2) {
+            let at = now + i64::from(many + 10) * MS + i64::from(pair) * MS / 1000;
+            talk.ack(at, (next + pair + 2) * MSS);
+        }
+        next += many;
+        now += i64::from(many + 11) * MS;
+    }
+    let times = times_of(talk);
+    let pacing = times(Limiter::Pacing);
+    // 9 + 13 + ... + 37 gaps, and the last wait, which belongs to what limited before
+    assert!((194..=196).contains(&pacing), "{pacing} ms");
 }
 
 /// Time of a limiter in a flow, milliseconds.

@@ -131,3 +131,87 @@ impl Recoveries {
 fn is_repair(segment: &Segment) -> bool {
     matches!(segment.kind, Kind::Fast | Kind::Timeout) && !segment.flags.has(SegmentFlags::SPURIOUS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Fate;
+
+    const MSS: i64 = 1000;
+
+    fn segment(number: i64, kind: Kind) -> Segment {
+        Segment {
+            time_ns: 0,
+            sequence: number * MSS,
+            rtt_ns: -1,
+            in_flight_bytes: 0,
+            payload_bytes: MSS as u32,
+            header_bytes: 52,
+            kind,
+            fate: Fate::Delivered,
+            flags: SegmentFlags::default(),
+        }
+    }
+
+    /// Ten segments, and then these again, of which the sender has sent the first ten.
+    fn after_ten(again: &[(i64, Kind)]) -> (Recoveries, Vec<Segment>) {
+        let first = (0..10).map(|number| segment(number, Kind::New));
+        let again = again.iter().map(|&(number, kind)| segment(number, kind));
+        let flow = Flow {
+            segments: first.chain(again).collect(),
+            ..Flow::default()
+        };
+        (Recoveries::of(&flow), flow.segments)
+    }
+
+    fn hear(recoveries: &mut Recoveries, times: usize, acknowledged: i64, was: i64) {
+        (0..times).for_each(|_| recoveries.hear(acknowledged * MSS, was * MSS, 10 * MSS, 10));
+    }
+
+    #[test]
+    fn recovery_begins_with_the_third_duplicate_acknowledgment_however_late_the_repair_passes() {
+        let (mut recoveries, _) = after_ten(&[(2, Kind::Fast)]);
+        hear(&mut recoveries, 2, 2, 2);
+        assert!(!recoveries.is_on());
+        hear(&mut recoveries, 1, 2, 2);
+        assert!(recoveries.is_on());
+    }
+
+    #[test]
+    fn duplicate_acknowledgments_that_make_nothing_leave_again_are_reordering() {
+        let (mut recoveries, _) = after_ten(&[]);
+        hear(&mut recoveries, 5, 2, 2);
+        assert!(!recoveries.is_on());
+    }
+
+    #[test]
+    fn recovery_lasts_until_all_is_acknowledged_that_was_out_when_the_repair_left() {
+        let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast)]);
+        hear(&mut recoveries, 3, 2, 2);
+        recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
+        recoveries.hear(9 * MSS, 2 * MSS, 12 * MSS, 13);
+        assert!(recoveries.is_on());
+        recoveries.hear(10 * MSS, 9 * MSS, 12 * MSS, 13);
+        assert!(!recoveries.is_on());
+    }
+
+    #[test]
+    fn a_repair_beyond_what_was_out_then_goes_on_with_the_next_recovery() {
+        let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
+        recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
+        recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
+        recoveries.hear(10 * MSS, 2 * MSS, 14 * MSS, 12);
+        assert!(recoveries.is_on());
+        recoveries.hear(14 * MSS, 10 * MSS, 14 * MSS, 12);
+        assert!(!recoveries.is_on());
+    }
+
+    #[test]
+    fn a_timeout_takes_all_that_is_out_for_lost() {
+        let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (2, Kind::Timeout)]);
+        recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
+        recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
+        recoveries.hear(12 * MSS, 2 * MSS, 14 * MSS, 12);
+        assert!(recoveries.is_on());
+    }
+}

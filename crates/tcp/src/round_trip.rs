@@ -100,3 +100,74 @@ impl<'a> RoundTrip<'a> {
         (self.flow.segments[newest].kind == Kind::New).then(|| clock.sent_ns[newest])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{Fate, Segment, SegmentFlags};
+
+    const MS: i64 = 1_000_000;
+    const BASE_NS: i64 = 20 * MS;
+
+    /// A segment a millisecond, each heard of two by two behind a queue of 30 ms that lets out one in 4 ms.
+    fn behind_a_queue(flow: &Flow) -> RoundTrip<'_> {
+        let clock = SenderClock::of(flow, Some(0), None);
+        let mut round_trip = RoundTrip::of(flow, BASE_NS);
+        for pair in 0..4 {
+            let at_ns = 50 * MS + 8 * MS * pair;
+            let heard = Heard {
+                at_ns,
+                before_ns: at_ns - 8 * MS,
+                acknowledged: 2000 * (pair + 1),
+                bytes: 2000,
+                all: false,
+                together: false,
+                last_sent_ns: 9 * MS,
+            };
+            round_trip.hear(&heard, &clock);
+        }
+        round_trip
+    }
+
+    fn ten_segments() -> Flow {
+        let segment = |number: i64| Segment {
+            time_ns: number * MS,
+            sequence: number * 1000,
+            rtt_ns: -1,
+            in_flight_bytes: 0,
+            payload_bytes: 1000,
+            header_bytes: 52,
+            kind: Kind::New,
+            fate: Fate::Delivered,
+            flags: SegmentFlags::default(),
+        };
+        Flow {
+            mss_bytes: Some(1000),
+            segments: (0..10).map(segment).collect(),
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn what_waits_in_the_paths_queue_is_due_when_the_queue_lets_it_out() {
+        let flow = ten_segments();
+        let round_trip = behind_a_queue(&flow);
+        // the last pair was heard of at 74 ms, so the next segment is 4 ms behind it
+        assert_eq!(round_trip.due_ns(1000, 8 * MS, 74 * MS), 78 * MS);
+    }
+
+    #[test]
+    fn the_round_trip_follows_the_queue_and_is_never_below_that_without_one() {
+        let flow = ten_segments();
+        assert_eq!(behind_a_queue(&flow).recent_ns, 67 * MS);
+        assert_eq!(RoundTrip::of(&flow, BASE_NS).due_ns(1000, 0, 0), BASE_NS);
+    }
+
+    #[test]
+    fn hostile_times_do_not_overflow() {
+        let flow = ten_segments();
+        let mut round_trip = behind_a_queue(&flow);
+        round_trip.pace = Some((i64::MAX, 1));
+        assert_eq!(round_trip.due_ns(i64::MAX, i64::MAX, i64::MAX), i64::MAX);
+    }
+}
