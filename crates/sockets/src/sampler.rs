@@ -288,9 +288,7 @@ impl Looking {
             let listed = unless_missing(netlink.dump(question, |socket, boot_ns| {
                 look.sockets += 1;
                 let time_ns = clock.of_boot_ns(boot_ns);
-                if tracker.knows(socket.cookie) || wanted.wants(socket, time_ns) {
-                    tracker.see(socket, time_ns);
-                }
+                tracker.see(socket, time_ns, || wanted.wants(socket, time_ns));
             }))?;
             look.interrupted |= listed;
         }

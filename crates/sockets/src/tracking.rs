@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::batch::{Batch, Connection, DatagramSample, Ended, Interval, Value};
 use crate::info::TcpInfo;
@@ -29,13 +30,36 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Tracker {
     settings: Settings,
-    known: HashMap<u64, Known>,
-    datagrams: HashMap<u64, KnownDatagram>,
+    known: HashMap<u64, Known, ByCookie>,
+    datagrams: HashMap<u64, KnownDatagram, ByCookie>,
     next_flow: u32,
     look: u64,
     /// Since when a connection that is new now may have been there.
     before_ns: Option<i64>,
     batch: Batch,
+}
+
+/// Cookies are the kernel's own numbers, one after the other: nobody can choose them so that they collide.
+type ByCookie = BuildHasherDefault<CookieHasher>;
+
+#[derive(Debug, Default)]
+struct CookieHasher(u64);
+
+impl Hasher for CookieHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the high bits differ, which the map uses too.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 #[derive(Debug)]
@@ -47,7 +71,7 @@ struct Known {
     seen_in: u64,
     sent: Counting,
     received: Counting,
-    control: Vec<(&'static str, f64)>,
+    control: Option<ControlState>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,8 +93,8 @@ impl Tracker {
     pub fn new(settings: Settings) -> Tracker {
         Tracker {
             settings,
-            known: HashMap::new(),
-            datagrams: HashMap::new(),
+            known: HashMap::default(),
+            datagrams: HashMap::default(),
             next_flow: 0,
             look: 0,
             before_ns: None,
@@ -96,8 +120,9 @@ impl Tracker {
         self.look += 1;
     }
 
-    /// A TCP socket in the list. One without `tcp_info` (a request that waits for its last packet) is no connection yet.
-    pub fn see(&mut self, socket: &Socket<'_>, time_ns: i64) {
+    /// A TCP socket in the list; `wants` is asked of one that is not known. One without `tcp_info` (a request that waits
+    /// for its last packet) is no connection yet.
+    pub fn see(&mut self, socket: &Socket<'_>, time_ns: i64, wants: impl FnOnce() -> bool) {
         let Some(reading) = Reading::of(socket, time_ns) else {
             return;
         };
@@ -109,6 +134,7 @@ impl Tracker {
                 known.describe(socket, &mut self.batch);
                 known
             }
+            Entry::Vacant(_) if !wants() => return,
             Entry::Vacant(entry) => {
                 let flow = self.next_flow;
                 self.next_flow += 2;
@@ -184,7 +210,7 @@ impl Tracker {
         if socket.info.is_none() || (!self.knows(socket.cookie) && socket.remote.port() == 0) {
             return;
         }
-        self.see(socket, time_ns);
+        self.see(socket, time_ns, || true);
         if let Some(mut known) = self.known.remove(&socket.cookie) {
             known.finish(&mut self.batch);
         }
@@ -267,7 +293,7 @@ impl Known {
             // That this end sent nothing is known from the first reading on; what it receives is of interest once it does.
             sent: since(reading.acked_bytes(), true),
             received: since(reading.received_bytes(), false),
-            control: Vec::new(),
+            control: None,
         }
     }
 
@@ -303,21 +329,21 @@ impl Known {
     }
 
     fn tell_control(&mut self, state: Option<ControlState>, time_ns: i64, batch: &mut Batch) {
-        let Some(state) = state else {
+        let Some(state) = state.filter(|state| Some(*state) != self.control) else {
             return;
         };
-        let values = control_values(state);
-        for (key, value) in &values {
-            if !self.control.contains(&(*key, *value)) {
+        let before = self.control.map(control_values).unwrap_or_default();
+        for (key, value) in control_values(state) {
+            if !before.contains(&(key, value)) {
                 batch.values.push(Value {
                     flow: self.connection.flow,
                     time_ns,
                     key,
-                    value: *value,
+                    value,
                 });
             }
         }
-        self.control = values;
+        self.control = Some(state);
     }
 
     fn read(&mut self, reading: Reading, quiet_ns: i64, interval_ns: i64, batch: &mut Batch) {
@@ -498,7 +524,7 @@ mod tests {
     fn look(tracker: &mut Tracker, time_ns: i64, sockets: &[Vec<u8>]) {
         tracker.begin();
         for bytes in sockets {
-            tracker.see(&Socket::parse(bytes).unwrap(), time_ns);
+            tracker.see(&Socket::parse(bytes).unwrap(), time_ns, || true);
         }
         tracker.end(time_ns);
     }

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whydrop import units
 from whydrop.cli import ending
+from whydrop.collect.sockets.board import Board
 
 if TYPE_CHECKING:
     import polars as pl
 
     from whydrop.collect.sockets.connections import Connection
+    from whydrop.collect.sockets.sampling import Taken
     from whydrop.collect.sockets.watching import Watch, Watched
 
 _LINE_EVERY_S = 1.0
@@ -26,8 +28,8 @@ _FEWEST_ROWS = 5
 class View(Protocol):
     """Where a watch shows how it stands."""
 
-    def show(self, watch: Watch) -> None:
-        """How it stands now."""
+    def show(self, watch: Watch, taken: Taken) -> None:
+        """How it stands now, by what was seen since the last time."""
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -51,7 +53,7 @@ def viewing(*, live: bool) -> Iterator[View]:
 class Silent:
     """Nothing but what goes wrong."""
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Watch, taken: Taken) -> None:
         """Nothing."""
 
     def say(self, line: str) -> None:
@@ -64,19 +66,20 @@ class Lines(Silent):
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + _LINE_EVERY_S
+        self._board = Board()
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Watch, taken: Taken) -> None:
         """A line, where one is due."""
+        self._board.take(taken.frames.get("tcp_info"), watch.connections)
         if time.monotonic() < self._due_s:
             return
         self._due_s += _LINE_EVERY_S
         moment = time.strftime("%H:%M:%S", time.gmtime())
-        print(f"{moment}  {ending.printable(in_a_line(watch))}", flush=True)
+        print(f"{moment}  {ending.printable(in_a_line(watch, self._board.rows(watch.connections)))}", flush=True)
 
 
-def in_a_line(watch: Watch) -> str:
-    """How all connections stand together."""
-    rows = watch.board.rows(watch.connections)
+def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
+    """How all connections stand together; ``rows`` are those of a :class:`Board`."""
     counts = rows["limit"].value_counts(sort=True)
     held = ", ".join(f"{count} {limit}" for limit, count in counts.iter_rows())
     parts = [
@@ -97,6 +100,7 @@ class Table:
 
     def __init__(self, display: Any) -> None:
         self._display = display
+        self._board = Board()
 
     def say(self, line: str) -> None:
         """Above the table."""
@@ -104,22 +108,23 @@ class Table:
 
         self._display.console.print(Text(f"whydrop: {ending.printable(line)}"))
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Watch, taken: Taken) -> None:
         """Draw it anew."""
+        self._board.take(taken.frames.get("tcp_info"), watch.connections)
         room = max(_FEWEST_ROWS, self._display.console.size.height - _BESIDE_ROWS)
-        self._display.update(table(watch, room), refresh=True)
+        self._display.update(table(watch, self._board.rows(watch.connections), room), refresh=True)
 
 
-def table(watch: Watch, most_rows: int) -> Any:
-    """The connections that carry most, with what limits each, as rich draws it."""
+def table(watch: Watch, stand: pl.DataFrame, most_rows: int) -> Any:
+    """The connections that carry most, with what limits each, as rich draws it; ``stand`` is of a :class:`Board`."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = watch.board.rows(watch.connections).with_columns(
+    rows = stand.with_columns(
         load=_sum_of("sent_bps", "received_bps")
     ).sort("load", "acked_bytes", descending=True, nulls_last=True)  # fmt: skip
-    drawn = RichTable(box=box.SIMPLE_HEAD, title=Text(in_a_line(watch)), title_justify="left", expand=True)
+    drawn = RichTable(box=box.SIMPLE_HEAD, title=Text(in_a_line(watch, stand)), title_justify="left", expand=True)
     drawn.add_column("connection", overflow="ellipsis", no_wrap=True, ratio=1)
     drawn.add_column("process", overflow="ellipsis", no_wrap=True, max_width=16)
     for head in ("sent", "received", "cwnd", "RTT", "retransmitted", "limited by"):

@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.collect.sockets.board import Board
 from whydrop.collect.sockets.connections import Connections
 from whydrop.collect.sockets.sampling import INTERVAL_S, Sampler, Taken
 from whydrop.collect.sockets.wanted import Wanted
@@ -116,7 +115,6 @@ class Watch:
 
     Attributes:
         connections: those that are there.
-        board: how they stand.
         tally: what the looks came to so far.
         warnings: what a reader should know.
     """
@@ -125,7 +123,6 @@ class Watch:
         """``tell`` is called with what goes wrong meanwhile, for people."""
         self.settings = settings
         self.connections = Connections()
-        self.board = Board()
         self.tally = Tally()
         self.warnings: list[str] = []
         self._tell = tell
@@ -139,7 +136,7 @@ class Watch:
         over: Callable[[], bool] = lambda: False,
         *,
         begun: Callable[[], None] = lambda: None,
-        tick: Callable[[Watch], None] = lambda _: None,
+        tick: Callable[[Watch, Taken], None] = lambda *_: None,
         cancellation: Cancellation | None = None,
     ) -> Watched:
         """Watch until it is over, is cancelled, or Ctrl-C comes; then finish the recording.
@@ -147,7 +144,7 @@ class Watch:
         Args:
             over: asked about twice a second whether it is over.
             begun: called when the first look is on its way.
-            tick: called about twice a second, when what was seen is written.
+            tick: called about twice a second with what was seen, when it is written.
 
         Raises:
             SamplingError: the kernel does not tell of its sockets.
@@ -164,8 +161,7 @@ class Watch:
                 while not (over() or cancellation.cancelled):
                     with signals.let_in():
                         cancellation.wait(_FLUSH_EVERY_S)
-                    self._step()
-                    tick(self)
+                    tick(self, self._step())
             self._sampler.stop()
             self._step()
             return self._finish()
@@ -178,15 +174,15 @@ class Watch:
         standing = self._sampler.standing()
         return bool(standing["processes_gone"]) and not standing["connections"]
 
-    def _step(self) -> None:
+    def _step(self) -> Taken:
         taken = self._sampler.take()
         self._note(taken)
         self._write(taken)
-        self.board.take(taken.frames.get("tcp_info"), self.connections)
         if not self._writer.flush():
             self._warn(self._writer.message or "the recording cannot be written")
         if self._is_full():
             self._rotate()
+        return taken
 
     def _note(self, taken: Taken) -> None:
         standing = self._sampler.standing()
