@@ -10,9 +10,9 @@ use whydrop_traffic::auth::Secret;
 use whydrop_traffic::client::{Host, Planned, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::FlowSpec;
+use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
-use whydrop_traffic::source::Source;
 
 use crate::table::Table;
 use crate::traffic_columns as columns;
@@ -194,7 +194,7 @@ fn host(config: HostConfig) -> PyResult<Host> {
     let mut host = Host::new(&config.name);
     host.port = config.port.unwrap_or(host.port);
     host.ip_version = config.ip_version;
-    host.source = Source {
+    host.source = LocalEnd {
         address: config.local_address,
         interface: config.interface,
     };

@@ -14,7 +14,7 @@ pub struct Packet {
     pub datagram: Option<Datagram>,
     pub ip_bytes: u32,
     pub sent_ns: i64,
-    pub fate: Fate,
+    pub fate: PacketFate,
     /// What elements see of its header, as it is now.
     pub header: Header,
     /// The stage that marked it first.
@@ -38,7 +38,7 @@ impl Packet {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketFate {
     /// Still on its way when the simulation ended.
     Underway,
     Delivered {

@@ -48,7 +48,7 @@ mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
-pub use history::{Fate, History, Packet, Record};
+pub use history::{History, Packet, PacketFate, Record};
 pub use network::{DatagramSource, Extras, Simulation, WatchConfig, WayBack};
 pub use pcap::Resolution;
 pub use receiver::{ReceiverConfig, StopsReading};

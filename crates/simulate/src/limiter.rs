@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 use crate::sender::Wait;
 
@@ -345,7 +345,7 @@ fn lost_transmissions(history: &History) -> HashMap<(usize, u64), Vec<(i64, bool
             continue;
         };
         if let Some(sent) = sent.get_mut(&(segment.flow, segment.sequence)) {
-            let lost = !matches!(packet.fate, Fate::Delivered { .. });
+            let lost = !matches!(packet.fate, PacketFate::Delivered { .. });
             sent.push((packet.sent_ns, lost));
         }
     }

@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
 use crate::flow::FlowSpec;
+use crate::local_end::LocalEnd;
 use crate::sample::{Ending, Sink};
-use crate::source::Source;
 use crate::stop::Stop;
 use crate::udp::exchanges::Thinning;
 use crate::udp::facts;
@@ -37,7 +37,7 @@ const ANSWER_BYTES: usize = 60 + HEADER_BYTES + 16;
 pub fn run(
     spec: &FlowSpec,
     address: IpAddr,
-    source: &Source,
+    source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
@@ -52,7 +52,7 @@ pub fn run(
 fn echo(
     spec: &FlowSpec,
     address: IpAddr,
-    source: &Source,
+    source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
@@ -132,7 +132,12 @@ fn open(address: IpAddr) -> Result<(Socket, bool), String> {
     }
 }
 
-fn prepare(socket: &Socket, address: IpAddr, source: &Source, traffic_class: u8) -> io::Result<()> {
+fn prepare(
+    socket: &Socket,
+    address: IpAddr,
+    source: &LocalEnd,
+    traffic_class: u8,
+) -> io::Result<()> {
     let remote = SocketAddr::new(address, 0);
     socket::listen_closely(socket, Domain::for_address(remote))?;
     socket::set_traffic_class(socket, &remote, traffic_class)?;
@@ -289,7 +294,7 @@ mod tests {
             let ending = run(
                 &spec,
                 address.parse().unwrap(),
-                &Source::default(),
+                &LocalEnd::default(),
                 clock::now_ns() + 300_000_000,
                 &stop,
                 &sink,
@@ -325,7 +330,7 @@ mod tests {
         let ending = run(
             &spec,
             "240.0.0.1".parse().unwrap(),
-            &Source::default(),
+            &LocalEnd::default(),
             clock::now_ns() + 300_000_000,
             &stop,
             &sink,

@@ -13,7 +13,7 @@ use crate::pcap::Endpoints;
 
 /// Everything about a pair of captures.
 #[derive(Debug, Clone)]
-pub struct Pair {
+pub struct SimulatedPair {
     pub name: String,
     pub split: &'static str,
     /// What the scoring scripts know the mechanism by.
@@ -132,7 +132,7 @@ impl Flow {
     }
 }
 
-impl Pair {
+impl SimulatedPair {
     /// What the two sniffers wrote: first B, whose clock is right, then Y, whose drift counts from B's first packet.
     pub fn watch(&mut self) -> (Sighting, Sighting) {
         let mut random = Random::new(self.seed ^ 0x736e_6966_6665_7273);

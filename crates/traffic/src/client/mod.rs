@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use crate::auth::Secret;
 use crate::flow::FlowSpec;
+use crate::local_end::LocalEnd;
 use crate::responder::DEFAULT_PORT;
-use crate::source::Source;
 
 pub use correcting::{ClockRow, ProbeRow, Taken};
 use session::HostSession;
@@ -44,7 +44,7 @@ pub struct Host {
     /// 4 or 6; `None`: whichever the system prefers.
     pub ip_version: Option<u8>,
     /// Where all packets to it leave from.
-    pub source: Source,
+    pub source: LocalEnd,
 }
 
 impl Host {
@@ -55,7 +55,7 @@ impl Host {
             port: DEFAULT_PORT,
             secret: None,
             ip_version: None,
-            source: Source::default(),
+            source: LocalEnd::default(),
         }
     }
 }

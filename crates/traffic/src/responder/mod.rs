@@ -186,8 +186,8 @@ impl ServerState {
             .map_or_else(|| "{}".to_owned(), |describe| describe(to))
     }
 
-    fn udp_limits(&self) -> udp::Limits {
-        udp::Limits {
+    fn udp_limits(&self) -> udp::SessionLimits {
+        udp::SessionLimits {
             max_rate_bps: self.limits.max_rate_bps.unwrap_or(f64::INFINITY),
             max_packet_bytes: self.limits.max_packet_payload_bytes,
             min_interval_ns: crate::clock::ns(self.limits.min_interval_s),

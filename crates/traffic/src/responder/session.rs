@@ -418,7 +418,7 @@ impl Control {
                     .collect(),
             ),
         };
-        state.udp.register(udp::Session {
+        state.udp.register(udp::Registration {
             token: session.token,
             key,
             flows: flows

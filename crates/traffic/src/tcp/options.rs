@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec};
-use crate::source::Source;
+use crate::local_end::LocalEnd;
 use crate::stop::Stop;
 use crate::tcp::info::TcpInfo;
 
@@ -55,7 +55,7 @@ pub enum Parting {
 /// Which option the kernel refuses and why, or the connection's own error.
 pub fn connect(
     remote: SocketAddr,
-    source: &Source,
+    source: &LocalEnd,
     spec: &FlowSpec,
     patience: Duration,
 ) -> io::Result<TcpStream> {
@@ -278,7 +278,7 @@ mod tests {
             spec.pacing_rate_bps = Some(8e6);
             let client = connect(
                 listener.local_addr().unwrap(),
-                &Source::default(),
+                &LocalEnd::default(),
                 &spec,
                 Duration::from_secs(10),
             )
@@ -306,10 +306,16 @@ mod tests {
             ..FlowSpec::new(1, Kind::Tcp, direction)
         };
         let patience = Duration::from_secs(10);
-        let _client = connect(address, &Source::default(), &of(Direction::Down), patience).unwrap();
+        let _client = connect(
+            address,
+            &LocalEnd::default(),
+            &of(Direction::Down),
+            patience,
+        )
+        .unwrap();
         let (server, _) = listener.accept().unwrap();
         adopt(&server, &of(Direction::Up)).unwrap();
-        assert!(connect(address, &Source::default(), &of(Direction::Up), patience).is_err());
+        assert!(connect(address, &LocalEnd::default(), &of(Direction::Up), patience).is_err());
         assert!(adopt(&server, &of(Direction::Down)).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::source::Source;
+use crate::local_end::LocalEnd;
 
 /// The flow number of exchanges of stamps that belong to no flow: every session has it.
 pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
@@ -13,7 +13,7 @@ pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
 pub struct Link {
     pub remote: SocketAddr,
     /// Where its packets leave from.
-    pub source: Source,
+    pub source: LocalEnd,
     /// Names the session.
     pub token: u64,
     /// Of this session alone; authenticates every packet.

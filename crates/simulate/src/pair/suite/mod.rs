@@ -23,8 +23,8 @@ use super::crossing::{Body, Crossing};
 use super::output::{self, PairError};
 use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
-use super::world::Pair;
-use crate::history::{Fate, History};
+use super::world::SimulatedPair;
+use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::network::Simulation;
 use crate::suite::Split;
@@ -70,7 +70,7 @@ fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
 }
 
 /// Draw and simulate the pair with this index: the same for the same split, seed and index, whatever the count.
-pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let mechanism = config
         .only
         .unwrap_or(Mechanism::ALL[index % Mechanism::ALL.len()]);
@@ -112,7 +112,7 @@ pub fn write(
 }
 
 /// Play a world; nothing if it does not show its mechanism.
-fn simulate(world: World, seed: u64) -> Option<Pair> {
+fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
     let (mechanism, policer) = (world.mechanism, world.policer);
     let longer = world.watch.longer_ip_header_bytes;
     let (mut pair, history) = run(world, seed);
@@ -136,14 +136,14 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
 }
 
 /// Play a world, whatever it shows.
-fn run(world: World, seed: u64) -> (Pair, History) {
+fn run(world: World, seed: u64) -> (SimulatedPair, History) {
     let points = world.watch.points;
     let history = Simulation::new(world.scenario)
         .with(world.extras)
         .watching(world.watch)
         .run();
     let crossings = crossings(&history, points);
-    let mut pair = Pair {
+    let mut pair = SimulatedPair {
         name: String::new(),
         split: "",
         kind: world.mechanism.kind(),
@@ -198,9 +198,9 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
         };
         let [at_b_ns, at_y_ns] = *passed;
         let lost_between = match packet.fate {
-            Fate::Dropped { stage } => between.contains(&stage),
-            Fate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
-            Fate::Underway | Fate::Delivered { .. } => false,
+            PacketFate::Dropped { stage } => between.contains(&stage),
+            PacketFate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
+            PacketFate::Underway | PacketFate::Delivered { .. } => false,
         };
         (at_b_ns.is_some() || at_y_ns.is_some()).then_some(Crossing {
             body,
@@ -219,7 +219,7 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
 }
 
 /// End both captures where the fuller one would get too long. Whether that was needed.
-fn limit_records(pair: &mut Pair) -> bool {
+fn limit_records(pair: &mut SimulatedPair) -> bool {
     let mut limited = false;
     for times in [
         pair.crossings
@@ -242,7 +242,7 @@ fn limit_records(pair: &mut Pair) -> bool {
 /// How far a count of losses may be off where sniffers miss packets. A lost packet that B missed as well is in neither
 /// capture. A packet that Y missed looks lost if it was sent again, for whatever reason: nobody can tell then whether
 /// the first one came to Y. Half as much again by chance, and one besides.
-fn tolerate_missing(pair: &mut Pair) {
+fn tolerate_missing(pair: &mut SimulatedPair) {
     if pair.b.missed + pair.y.missed == 0.0 {
         return;
     }
@@ -259,7 +259,7 @@ fn tolerate_missing(pair: &mut Pair) {
 
 /// Whether what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
 /// delay or overtaking where only that shows.
-fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> bool {
+fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &History) -> bool {
     let (b, y) = pair.watch();
     let covered = truth::covered(&pair.crossings, &b, &y);
     let counts = truth::count(&pair.crossings, &covered);
@@ -267,7 +267,7 @@ fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> boo
         let dropped = history
             .packets
             .iter()
-            .filter(|p| p.fate == Fate::Dropped { stage });
+            .filter(|p| p.fate == PacketFate::Dropped { stage });
         dropped.filter(|p| !p.is_cross_traffic()).count() as u64
     };
     let own: Vec<&Crossing> = (pair.crossings.iter().zip(&covered))
@@ -314,7 +314,7 @@ fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> boo
 }
 
 /// Whether the first connection was limited so for this share of its transfers.
-fn limits(pair: &Pair, limiter: Limiter, least: f64) -> bool {
+fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     let Some(account) = pair.accounts.first() else {
         return false;
     };
@@ -331,7 +331,7 @@ fn limits(pair: &Pair, limiter: Limiter, least: f64) -> bool {
 }
 
 /// Whether half of what goes back waits at least 5 ms between the points.
-fn back_waits(pair: &Pair, covered: &[bool]) -> bool {
+fn back_waits(pair: &SimulatedPair, covered: &[bool]) -> bool {
     let back: Vec<&Crossing> = (pair.crossings.iter().zip(covered))
         .filter(|(crossing, covered)| **covered && !crossing.is_forward())
         .map(|(crossing, _)| crossing)
@@ -340,7 +340,7 @@ fn back_waits(pair: &Pair, covered: &[bool]) -> bool {
 }
 
 /// A clock that is set anew must be so while something is captured, with enough on either side.
-fn step_is_inside(pair: &Pair, y: &super::sniffer::Sighting) -> bool {
+fn step_is_inside(pair: &SimulatedPair, y: &super::sniffer::Sighting) -> bool {
     const LEAST_ON_A_SIDE: usize = 200;
     pair.y.clock.steps.iter().all(|&(at_ns, _)| {
         let before = y.records.partition_point(|record| record.time_ns < at_ns);

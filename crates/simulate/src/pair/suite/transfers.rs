@@ -8,10 +8,10 @@ use whydrop_path::Random;
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
 use super::{Mechanism, PairsConfig, draw_world, right_causes, run};
 use crate::congestion::Algorithm;
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::pair::output::{self, PairError};
-use crate::pair::world::Pair;
+use crate::pair::world::SimulatedPair;
 use crate::scenario::Application;
 use crate::segment::Toward;
 
@@ -23,7 +23,7 @@ const MOST_DRAWS: u64 = 20;
 const BBR: f64 = 0.1;
 
 /// Draw and play the transfer with this index: the same for the same split, seed and index.
-pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
     let base = base.wrapping_add((index as u64) << 16);
     (0..MOST_DRAWS).find_map(|attempt| {
@@ -106,11 +106,11 @@ fn shorten(world: &mut World, random: &mut Random) {
 
 /// What is right to call what happened: what dropped most of what was lost, else what limited the first connection for
 /// most of the time of its transfers.
-fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
+fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
     let dropped = |stage: usize| {
         let lost = history.packets.iter().filter(|packet| {
             let own = packet.segment.is_some_and(|segment| segment.flow == 0);
-            own && packet.fate == Fate::Dropped { stage }
+            own && packet.fate == PacketFate::Dropped { stage }
         });
         lost.count()
     };
@@ -147,7 +147,7 @@ fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static s
 }
 
 /// Whether most packets of the first connection waited between the points for longer than a tenth of the round trip.
-fn queue_stands(pair: &Pair, history: &History) -> bool {
+fn queue_stands(pair: &SimulatedPair, history: &History) -> bool {
     let own = history.packets.iter().zip(&history.passed);
     let own = own.filter(|(packet, _)| {
         packet
@@ -182,7 +182,7 @@ fn largest(account: &Account) -> Limiter {
 }
 
 /// What the narrowest place is called that has dropped nothing so far.
-fn bottleneck(pair: &Pair, mechanism: Mechanism) -> Vec<&'static str> {
+fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
     match mechanism {
         Mechanism::ShallowFifoPackets
         | Mechanism::ShallowFifoBytes

@@ -271,7 +271,7 @@ fn nothing_is_answered_when_the_session_is_over_or_removed() {
     let client = RawClient::towards(&world);
     client.send(5, 0, Body::Probe);
     assert!(client.receive().is_some());
-    world.service.register(Session {
+    world.service.register(Registration {
         token: TOKEN,
         key: KEY,
         flows: vec![probes(100)],
