@@ -32,6 +32,7 @@ mod calendar;
 mod capture;
 mod congestion;
 mod connection;
+mod headers;
 pub mod history;
 pub mod limiter;
 mod network;

@@ -6,10 +6,11 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use super::crossing::Body;
-use super::frame::{self, Ends, IpMarks};
+use super::frame::{self, Ends};
 use super::sniffer::{Sighting, Sniffer};
 use super::truth;
 use super::world::SimulatedPair;
+use crate::headers::IpMarks;
 use crate::pcap::Writer;
 use crate::segment::Toward;
 
