@@ -102,7 +102,7 @@ class Engine:
             self._test.start(at_ns)
 
     def done(self) -> bool:
-        """Whether all flows have ended."""
+        """True if all flows have ended."""
         return self._test is None or self._test.is_over()
 
     def stop(self) -> None:

@@ -37,7 +37,7 @@ def day_of(name: str) -> str:
 
 
 def is_compacted(name: str) -> bool:
-    """Whether a part was made of several."""
+    """True if a part was made of several."""
     return name.rpartition("/")[2].startswith(COMPACTED)
 
 

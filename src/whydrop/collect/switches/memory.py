@@ -160,7 +160,7 @@ def boot() -> str | None:
 
 
 def _same_boot(before: str | None, at: Moment, wall_ns: int, steady_ns: int) -> bool:
-    """Whether CLOCK_BOOTTIME has been going on since."""
+    """True if CLOCK_BOOTTIME has been going on since."""
     now = boot()
     if before is not None and now is not None:
         return before == now

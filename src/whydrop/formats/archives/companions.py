@@ -54,7 +54,7 @@ class Companions:
 
 
 def is_meta(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a ``.meta``."""
+    """True if a file that begins with these bytes is a ``.meta``."""
     return head.startswith(_START)
 
 

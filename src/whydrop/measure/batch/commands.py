@@ -50,7 +50,7 @@ class Done:
 
     @property
     def ok(self) -> bool:
-        """Whether it did what it should; a monitor that is to be killed did, however it died."""
+        """True if it did what it should; a monitor that is to be killed did, however it died."""
         return not self.left and (self.killed or (self.status == 0 and not self.timed_out))
 
     def __str__(self) -> str:

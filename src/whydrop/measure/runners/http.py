@@ -114,7 +114,7 @@ class HttpRunner:
             return self._rows.take()
 
     def done(self) -> bool:
-        """Whether it has ended by itself."""
+        """True if it has ended by itself."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
