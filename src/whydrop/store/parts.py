@@ -86,7 +86,7 @@ def encoded(table: str, frames: Iterable[pl.DataFrame], metadata: dict[str, str]
 
 
 def damage(size: int, content: pa.NativeFile) -> str | None:
-    """What is wrong with a part, as far as its two ends tell: enough to find one that was cut short.
+    """Faults of a part, as far as its two ends tell: enough to find one that was cut short.
 
     Args:
         size: of the file, bytes.

@@ -161,5 +161,5 @@ def _foreign(table: str, content: NativeFile) -> str | None:
 
 
 def first_line(reason: Exception) -> str:
-    """What went wrong; polars tells its plans behind that."""
+    """The problem; polars tells its plans behind that."""
     return str(reason).strip().partition("\n")[0]

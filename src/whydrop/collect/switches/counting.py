@@ -153,7 +153,7 @@ class Counting:
         return _frame(reading, now.at_ns, [row for row in rows if row.believed])
 
     def _remembered(self, reading: Reading) -> dict[tuple[str, str | None, str], _Last]:
-        """What is known of a switch that this collector reads for the first time."""
+        """Facts about a switch that this collector reads for the first time."""
         known = self._before.pop(reading.switch, None)
         if known is None or known.asked_at != reading.asked_at:
             return {}

@@ -114,7 +114,7 @@ def read(folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def remembered(frames: Mapping[str, pl.DataFrame], wall_ns: int, steady_ns: int) -> dict[str, Remembered]:
-    """What is known of each switch.
+    """Facts about each switch.
 
     Args:
         frames: as `read` gives them.

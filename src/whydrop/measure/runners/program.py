@@ -234,7 +234,7 @@ class ProgramRunner:
         return f"{self.called()} ended without a measurement{said}"
 
     def _facts(self, end: End) -> dict[str, Any]:
-        """What is known of how it ran, beside what the program said."""
+        """Facts about how it ran, beside what the program said."""
         facts: dict[str, Any] = {"program": self.name}
         if version := self.version():
             facts["version"] = version

@@ -1,4 +1,4 @@
-"""What fping prints in count mode (``-D -c``), of versions 3 to 5, for one target."""
+"""Output of fping in count mode (``-D -c``), of versions 3 to 5, for one target."""
 
 from __future__ import annotations
 
