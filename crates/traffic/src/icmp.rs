@@ -22,7 +22,7 @@ use crate::udp::marks::Marks;
 use crate::udp::schedule::Schedule;
 use crate::udp::socket::{self, Datagram, Envelope};
 use crate::udp::turns::Emitter;
-use crate::udp::words::explained;
+use crate::udp::words::{ended, explained};
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Type, code, checksum, identifier, sequence.
@@ -42,11 +42,10 @@ pub fn run(
     stop: &Stop,
     sink: &Sink,
 ) -> Ending {
-    match echo(spec, address.to_canonical(), source, start_ns, stop, sink) {
-        _ if stop.is_set() => Ending::Stopped,
-        Ok(()) => Ending::Complete,
-        Err(words) => Ending::Failed(words),
-    }
+    ended(
+        echo(spec, address.to_canonical(), source, start_ns, stop, sink),
+        stop,
+    )
 }
 
 fn echo(

@@ -34,7 +34,7 @@ use kind::right_causes;
 use policer::PolicerSpec;
 use policers::Tellable;
 
-/// What is to be made.
+/// Request of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairsConfig {
     pub split: Split,
@@ -89,24 +89,36 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
 pub fn write(
     config: &PairsConfig,
     folder: &Path,
-    mut progress: impl FnMut(usize, &str),
+    progress: impl FnMut(usize, &str),
 ) -> Result<(), PairError> {
-    for index in 0..config.count {
-        let Some(mut pair) = play(config, index) else {
-            progress(index, "no draw showed its mechanism: left out");
-            continue;
-        };
-        let own_folder = folder.join(&pair.name);
-        let truth = output::write(&mut pair, &own_folder)?;
-        let line = format!(
+    let drawn = (0..config.count).map(|index| play(config, index));
+    write_all(drawn, folder, progress, |pair, truth| {
+        format!(
             "{}: {} and {} records, {} lost between the points; {}",
             pair.name,
             truth["realism"]["records_b"],
             truth["realism"]["records_y"],
             truth["forward_packets_lost_between"],
             pair.realism.treatments.join(" "),
-        );
-        progress(index, &line);
+        )
+    })
+}
+
+/// Write each pair into a folder of its own; those that are missing are reported.
+fn write_all(
+    pairs: impl Iterator<Item = Option<SimulatedPair>>,
+    folder: &Path,
+    mut progress: impl FnMut(usize, &str),
+    line: impl Fn(&SimulatedPair, &serde_json::Value) -> String,
+) -> Result<(), PairError> {
+    for (index, pair) in pairs.enumerate() {
+        let Some(mut pair) = pair else {
+            progress(index, "no draw showed what it was to show: left out");
+            continue;
+        };
+        let own_folder = folder.join(&pair.name);
+        let truth = output::write(&mut pair, &own_folder)?;
+        progress(index, &line(&pair, &truth));
     }
     Ok(())
 }
@@ -257,7 +269,7 @@ fn tolerate_missing(pair: &mut SimulatedPair) {
     pair.realism.tolerate(share.max(LIGHT_MISSES));
 }
 
-/// Whether what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
+/// True if what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
 /// delay or overtaking where only that shows.
 fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &History) -> bool {
     let (b, y) = pair.watch();
@@ -313,7 +325,7 @@ fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &Histor
         }
 }
 
-/// Whether the first connection was limited so for this share of its transfers.
+/// True if the first connection was limited so for this share of its transfers.
 fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     let Some(account) = pair.accounts.first() else {
         return false;
@@ -330,7 +342,7 @@ fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     times[limiter as usize] as f64 >= least * all.max(1) as f64
 }
 
-/// Whether half of what goes back waits at least 5 ms between the points.
+/// True if half of what goes back waits at least 5 ms between the points.
 fn back_waits(pair: &SimulatedPair, covered: &[bool]) -> bool {
     let back: Vec<&Crossing> = (pair.crossings.iter().zip(covered))
         .filter(|(crossing, covered)| **covered && !crossing.is_forward())

@@ -6,11 +6,11 @@ use std::path::Path;
 use whydrop_path::Random;
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
-use super::{Mechanism, PairsConfig, draw_world, right_causes, run};
+use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
 use crate::congestion::Algorithm;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
-use crate::pair::output::{self, PairError};
+use crate::pair::output::PairError;
 use crate::pair::world::SimulatedPair;
 use crate::scenario::Application;
 use crate::segment::Toward;
@@ -52,20 +52,14 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
 pub fn write(
     config: &PairsConfig,
     folder: &Path,
-    mut progress: impl FnMut(usize, &str),
+    progress: impl FnMut(usize, &str),
 ) -> Result<(), PairError> {
-    for index in 0..config.count {
-        let Some(mut pair) = play(config, index) else {
-            progress(index, "no draw sent enough: left out");
-            continue;
-        };
-        let own_folder = folder.join(&pair.name);
-        let right = pair.right.clone().unwrap_or_default().join(", ");
-        let truth = output::write(&mut pair, &own_folder)?;
+    let drawn = (0..config.count).map(|index| play(config, index));
+    write_all(drawn, folder, progress, |pair, truth| {
         let lost = &truth["forward_packets_lost_between"];
-        progress(index, &format!("{}: {lost} lost; {right}", pair.name));
-    }
-    Ok(())
+        let right = pair.right.clone().unwrap_or_default().join(", ");
+        format!("{}: {lost} lost; {right}", pair.name)
+    })
 }
 
 /// No more than a few seconds of data.
@@ -146,7 +140,7 @@ fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&
     }
 }
 
-/// Whether most packets of the first connection waited between the points for longer than a tenth of the round trip.
+/// True if most packets of the first connection waited between the points for longer than a tenth of the round trip.
 fn queue_stands(pair: &SimulatedPair, history: &History) -> bool {
     let own = history.packets.iter().zip(&history.passed);
     let own = own.filter(|(packet, _)| {
