@@ -35,7 +35,7 @@ pub(crate) struct RtpStreams {
     sources: Vec<SynchronizationSource>,
 }
 
-/// What is known of one source of a flow.
+/// Facts about one source of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RtpStream {
     pub source: u32,

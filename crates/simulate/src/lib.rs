@@ -26,7 +26,7 @@
 //! [`Extras`] add ECN, applications that answer late, connections that fail, outages and narrow ways back. A lost FIN is
 //! not repeated.
 //!
-//! What limited each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
+//! Limiter of each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
 
 mod calendar;
 mod capture;

@@ -332,7 +332,7 @@ impl Simulation {
         self.record(time_ns, packet);
     }
 
-    /// Whether nothing passes at this time; the connection's ledger is told.
+    /// True if nothing passes at this time; the connection's ledger is told.
     fn is_lost_in_outage(&mut self, packet: usize, time_ns: i64) -> bool {
         let outage = self.outages.iter().copied();
         let mut now = outage.filter(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&time_ns));

@@ -7,7 +7,7 @@ use crate::limiter::Account;
 use crate::scenario::FlowConfig;
 use crate::segment::{Reason, Segment, Toward};
 
-/// What became of the data of one connection.
+/// Outcome of the data of one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlowTruth {
     /// Data packets sent, retransmissions included.
@@ -32,7 +32,7 @@ pub struct FlowTruth {
     pub payload_bytes: u64,
     pub first_data_ns: Option<i64>,
     pub last_data_ns: Option<i64>,
-    /// What limited it, moment by moment.
+    /// Its limiter, moment by moment.
     pub account: Account,
 }
 

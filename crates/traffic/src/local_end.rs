@@ -15,7 +15,7 @@ pub struct LocalEnd {
 }
 
 impl LocalEnd {
-    /// Whether packets can go from here to there: both must be of one version of IP.
+    /// True if packets can go from here to there: both must be of one version of IP.
     pub fn suits(&self, remote: &SocketAddr) -> bool {
         self.address
             .is_none_or(|address| address.is_ipv4() == remote.is_ipv4())

@@ -1,4 +1,4 @@
-//! What limits a transfer, as the simulator knows it, where arithmetic or a standard says what it must be.
+//! Limiter of a transfer, as the simulator knows it, where arithmetic or a standard says what it must be.
 
 use proptest::prelude::*;
 use whydrop_path::{Chain, CoDel, Delay, Fifo, Limit, PathElement, RandomLoss};

@@ -102,7 +102,7 @@ pub fn adopt(stream: &TcpStream, spec: &FlowSpec) -> io::Result<()> {
     look_up_often(stream)
 }
 
-/// Whether a congestion control can be used here.
+/// Checks that a congestion control can be used here.
 ///
 /// # Errors
 /// That it cannot, with those that can.

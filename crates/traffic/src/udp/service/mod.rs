@@ -63,7 +63,7 @@ pub struct Registration {
     pub sink: Arc<Sink>,
 }
 
-/// What the service did with the datagrams that arrived, since it was started.
+/// Statistics of the datagrams that arrived, since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub received_packets: u64,
@@ -184,7 +184,7 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// What became of everything that arrived so far.
+    /// Outcome of everything that arrived so far.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             lost_in_receive_buffer: self.shared.lost_in_receive_buffer.load(Ordering::Relaxed),

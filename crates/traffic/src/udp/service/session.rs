@@ -34,7 +34,7 @@ const OVERTAKEN_NS: i64 = 200_000_000;
 const LINGER_NS: i64 = 5_000_000_000;
 const QUIET_NS: i64 = 2_000_000_000;
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The answer is written; it goes out with this traffic class.
@@ -134,7 +134,7 @@ impl Open {
         now_ns < self.ends_ns
     }
 
-    /// Whether what arrives is still about what the flows may send.
+    /// True if what arrives is still about what the flows may send.
     pub(super) fn takes(&mut self, datagram: &Datagram) -> bool {
         if let Some(intake) = &mut self.intake
             && !intake.take(datagram.bytes.len(), datagram.received_ns)

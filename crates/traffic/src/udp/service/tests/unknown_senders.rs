@@ -49,7 +49,7 @@ impl RawClient {
         Packet::open(&bytes[..length], &self.key).ok()
     }
 
-    /// Whether nothing comes, for a while.
+    /// True if nothing comes, for a while.
     fn receives_nothing(&self) -> bool {
         let patience = Duration::from_millis(300);
         self.socket.set_read_timeout(Some(patience)).unwrap();
