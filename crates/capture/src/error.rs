@@ -12,7 +12,7 @@ pub struct CaptureError {
     /// Where the reader stood, in bytes from the start of the capture. Of a compressed file this is
     /// the offset after decompression.
     pub offset: u64,
-    /// Whether the file was being decompressed, so that `offset` is not one of the file on disk.
+    /// True if the file was being decompressed, so that `offset` is not one of the file on disk.
     pub decompressed: bool,
     pub found: String,
     pub expected: String,

@@ -43,7 +43,7 @@ pub struct Network {
     pub tunnel_depth: u8,
 }
 
-/// What an IP packet carries.
+/// Payload of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transport<'a> {
     Tcp(TcpSegment<'a>),
@@ -107,7 +107,7 @@ impl TcpFlags {
         ((self.0 & (Self::AE | Self::CWR | Self::ECE)) >> 6) as u8
     }
 
-    /// Whether any of the given flags is set.
+    /// True if any of the given flags is set.
     #[inline]
     pub fn has(self, flag: u16) -> bool {
         self.0 & flag != 0

@@ -157,7 +157,7 @@ pub(crate) fn tcp_of<'a>(packet: &Packet<'a>) -> TcpSegment<'a> {
     }
 }
 
-/// Whether a frame is decoded to the segment that [`packet`] carries.
+/// True if a frame is decoded to the segment that [`packet`] carries.
 #[track_caller]
 pub(crate) fn assert_holds_packet(link: LinkType, frame: &[u8]) {
     let packet = decoded(link, frame);

@@ -32,10 +32,10 @@ const REMEMBERED: i64 = 1024;
 /// The sources of one flow.
 #[derive(Debug, Default)]
 pub(crate) struct RtpStreams {
-    sources: Vec<Source>,
+    sources: Vec<SynchronizationSource>,
 }
 
-/// What is known of one source of a flow.
+/// Facts about one source of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RtpStream {
     pub source: u32,
@@ -112,12 +112,17 @@ impl RtpStreams {
             };
             self.sources.swap_remove(place);
         }
-        self.sources.push(Source::new(time_ns, &header));
+        self.sources
+            .push(SynchronizationSource::new(time_ns, &header));
     }
 
     /// Those that are RTP beyond doubt, of a flow of `packets`.
     pub(crate) fn found(&self, packets: u64) -> Vec<RtpStream> {
-        let found: Vec<RtpStream> = self.sources.iter().filter_map(Source::stream).collect();
+        let found: Vec<RtpStream> = self
+            .sources
+            .iter()
+            .filter_map(SynchronizationSource::stream)
+            .collect();
         let theirs: u64 = found
             .iter()
             .map(|stream| stream.received + stream.duplicates)
@@ -130,7 +135,7 @@ impl RtpStreams {
 }
 
 #[derive(Debug)]
-struct Source {
+struct SynchronizationSource {
     identifier: u32,
     payload_type: u8,
     /// Numbers and timestamps without wrapping; of the highest number, and before the latest jump.
@@ -186,7 +191,7 @@ struct Jitter {
     most: f64,
 }
 
-impl Source {
+impl SynchronizationSource {
     fn new(time_ns: i64, header: &Header) -> Self {
         let number = i64::from(header.number);
         let mut source = Self {

@@ -23,7 +23,7 @@ pyo3::create_exception!(
     "A capture that could not be analysed. The message names the file, the byte offset and what was expected."
 );
 
-/// What one analysis found: the document, and the tables behind it.
+/// Result of one analysis: the document, and the tables behind it.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Analysis {
     document: Document,

@@ -10,9 +10,9 @@ use whydrop_traffic::auth::Secret;
 use whydrop_traffic::client::{Host, Planned, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::FlowSpec;
+use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
-use whydrop_traffic::source::Source;
 
 use crate::table::Table;
 use crate::traffic_columns as columns;
@@ -112,7 +112,7 @@ impl TrafficTest {
         py.detach(|| self.test.finish());
     }
 
-    /// What was measured since the last call: tables by name, how flows ended (flow, status, message), and facts of
+    /// Measurements since the last call: tables by name, how flows ended (flow, status, message), and facts of
     /// flows (flow, key, value).
     fn take(&self, py: Python<'_>) -> PyResult<Measured> {
         let taken = py.detach(|| self.test.take());
@@ -132,7 +132,7 @@ impl TrafficTest {
         Ok((tables, endings, facts))
     }
 
-    /// What is known of the far clocks over the whole test: (number of the host, time_ns, offset_ns, uncertainty_ns,
+    /// Facts about the far clocks over the whole test: (number of the host, time_ns, offset_ns, uncertainty_ns,
     /// drift_ppm), by host and time; from one row of a host to its next the offset runs straight.
     fn clocks(&self, py: Python<'_>) -> Vec<(usize, i64, i64, i64, Option<f64>)> {
         py.detach(|| self.test.clocks())
@@ -149,7 +149,7 @@ impl TrafficTest {
             .collect()
     }
 
-    /// What is known of each host: (name, address, metadata, why it was lost, why there is no UDP).
+    /// Facts about each host: (name, address, metadata, why it was lost, why there is no UDP).
     fn far_ends(&self) -> Vec<FarEndRow> {
         self.test
             .far_ends()
@@ -194,7 +194,7 @@ fn host(config: HostConfig) -> PyResult<Host> {
     let mut host = Host::new(&config.name);
     host.port = config.port.unwrap_or(host.port);
     host.ip_version = config.ip_version;
-    host.source = Source {
+    host.source = LocalEnd {
         address: config.local_address,
         interface: config.interface,
     };

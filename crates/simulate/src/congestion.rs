@@ -66,7 +66,7 @@ impl Congestion {
         self.cwnd < self.ssthresh
     }
 
-    /// Whether losses and pauses leave the window alone, because a rate or a model of the path sets it.
+    /// True if losses and pauses leave the window alone, because a rate or a model of the path sets it.
     pub fn has_own_window(&self) -> bool {
         matches!(self.algorithm, Algorithm::FixedRate { .. } | Algorithm::Bbr)
     }

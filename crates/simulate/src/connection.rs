@@ -441,7 +441,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server takes no part any more.
+    /// True if the server takes no part any more.
     fn is_over(&self) -> bool {
         let ends_by_reset = matches!(
             self.behaviour.ending,

@@ -14,7 +14,7 @@ pub struct Packet {
     pub datagram: Option<Datagram>,
     pub ip_bytes: u32,
     pub sent_ns: i64,
-    pub fate: Fate,
+    pub fate: PacketFate,
     /// What elements see of its header, as it is now.
     pub header: Header,
     /// The stage that marked it first.
@@ -31,14 +31,14 @@ impl Packet {
         })
     }
 
-    /// Whether it is in no capture: it belongs neither to a connection nor to a UDP flow.
+    /// True if it is in no capture: it belongs neither to a connection nor to a UDP flow.
     pub fn is_cross_traffic(&self) -> bool {
         self.segment.is_none() && self.datagram.is_none()
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketFate {
     /// Still on its way when the simulation ended.
     Underway,
     Delivered {
@@ -70,8 +70,8 @@ pub struct History {
     pub end_ns: i64,
     pub capture_begins_ns: i64,
     pub stage_names: Vec<&'static str>,
-    /// Whether each connection received all it asked for.
+    /// True if each connection received all it asked for.
     pub complete: Vec<bool>,
-    /// What limited each connection, moment by moment.
+    /// Limiter of each connection, moment by moment.
     pub ledgers: Vec<Ledger>,
 }

@@ -26,12 +26,13 @@
 //! [`Extras`] add ECN, applications that answer late, connections that fail, outages and narrow ways back. A lost FIN is
 //! not repeated.
 //!
-//! What limited each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
+//! Limiter of each moment of a connection is in its truth: [`limiter`]; `docs/simulator.md` has the definitions.
 
 mod calendar;
 mod capture;
 mod congestion;
 mod connection;
+mod headers;
 pub mod history;
 pub mod limiter;
 mod network;
@@ -48,7 +49,7 @@ mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
 pub use congestion::Algorithm;
-pub use history::{Fate, History, Packet, Record};
+pub use history::{History, Packet, PacketFate, Record};
 pub use network::{DatagramSource, Extras, Simulation, WatchConfig, WayBack};
 pub use pcap::Resolution;
 pub use receiver::{ReceiverConfig, StopsReading};

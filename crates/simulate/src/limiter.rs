@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 use crate::sender::Wait;
 
-/// What limits a transfer.
+/// Limiter of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limiter {
     ConnectionSetup,
@@ -82,7 +82,7 @@ pub enum State {
 }
 
 impl State {
-    /// What limits in this state. `before` is what did before the tail: in the same answer, or, where that was out at once,
+    /// Limiter in this state. `before` is what did before the tail: in the same answer, or, where that was out at once,
     /// the window when it last held the sender.
     fn limiter(self, before: Limiter) -> Limiter {
         match self {
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Whether an acknowledgment would move it on.
+    /// True if an acknowledgment would move it on.
     fn waits_for_an_acknowledgment(self) -> bool {
         match self {
             Self::Tail => true,
@@ -110,15 +110,15 @@ impl State {
         }
     }
 
-    /// Whether an outage of the path keeps it from anything.
+    /// True if an outage of the path keeps it from anything.
     fn needs_the_path(self) -> bool {
         !matches!(self, Self::Unasked | Self::Thinking | Self::Starved)
     }
 }
 
-/// A stretch of time that belongs to something else than the state alone says.
+/// An interval of time that belongs to something else than the state alone says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stretch {
+struct Interval {
     from_ns: i64,
     until_ns: i64,
 }
@@ -131,11 +131,11 @@ pub struct Ledger {
     /// When each request reached the server.
     requests: Vec<i64>,
     /// An acknowledgment of all that was out came later than it would have, by the receiver's doing.
-    held: Vec<Stretch>,
+    held: Vec<Interval>,
     /// Silence that a timer ended, and the sequence number that was sent again then.
-    silences: Vec<(Stretch, u64)>,
+    silences: Vec<(Interval, u64)>,
     /// Outages in which a packet of the connection was lost.
-    outages: Vec<Stretch>,
+    outages: Vec<Interval>,
     /// When acknowledgments came.
     heard: Vec<i64>,
     last_event_ns: i64,
@@ -169,7 +169,7 @@ impl Ledger {
     pub fn acknowledged(&mut self, now_ns: i64, held_ns: i64, all: bool) {
         let from_ns = (now_ns - held_ns).max(self.last_event_ns);
         if all && from_ns < now_ns {
-            self.held.push(Stretch {
+            self.held.push(Interval {
                 from_ns,
                 until_ns: now_ns,
             });
@@ -181,7 +181,7 @@ impl Ledger {
     /// A timer made the sender send `sequence` again; `due_ns` is when all that was out ought to have been answered.
     pub fn timed_out(&mut self, now_ns: i64, due_ns: i64, sequence: u64) {
         let heard_ns = self.heard.last().copied().unwrap_or(i64::MIN);
-        let silence = Stretch {
+        let silence = Interval {
             from_ns: due_ns.max(heard_ns),
             until_ns: now_ns,
         };
@@ -192,14 +192,14 @@ impl Ledger {
 
     /// A packet of the connection was lost in an outage.
     pub fn lost_in_outage(&mut self, from_ns: i64, until_ns: i64) {
-        let outage = Stretch { from_ns, until_ns };
+        let outage = Interval { from_ns, until_ns };
         if !self.outages.contains(&outage) {
             self.outages.push(outage);
         }
     }
 }
 
-/// A stretch of time with its limiter.
+/// An interval of time with its limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub from_ns: i64,
@@ -254,7 +254,7 @@ impl Account {
             // Until the sender hears again; where it never does, until the end.
             let heard = ledger.heard.partition_point(|&ns| ns <= outage.until_ns);
             let until_ns = ledger.heard.get(heard).copied().unwrap_or(end_ns);
-            let silent = Stretch { until_ns, ..outage };
+            let silent = Interval { until_ns, ..outage };
             paint(&mut pieces, silent, Limiter::Outage, State::needs_the_path);
         }
         let transfers = transfers(ledger, &pieces);
@@ -300,7 +300,7 @@ impl Account {
             return Value::Null;
         };
         let seconds = |ns: i64| ns as f64 / 1e9;
-        let stretch = |from_ns: i64, until_ns: i64| {
+        let interval = |from_ns: i64, until_ns: i64| {
             json!({
                 "from_s": seconds(from_ns),
                 "until_s": seconds(until_ns),
@@ -310,8 +310,8 @@ impl Account {
         let transfers = self
             .transfers
             .iter()
-            .map(|&(from, until)| stretch(from, until));
-        let mut limits = stretch(from_ns, until_ns);
+            .map(|&(from, until)| interval(from, until));
+        let mut limits = interval(from_ns, until_ns);
         limits["transfers"] = transfers.collect();
         limits["spans"] = match self.spans.len() <= MOST_SPANS {
             true => (self.spans.iter())
@@ -343,7 +343,7 @@ fn lost_transmissions(history: &History) -> HashMap<(usize, u64), Vec<(i64, bool
             continue;
         };
         if let Some(sent) = sent.get_mut(&(segment.flow, segment.sequence)) {
-            let lost = !matches!(packet.fate, Fate::Delivered { .. });
+            let lost = !matches!(packet.fate, PacketFate::Delivered { .. });
             sent.push((packet.sent_ns, lost));
         }
     }
@@ -395,15 +395,15 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     pieces
 }
 
-/// Give a stretch to another limiter, where the state lets it.
+/// Give an interval to another limiter, where the state lets it.
 fn paint(
     pieces: &mut Vec<Piece>,
-    stretch: Stretch,
+    interval: Interval,
     limiter: Limiter,
     over: impl Fn(State) -> bool,
 ) {
-    let first = pieces.partition_point(|piece| piece.span.until_ns <= stretch.from_ns);
-    let last = pieces.partition_point(|piece| piece.span.from_ns < stretch.until_ns);
+    let first = pieces.partition_point(|piece| piece.span.until_ns <= interval.from_ns);
+    let last = pieces.partition_point(|piece| piece.span.from_ns < interval.until_ns);
     let mut painted = Vec::new();
     for &piece in &pieces[first..last] {
         if !over(piece.state) {
@@ -421,7 +421,10 @@ fn paint(
         let Span {
             from_ns, until_ns, ..
         } = piece.span;
-        let (begins_ns, ends_ns) = (from_ns.max(stretch.from_ns), until_ns.min(stretch.until_ns));
+        let (begins_ns, ends_ns) = (
+            from_ns.max(interval.from_ns),
+            until_ns.min(interval.until_ns),
+        );
         painted.extend(
             [
                 part(from_ns, begins_ns, piece.span.limiter),

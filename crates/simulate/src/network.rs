@@ -9,7 +9,7 @@ use whydrop_path::{Arrival, Decision, Ecn, Header, Outcome, Random};
 
 use crate::calendar::{Calendar, Event};
 use crate::connection::Connection;
-use crate::history::{Fate, History, Packet, Record};
+use crate::history::{History, Packet, PacketFate, Record};
 use crate::scenario::{Behaviour, CaptureConfig, CrossTraffic, Scenario, Stage};
 use crate::segment::{Segment, Toward};
 pub use back::WayBack;
@@ -267,7 +267,7 @@ impl Simulation {
             datagram: None,
             ip_bytes,
             sent_ns: self.now_ns,
-            fate: Fate::Underway,
+            fate: PacketFate::Underway,
             header: Header {
                 flow: segment.map_or(OTHER_FLOWS, |segment| segment.flow as u64),
                 ecn: segment.map_or(Ecn::NotCapable, |segment| segment.ecn),
@@ -301,7 +301,7 @@ impl Simulation {
             watch.pass(stage, packet, self.now_ns);
         }
         if stage == self.outage_stage && self.is_lost_in_outage(packet, self.now_ns) {
-            self.packets[packet].fate = Fate::Dropped { stage };
+            self.packets[packet].fate = PacketFate::Dropped { stage };
             return;
         }
         let arrival = Arrival {
@@ -332,7 +332,7 @@ impl Simulation {
         self.record(time_ns, packet);
     }
 
-    /// Whether nothing passes at this time; the connection's ledger is told.
+    /// True if nothing passes at this time; the connection's ledger is told.
     fn is_lost_in_outage(&mut self, packet: usize, time_ns: i64) -> bool {
         let outage = self.outages.iter().copied();
         let mut now = outage.filter(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&time_ns));
@@ -354,7 +354,7 @@ impl Simulation {
         match outcome.departure_ns() {
             // Cross traffic leaves the path here.
             Some(time_ns) if self.packets[packet].is_cross_traffic() => {
-                self.packets[packet].fate = Fate::Delivered { time_ns };
+                self.packets[packet].fate = PacketFate::Delivered { time_ns };
             }
             Some(time_ns) => self.calendar.at(
                 time_ns.max(self.now_ns),
@@ -363,7 +363,7 @@ impl Simulation {
                     packet,
                 },
             ),
-            None => self.packets[packet].fate = Fate::Dropped { stage },
+            None => self.packets[packet].fate = PacketFate::Dropped { stage },
         }
     }
 
@@ -401,7 +401,7 @@ impl Simulation {
         if let Some(watch) = &mut self.watch {
             watch.pass(self.stages.len(), packet, self.now_ns);
         }
-        self.packets[packet].fate = Fate::Delivered {
+        self.packets[packet].fate = PacketFate::Delivered {
             time_ns: self.now_ns,
         };
         let Some(segment) = self.packets[packet].segment_before(self.stages.len()) else {
@@ -474,7 +474,7 @@ impl Simulation {
             if tap > self.outage_stage && !(self.back.is_some() && tap == self.stages.len()) {
                 self.record(at_tap_ns, packet);
             }
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         // Lost between the client and the tap, or the tap and the server: a coin decides which.
@@ -488,14 +488,14 @@ impl Simulation {
             self.record(seen_ns, packet);
         }
         if lost {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
         } else {
             self.calendar.at(arrives_ns, Event::Return { packet });
         }
     }
 
     fn reach_server(&mut self, packet: usize) {
-        self.packets[packet].fate = Fate::Delivered {
+        self.packets[packet].fate = PacketFate::Delivered {
             time_ns: self.now_ns,
         };
         let Some(segment) = self.packets[packet].segment else {

@@ -1,8 +1,12 @@
 //! Captures as libpcap files: Ethernet, IPv4 and TCP headers as a real stack writes them.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 
-use crate::segment::{Segment, Toward, flags};
+use etherparse::{EtherType, ip_number};
+
+use crate::headers::{self, IpMarks};
+use crate::segment::{Segment, Toward};
 
 /// Resolution of the time stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +60,6 @@ impl Endpoints {
     }
 }
 
-const ETHERNET_BYTES: usize = 14;
-const IPV4_BYTES: usize = 20;
 /// The type of an Ethernet capture (LINKTYPE_ETHERNET).
 const LINK_TYPE: u32 = 1;
 
@@ -143,169 +145,38 @@ impl<W: Write> Writer<W> {
 }
 
 fn build_frame(frame: &mut Vec<u8>, segment: &Segment, ends: &Endpoints) {
+    let (source, destination, ttl) = match segment.toward {
+        Toward::Client => (ends.server, ends.client, ends.server_ttl),
+        Toward::Server => (ends.client, ends.server, ends.client_ttl),
+    };
+    let (source, destination) = (IpAddr::from(source), IpAddr::from(destination));
+    let marks = IpMarks {
+        ttl,
+        dscp: 0,
+        ecn: segment.ecn,
+        identification: segment.identification,
+    };
+    // A payload of zeros.
+    let payload = vec![0; segment.payload_bytes as usize];
+    let tcp = headers::tcp(segment, ends, source, destination, &payload);
     frame.clear();
-    let (client_mac, server_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-    let from_server = segment.toward == Toward::Client;
-    let (to, from) = if from_server {
-        (client_mac, server_mac)
-    } else {
-        (server_mac, client_mac)
-    };
-    frame.extend_from_slice(&to);
-    frame.extend_from_slice(&from);
-    frame.extend_from_slice(&[0x08, 0x00]);
-    let (source, destination) = if from_server {
-        (ends.server, ends.client)
-    } else {
-        (ends.client, ends.server)
-    };
-    let ttl = if from_server {
-        ends.server_ttl
-    } else {
-        ends.client_ttl
-    };
-    push_ipv4(frame, segment, source, destination, ttl);
-    push_tcp(frame, segment, ends);
-    set_tcp_checksum(frame, segment.payload_bytes);
-}
-
-fn push_ipv4(
-    frame: &mut Vec<u8>,
-    segment: &Segment,
-    source: [u8; 4],
-    destination: [u8; 4],
-    ttl: u8,
-) {
-    // Longer than the field only where the kernel would write 0 for "too big" (BIG TCP), which is never reached here.
-    let total_bytes = u16::try_from(segment.ip_bytes()).unwrap_or(0);
-    let start = frame.len();
-    frame.extend_from_slice(&[0x45, segment.ecn.bits()]);
-    frame.extend_from_slice(&total_bytes.to_be_bytes());
-    frame.extend_from_slice(&segment.identification.to_be_bytes());
-    frame.extend_from_slice(&[0x40, 0, ttl, 6, 0, 0]);
-    frame.extend_from_slice(&source);
-    frame.extend_from_slice(&destination);
-    let checksum = fold(sum_words(&frame[start..start + IPV4_BYTES]));
-    frame[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
-}
-
-pub(crate) fn push_tcp(frame: &mut Vec<u8>, segment: &Segment, ends: &Endpoints) {
-    let from_server = segment.toward == Toward::Client;
-    let (own_isn, other_isn) = if from_server {
-        (ends.server_isn, ends.client_isn)
-    } else {
-        (ends.client_isn, ends.server_isn)
-    };
-    let (source, destination) = if from_server {
-        (ends.server_port, ends.client_port)
-    } else {
-        (ends.client_port, ends.server_port)
-    };
-    let wrap = |isn: u32, relative: u64| isn.wrapping_add(relative as u32);
-    let is_syn = segment.flags & flags::SYN != 0;
-    let scale = if from_server {
-        ends.server_window_scale
-    } else {
-        ends.client_window_scale
-    };
-    // The window of a SYN is not scaled (RFC 7323, section 2.2).
-    let window = segment.window_bytes >> if is_syn { 0 } else { scale };
-    let acknowledgment = if segment.flags & flags::ACK != 0 {
-        wrap(other_isn, segment.acknowledgment)
-    } else {
-        0
-    };
-    frame.extend_from_slice(&source.to_be_bytes());
-    frame.extend_from_slice(&destination.to_be_bytes());
-    frame.extend_from_slice(&wrap(own_isn, segment.sequence).to_be_bytes());
-    frame.extend_from_slice(&acknowledgment.to_be_bytes());
-    let header_words = (20 + segment.option_bytes()) / 4;
-    frame.extend_from_slice(&[(header_words as u8) << 4, segment.flags]);
-    frame.extend_from_slice(&u16::try_from(window).unwrap_or(u16::MAX).to_be_bytes());
-    frame.extend_from_slice(&[0; 4]);
-    if is_syn {
-        push_syn_options(frame, segment, ends.mss, scale, ends.sack);
-    } else {
-        push_options(frame, segment, other_isn);
-    }
-}
-
-fn push_syn_options(frame: &mut Vec<u8>, segment: &Segment, mss: u16, scale: u8, sack: bool) {
-    frame.extend_from_slice(&[2, 4]);
-    frame.extend_from_slice(&mss.to_be_bytes());
-    let sack_permitted = if sack { [4, 2] } else { [1, 1] };
-    match segment.timestamps {
-        Some(timestamps) => {
-            frame.extend_from_slice(&sack_permitted);
-            push_timestamps(frame, timestamps);
-        }
-        None => {
-            frame.extend_from_slice(&[1, 1]);
-            frame.extend_from_slice(&sack_permitted);
-        }
-    }
-    // With timestamps: 4 + 2 + 10 + 1 + 3 = 20; without: 4 + 2 + 2 + 4 = 12.
-    frame.extend_from_slice(&[1, 3, 3, scale]);
-}
-
-fn push_options(frame: &mut Vec<u8>, segment: &Segment, other_isn: u32) {
-    if let Some(timestamps) = segment.timestamps {
-        frame.extend_from_slice(&[1, 1]);
-        push_timestamps(frame, timestamps);
-    }
-    let blocks = segment.sack.as_slice();
-    if !blocks.is_empty() {
-        frame.extend_from_slice(&[1, 1, 5, 2 + 8 * blocks.len() as u8]);
-        for &(start, end) in blocks {
-            frame.extend_from_slice(&other_isn.wrapping_add(start as u32).to_be_bytes());
-            frame.extend_from_slice(&other_isn.wrapping_add(end as u32).to_be_bytes());
-        }
-    }
-}
-
-fn push_timestamps(frame: &mut Vec<u8>, (value, echo): (u32, u32)) {
-    frame.extend_from_slice(&[8, 10]);
-    frame.extend_from_slice(&value.to_be_bytes());
-    frame.extend_from_slice(&echo.to_be_bytes());
-}
-
-/// Over pseudo-header, header and a payload of zeros, which adds only its length.
-fn set_tcp_checksum(frame: &mut [u8], payload_bytes: u32) {
-    let tcp = ETHERNET_BYTES + IPV4_BYTES;
-    let addresses = sum_words(&frame[ETHERNET_BYTES + 12..tcp]);
-    let length = (frame.len() - tcp) as u32 + payload_bytes;
-    let checksum = fold(addresses + 6 + length + sum_words(&frame[tcp..]));
-    frame[tcp + 16..tcp + 18].copy_from_slice(&checksum.to_be_bytes());
-}
-
-pub(crate) fn sum_words(bytes: &[u8]) -> u32 {
-    bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
-        .sum()
-}
-
-pub(crate) fn fold(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    headers::push_ethernet(frame, segment.toward, EtherType::IPV4);
+    let carried_bytes = tcp.header_len() + payload.len();
+    headers::push_ip(
+        frame,
+        source,
+        destination,
+        marks,
+        ip_number::TCP,
+        carried_bytes,
+    );
+    frame.extend_from_slice(&tcp.to_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::{Reason, SackBlocks};
-
-    #[test]
-    fn an_ip_header_sums_to_zero_with_its_checksum() {
-        // The example of RFC 1071's arithmetic on a well-known header: 4500 0073 0000 4000 4011 .. c0a80001 c0a800c7.
-        let header: [u8; 20] = [
-            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0,
-            0xc7,
-        ];
-        assert_eq!(fold(sum_words(&header)), 0xb861);
-    }
+    use crate::segment::{Reason, SackBlocks, flags};
 
     #[test]
     fn the_header_is_as_long_as_the_segment_says() {

@@ -47,7 +47,7 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// What an acknowledgment says.
+/// Contents of an acknowledgment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Acknowledgment {
     pub acknowledgment: u64,

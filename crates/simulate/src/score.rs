@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Transfers of fewer packets are not judged.
 const LEAST_PACKETS: u64 = 50;
 
-/// What went wrong with one capture.
+/// The problem with one capture.
 #[derive(Debug)]
 pub struct ScoreError(pub(crate) String);
 

@@ -140,7 +140,7 @@ impl Segment {
         }
     }
 
-    /// Whether it does nothing but acknowledge.
+    /// True if it does nothing but acknowledge.
     pub fn is_pure_acknowledgment(&self) -> bool {
         self.payload_bytes == 0 && self.flags & !flags::ECE == flags::ACK
     }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::limiter::Account;
 use crate::scenario::FlowConfig;
 use crate::segment::{Reason, Segment, Toward};
 
-/// What became of the data of one connection.
+/// Outcome of the data of one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlowTruth {
     /// Data packets sent, retransmissions included.
@@ -32,7 +32,7 @@ pub struct FlowTruth {
     pub payload_bytes: u64,
     pub first_data_ns: Option<i64>,
     pub last_data_ns: Option<i64>,
-    /// What limited it, moment by moment.
+    /// Its limiter, moment by moment.
     pub account: Account,
 }
 
@@ -125,18 +125,18 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         }
         truth.first_data_ns.get_or_insert(packet.sent_ns);
         match packet.fate {
-            Fate::Delivered { time_ns } => {
+            PacketFate::Delivered { time_ns } => {
                 if let Some(stage) = packet.marked {
                     truth.marked_by_stage[stage] += 1;
                 }
                 arrivals.push((time_ns, index, segment));
             }
-            Fate::Dropped { stage } => {
+            PacketFate::Dropped { stage } => {
                 truth.lost_by_stage[stage] += 1;
                 truth.lost_since_capture_began +=
                     u64::from(packet.sent_ns >= history.capture_begins_ns);
             }
-            Fate::Underway | Fate::LostReturning => {}
+            PacketFate::Underway | PacketFate::LostReturning => {}
         }
     }
     count_delayed(history, &arrivals, &mut truths);
@@ -190,7 +190,7 @@ pub fn cross_traffic(history: &History) -> (u64, u64) {
     hidden.fold((0, 0), |(sent, dropped), packet| {
         (
             sent + 1,
-            dropped + u64::from(matches!(packet.fate, Fate::Dropped { .. })),
+            dropped + u64::from(matches!(packet.fate, PacketFate::Dropped { .. })),
         )
     })
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
+use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::sample::{Fate, Probe, Sink};
-use whydrop_traffic::source::Source;
 use whydrop_traffic::stop::Stop;
-use whydrop_traffic::udp::{self, FarSide, Limits, Link, Service, Session};
+use whydrop_traffic::udp::{self, FarSide, Link, Registration, Service, SessionLimits};
 
 const TOKEN: u64 = 1;
 const KEY: [u8; 32] = [0; 32];
@@ -49,13 +49,13 @@ fn main() {
 
 fn serve(address: SocketAddr) -> Service {
     let service = Service::bind(&[address]).expect("the address can be bound");
-    service.register(Session {
+    service.register(Registration {
         token: TOKEN,
         key: KEY,
         flows: (0..MOST_FLOWS)
             .map(|flow| FlowSpec::new(flow, Kind::Probe, Direction::Both))
             .collect(),
-        limits: Limits {
+        limits: SessionLimits {
             max_rate_bps: 0.0,
             max_packet_bytes: 9000,
             min_interval_ns: 0,
@@ -76,7 +76,7 @@ fn probe(remote: SocketAddr, numbers: &[&str]) {
     let (interval_ms, seconds, flows) = (number(0, 5.0), number(1, 10.0), number(2, 1.0) as u32);
     let link = Link {
         remote,
-        source: Source::default(),
+        source: LocalEnd::default(),
         token: TOKEN,
         key: KEY,
     };

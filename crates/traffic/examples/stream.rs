@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
+use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::sample::{Interval, Sink};
-use whydrop_traffic::source::Source;
 use whydrop_traffic::stop::Stop;
-use whydrop_traffic::udp::{self, FarSide, Limits, Link, Service, Session};
+use whydrop_traffic::udp::{self, FarSide, Link, Registration, Service, SessionLimits};
 
 struct Nobody;
 
@@ -40,11 +40,11 @@ fn stream(spec: &FlowSpec) {
     let service = Service::bind(&["127.0.0.1:0".parse().expect("an address")]).expect("a port");
     let far_sink = Arc::new(Sink::default());
     let (token, key) = (1, [0; 32]);
-    service.register(Session {
+    service.register(Registration {
         token,
         key,
         flows: vec![spec.clone()],
-        limits: Limits {
+        limits: SessionLimits {
             max_rate_bps: 1e12,
             max_packet_bytes: 65_507,
             min_interval_ns: 0,
@@ -55,7 +55,7 @@ fn stream(spec: &FlowSpec) {
     });
     let link = Link {
         remote: service.local_addresses()[0],
-        source: Source::default(),
+        source: LocalEnd::default(),
         token,
         key,
     };

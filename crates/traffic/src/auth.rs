@@ -90,7 +90,7 @@ pub fn mac(key: &[u8], parts: &[&[u8]]) -> Bytes32 {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether two proofs are equal, in a time that does not tell where they differ.
+/// True if two proofs are equal, in a time that does not tell where they differ.
 pub fn equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one

@@ -230,7 +230,7 @@ impl Reader {
     }
 }
 
-/// Whether a read or a write ended only because its time was up.
+/// True if a read or a write ended only because its time was up.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -19,7 +19,7 @@ pub enum Direction {
     Both,
 }
 
-/// What a flow consists of.
+/// Contents of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -100,7 +100,7 @@ impl FlowSpec {
         }
     }
 
-    /// Whether its numbers can be computed with, whoever they come from.
+    /// Checks that its numbers can be computed with, whoever they come from.
     ///
     /// # Errors
     /// The first that cannot, and what was expected.

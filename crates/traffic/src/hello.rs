@@ -22,7 +22,7 @@ pub const ANSWER_BYTES: usize = 33;
 /// The last byte is the protocol's version.
 const MAGIC: [u8; 8] = *b"whydrop\x02";
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The control channel of a new session.
@@ -41,7 +41,7 @@ pub struct ClientHello {
 /// The responder's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderHello {
-    /// Whether a secret must be known.
+    /// True if a secret must be known.
     pub asks_for_secret: bool,
     pub nonce: Bytes32,
 }
@@ -89,7 +89,7 @@ impl ClientHello {
     }
 
     /// # Errors
-    /// What the bytes are instead.
+    /// Nature of the bytes instead.
     pub fn decode(bytes: &[u8; CLIENT_HELLO_BYTES]) -> Result<ClientHello, HelloError> {
         check_magic(bytes)?;
         let flow = u32::from_be_bytes(array(&bytes[12..16]));
@@ -123,7 +123,7 @@ impl ResponderHello {
     }
 
     /// # Errors
-    /// What the bytes are instead.
+    /// Nature of the bytes instead.
     pub fn decode(bytes: &[u8; RESPONDER_HELLO_BYTES]) -> Result<ResponderHello, HelloError> {
         check_magic(bytes)?;
         match bytes[8] {
@@ -136,7 +136,7 @@ impl ResponderHello {
     }
 }
 
-/// Whether a connection whose first bytes these are can still become one of ours.
+/// True if a connection whose first bytes these are can still become one of ours.
 ///
 /// # Errors
 /// [`HelloError::Foreign`] or [`HelloError::Version`] as soon as a byte of the magic is wrong.

@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
 use crate::flow::FlowSpec;
+use crate::local_end::LocalEnd;
 use crate::sample::{Ending, Sink};
-use crate::source::Source;
 use crate::stop::Stop;
 use crate::udp::exchanges::Thinning;
 use crate::udp::facts;
@@ -22,7 +22,7 @@ use crate::udp::marks::Marks;
 use crate::udp::schedule::Schedule;
 use crate::udp::socket::{self, Datagram, Envelope};
 use crate::udp::turns::Emitter;
-use crate::udp::words::explained;
+use crate::udp::words::{ended, explained};
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Type, code, checksum, identifier, sequence.
@@ -37,22 +37,21 @@ const ANSWER_BYTES: usize = 60 + HEADER_BYTES + 16;
 pub fn run(
     spec: &FlowSpec,
     address: IpAddr,
-    source: &Source,
+    source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
 ) -> Ending {
-    match echo(spec, address.to_canonical(), source, start_ns, stop, sink) {
-        _ if stop.is_set() => Ending::Stopped,
-        Ok(()) => Ending::Complete,
-        Err(words) => Ending::Failed(words),
-    }
+    ended(
+        echo(spec, address.to_canonical(), source, start_ns, stop, sink),
+        stop,
+    )
 }
 
 fn echo(
     spec: &FlowSpec,
     address: IpAddr,
-    source: &Source,
+    source: &LocalEnd,
     start_ns: i64,
     stop: &Stop,
     sink: &Sink,
@@ -132,7 +131,12 @@ fn open(address: IpAddr) -> Result<(Socket, bool), String> {
     }
 }
 
-fn prepare(socket: &Socket, address: IpAddr, source: &Source, traffic_class: u8) -> io::Result<()> {
+fn prepare(
+    socket: &Socket,
+    address: IpAddr,
+    source: &LocalEnd,
+    traffic_class: u8,
+) -> io::Result<()> {
     let remote = SocketAddr::new(address, 0);
     socket::listen_closely(socket, Domain::for_address(remote))?;
     socket::set_traffic_class(socket, &remote, traffic_class)?;
@@ -289,7 +293,7 @@ mod tests {
             let ending = run(
                 &spec,
                 address.parse().unwrap(),
-                &Source::default(),
+                &LocalEnd::default(),
                 clock::now_ns() + 300_000_000,
                 &stop,
                 &sink,
@@ -325,7 +329,7 @@ mod tests {
         let ending = run(
             &spec,
             "240.0.0.1".parse().unwrap(),
-            &Source::default(),
+            &LocalEnd::default(),
             clock::now_ns() + 300_000_000,
             &stop,
             &sink,

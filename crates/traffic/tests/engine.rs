@@ -12,10 +12,10 @@ use whydrop_traffic::client::{Host, Planned, Taken, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
 use whydrop_traffic::hello::{self, Purpose};
+use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::message::{Reply, Request};
 use whydrop_traffic::responder::{Config, Limits, Responder};
 use whydrop_traffic::sample::{Ending, Fate, Interval, Sink};
-use whydrop_traffic::source::Source;
 use whydrop_traffic::stop::Stop;
 use whydrop_traffic::udp::{self, FarSide, Link};
 
@@ -628,7 +628,7 @@ fn a_client_that_sends_far_more_over_udp_than_it_asked_for_is_put_out() {
     let (_writer, mut reader, token, key) = opened(&running, vec![asked.clone()]);
     let link = Link {
         remote: running.address(),
-        source: Source::default(),
+        source: LocalEnd::default(),
         token,
         key,
     };
@@ -699,7 +699,7 @@ fn what_arrived_of_a_flow_is_told_once_and_only_of_flows_of_probes() {
 fn all_connections_of_a_test_leave_from_the_address_that_was_named() {
     let running = Running::open();
     let host = Host {
-        source: Source {
+        source: LocalEnd {
             address: Some("127.0.0.9".parse().unwrap()),
             interface: Some("lo".to_owned()),
         },

@@ -199,7 +199,7 @@ class _Display:
             self._live.console.print(Text(f"whydrop: {ending.printable(line)}"))
 
     def tell(self, state: str) -> None:
-        """What is going on now."""
+        """The step in progress."""
         if self._live is not None:
             from rich.text import Text
 

@@ -82,7 +82,7 @@ def _no_store_options(context: click.Context, *, again: bool, workers: int | Non
 
 
 def _is_of_a_test(path: Path) -> bool:
-    """Whether a file is that of one test, of Flent, netperf-wrapper or iperf3, and of no measurement platform."""
+    """True if a file is that of one test, of Flent, netperf-wrapper or iperf3, and of no measurement platform."""
     from whydrop.formats.archives.reading_one import is_unknown
     from whydrop.formats.kinds import is_recording
 
@@ -133,7 +133,7 @@ def _import(path: Path, output: Path, title: str | None) -> tuple[Path, list[str
 
 
 def _is_for_a_store(path: Path) -> bool:
-    """Whether a file, or a folder by its first files, is a measurement platform's; captures are for `explain`."""
+    """True if a file, or a folder by its first files, is a measurement platform's; captures are for `explain`."""
     from whydrop.formats.archives.reading_one import kind_of
 
     files = [path] if path.is_file() else [one for one in sorted(path.rglob("*"))[:20] if one.is_file()]

@@ -103,7 +103,7 @@ def _lines(found: Any, indent: str) -> list[str]:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is a short list of plain values, which stands on one line."""
+    """True if it is a short list of plain values, which stands on one line."""
     return isinstance(value, list) and not any(isinstance(item, (dict, list)) for item in value) and len(value) <= 32
 
 

@@ -23,7 +23,7 @@ _NOT_HERE = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired",
 
 
 def wanted(paths: Sequence[Path], wishes: dict[str, Any]) -> bool:
-    """Whether a grid of panels is meant, and not one of the other plots."""
+    """True if a grid of panels is meant, and not one of the other plots."""
     of_store = wishes["table"] is not None or any((path / _STORE).is_file() for path in paths)
     if not of_store and any(wishes[name] is not None for name in _STORE_ONLY):
         raise click.UsageError("--x, --y and --kind are for the rows of a store; give --table too.")

@@ -42,7 +42,7 @@ class Meter:
             self._display.stop()
 
     def state(self) -> str:
-        """What is being done, how much of it is done, and how long the rest will take."""
+        """The step in progress, how much of it is done, and how long the rest will take."""
         from whydrop import units
 
         now = time.monotonic()

@@ -78,7 +78,7 @@ def _check_any(results: Results) -> None:
 
 
 def _nothing(results: Results, only: tuple[str, ...] | None) -> bool:
-    """Whether there was nothing to study at all."""
+    """True if there was nothing to study at all."""
     return only is None and all(frame.is_empty() for frame in results.tables.values())
 
 

@@ -25,7 +25,7 @@ def different_files(captures: Sequence[Path]) -> None:
 
 
 def same_file(path: Path, other: Path) -> bool:
-    """Whether two paths lead to one file; not so where one of them is missing."""
+    """True if two paths lead to one file; not so where one of them is missing."""
     try:
         return path.samefile(other)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is being done, said on a terminal while it takes longer than a moment."""
+"""The step in progress, said on a terminal while it takes longer than a moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about a cause: specific, with the arithmetic, and commands to paste (lines that begin with ``$ ``)."""
+"""Advice on a cause: specific, with the arithmetic, and commands to paste (lines that begin with ``$ ``)."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Explained:
 
     @cached_property
     def pair(self) -> Pair | None:
-        """What two captures of one path show together; ``None`` for one capture."""
+        """Findings of two captures of one path together; ``None`` for one capture."""
         pair = self.document.get("pair")
         return None if pair is None else Pair.from_json(pair)
 

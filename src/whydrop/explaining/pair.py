@@ -1,4 +1,4 @@
-"""What two captures of one path show together, as Python values: the ``pair`` object of the JSON document.
+"""Findings of two captures of one path together, as Python values: the ``pair`` object of the JSON document.
 
 ``1`` and ``2`` in names are the two captures, the first nearer to the start of the path; ``1_to_2`` is the direction
 from the first to the second. Times are seconds (float), instants since the Unix epoch in UTC by capture 1's clock.

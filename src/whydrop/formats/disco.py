@@ -20,7 +20,7 @@ _NS = 1_000_000_000
 
 
 def is_disco(content: bytes) -> bool:
-    """Whether a file's content is DISCO's telemetry, of either version."""
+    """True if a file's content is DISCO's telemetry, of either version."""
     return content.lstrip().startswith(b"{") and all(key in content for key in _KEYS)
 
 

@@ -76,7 +76,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _is_capture(content: bytes) -> bool:
-    """Whether it begins as pcap and pcapng do; or compressed with zstd or lz4, as
+    """True if it begins as pcap and pcapng do; or compressed with zstd or lz4, as
     captures are and none of the files that are expected here is."""
     return content.startswith(captures.BEGINNINGS) or content.startswith(_COMPRESSED_CAPTURES)
 

@@ -25,7 +25,7 @@ _DESCRIPTION = "recording.json"
 
 
 def is_recording(path: str | Path) -> bool:
-    """Whether a path is a recording, or another tool's file of a test (JSON, plain or compressed).
+    """True if a path is a recording, or another tool's file of a test (JSON, plain or compressed).
 
     Whatever cannot be read is none: who reads it as a capture says why. Standard input and pipes are captures.
     """

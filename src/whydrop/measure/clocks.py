@@ -21,7 +21,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a far clock at one time; see table ``clocks``."""
+    """Facts about a far clock at one time; see table ``clocks``."""
 
     time_ns: int
     offset_ns: int

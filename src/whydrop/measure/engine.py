@@ -102,7 +102,7 @@ class Engine:
             self._test.start(at_ns)
 
     def done(self) -> bool:
-        """Whether all flows have ended."""
+        """True if all flows have ended."""
         return self._test is None or self._test.is_over()
 
     def stop(self) -> None:
@@ -153,7 +153,7 @@ class Engine:
         return self._used
 
     def clocks(self) -> dict[int, list[Known]]:
-        """What is known of the clock of each far end over the whole test, by all that was drained."""
+        """Facts about the clock of each far end over the whole test, by all that was drained."""
         found: dict[int, list[Known]] = {}
         for host, time_ns, offset_ns, uncertainty_ns, drift_ppm in (
             self._test.clocks() if self._test is not None else ()
@@ -162,7 +162,7 @@ class Engine:
         return found
 
     def far_ends(self) -> dict[str, dict[str, Any]]:
-        """What is known of each host: its address, metadata that it told, why it was lost or has no UDP."""
+        """Facts about each host: its address, metadata that it told, why it was lost or has no UDP."""
         found: dict[str, dict[str, Any]] = {}
         if self._test is None:
             return found

@@ -73,7 +73,7 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if it has not ended yet."""
         return self._thread.is_alive()
 
     def wait(self, timeout_s: float | None = None) -> Finished:

@@ -18,7 +18,7 @@ class CannotLeaveError(EngineError):
 
 
 def check(flows: Iterable[PlannedFlow], addresses: Mapping[str, str]) -> None:
-    """Whether flows can leave this host from the address and by the interface that they name.
+    """True if flows can leave this host from the address and by the interface that they name.
 
     Args:
         addresses: of far ends where these are others than their names.
@@ -101,7 +101,7 @@ def _check_interface(name: str) -> None:
 
 
 def _is_of_another_version(host: str, version: int) -> bool:
-    """Whether a host has addresses, and none of this version."""
+    """True if a host has addresses, and none of this version."""
     try:
         found = {family for family, *_ in socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_DGRAM)}
     except OSError:

@@ -39,7 +39,7 @@ class Part:
     path: Path
 
     def covers(self, other: Part) -> bool:
-        """Whether it holds everything that ``other`` holds."""
+        """True if it holds everything that ``other`` holds."""
         return self.table == other.table and self.first <= other.first and other.last <= self.last
 
 

@@ -15,7 +15,7 @@ from whydrop.recording.writer import LOCK_NAME
 
 
 def has_parquet(folder: Path, name: str) -> bool:
-    """Whether the file of a table is there."""
+    """True if the file of a table is there."""
     return (folder / f"{name}.parquet").exists()
 
 
@@ -74,7 +74,7 @@ def from_journal(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | No
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether a writer holds the recording's lock."""
+    """True if a writer holds the recording's lock."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         try:

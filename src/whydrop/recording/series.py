@@ -42,7 +42,7 @@ class Series:
     key: str = ""
 
     def matches(self, pattern: str) -> bool:
-        """Whether a pattern (``fnmatch``, with case) means it.
+        """True if a pattern (``fnmatch``, with case) means it.
 
         ``*`` in a pattern without ``::`` does not reach further quantities: "TCP upload*" means the flows' own
         series, "TCP upload*::tcp_cwnd" their congestion windows.

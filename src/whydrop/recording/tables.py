@@ -230,10 +230,17 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises:
         KeyError: the frame has a column that the table has not.
     """
-    schema = TABLES[name]
+    return conform_to(TABLES[name], name, frame)
+
+
+def conform_to(schema: Schema, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """As `conform`, to the ``schema`` of a table that another module defines."""
     unknown = [column for column in frame.columns if column not in schema]
     if unknown:
         raise KeyError(f"table {name} has no column {', '.join(unknown)}")
+    if not frame.columns:
+        # Nulls alone, which have no length of their own, would make a row.
+        return pl.DataFrame(schema=schema)
     return frame.select(
         pl.col(column).cast(kind) if column in frame.columns else pl.lit(None, dtype=kind).alias(column)
         for column, kind in schema.items()

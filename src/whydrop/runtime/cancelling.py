@@ -29,7 +29,7 @@ class Cancellation:
 
     @property
     def cancelled(self) -> bool:
-        """Whether an end was asked for."""
+        """True if an end was asked for."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:

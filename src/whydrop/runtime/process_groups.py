@@ -48,7 +48,7 @@ class Left:
 
 
 def has_ended(leader: int) -> bool:
-    """Whether a child has, without reaping it; so has one that was reaped."""
+    """True if a child has, without reaping it; so has one that was reaped."""
     try:
         return os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -116,7 +116,7 @@ def living(leader: int) -> list[int]:
 
 
 def _is_ours(leader: int) -> bool:
-    """Whether the number of a child, and of the group that it leads, is still its own: it has not been reaped."""
+    """True if the number of a child, and of the group that it leads, is still its own: it has not been reaped."""
     try:
         os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -105,7 +105,7 @@ class _Task:
         return self._result
 
     def withdraw(self) -> bool:
-        """Whether it has not begun; then it never will."""
+        """True if it has not begun; then it never will."""
         return self._claimed()
 
     def _claimed(self) -> bool:

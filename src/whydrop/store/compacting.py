@@ -74,7 +74,7 @@ class Changing:
 
 
 def is_unfinished(files: Files, table: str) -> bool:
-    """Whether a compaction is going on, or was cut short."""
+    """True if a compaction is going on, or was cut short."""
     return bool(files.sizes(f"{STAGING}/{table}", ".parquet"))
 
 

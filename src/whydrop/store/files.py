@@ -75,7 +75,7 @@ class Files:
         return f"{place.rstrip('/')}/{name}" if name else place
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """True if there is such a file."""
         from pyarrow import fs
 
         with self._named(name):

@@ -37,7 +37,7 @@ def day_of(name: str) -> str:
 
 
 def is_compacted(name: str) -> bool:
-    """Whether a part was made of several."""
+    """True if a part was made of several."""
     return name.rpartition("/")[2].startswith(COMPACTED)
 
 
@@ -86,7 +86,7 @@ def encoded(table: str, frames: Iterable[pl.DataFrame], metadata: dict[str, str]
 
 
 def damage(size: int, content: pa.NativeFile) -> str | None:
-    """What is wrong with a part, as far as its two ends tell: enough to find one that was cut short.
+    """Faults of a part, as far as its two ends tell: enough to find one that was cut short.
 
     Args:
         size: of the file, bytes.

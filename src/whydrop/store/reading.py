@@ -34,7 +34,7 @@ class Reader:
         return {name: size for name, size in found.items() if self.is_sound(table, name, size, to_compare=to_compare)}
 
     def is_sound(self, table: str, name: str, size: int, *, to_compare: bool = False) -> bool:
-        """Whether a part can be read, as far as its two ends tell; one that cannot is noted.
+        """True if a part can be read, as far as its two ends tell; one that cannot is noted.
 
         Raises:
             PartGoneError: it is not there any more.
@@ -161,5 +161,5 @@ def _foreign(table: str, content: NativeFile) -> str | None:
 
 
 def first_line(reason: Exception) -> str:
-    """What went wrong; polars tells its plans behind that."""
+    """The problem; polars tells its plans behind that."""
     return str(reason).strip().partition("\n")[0]

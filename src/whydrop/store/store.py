@@ -198,7 +198,7 @@ class Store:
         return snapshot.collected(self._reader, table, query, days)
 
     def contents(self) -> list[contents.Contents]:
-        """What the store holds, table by table."""
+        """Contents of the store, table by table."""
         found = (contents.of_table(self._reader, table) for table in tables.TABLES)
         return [of for of in found if of.parts]
 

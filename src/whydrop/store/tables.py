@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from whydrop.recording.tables import Schema, conform_to
 from whydrop.store import capture_tables
-
-Schema = dict[str, pl.DataType]
 
 _I64, _F64, _TEXT = pl.Int64(), pl.Float64(), pl.String()
 
@@ -192,14 +191,4 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises:
         KeyError: the frame has a column that the table has not.
     """
-    schema = TABLES[name]
-    unknown = [column for column in frame.columns if column not in schema]
-    if unknown:
-        raise KeyError(f"table {name} has no column {', '.join(unknown)}")
-    if not frame.columns:
-        # Nulls alone, which have no length of their own, would make a row.
-        return pl.DataFrame(schema=schema)
-    return frame.select(
-        pl.col(column).cast(kind) if column in frame.columns else pl.lit(None, dtype=kind).alias(column)
-        for column, kind in schema.items()
-    )
+    return conform_to(TABLES[name], name, frame)

@@ -19,7 +19,7 @@ pub(super) mod protocol {
     pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 }
 
-/// What follows an IP header.
+/// Transport layer: what follows an IP header.
 #[derive(Clone, Copy)]
 pub(super) struct Carried {
     pub(super) network: Network,

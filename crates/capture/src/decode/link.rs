@@ -3,7 +3,7 @@
 use crate::bytes::{be16, be32};
 use crate::link_type::LinkType;
 
-/// What follows the link layer.
+/// Network layer: what follows the link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// An IP header, at this offset.

@@ -128,7 +128,7 @@ impl Default for Duplicates {
 }
 
 impl Duplicates {
-    /// Whether this packet is a copy of one before it; remembers it otherwise.
+    /// True if this packet is a copy of one before it; remembers it otherwise.
     #[inline(always)]
     pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &Decoded) -> bool {
         match fingerprint(record, frame, decoded) {

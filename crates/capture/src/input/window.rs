@@ -57,7 +57,7 @@ impl Window {
         &self.buffer[position..position + bytes]
     }
 
-    /// Whether the next `count` bytes exist; then they are buffered. Invalidates positions.
+    /// True if the next `count` bytes exist; then they are buffered. Invalidates positions.
     #[inline(always)]
     pub(crate) fn has(&mut self, count: usize) -> bool {
         self.end - self.start >= count || self.fill(count)

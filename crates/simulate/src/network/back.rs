@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Fate, Simulation};
+use super::{PacketFate, Simulation};
 use crate::calendar::Event;
 
 /// A link from the clients to everything else. Requests and acknowledgments share it.
@@ -55,10 +55,10 @@ impl Simulation {
             && let Some(older) = queue.waiting.remove(place)
         {
             // The newer one takes its place at the end: what it acknowledges includes what the older one did.
-            self.packets[older].fate = Fate::LostReturning;
+            self.packets[older].fate = PacketFate::LostReturning;
         }
         if queue.waiting.len() >= queue.config.limit_packets {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         queue.waiting.push_back(packet);

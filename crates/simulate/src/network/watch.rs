@@ -3,7 +3,7 @@
 
 use whydrop_path::Random;
 
-use super::{Fate, Simulation};
+use super::{PacketFate, Simulation};
 use crate::calendar::Event;
 use crate::segment::{Datagram, Segment};
 
@@ -150,18 +150,18 @@ impl Simulation {
         let loss = watch.config.return_loss;
         let lost = loss.map(|probability| watch.random.chance(probability) && pure);
         if lost[0] {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         let at_y_ns = leaves_ns + delay_ns(y..self.stages.len());
         watch.note(packet, 1, at_y_ns);
         let outage_ns = leaves_ns + delay_ns(self.outage_stage..self.stages.len());
         if self.is_lost_in_outage(packet, outage_ns) {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         if lost[1] {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         if self.back.is_some() {
@@ -189,7 +189,7 @@ impl Simulation {
         let at_b_ns = watch.back_at_b_ns(at_y_ns + delay_ns(b..y));
         watch.note(packet, 0, at_b_ns);
         if lost {
-            self.packets[packet].fate = Fate::LostReturning;
+            self.packets[packet].fate = PacketFate::LostReturning;
             return;
         }
         let extra_ns = self.connections[segment.flow].config.extra_rtt_ns;

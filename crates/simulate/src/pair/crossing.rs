@@ -38,7 +38,7 @@ impl Body {
 }
 
 impl Crossing {
-    /// Whether it goes the way of the data: from B to Y.
+    /// True if it goes the way of the data: from B to Y.
     pub fn is_forward(&self) -> bool {
         self.body.toward() == Toward::Client
     }

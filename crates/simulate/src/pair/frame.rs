@@ -1,11 +1,15 @@
 //! Frames as a sniffer at one of the points sees them: link layer, tunnel, IPv4 or IPv6, TCP or UDP, with payload.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
+use etherparse::{
+    EtherType, Ethernet2Header, IpNumber, SingleVlanHeader, UdpHeader, VlanId, ip_number,
+};
 use whydrop_path::Ecn;
 
 use super::crossing::Body;
-use crate::pcap::{self, Endpoints};
+use crate::headers::{self, IpMarks};
+use crate::pcap::Endpoints;
 use crate::segment::{Datagram, Toward};
 
 /// What lies around the IP packets at a point.
@@ -31,209 +35,142 @@ pub struct Ends {
     pub payload_seed: u64,
 }
 
-/// What is written into the IP header beside addresses and lengths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IpMarks {
-    pub ttl: u8,
-    pub dscp: u8,
-    pub ecn: Ecn,
-    pub identification: u16,
-}
-
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const ETHERTYPE_VLAN: u16 = 0x8100;
-/// Frames are not padded to the 60 bytes of IEEE 802.3: a host's own sniffer sees them before that happens.
-const MAC_NEAR_CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const MAC_NEAR_SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-const PROTOCOL_GRE: u8 = 47;
 const VXLAN_PORT: u16 = 4789;
-const TUNNEL_TTL: u8 = 64;
 
 /// Build the whole frame, payload and checksums included.
 pub fn build(frame: &mut Vec<u8>, link: Link, ends: &Ends, marks: IpMarks, body: &Body) {
-    let mut packet = Vec::with_capacity(128 + body.payload_bytes() as usize);
-    push_ip(&mut packet, ends, marks, body);
-    let ethertype = if ends.client.is_ipv4() {
-        ETHERTYPE_IPV4
-    } else {
-        ETHERTYPE_IPV6
-    };
+    let packet = ip_packet(ends, marks, body);
+    let (toward, inner) = (body.toward(), ether_type(ends));
     frame.clear();
-    push_macs(frame, body.toward());
     match link {
-        Link::Ethernet => frame.extend_from_slice(&ethertype.to_be_bytes()),
+        Link::Ethernet => headers::push_ethernet(frame, toward, inner),
         Link::Vlan(number) => {
-            frame.extend_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
-            frame.extend_from_slice(&(number & 0x0fff).to_be_bytes());
-            frame.extend_from_slice(&ethertype.to_be_bytes());
+            headers::push_ethernet(frame, toward, EtherType::VLAN_TAGGED_FRAME);
+            let header = SingleVlanHeader {
+                vlan_id: VlanId::try_new(number & 0x0fff).expect("twelve bits"),
+                ether_type: inner,
+                ..SingleVlanHeader::default()
+            };
+            frame.extend_from_slice(&header.to_bytes());
         }
         Link::Gre => {
-            frame.extend_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
-            push_tunnel_ipv4(frame, body.toward(), PROTOCOL_GRE, 4 + packet.len());
+            push_tunnel(frame, toward, ip_number::GRE, 4 + packet.len());
             frame.extend_from_slice(&[0, 0]);
-            frame.extend_from_slice(&ethertype.to_be_bytes());
+            frame.extend_from_slice(&inner.0.to_be_bytes());
         }
-        Link::Vxlan(network) => push_vxlan(frame, network, body.toward(), ethertype, packet.len()),
+        Link::Vxlan(network) => push_vxlan(frame, network, toward, inner, packet.len()),
     }
     frame.extend_from_slice(&packet);
 }
 
-fn push_macs(frame: &mut Vec<u8>, toward: Toward) {
-    let (to, from) = match toward {
-        Toward::Client => (MAC_NEAR_CLIENT, MAC_NEAR_SERVER),
-        Toward::Server => (MAC_NEAR_SERVER, MAC_NEAR_CLIENT),
-    };
-    frame.extend_from_slice(&to);
-    frame.extend_from_slice(&from);
+fn ether_type(ends: &Ends) -> EtherType {
+    match ends.client {
+        IpAddr::V4(_) => EtherType::IPV4,
+        IpAddr::V6(_) => EtherType::IPV6,
+    }
 }
 
-/// Everything between the outer Ethernet header and the inner IP packet.
+/// Appends everything before the inner IP packet.
 fn push_vxlan(
     frame: &mut Vec<u8>,
     network: u32,
     toward: Toward,
-    ethertype: u16,
+    inner: EtherType,
     packet_bytes: usize,
 ) {
-    const UDP_BYTES: usize = 8;
     const VXLAN_BYTES: usize = 8;
-    const ETHERNET_BYTES: usize = 14;
-    let udp_bytes = UDP_BYTES + VXLAN_BYTES + ETHERNET_BYTES + packet_bytes;
-    frame.extend_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
-    push_tunnel_ipv4(frame, toward, PROTOCOL_UDP, udp_bytes);
+    let udp_bytes = UdpHeader::LEN + VXLAN_BYTES + Ethernet2Header::LEN + packet_bytes;
+    push_tunnel(frame, toward, ip_number::UDP, udp_bytes);
     // The source port spreads flows over links; the checksum may be zero (RFC 7348, section 5).
-    frame.extend_from_slice(&50_000u16.to_be_bytes());
-    frame.extend_from_slice(&VXLAN_PORT.to_be_bytes());
-    frame.extend_from_slice(&(udp_bytes as u16).to_be_bytes());
-    frame.extend_from_slice(&[0, 0]);
+    let udp = UdpHeader {
+        source_port: 50_000,
+        destination_port: VXLAN_PORT,
+        length: udp_bytes as u16,
+        checksum: 0,
+    };
+    frame.extend_from_slice(&udp.to_bytes());
     frame.extend_from_slice(&[0x08, 0, 0, 0]);
     frame.extend_from_slice(&(network << 8).to_be_bytes());
-    push_macs(frame, toward);
-    frame.extend_from_slice(&ethertype.to_be_bytes());
+    headers::push_ethernet(frame, toward, inner);
 }
 
-fn push_tunnel_ipv4(frame: &mut Vec<u8>, toward: Toward, protocol: u8, carried_bytes: usize) {
-    let (near_server, near_client) = (Ipv4Addr::new(172, 16, 0, 1), Ipv4Addr::new(172, 16, 0, 2));
+/// Appends the outer Ethernet and IPv4 headers.
+fn push_tunnel(frame: &mut Vec<u8>, toward: Toward, protocol: IpNumber, carried_bytes: usize) {
+    headers::push_ethernet(frame, toward, EtherType::IPV4);
+    let near_server = IpAddr::from([172, 16, 0, 1]);
+    let near_client = IpAddr::from([172, 16, 0, 2]);
     let (source, destination) = match toward {
         Toward::Client => (near_server, near_client),
         Toward::Server => (near_client, near_server),
     };
     let marks = IpMarks {
-        ttl: TUNNEL_TTL,
+        ttl: 64,
         dscp: 0,
         ecn: Ecn::NotCapable,
         identification: 0,
     };
-    push_ipv4(frame, source, destination, marks, protocol, carried_bytes);
+    headers::push_ip(frame, source, destination, marks, protocol, carried_bytes);
 }
 
-fn push_ip(packet: &mut Vec<u8>, ends: &Ends, marks: IpMarks, body: &Body) {
+fn ip_packet(ends: &Ends, marks: IpMarks, body: &Body) -> Vec<u8> {
     let (source, destination) = match body.toward() {
         Toward::Client => (ends.server, ends.client),
         Toward::Server => (ends.client, ends.server),
     };
-    let mut transport = Vec::with_capacity(80 + body.payload_bytes() as usize);
-    let protocol = match body {
-        Body::Tcp(segment) => {
-            pcap::push_tcp(&mut transport, segment, &ends.tcp);
-            PROTOCOL_TCP
-        }
-        Body::Udp(datagram) => {
-            push_udp(&mut transport, ends, datagram);
-            PROTOCOL_UDP
-        }
-    };
-    push_payload(&mut transport, ends.payload_seed, body);
-    set_checksum(&mut transport, source, destination, protocol);
-    match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            push_ipv4(
-                packet,
-                source,
-                destination,
-                marks,
-                protocol,
-                transport.len(),
-            );
-        }
-        _ => push_ipv6(
-            packet,
+    let mut payload = Vec::with_capacity(body.payload_bytes() as usize);
+    push_payload(&mut payload, ends.payload_seed, body);
+    let mut packet = Vec::with_capacity(128 + payload.len());
+    let mut push_ip = |protocol, header: &[u8]| {
+        let carried_bytes = header.len() + payload.len();
+        headers::push_ip(
+            &mut packet,
             source,
             destination,
             marks,
             protocol,
-            transport.len(),
-        ),
+            carried_bytes,
+        );
+        packet.extend_from_slice(header);
+    };
+    match body {
+        Body::Tcp(segment) => {
+            let header = headers::tcp(segment, &ends.tcp, source, destination, &payload);
+            push_ip(ip_number::TCP, &header.to_bytes());
+        }
+        Body::Udp(datagram) => {
+            let header = udp(ends, datagram, source, destination, &payload);
+            push_ip(ip_number::UDP, &header.to_bytes());
+        }
     }
-    packet.extend_from_slice(&transport);
+    packet.extend_from_slice(&payload);
+    packet
 }
 
-fn push_ipv4(
-    out: &mut Vec<u8>,
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    marks: IpMarks,
-    protocol: u8,
-    carried_bytes: usize,
-) {
-    const HEADER_BYTES: usize = 20;
-    let start = out.len();
-    // A total of 0 says "too long for the field", as kernels write for the largest super-segments.
-    let total = u16::try_from(HEADER_BYTES + carried_bytes).unwrap_or(0);
-    out.extend_from_slice(&[0x45, marks.dscp << 2 | marks.ecn.bits()]);
-    out.extend_from_slice(&total.to_be_bytes());
-    out.extend_from_slice(&marks.identification.to_be_bytes());
-    out.extend_from_slice(&[0x40, 0, marks.ttl, protocol, 0, 0]);
-    out.extend_from_slice(&source.octets());
-    out.extend_from_slice(&destination.octets());
-    let checksum = pcap::fold(pcap::sum_words(&out[start..start + HEADER_BYTES]));
-    out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
-}
-
-fn push_ipv6(
-    out: &mut Vec<u8>,
+fn udp(
+    ends: &Ends,
+    datagram: &Datagram,
     source: IpAddr,
     destination: IpAddr,
-    marks: IpMarks,
-    protocol: u8,
-    carried_bytes: usize,
-) {
-    let first_word = 6u32 << 28 | u32::from(marks.dscp << 2 | marks.ecn.bits()) << 20;
-    out.extend_from_slice(&first_word.to_be_bytes());
-    out.extend_from_slice(&u16::try_from(carried_bytes).unwrap_or(0).to_be_bytes());
-    out.extend_from_slice(&[protocol, marks.ttl]);
-    out.extend_from_slice(&octets(source));
-    out.extend_from_slice(&octets(destination));
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
+    payload: &[u8],
+) -> UdpHeader {
+    let mut header = UdpHeader {
+        source_port: ends.tcp.server_port,
+        destination_port: ends.tcp.client_port,
+        length: (UdpHeader::LEN as u32 + datagram.payload_bytes) as u16,
+        checksum: 0,
+    };
+    header.checksum = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            header.calc_checksum_ipv4_raw(source.octets(), destination.octets(), payload)
+        }
+        _ => header.calc_checksum_ipv6_raw(
+            headers::ipv6_octets(source),
+            headers::ipv6_octets(destination),
+            payload,
+        ),
     }
-}
-
-fn push_udp(out: &mut Vec<u8>, ends: &Ends, datagram: &Datagram) {
-    out.extend_from_slice(&ends.tcp.server_port.to_be_bytes());
-    out.extend_from_slice(&ends.tcp.client_port.to_be_bytes());
-    out.extend_from_slice(&((8 + datagram.payload_bytes) as u16).to_be_bytes());
-    out.extend_from_slice(&[0, 0]);
-}
-
-/// The checksum of the transport header, over pseudo-header, header and payload (RFC 9293, 768, 8200).
-fn set_checksum(transport: &mut [u8], source: IpAddr, destination: IpAddr, protocol: u8) {
-    let place = if protocol == PROTOCOL_TCP { 16 } else { 6 };
-    transport[place..place + 2].copy_from_slice(&[0, 0]);
-    let addresses = pcap::sum_words(&octets(source)) + pcap::sum_words(&octets(destination));
-    let pseudo_header = addresses + u32::from(protocol) + transport.len() as u32;
-    let mut checksum = pcap::fold(pseudo_header + pcap::sum_words(transport));
-    if protocol == PROTOCOL_UDP && checksum == 0 {
-        checksum = 0xffff;
-    }
-    transport[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
+    .unwrap_or(0);
+    header
 }
 
 /// Bytes that follow from flow, direction and place in the stream: a retransmission repeats them, nothing else does.
@@ -260,7 +197,7 @@ fn push_payload(out: &mut Vec<u8>, seed: u64, body: &Body) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv6Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use crate::segment::{Reason, SackBlocks, Segment, flags};
 
@@ -275,6 +212,26 @@ mod tests {
             tcp: Endpoints::for_ports(40_000, 443, 7, 9, 1_460),
             payload_seed: 5,
         }
+    }
+
+    /// Of pseudo-header, header and payload, as a receiver verifies it (RFC 1071).
+    fn ones_complement_sum(source: IpAddr, destination: IpAddr, tcp: &[u8]) -> u32 {
+        let mut bytes = Vec::new();
+        for address in [source, destination] {
+            match address {
+                IpAddr::V4(address) => bytes.extend(address.octets()),
+                IpAddr::V6(address) => bytes.extend(address.octets()),
+            }
+        }
+        bytes.extend([0, 6]);
+        bytes.extend((tcp.len() as u16).to_be_bytes());
+        bytes.extend(tcp);
+        let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+        let mut sum: u32 = bytes.chunks(2).map(word).sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum
     }
 
     fn segment(sequence: u64, payload_bytes: u32) -> Segment {
@@ -328,13 +285,9 @@ mod tests {
                 assert_eq!((tcp.payload_bytes, tcp.sequence), (1_001, 12));
                 let header = if ipv6 { 40 } else { 20 };
                 let inner = &frame[frame.len() - network.ip_bytes as usize + header..];
-                let pseudo = pcap::sum_words(&octets(network.source))
-                    + pcap::sum_words(&octets(network.destination))
-                    + 6
-                    + inner.len() as u32;
                 assert_eq!(
-                    pcap::fold(pseudo + pcap::sum_words(inner)),
-                    0,
+                    ones_complement_sum(network.source, network.destination, inner),
+                    0xffff,
                     "{link:?} {ipv6}"
                 );
             }

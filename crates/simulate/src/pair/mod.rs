@@ -18,4 +18,4 @@ pub use frame::{Ends, Link};
 pub use output::{PairError, write};
 pub use sniffer::{Clock, Offload, OffloadStamp, Point, Sighting, Sniffer};
 pub use truth::{Counts, count, covered};
-pub use world::{Flow, Pair, Realism, Translation};
+pub use world::{Flow, Realism, SimulatedPair, Translation};

@@ -6,10 +6,11 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use super::crossing::Body;
-use super::frame::{self, Ends, IpMarks};
+use super::frame::{self, Ends};
 use super::sniffer::{Sighting, Sniffer};
 use super::truth;
-use super::world::Pair;
+use super::world::SimulatedPair;
+use crate::headers::IpMarks;
 use crate::pcap::Writer;
 use crate::segment::Toward;
 
@@ -40,7 +41,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> PairError + '_ {
 }
 
 /// Write a pair into `folder`, which is made if it is not there. Returns its truth.
-pub fn write(pair: &mut Pair, folder: &Path) -> Result<serde_json::Value, PairError> {
+pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Value, PairError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let (b, y) = pair.watch();
     let ends = |flows: &[super::world::Flow]| flows.iter().map(|flow| flow.ends).collect();

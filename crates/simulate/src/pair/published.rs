@@ -20,7 +20,7 @@ use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Clock, Point, Sniffer};
-use super::world::{Flow, Pair, Realism};
+use super::world::{Flow, Realism, SimulatedPair};
 use crate::receiver::{Receiver, ReceiverConfig};
 use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
 use path::Way;
@@ -64,7 +64,7 @@ impl Default for PublishedConfig {
 }
 
 /// Play the case.
-pub fn pair(config: PublishedConfig) -> Pair {
+pub fn pair(config: PublishedConfig) -> SimulatedPair {
     let mut random = Random::new(config.seed ^ 0x7075_626c_6973_6865);
     let port = 20_000 + random.below(40_000) as u16;
     let flow = Flow::new("data", false, (20, 10), (port, 443), 1_460, &mut random);
@@ -83,7 +83,7 @@ pub fn pair(config: PublishedConfig) -> Pair {
         drift_ppm: CLOCK_DRIFT_PPM,
         ..Clock::default()
     };
-    let mut pair = Pair {
+    let mut pair = SimulatedPair {
         name: format!(
             "published-{}{}",
             config.seed,

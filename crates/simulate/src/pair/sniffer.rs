@@ -63,7 +63,7 @@ pub enum OffloadStamp {
     Last,
 }
 
-/// What is wrong with the clock of a sniffer.
+/// Faults of the clock of a sniffer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Clock {
     pub offset_ns: i64,
@@ -95,7 +95,7 @@ pub struct Seen {
     pub packets: u32,
 }
 
-/// What a sniffer wrote.
+/// Capture of a sniffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sighting {
     /// In the order of the file.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
 use super::suite::kind;
-use super::world::{Flow, Pair};
+use super::world::{Flow, SimulatedPair};
 use crate::limiter::Account;
 use crate::segment::Reason;
 
@@ -78,7 +78,7 @@ pub fn count(crossings: &[Crossing], covered: &[bool]) -> Counts {
 }
 
 /// All of the truth, in the form of the given data.
-pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
+pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     let covered = covered(&pair.crossings, b, y);
     let mut counts = count(&pair.crossings, &covered);
     if pair.b.forward_only || pair.y.forward_only {
@@ -121,7 +121,7 @@ pub fn to_json(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
 }
 
 /// What is right to call the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
-fn right_causes(pair: &Pair) -> Vec<&'static str> {
+fn right_causes(pair: &SimulatedPair) -> Vec<&'static str> {
     let mut right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
     let nothing_lost = !pair
         .crossings
@@ -161,7 +161,7 @@ fn least_transit_ns(crossings: &[Crossing], covered: &[bool], forward: bool) -> 
         .min()
 }
 
-fn flows(pair: &Pair, covered: &[bool]) -> Value {
+fn flows(pair: &SimulatedPair, covered: &[bool]) -> Value {
     let tcp = pair
         .tcp_flows
         .iter()
@@ -179,7 +179,13 @@ fn flows(pair: &Pair, covered: &[bool]) -> Value {
     )
 }
 
-fn of_flow(pair: &Pair, covered: &[bool], proto: &str, number: usize, flow: &Flow) -> Value {
+fn of_flow(
+    pair: &SimulatedPair,
+    covered: &[bool],
+    proto: &str,
+    number: usize,
+    flow: &Flow,
+) -> Value {
     let belongs = |crossing: &Crossing| {
         crossing.is_forward()
             && match crossing.body {
@@ -247,7 +253,7 @@ fn capture(sniffer: &Sniffer, sighting: &Sighting) -> Value {
     })
 }
 
-fn realism(pair: &Pair, b: &Sighting, y: &Sighting) -> Value {
+fn realism(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     let mut realism = json!({
         "treatments": pair.realism.treatments,
         "seed": pair.seed,

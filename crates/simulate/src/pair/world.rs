@@ -13,7 +13,7 @@ use crate::pcap::Endpoints;
 
 /// Everything about a pair of captures.
 #[derive(Debug, Clone)]
-pub struct Pair {
+pub struct SimulatedPair {
     pub name: String,
     pub split: &'static str,
     /// What the scoring scripts know the mechanism by.
@@ -35,7 +35,7 @@ pub struct Pair {
     pub y: Sniffer,
     pub translation: Option<Translation>,
     pub realism: Realism,
-    /// What limited each TCP flow; empty where the simulation does not say.
+    /// Limiter of each TCP flow; empty where the simulation does not say.
     pub accounts: Vec<Account>,
     /// What is right to call it, where that is not what is right for its kind.
     pub right: Option<Vec<&'static str>>,
@@ -56,7 +56,7 @@ pub struct Translation {
     pub first_port: u16,
 }
 
-/// What makes the captures untidy.
+/// Causes of untidiness in captures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Realism {
     pub treatments: Vec<&'static str>,
@@ -132,8 +132,8 @@ impl Flow {
     }
 }
 
-impl Pair {
-    /// What the two sniffers wrote: first B, whose clock is right, then Y, whose drift counts from B's first packet.
+impl SimulatedPair {
+    /// Captures of the two sniffers: first B, whose clock is right, then Y, whose drift counts from B's first packet.
     pub fn watch(&mut self) -> (Sighting, Sighting) {
         let mut random = Random::new(self.seed ^ 0x736e_6966_6665_7273);
         let at_b = self.b.watch(&self.crossings, &mut random);

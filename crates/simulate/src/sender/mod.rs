@@ -183,7 +183,7 @@ impl Sender {
         self.written += bytes;
     }
 
-    /// Whether the window still grows by all that is acknowledged.
+    /// True if the window still grows by all that is acknowledged.
     pub fn in_slow_start(&self) -> bool {
         match &self.bbr {
             Some(bbr) => bbr.is_growing(),
@@ -245,7 +245,7 @@ impl Sender {
         self.tell_reduced = true;
     }
 
-    /// Whether the segment of new data sent now is the one to say that the window was reduced.
+    /// True if the segment of new data sent now is the one to say that the window was reduced.
     pub fn take_reduced(&mut self) -> bool {
         std::mem::take(&mut self.tell_reduced)
     }
@@ -479,7 +479,7 @@ impl Sender {
         self.config.nagle && small && !self.board.is_empty()
     }
 
-    /// Whether the receive window has room for the next segment; part of one is not worth sending.
+    /// True if the receive window has room for the next segment; part of one is not worth sending.
     fn window_takes_next(&self) -> bool {
         self.next + self.config.mss.min(self.written - self.next) <= self.window_end
     }

@@ -1,6 +1,6 @@
 //! Spreading packets over time instead of sending all that the window allows at once.
 
-/// Whether and how fast a sender paces.
+/// How fast a sender paces, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Pacing {
     #[default]
@@ -38,7 +38,7 @@ impl Pacer {
         }
     }
 
-    /// Whether a packet may go now; if not, [`deadline_ns`](Self::deadline_ns) says when.
+    /// True if a packet may go now; if not, [`deadline_ns`](Self::deadline_ns) says when.
     pub fn admits(&mut self, now_ns: i64) -> bool {
         // Without pacing the next time never moves.
         self.waiting = now_ns < self.next_ns;
@@ -62,7 +62,7 @@ impl Pacer {
         self.next_ns = self.next_ns.max(now_ns) + gap_ns;
     }
 
-    /// Whether a packet that may go otherwise waits for its turn.
+    /// True if a packet that may go otherwise waits for its turn.
     pub fn is_waiting(&self) -> bool {
         self.waiting
     }

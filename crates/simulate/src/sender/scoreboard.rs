@@ -20,7 +20,7 @@ pub struct Sent {
     delivered_before: (u64, i64),
 }
 
-/// What one acknowledgment delivered.
+/// Data that one acknowledgment delivered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delivered {
     pub acked: u32,

@@ -2,7 +2,7 @@
 
 use super::Played;
 
-/// What impairs the path. The first eight are those of the scoring scripts' label files.
+/// Impairments of the path. The first eight are those of the scoring scripts' label files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Policer,
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Whether the scoring script for labelled captures knows the kind.
+    /// True if the scoring script for labelled captures knows the kind.
     pub fn is_labelled(self) -> bool {
         matches!(
             self,
@@ -148,17 +148,17 @@ impl Kind {
         }
     }
 
-    /// Whether the hop's drops follow from what arrives, without chance or time.
+    /// True if the hop's drops follow from what arrives, without chance or time.
     pub fn is_determined(self) -> bool {
         self.has_policer() || self.name().starts_with("queue")
     }
 
-    /// Whether the cause need not be the headline: something else limits these flows as well.
+    /// True if the cause need not be the headline: something else limits these flows as well.
     pub fn is_aside(self) -> bool {
         matches!(self, Kind::Reordering | Kind::CaptureLoss)
     }
 
-    /// Whether a simulated case has what its kind promises: losses where it is to have some, none where not, delay
+    /// True if a simulated case has what its kind promises: losses where it is to have some, none where not, delay
     /// where only that shows.
     pub(super) fn shows_itself(self, played: &Played) -> bool {
         let first = &played.truths[0];

@@ -56,7 +56,7 @@ impl Split {
     }
 }
 
-/// What is to be made.
+/// Request of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuiteConfig {
     pub split: Split,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use whydrop_path::{Arrival, Outcome, PathElement, replay};
 
 use super::draw::ELEMENT_STAGE;
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 
 /// Drops as the hop itself would make them of what the capture shows, beside those that happened. Jitter between the
@@ -31,7 +31,7 @@ impl Oracle {
                 });
                 dropped.push(
                     packet.fate
-                        == Fate::Dropped {
+                        == PacketFate::Dropped {
                             stage: ELEMENT_STAGE,
                         },
                 );

@@ -1,4 +1,4 @@
-//! What limits a transfer, as the simulator knows it, where arithmetic or a standard says what it must be.
+//! Limiter of a transfer, as the simulator knows it, where arithmetic or a standard says what it must be.
 
 use proptest::prelude::*;
 use whydrop_path::{Chain, CoDel, Delay, Fifo, Limit, PathElement, RandomLoss};
@@ -422,7 +422,7 @@ fn a_narrow_way_back_delays_thins_or_loses_acknowledgments() {
         let lost = history
             .packets
             .iter()
-            .filter(|p| p.fate == whydrop_simulate::Fate::LostReturning);
+            .filter(|p| p.fate == whydrop_simulate::PacketFate::LostReturning);
         (lost.count(), truth)
     };
     let (queued, slow) = back(false, 100_000);
@@ -489,7 +489,7 @@ proptest! {
         prop_assert!((shares - 1.0).abs() < 1e-9);
         // The last moment is the acknowledgment of the last data: it comes to the server then, unless it was lost and the
         // simulation ends first.
-        let last = history.packets.iter().any(|p| p.fate == whydrop_simulate::Fate::Delivered { time_ns: until_ns });
+        let last = history.packets.iter().any(|p| p.fate == whydrop_simulate::PacketFate::Delivered { time_ns: until_ns });
         prop_assert!(last || until_ns == history.end_ns);
         prop_assert_eq!(account.transfers.len(), count as usize);
         prop_assert!(account.transfers.windows(2).all(|w| w[0].1 <= w[1].0));

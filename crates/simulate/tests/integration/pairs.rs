@@ -7,7 +7,7 @@ use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions, Summary, Transport};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
 use whydrop_simulate::pair::suite::{self, Mechanism, PairsConfig};
-use whydrop_simulate::pair::{self, Pair, Point, Sniffer};
+use whydrop_simulate::pair::{self, Point, SimulatedPair, Sniffer};
 use whydrop_simulate::suite::Split;
 
 /// A packet as both points see it: ports, identification, sequence and acknowledgment numbers, payload length.
@@ -82,7 +82,7 @@ fn number(truth: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name} in {truth}"))
 }
 
-fn played(mechanism: Mechanism, seed: u64) -> Pair {
+fn played(mechanism: Mechanism, seed: u64) -> SimulatedPair {
     let config = PairsConfig {
         split: Split::Validation,
         seed,
@@ -93,7 +93,7 @@ fn played(mechanism: Mechanism, seed: u64) -> Pair {
 }
 
 /// Watched from the first to the last packet by sniffers that change and miss nothing.
-fn tidied(mut pair: Pair) -> Pair {
+fn tidied(mut pair: SimulatedPair) -> SimulatedPair {
     pair.b = Sniffer::new(Point::B);
     pair.y = Sniffer::new(Point::Y);
     pair.translation = None;
@@ -215,7 +215,7 @@ fn untidy_captures_are_readable_and_hold_as_many_records_as_the_truth_says() {
 
 #[test]
 fn the_same_seed_writes_the_same_bytes() {
-    let bytes = |name: &str, pair: &mut Pair| {
+    let bytes = |name: &str, pair: &mut SimulatedPair| {
         let folder = folder(name);
         pair::write(pair, &folder).unwrap();
         let all = ["b.pcap", "y.pcap", "truth.json"]

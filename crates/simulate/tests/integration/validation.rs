@@ -2,8 +2,8 @@
 
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Policer, RandomLoss, overhead};
 use whydrop_simulate::{
-    Algorithm, Application, CaptureConfig, Fate, FlowConfig, FlowTruth, History, ReceiverConfig,
-    Scenario, SenderConfig, Simulation, Stage, Toward, flow_truths,
+    Algorithm, Application, CaptureConfig, FlowConfig, FlowTruth, History, PacketFate,
+    ReceiverConfig, Scenario, SenderConfig, Simulation, Stage, Toward, flow_truths,
 };
 
 const MS: i64 = 1_000_000;
@@ -183,7 +183,7 @@ fn every_packet_is_accounted_for() {
     let underway = history
         .packets
         .iter()
-        .filter(|p| p.fate == Fate::Underway && p.segment.is_some())
+        .filter(|p| p.fate == PacketFate::Underway && p.segment.is_some())
         .count();
     assert_eq!(underway, 0);
     // At the sender all of it is in the capture, once.
@@ -251,7 +251,7 @@ fn lost_by_chunk(rate_bps: u64, burst_bytes: u64, pause_ms: i64) -> Vec<u64> {
         else {
             continue;
         };
-        if matches!(packet.fate, Fate::Dropped { .. }) {
+        if matches!(packet.fate, PacketFate::Dropped { .. }) {
             lost[((segment.sequence - 1) / 2_000_000) as usize] += 1;
         }
     }

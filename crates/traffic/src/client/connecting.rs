@@ -13,7 +13,7 @@ use crate::auth::{Bytes32, Secret};
 use crate::client::Host;
 use crate::flow::FlowSpec;
 use crate::hello::{self, Purpose};
-use crate::source::Source;
+use crate::local_end::LocalEnd;
 use crate::tcp::options;
 
 /// How long a host may take to accept a connection, and to answer each step of the handshake.
@@ -83,7 +83,7 @@ pub struct Connected {
 /// What stands in the way, with what to try.
 pub fn control(
     addresses: &[SocketAddr],
-    source: &Source,
+    source: &LocalEnd,
     secret: Option<&Secret>,
 ) -> io::Result<Connected> {
     let (mut stream, address) = first_that_listens(addresses, source)?;
@@ -106,7 +106,7 @@ pub fn control(
 
 fn first_that_listens(
     addresses: &[SocketAddr],
-    source: &Source,
+    source: &LocalEnd,
 ) -> io::Result<(TcpStream, SocketAddr)> {
     let mut failures: Vec<io::Error> = Vec::new();
     for &address in addresses {
@@ -122,7 +122,7 @@ fn first_that_listens(
     Err(io::Error::new(kind, all.join("; ")))
 }
 
-fn connected(address: SocketAddr, source: &Source) -> io::Result<TcpStream> {
+fn connected(address: SocketAddr, source: &LocalEnd) -> io::Result<TcpStream> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -156,7 +156,7 @@ fn explain_refusal(error: &io::Error, address: SocketAddr) -> io::Error {
 /// The first that fails; its message names the flow.
 pub fn data(
     address: SocketAddr,
-    source: &Source,
+    source: &LocalEnd,
     session: u64,
     key: &Bytes32,
     flows: Vec<FlowSpec>,
@@ -192,7 +192,7 @@ pub fn data(
 
 fn connect(
     address: SocketAddr,
-    source: &Source,
+    source: &LocalEnd,
     session: u64,
     key: &Bytes32,
     spec: &FlowSpec,
@@ -244,9 +244,9 @@ mod tests {
         drop(closed);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let listening = listener.local_addr().unwrap();
-        let (_, found) = first_that_listens(&[refusing, listening], &Source::default()).unwrap();
+        let (_, found) = first_that_listens(&[refusing, listening], &LocalEnd::default()).unwrap();
         assert_eq!(found, listening);
-        let message = first_that_listens(&[refusing], &Source::default())
+        let message = first_that_listens(&[refusing], &LocalEnd::default())
             .unwrap_err()
             .to_string();
         assert!(message.contains("whydrop responder"), "{message}");
@@ -255,9 +255,9 @@ mod tests {
     #[test]
     fn only_addresses_of_the_version_to_send_from_are_tried() {
         let host = |name, from: &str| Host {
-            source: Source {
+            source: LocalEnd {
                 address: Some(from.parse().unwrap()),
-                ..Source::default()
+                ..LocalEnd::default()
             },
             ..Host::new(name)
         };

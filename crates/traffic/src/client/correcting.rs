@@ -14,7 +14,7 @@ pub struct ProbeRow {
     pub down_ns: Option<i64>,
 }
 
-/// What is known of a far clock at one time.
+/// Facts about a far clock at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockRow {
     /// Number of the host.

@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use crate::auth::Secret;
 use crate::flow::FlowSpec;
+use crate::local_end::LocalEnd;
 use crate::responder::DEFAULT_PORT;
-use crate::source::Source;
 
 pub use correcting::{ClockRow, ProbeRow, Taken};
 use session::HostSession;
@@ -44,7 +44,7 @@ pub struct Host {
     /// 4 or 6; `None`: whichever the system prefers.
     pub ip_version: Option<u8>,
     /// Where all packets to it leave from.
-    pub source: Source,
+    pub source: LocalEnd,
 }
 
 impl Host {
@@ -55,7 +55,7 @@ impl Host {
             port: DEFAULT_PORT,
             secret: None,
             ip_version: None,
-            source: Source::default(),
+            source: LocalEnd::default(),
         }
     }
 }
@@ -67,7 +67,7 @@ pub struct Planned {
     pub spec: FlowSpec,
 }
 
-/// What is known of a far end once it is connected.
+/// Facts about a far end once it is connected.
 #[derive(Clone, Debug)]
 pub struct FarEnd {
     pub name: String,
@@ -126,7 +126,7 @@ impl Test {
         }
     }
 
-    /// Whether all flows have ended.
+    /// True if all flows have ended.
     pub fn is_over(&self) -> bool {
         self.hosts.iter().all(|host| host.is_over())
     }
@@ -138,7 +138,7 @@ impl Test {
         }
     }
 
-    /// What was measured since the last call, with far times brought to this host's clock.
+    /// Measurements since the last call, with far times brought to this host's clock.
     pub fn take(&self) -> Taken {
         let mut taken = Taken::default();
         for (number, host) in self.hosts.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Test {
         taken
     }
 
-    /// What is known of the far clocks over the whole test, by everything that was taken so far: the offset runs straight
+    /// Facts about the far clocks over the whole test, by everything that was taken so far: the offset runs straight
     /// from one of a host's rows to the next. What was taken before was corrected by what was known then.
     pub fn clocks(&self) -> Vec<ClockRow> {
         let rows = |(number, host): (usize, &Arc<HostSession>)| {

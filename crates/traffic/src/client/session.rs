@@ -19,9 +19,9 @@ use crate::clock;
 use crate::flow::{FlowSpec, Kind};
 use crate::icmp;
 use crate::life::Life;
+use crate::local_end::LocalEnd;
 use crate::message::{Reply, Request};
 use crate::sample::{Ending, Exchange, Sink};
-use crate::source::Source;
 use crate::stop::Stop;
 use crate::tcp::flow as tcp_flow;
 use crate::tcp::meter::Meter;
@@ -44,7 +44,7 @@ const FIRST_EXCHANGE_EVERY_NS: i64 = 10_000_000;
 pub struct HostSession {
     name: String,
     address: SocketAddr,
-    source: Source,
+    source: LocalEnd,
     control: Option<Mutex<Writer>>,
     stream: Option<TcpStream>,
     token: u64,

@@ -25,7 +25,7 @@ const EVENTS_AT_ONCE: usize = 256;
 /// Keys of listeners are below, those of connections from here on.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
-/// What admission did with connections.
+/// Statistics of admission.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub accepted: AtomicU64,
@@ -46,9 +46,9 @@ fn count(counter: &AtomicU64) {
 pub trait Sessions {
     /// The key that a connection of this purpose must prove to know; `None` for a session that there is not.
     fn key(&self, purpose: Purpose) -> Option<Vec<u8>>;
-    /// Whether clients are asked for a secret.
+    /// True if clients are asked for a secret.
     fn asks_for_secret(&self) -> bool;
-    /// Whether one more connection of this purpose can be served.
+    /// True if one more connection of this purpose can be served.
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool;
     /// A connection that has proved itself, and the key of the session that begins with it.
     fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32);
@@ -72,7 +72,7 @@ struct Greeted {
     key: Vec<u8>,
 }
 
-/// What became of a connection after something arrived from it.
+/// Outcome of a connection after something arrived from it.
 enum Step {
     /// More must come.
     Incomplete,

@@ -48,7 +48,7 @@ pub struct Config {
     pub describe: Option<Describe>,
 }
 
-/// What a responder did so far.
+/// Statistics of a responder so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub connections: u64,
@@ -186,8 +186,8 @@ impl ServerState {
             .map_or_else(|| "{}".to_owned(), |describe| describe(to))
     }
 
-    fn udp_limits(&self) -> udp::Limits {
-        udp::Limits {
+    fn udp_limits(&self) -> udp::SessionLimits {
+        udp::SessionLimits {
             max_rate_bps: self.limits.max_rate_bps.unwrap_or(f64::INFINITY),
             max_packet_bytes: self.limits.max_packet_payload_bytes,
             min_interval_ns: crate::clock::ns(self.limits.min_interval_s),
@@ -295,7 +295,7 @@ fn until_free<T>(tries: usize, mut bind: impl FnMut() -> io::Result<T>) -> io::R
     bind()
 }
 
-/// What to try where the sockets cannot be had.
+/// Advice for where the sockets cannot be had.
 fn with_advice(error: io::Error, port: u16) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => "; is another responder running? (--port chooses another port)",

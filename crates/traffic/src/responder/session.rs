@@ -111,7 +111,7 @@ impl Session {
         self.stop.set();
     }
 
-    /// Whether a data connection for this flow is awaited.
+    /// True if a data connection for this flow is awaited.
     pub fn awaits(&self, flow: u32) -> bool {
         self.awaited().contains_key(&flow)
     }
@@ -418,7 +418,7 @@ impl Control {
                     .collect(),
             ),
         };
-        state.udp.register(udp::Session {
+        state.udp.register(udp::Registration {
             token: session.token,
             key,
             flows: flows

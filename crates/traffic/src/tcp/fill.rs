@@ -31,7 +31,7 @@ pub fn run(stream: &TcpStream, spec: &FlowSpec, start_ns: i64, stop: &Stop) -> (
     (ending, filling.written)
 }
 
-/// What went wrong with a connection, and when.
+/// The problem with a connection, and when.
 pub fn describe(error: &io::Error, after_ns: i64) -> String {
     let what = match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {

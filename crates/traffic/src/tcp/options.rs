@@ -14,7 +14,7 @@ use whydrop_sockets::own;
 use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec};
-use crate::source::Source;
+use crate::local_end::LocalEnd;
 use crate::stop::Stop;
 
 /// Bytes per second at which the kernel paces a socket (socket(7)).
@@ -55,7 +55,7 @@ pub enum Parting {
 /// Which option the kernel refuses and why, or the connection's own error.
 pub fn connect(
     remote: SocketAddr,
-    source: &Source,
+    source: &LocalEnd,
     spec: &FlowSpec,
     patience: Duration,
 ) -> io::Result<TcpStream> {
@@ -102,7 +102,7 @@ pub fn adopt(stream: &TcpStream, spec: &FlowSpec) -> io::Result<()> {
     look_up_often(stream)
 }
 
-/// Whether a congestion control can be used here.
+/// Checks that a congestion control can be used here.
 ///
 /// # Errors
 /// That it cannot, with those that can.
@@ -278,7 +278,7 @@ mod tests {
             spec.pacing_rate_bps = Some(8e6);
             let client = connect(
                 listener.local_addr().unwrap(),
-                &Source::default(),
+                &LocalEnd::default(),
                 &spec,
                 Duration::from_secs(10),
             )
@@ -306,10 +306,16 @@ mod tests {
             ..FlowSpec::new(1, Kind::Tcp, direction)
         };
         let patience = Duration::from_secs(10);
-        let _client = connect(address, &Source::default(), &of(Direction::Down), patience).unwrap();
+        let _client = connect(
+            address,
+            &LocalEnd::default(),
+            &of(Direction::Down),
+            patience,
+        )
+        .unwrap();
         let (server, _) = listener.accept().unwrap();
         adopt(&server, &of(Direction::Up)).unwrap();
-        assert!(connect(address, &Source::default(), &of(Direction::Up), patience).is_err());
+        assert!(connect(address, &LocalEnd::default(), &of(Direction::Up), patience).is_err());
         assert!(adopt(&server, &of(Direction::Down)).is_err());
     }
 }

@@ -116,7 +116,7 @@ impl BurstTally {
         true
     }
 
-    /// Whether a burst may have been sent by now: what leaps ahead would leave rows behind of all that it leaps over.
+    /// True if a burst may have been sent by now: what leaps ahead would leave rows behind of all that it leaps over.
     fn is_due(&mut self, burst: u32, now_ns: i64) -> bool {
         let due_ns = i64::from(burst).saturating_mul(self.every_ns);
         let began_ns = *self

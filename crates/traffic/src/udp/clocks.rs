@@ -20,7 +20,7 @@ const MOST_WINDOWS: usize = 2048;
 /// a drift that is known no better is not known.
 const WORST_DRIFT_ERROR_PPM: f64 = 100.0;
 
-/// What is known of the far host's clock at one time.
+/// Facts about the far host's clock at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClockEstimate {
     /// In this host's clock.
@@ -88,8 +88,8 @@ impl ClockFit {
     /// What all exchanges so far say of the clocks at the time of the latest; `None` before the first.
     pub fn latest(&self) -> Option<ClockEstimate> {
         let fit = self.fit()?;
-        let stretch = fit.stretches.last()?;
-        Some(estimate(&fit, stretch, self.latest_ns))
+        let span = fit.stretches.last()?;
+        Some(estimate(&fit, span, self.latest_ns))
     }
 
     /// The clocks over the whole test: between two estimates the offset runs straight.
@@ -98,10 +98,10 @@ impl ClockFit {
             return Vec::new();
         };
         let mut estimates = Vec::new();
-        for stretch in &fit.stretches {
-            estimates.push(estimate(&fit, stretch, stretch.start_ns));
-            if stretch.end_ns > stretch.start_ns {
-                estimates.push(estimate(&fit, stretch, stretch.end_ns));
+        for span in &fit.stretches {
+            estimates.push(estimate(&fit, span, span.start_ns));
+            if span.end_ns > span.start_ns {
+                estimates.push(estimate(&fit, span, span.end_ns));
             }
         }
         estimates
@@ -178,20 +178,20 @@ fn is_possible(exchange: &Exchange) -> bool {
         && is_time(exchange.far_sent_ns)
 }
 
-fn estimate(fit: &pair::ClockFit, stretch: &ClockStretch, time_ns: i64) -> ClockEstimate {
+fn estimate(fit: &pair::ClockFit, span: &ClockStretch, time_ns: i64) -> ClockEstimate {
     let uncertainty_ns = fit
         .offset_bounds_ns
         .map_or(0.0, |(low, high)| low.abs().max(high.abs()));
     // A line whose slope is wrong fits best in its middle.
-    let middle_ns = stretch.start_ns / 2 + stretch.end_ns / 2;
+    let middle_ns = span.start_ns / 2 + span.end_ns / 2;
     let away_ns = time_ns.saturating_sub(middle_ns).unsigned_abs() as f64;
     let uncertainty_ns = uncertainty_ns + away_ns * fit.drift_error_ppm * 1e-6;
     let is_drift_known = fit.drift_error_ppm < WORST_DRIFT_ERROR_PPM;
     ClockEstimate {
         time_ns,
-        offset_ns: stretch.offset_at(time_ns).round() as i64,
+        offset_ns: span.offset_at(time_ns).round() as i64,
         uncertainty_ns: uncertainty_ns.ceil() as i64,
-        drift_ppm: is_drift_known.then_some(stretch.drift_ppm),
+        drift_ppm: is_drift_known.then_some(span.drift_ppm),
     }
 }
 

@@ -15,7 +15,7 @@ use super::packet::{Body, HEADER_BYTES, Key, Nonce, Packet, Refusal};
 use super::schedule::Schedule;
 use super::socket::{self, Inbox};
 use super::transmit::Refusals;
-use super::words::{explained, may_pass};
+use super::words::{ended, explained, may_pass};
 
 /// How long the responder is asked for the flow before it is given up.
 const ASKING_NS: i64 = 5_000_000_000;
@@ -34,11 +34,7 @@ const INBOX: usize = 64;
 
 /// Receives one flow of kind `Udp` or `Burst`.
 pub(crate) fn run(spec: &FlowSpec, link: &Link, start_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
-    match download(spec, link, start_ns, stop, sink) {
-        _ if stop.is_set() => Ending::Stopped,
-        Ok(()) => Ending::Complete,
-        Err(words) => Ending::Failed(words),
-    }
+    ended(download(spec, link, start_ns, stop, sink), stop)
 }
 
 fn download(
@@ -52,13 +48,7 @@ fn download(
     let whom = link.remote.to_string();
     let say = |error: io::Error| explained(&error, &whom);
     let key = Key::new(&link.key);
-    let socket = socket::connect(
-        link.remote,
-        &link.source,
-        spec.traffic_class(),
-        READ_TIMEOUT,
-    )
-    .map_err(say)?;
+    let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.receive_buffer_bytes {
         socket::set_receive_buffer(&socket, bytes as usize);
     }

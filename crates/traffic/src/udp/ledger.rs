@@ -1,4 +1,4 @@
-//! What became of each probe: the book that is kept of those under way.
+//! Outcome of each probe: the book that is kept of those under way.
 //!
 //! A probe is *settled*, and its row given out, when nothing can be expected to change it: a while after its answer, for
 //! duplicates to be seen, or when it has been silent for longer than any answer is waited for. Of a silent probe, the
@@ -49,7 +49,7 @@ pub(crate) struct Strays {
     pub unknown: u64,
 }
 
-/// Whether a probe reached the far end, as far as answers tell.
+/// True if a probe reached the far end, as far as answers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Unknown,
@@ -286,7 +286,7 @@ impl Ledger {
         });
     }
 
-    /// Whether something was not answered that may still be, or of which nothing is known.
+    /// True if something was not answered that may still be, or of which nothing is known.
     pub(crate) fn is_waiting(&self, now_ns: i64) -> bool {
         let patience_ns = self.patience_ns();
         self.entries.iter().any(|entry| {
@@ -299,7 +299,7 @@ impl Ledger {
         })
     }
 
-    /// Whether the far end must be asked what arrived.
+    /// True if the far end must be asked what arrived.
     pub(crate) fn has_questions(&self) -> bool {
         let is_silent =
             |entry: &Entry| !entry.is_settled && entry.sent_ns.is_some() && entry.answer.is_none();

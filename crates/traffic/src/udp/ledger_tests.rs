@@ -46,7 +46,7 @@ impl Far {
     }
 }
 
-/// What happens to one probe.
+/// Events of one probe.
 #[derive(Clone, Copy, Debug)]
 enum Fortune {
     LostUp,

@@ -1,9 +1,15 @@
 //! What both ends know of each other after the handshake of the control channel.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::source::Source;
+use socket2::Socket;
+
+use super::socket;
+use crate::flow::FlowSpec;
+use crate::local_end::LocalEnd;
 
 /// The flow number of exchanges of stamps that belong to no flow: every session has it.
 pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
@@ -13,11 +19,23 @@ pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
 pub struct Link {
     pub remote: SocketAddr,
     /// Where its packets leave from.
-    pub source: Source,
+    pub source: LocalEnd,
     /// Names the session.
     pub token: u64,
     /// Of this session alone; authenticates every packet.
     pub key: [u8; 32],
+}
+
+impl Link {
+    /// A socket of a flow towards the far end.
+    pub(crate) fn open(&self, spec: &FlowSpec, read_timeout: Duration) -> io::Result<Socket> {
+        socket::connect(
+            self.remote,
+            &self.source,
+            spec.traffic_class(),
+            read_timeout,
+        )
+    }
 }
 
 impl fmt::Debug for Link {

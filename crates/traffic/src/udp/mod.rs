@@ -43,7 +43,7 @@ pub(crate) mod words;
 
 pub use clocks::{ClockEstimate, ClockFit};
 pub use link::{FarSide, Link, SYNCHRONISATION_FLOW};
-pub use service::{Limits, Service, Session, Statistics};
+pub use service::{Registration, Service, SessionLimits, Statistics};
 
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::sample::{Ending, Sink};

@@ -84,7 +84,7 @@ pub(crate) struct Packet {
     pub body: Body,
 }
 
-/// What a packet is, with what only its kind says.
+/// Kinds of packets, with what only its kind says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Body {
     Probe,
@@ -101,7 +101,7 @@ pub(crate) enum Body {
     Finished { bursts: u32 },
 }
 
-/// What the responder tells of a probe.
+/// The responder's report of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub traffic_class: u8,

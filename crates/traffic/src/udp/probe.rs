@@ -20,7 +20,7 @@ use super::packet::{Body, HEADER_BYTES, Key, Packet};
 use super::schedule::Schedule;
 use super::socket::{self, Datagram, Envelope, Outbox};
 use super::turns::Emitter;
-use super::words::explained;
+use super::words::{ended, explained};
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -33,11 +33,7 @@ pub(crate) fn run(
     sink: &Sink,
     far: &dyn FarSide,
 ) -> Ending {
-    match probe(spec, link, start_ns, stop, sink, far) {
-        _ if stop.is_set() => Ending::Stopped,
-        Ok(()) => Ending::Complete,
-        Err(words) => Ending::Failed(words),
-    }
+    ended(probe(spec, link, start_ns, stop, sink, far), stop)
 }
 
 fn probe(
@@ -51,13 +47,7 @@ fn probe(
     let schedule = Schedule::of(spec)?;
     let whom = link.remote.to_string();
     let say = |error: io::Error| explained(&error, &whom);
-    let socket = socket::connect(
-        link.remote,
-        &link.source,
-        spec.traffic_class(),
-        READ_TIMEOUT,
-    )
-    .map_err(say)?;
+    let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     let timeout_ns = clock::ns(spec.timeout_s.unwrap_or(DEFAULT_TIMEOUT_S)).max(0);
     let ledger = Ledger::new(spec.flow, schedule.packet_bytes as u32, timeout_ns, true);
     // Of a short train for the clocks, everything counts, and no probe comes too late.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::packet::HEADER_BYTES;
 
-/// What happens to one packet.
+/// Events of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whim {
     Pass,

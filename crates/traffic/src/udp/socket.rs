@@ -17,7 +17,7 @@ use nix::sys::time::TimeValLike;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
-use crate::source::Source;
+use crate::local_end::LocalEnd;
 
 /// What a socket asks to buffer: bursts arrive faster than a thread can be woken.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
@@ -441,7 +441,7 @@ pub(crate) fn fill_with_noise(bytes: &mut [u8]) {
 /// A socket towards `remote` alone, with a read timeout: ICMP errors then come back to it.
 pub(crate) fn connect(
     remote: SocketAddr,
-    source: &Source,
+    source: &LocalEnd,
     traffic_class: u8,
     read_timeout: Duration,
 ) -> io::Result<Socket> {
@@ -473,7 +473,7 @@ mod tests {
     fn a_datagram_arrives_with_its_stamp_class_and_addresses_over_both_families() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (server, at) = bound(address);
-            let client = connect(at, &Source::default(), 0xb9, Duration::from_secs(120)).unwrap();
+            let client = connect(at, &LocalEnd::default(), 0xb9, Duration::from_secs(120)).unwrap();
             let before_ns = clock::now_ns();
             send(&client, &Envelope::connected(), b"to you").unwrap();
             let mut inbox = Inbox::new(4, 100);
@@ -512,7 +512,7 @@ mod tests {
         let port = server.local_addr().unwrap().as_socket().unwrap().port();
         let client = connect(
             format!("127.0.0.1:{port}").parse().unwrap(),
-            &Source::default(),
+            &LocalEnd::default(),
             0x20,
             Duration::from_secs(120),
         )
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn many_datagrams_go_with_one_call_and_are_not_alike() {
         let (server, at) = bound("127.0.0.1:0");
-        let client = connect(at, &Source::default(), 0, Duration::from_secs(120)).unwrap();
+        let client = connect(at, &LocalEnd::default(), 0, Duration::from_secs(120)).unwrap();
         let outbox = Outbox::new(10, 200);
         assert_eq!(outbox.room(), 10);
         assert_eq!(

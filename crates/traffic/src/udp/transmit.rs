@@ -45,7 +45,7 @@ pub(crate) struct Course<'a> {
     pub goes_on: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What became of it.
+/// Outcome of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub packets: u64,

@@ -15,7 +15,7 @@ use super::packet::{Body, Key};
 use super::schedule::Schedule;
 use super::socket::{self, Envelope};
 use super::transmit::{Course, Outcome, transmit};
-use super::words::explained;
+use super::words::{ended, explained};
 
 /// The end of a flow is repeated for so long: a full queue at the bottleneck may hold it for seconds.
 const FINISH_NS: i64 = 5_000_000_000;
@@ -27,11 +27,7 @@ const BUSY_GAP_NS: f64 = 1_000_000.0;
 
 /// Sends one flow of kind `Udp` or `Burst`; what arrives is counted at the responder.
 pub(crate) fn run(spec: &FlowSpec, link: &Link, start_ns: i64, stop: &Stop, sink: &Sink) -> Ending {
-    match upload(spec, link, start_ns, stop, sink) {
-        _ if stop.is_set() => Ending::Stopped,
-        Ok(()) => Ending::Complete,
-        Err(words) => Ending::Failed(words),
-    }
+    ended(upload(spec, link, start_ns, stop, sink), stop)
 }
 
 fn upload(
@@ -45,13 +41,7 @@ fn upload(
     let whom = link.remote.to_string();
     let say = |error: io::Error| explained(&error, &whom);
     let key = Key::new(&link.key);
-    let socket = socket::connect(
-        link.remote,
-        &link.source,
-        spec.traffic_class(),
-        READ_TIMEOUT,
-    )
-    .map_err(say)?;
+    let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.send_buffer_bytes {
         socket::set_send_buffer(&socket, bytes as usize);
     }

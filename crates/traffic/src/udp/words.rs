@@ -2,6 +2,18 @@
 
 use std::io;
 
+use crate::sample::Ending;
+use crate::stop::Stop;
+
+/// How a flow ended that had this result; one that was stopped counts as that whatever came of it.
+pub(crate) fn ended(result: Result<(), String>, stop: &Stop) -> Ending {
+    match result {
+        _ if stop.is_set() => Ending::Stopped,
+        Ok(()) => Ending::Complete,
+        Err(words) => Ending::Failed(words),
+    }
+}
+
 /// What this error of a UDP socket towards `whom` means, and what to try.
 pub(crate) fn explained(error: &io::Error, whom: &str) -> String {
     let advice = match error.raw_os_error() {

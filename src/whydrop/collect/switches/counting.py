@@ -77,7 +77,7 @@ class _Pair:
 
     @property
     def doubted(self) -> bool:
-        """Whether it can have been that."""
+        """True if it can have been that."""
         return self.last.doubted
 
     @property
@@ -153,7 +153,7 @@ class Counting:
         return _frame(reading, now.at_ns, [row for row in rows if row.believed])
 
     def _remembered(self, reading: Reading) -> dict[tuple[str, str | None, str], _Last]:
-        """What is known of a switch that this collector reads for the first time."""
+        """Facts about a switch that this collector reads for the first time."""
         known = self._before.pop(reading.switch, None)
         if known is None or known.asked_at != reading.asked_at:
             return {}
@@ -201,7 +201,7 @@ def _growth(pair: _Pair, since: Between) -> tuple[int | None, str]:
 
 
 def _surely_went_on(pair: _Pair, since: Between) -> bool:
-    """Whether it is too large to have come from zero since it was last read.
+    """True if it is too large to have come from zero since it was last read.
 
     Only what the port itself limits is a witness: of what is to be sent there may be more than it can send.
     """
@@ -212,7 +212,7 @@ def _surely_went_on(pair: _Pair, since: Between) -> bool:
 
 
 def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
-    """Whether the port's speed allows for it; of an unknown speed nothing is believed."""
+    """True if the port's speed allows for it; of an unknown speed nothing is believed."""
     if pair.doubted:
         return False
     most = _most(pair, since, _LAG_NS)
@@ -220,7 +220,7 @@ def _may_have_wrapped(pair: _Pair, since: Between) -> bool:
 
 
 def _went_back_a_little(pair: _Pair, since: Between) -> bool:
-    """Whether it fell, and yet has neither wrapped nor begun anew: it is too large to have come from zero.
+    """True if it fell, and yet has neither wrapped nor begun anew: it is too large to have come from zero.
 
     Counters of some switches are put together of parts that are not read at the same instant, and fall by one or two.
     """
@@ -235,7 +235,7 @@ def _went_back_a_little(pair: _Pair, since: Between) -> bool:
 
 
 def _bears_witness(pair: _Pair, since: Between) -> bool:
-    """Whether a counter that fell says of the port's others, too, that they began anew.
+    """True if a counter that fell says of the port's others, too, that they began anew.
 
     One that nobody knows what it counts may be a gauge, which falls for reasons of its own. And 32 bits that fell at an
     unknown speed may have wrapped, unless not even sysUpTime says that the switch went on.
@@ -246,7 +246,7 @@ def _bears_witness(pair: _Pair, since: Between) -> bool:
 
 
 def _leapt(pair: _Pair, since: Between) -> bool:
-    """Whether it rose by more than any port could have counted: a total that was set, or read wrongly."""
+    """True if it rose by more than any port could have counted: a total that was set, or read wrongly."""
     most = _most(pair, since, _LAG_NS, _IMPOSSIBLE_SPEED_BPS)
     return most is not None and pair.now - pair.before > most
 

@@ -35,7 +35,7 @@ class ExporterError(Exception):
 
 @dataclass
 class _Switch:
-    """What is known of a switch's polls."""
+    """Facts about a switch's polls."""
 
     site: str
     duration: Histogram

@@ -114,7 +114,7 @@ def read(folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def remembered(frames: Mapping[str, pl.DataFrame], wall_ns: int, steady_ns: int) -> dict[str, Remembered]:
-    """What is known of each switch.
+    """Facts about each switch.
 
     Args:
         frames: as `read` gives them.
@@ -160,7 +160,7 @@ def boot() -> str | None:
 
 
 def _same_boot(before: str | None, at: Moment, wall_ns: int, steady_ns: int) -> bool:
-    """Whether CLOCK_BOOTTIME has been going on since."""
+    """True if CLOCK_BOOTTIME has been going on since."""
     now = boot()
     if before is not None and now is not None:
         return before == now

@@ -78,7 +78,7 @@ def between(before: Moment, now: Moment, interval_ns: int) -> Between:
 
 
 def same_pace(one_ns: int, other_ns: int) -> bool:
-    """Whether two clocks agree on how long it was, as far as clocks do."""
+    """True if two clocks agree on how long it was, as far as clocks do."""
     return one_ns > 0 and other_ns > 0 and abs(one_ns - other_ns) <= _AGREE_NS + one_ns // _AGREE_SHARE
 
 
@@ -113,7 +113,7 @@ def _tolerance_ns(before: Moment, now: Moment, elapsed_ns: int) -> int:
 
 
 def _began_anew(before: Moment, now: Moment, elapsed_ns: int) -> bool | None:
-    """Whether sysUpTime began anew, given how long it was. It wraps after 497 days, which is none."""
+    """True if sysUpTime began anew, given how long it was. It wraps after 497 days, which is none."""
     if before.uptime_ns is None or now.uptime_ns is None:
         return None
     tolerance = _tolerance_ns(before, now, elapsed_ns)

@@ -28,7 +28,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one poll of one switch brought.
+    """Result of one poll of one switch.
 
     ``values`` holds, by port and counter, what was answered; a counter that the switch did not answer for is not in
     it. A failed poll has ``status`` other than ``ok`` and no values.

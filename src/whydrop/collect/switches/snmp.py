@@ -195,7 +195,7 @@ class SnmpSource:
         return "; ".join(parts) or None
 
     def _may_have_moved(self, reading: Reading, answer: Answer) -> bool:
-        """Whether the switch began anew, or its table of ports changed: an index may mean another port now."""
+        """True if the switch began anew, or its table of ports changed: an index may mean another port now."""
         if not reading.values and not answer.unanswered:
             return True
         change = answer.values.get(oids.IF_TABLE_LAST_CHANGE)

@@ -48,7 +48,7 @@ class Found:
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a file begins as a capture does, or holds, compressed, what begins so; or is called as captures are.
+    """True if a file begins as a capture does, or holds, compressed, what begins so; or is called as captures are.
 
     Raises:
         OSError: it cannot be read.
@@ -133,7 +133,7 @@ def _files(folder: Path, found: Found) -> Iterator[Path]:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a regular file, or a link that leads nowhere, of which the user is to hear."""
+    """True if it is a regular file, or a link that leads nowhere, of which the user is to hear."""
     try:
         return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))  # noqa: PTH110 (no loop)
     except OSError:

@@ -28,7 +28,7 @@ MOST_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class CostLimits:
-    """What explaining one capture may cost."""
+    """Cost limits of explaining one capture."""
 
     time_s: float = 600.0
     memory_bytes: int | None = None  # of a worker's own; None: the machine's, shared among the workers
@@ -41,7 +41,7 @@ class CostLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one capture."""
+    """Outcome of one capture."""
 
     path: Path
     status: str  # done, known (explained before), failed, unreadable

@@ -83,7 +83,7 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
 
 
 def _overlap(captured: dict[str, Any], scene: Scene) -> bool:
-    """Whether the captures were taken while the test ran; notes with each where not."""
+    """True if the captures were taken while the test ran; notes with each where not."""
     first, last = scene.spans.first_ns / 1e9, scene.spans.last_ns / 1e9
     apart = [one for one in captured["captures"] if one["first"] is None or one["first"] > last or one["last"] < first]
     for one in apart:

@@ -346,7 +346,7 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 
 def advice(verdict: Mapping[str, Any]) -> list[str]:
-    """What to do; commands to paste begin with ``$ ``."""
+    """Advice; commands to paste begin with ``$ ``."""
     known = ADVICE.get(verdict["cause"])
     return known(verdict) if known is not None else []
 

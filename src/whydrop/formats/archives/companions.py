@@ -45,7 +45,7 @@ class Companions:
                 self._by_test[test.time_ns, test.client, direction] = of
 
     def of(self, name: str) -> Companion | None:
-        """What is known of a snaplog: by its name in a ``.meta``, or by the same time and client."""
+        """Facts about a snaplog: by its name in a ``.meta``, or by the same time and client."""
         named = self._by_file.get(plain(name))
         test = ndt_file(name)
         if named or test is None or test.direction is None:
@@ -54,7 +54,7 @@ class Companions:
 
 
 def is_meta(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a ``.meta``."""
+    """True if a file that begins with these bytes is a ``.meta``."""
     return head.startswith(_START)
 
 

@@ -102,7 +102,7 @@ def _note_gaps(samples: Sequence[Sample]) -> None:
 
 
 def _is_first_poll(grown: Sequence[Grown]) -> bool:
-    """Whether the poller had just begun: all counters seem to have grown from zero at once."""
+    """True if the poller had just begun: all counters seem to have grown from zero at once."""
     first = [metric.samples[0] for metric in grown if metric.samples]
     return all(sample.delta == sample.counter for sample in first) and any(sample.counter for sample in first)
 

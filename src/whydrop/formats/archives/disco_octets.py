@@ -132,7 +132,7 @@ def _only_possible(group: Sequence[Grown], packets: Mapping[str, _Values]) -> tu
 
 
 def _is_possible(metric: Grown, packets: _Values, most_bytes: int) -> bool:
-    """Whether a metric's octets can be those of a direction's packets."""
+    """True if a metric's octets can be those of a direction's packets."""
     octets = {second: value for second, value in _values(metric).items() if second in packets}
     sizes = _frame_bytes(metric, packets)
     if not LEAST_FRAME_BYTES <= sizes <= most_bytes * (1 + _UNCOUNTED):

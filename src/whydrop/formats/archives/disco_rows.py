@@ -46,7 +46,7 @@ class Series:
 
     @property
     def has_counters(self) -> bool:
-        """Whether it is of version 2."""
+        """True if it is of version 2."""
         return any(isinstance(sample, dict) and "counter" in sample for sample in self.samples)
 
     def second(self, sample: Any) -> int | None:
@@ -58,7 +58,7 @@ class Series:
 
 
 def is_time(second: int) -> bool:
-    """Whether samples can have been taken then."""
+    """True if samples can have been taken then."""
     return _EARLIEST_S <= second < _LATEST_S
 
 

@@ -24,7 +24,7 @@ class Sample:
 
     @property
     def fell(self) -> bool:
-        """Whether the counter is less than it was."""
+        """True if the counter is less than it was."""
         return self.delta is not None and self.delta >= HALF
 
 

@@ -58,7 +58,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was given could be read."""
+        """True if everything that was given could be read."""
         return not any(file.status in ("damaged", "unreadable") for file in self.files)
 
 

@@ -17,7 +17,7 @@ DIRECTIONS = (("C2S", "upload"), ("S2C", "download"))
 
 
 def is_ndt5(document: Any) -> bool:
-    """Whether a JSON document is a result of NDT5: with directions, or with the control connection alone."""
+    """True if a JSON document is a result of NDT5: with directions, or with the control connection alone."""
     return isinstance(document, dict) and any(isinstance(document.get(key), dict) for key in ("Control", "C2S", "S2C"))
 
 

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def is_ndt7(document: Any) -> bool:
-    """Whether a JSON document is a result of NDT7."""
+    """True if a JSON document is a result of NDT7."""
     return isinstance(document, dict) and any(isinstance(document.get(key), dict) for key, _ in DIRECTIONS)
 
 

@@ -19,7 +19,7 @@ _TYPE_BITS = 0x3FFF  # the two highest say that an attribute is nested, or in ne
 
 
 def is_netlink(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is one of sock_diag's answers."""
+    """True if a file that begins with these bytes is one of sock_diag's answers."""
     if len(head) < _HEADER.size + 1:
         return False
     length, kind, *_ = _HEADER.unpack_from(head)

@@ -93,7 +93,7 @@ class _Gathering:
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows are waiting for `rest`."""
+        """True if rows are waiting for `rest`."""
         return bool(self._tcp or self._measurements or self._snapshots or self._tests)
 
     def take(self, member: Member) -> Iterator[Piece]:

@@ -33,7 +33,7 @@ _Read = list[Chunk]
 def read_all(
     store: Store, files: Sequence[Given], *, again: bool, processes: int | None = None
 ) -> Generator[tuple[Given, Chunk]]:
-    """What files hold, in their order."""
+    """Contents of files, in their order."""
     if processes is None:
         small = sum(file.bytes for file in files if file.bytes <= MOST_BYTES_SENT)
         processes = len(os.sched_getaffinity(0)) if small >= LEAST_BYTES else 1
@@ -114,7 +114,7 @@ class _Reader:
         self._process = process
 
     def read(self, file: Given) -> _Read:
-        """What is in a file.
+        """Contents of a file.
 
         A process may die for what another takes of the memory: the file is tried a second time.
         """

@@ -127,7 +127,7 @@ def _fail(report: FileReport, file: Given, words: str) -> None:
 
 
 def is_unknown(path: Path) -> bool:
-    """Whether a file is of none of the kinds that are read here: folders hold other things too."""
+    """True if a file is of none of the kinds that are read here: folders hold other things too."""
     return kind_of(path) == "unknown"
 
 

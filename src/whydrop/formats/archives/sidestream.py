@@ -22,7 +22,7 @@ _MOST_CONNECTIONS = 1_000_000
 
 
 def is_sidestream(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is SideStream's."""
+    """True if a file that begins with these bytes is SideStream's."""
     return head.startswith(b"K: ")
 
 

@@ -43,7 +43,7 @@ class _Header:
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file that begins with these (512 or more) bytes is a tar archive, if perhaps an empty one."""
+    """True if a file that begins with these (512 or more) bytes is a tar archive, if perhaps an empty one."""
     return _header(head[:_BLOCK]) is not None or (len(head) >= 2 * _BLOCK and not any(head))
 
 

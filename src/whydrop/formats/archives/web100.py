@@ -88,7 +88,7 @@ class Snaplog:
 
 
 def is_snaplog(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a snaplog."""
+    """True if a file that begins with these bytes is a snaplog."""
     line = _FIRST_LINE.match(head)
     return bool(line and head[line.end() :].lstrip(b"\n ").startswith(b"/"))
 

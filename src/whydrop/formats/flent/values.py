@@ -104,7 +104,7 @@ class Values:
         return next((by for ending, by in _COMPUTED_ENDINGS.items() if name.endswith(ending)), None)
 
     def _belongs_to_another(self, name: str) -> bool:
-        """Whether it is a further quantity of another series, as in ``NAME::tcp_cwnd``."""
+        """True if it is a further quantity of another series, as in ``NAME::tcp_cwnd``."""
         flow, separator, _ = name.rpartition(SEPARATOR)
         if not separator or self.file.raw.get(name):
             return False

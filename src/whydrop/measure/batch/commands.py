@@ -50,11 +50,11 @@ class Done:
 
     @property
     def ok(self) -> bool:
-        """Whether it did what it should; a monitor that is to be killed did, however it died."""
+        """True if it did what it should; a monitor that is to be killed did, however it died."""
         return not self.left and (self.killed or (self.status == 0 and not self.timed_out))
 
     def __str__(self) -> str:
-        """What went wrong, for the person who must act."""
+        """The problem, for the person who must act."""
         how = "could not be started" if self.status is None else f"ended with status {self.status}"
         if self.timed_out:
             how = f"took longer than its timeout_s of {self.command.timeout_s:g} s"

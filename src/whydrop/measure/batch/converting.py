@@ -262,7 +262,7 @@ class _Conversion:
         return parents
 
     def _sets_elsewhere(self, kind: str, name: str) -> bool:
-        """Whether another table could have set parameters that these replace, as they do in Flent."""
+        """True if another table could have set parameters that these replace, as they do in Flent."""
         return any(
             "test_parameters" in options or "test_parameter" in options
             for (other, section), options in self.sections.items()

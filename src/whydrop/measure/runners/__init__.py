@@ -47,7 +47,7 @@ class Runner(Protocol):
         """The rows measured since the last call, by table name (columns as in ``record.tables``)."""
 
     def done(self) -> bool:
-        """Whether it has ended by itself."""
+        """True if it has ended by itself."""
 
     def stop(self) -> None:
         """End early; returns at once."""

@@ -65,7 +65,7 @@ class CommandRunner(ProgramRunner):
         return self.flow.duration_s is None
 
     def complaint(self) -> str | None:
-        """What is wrong with what the user wrote."""
+        """Faults of what the user wrote."""
         options = self.flow.options
         try:
             words = self._words()
@@ -98,7 +98,7 @@ class CommandRunner(ProgramRunner):
         ]
 
     def environment(self) -> Mapping[str, str]:
-        """What the user set."""
+        """The user's settings."""
         environment = self.flow.options.get("environment", {})
         return {str(key): str(value) for key, value in environment.items()} if isinstance(environment, dict) else {}
 

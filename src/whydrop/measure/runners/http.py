@@ -77,7 +77,7 @@ class HttpRunner:
         self._due_ns = 0
 
     def check(self) -> str | None:
-        """What is wrong with the options; the list itself may be at an address, and is read when the test starts."""
+        """Faults of the options; the list itself may be at an address, and is read when the test starts."""
         if complaint := SUPPORT["http"].complaint(self.flow):
             return complaint
         options = self.flow.options
@@ -114,7 +114,7 @@ class HttpRunner:
             return self._rows.take()
 
     def done(self) -> bool:
-        """Whether it has ended by itself."""
+        """True if it has ended by itself."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:

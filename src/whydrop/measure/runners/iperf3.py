@@ -161,7 +161,7 @@ class Iperf3Runner(ProgramRunner):
 
 
 def _streams_json(version: str) -> bool:
-    """Whether this version can tell intervals as JSON while it runs.
+    """True if this version can tell intervals as JSON while it runs.
 
     >>> _streams_json("iperf 3.12 (cJSON 1.7.15)"), _streams_json("iperf 3.17.1 (cJSON 1.7.15)"), _streams_json("")
     (False, True, False)

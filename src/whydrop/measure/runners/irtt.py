@@ -116,7 +116,7 @@ class IrttRunner(ProgramRunner):
         return None
 
     def advice(self, message: str) -> str:
-        """What to do about the usual complaints."""
+        """Advice on the usual complaints."""
         for part, what_to_do in _ADVICE.items():
             if part in message.lower():
                 hint = what_to_do.format(port=self._port())

@@ -82,7 +82,7 @@ class NetperfRunner(ProgramRunner):
         return version_of("netperf", "-V")
 
     def advice(self, message: str) -> str:
-        """What to do about the usual complaints."""
+        """Advice on the usual complaints."""
         port = self.flow.port or DEFAULT_PORT
         for part, what_to_do in _ADVICE.items():
             if part in message.lower():

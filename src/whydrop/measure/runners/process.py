@@ -116,13 +116,13 @@ class _Times:
     ended_ns: int | None = None
 
     def patience_is_over(self, now_ns: int) -> bool:
-        """Whether a program that was asked to end did not, or one that has ended left others that hold its pipes."""
+        """True if a program that was asked to end did not, or one that has ended left others that hold its pipes."""
         if self.ended_ns is not None:
             return now_ns - self.ended_ns > _ORPHANS_PATIENCE_S * 1e9
         return self.kill_ns is not None and now_ns > self.kill_ns
 
     def given_up(self, now_ns: int) -> bool:
-        """Whether the pipes are held by someone whom we cannot end: what ``sudo`` started belongs to another user."""
+        """True if the pipes are held by someone whom we cannot end: what ``sudo`` started belongs to another user."""
         if self.ended_ns is not None:
             return now_ns - self.ended_ns > 2 * _ORPHANS_PATIENCE_S * 1e9
         return self.killed_ns is not None and now_ns - self.killed_ns > _DEAD_WITHIN_S * 1e9

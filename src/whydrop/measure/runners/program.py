@@ -86,7 +86,7 @@ class ProgramRunner:
         return self.name
 
     def ends_itself(self) -> bool:
-        """Whether the program knows when its time is over; if not, it is asked to end then."""
+        """True if the program knows when its time is over; if not, it is asked to end then."""
         return True
 
     def advice(self, message: str) -> str:
@@ -130,7 +130,7 @@ class ProgramRunner:
             return self._parser.rows.take()
 
     def done(self) -> bool:
-        """Whether it has ended by itself."""
+        """True if it has ended by itself."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
@@ -234,7 +234,7 @@ class ProgramRunner:
         return f"{self.called()} ended without a measurement{said}"
 
     def _facts(self, end: End) -> dict[str, Any]:
-        """What is known of how it ran, beside what the program said."""
+        """Facts about how it ran, beside what the program said."""
         facts: dict[str, Any] = {"program": self.name}
         if version := self.version():
             facts["version"] = version

@@ -122,7 +122,7 @@ def check_together(flows: Sequence[PlannedFlow]) -> str | None:
 
 
 def _clash(flow: PlannedFlow, other: PlannedFlow) -> bool:
-    """Whether both need one host at the same time."""
+    """True if both need one host at the same time."""
     if flow is other or flow.runner != other.runner or flow.host != other.host:
         return False
     first, second = sorted((flow, other), key=lambda one: one.start_s)

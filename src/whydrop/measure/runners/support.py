@@ -17,7 +17,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+")
 
 @dataclass(frozen=True)
 class Support:
-    """What one runner can do.
+    """Abilities of one runner.
 
     Attributes:
         kinds: of flows, each with the directions that it can measure.

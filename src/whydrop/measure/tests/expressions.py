@@ -84,7 +84,7 @@ class Template:
 
 
 def is_template(value: object) -> bool:
-    """Whether a value of a file is to be computed, or at least unescaped."""
+    """True if a value of a file is to be computed, or at least unescaped."""
     return isinstance(value, str) and "$" in value
 
 

@@ -98,7 +98,7 @@ def _as_echo(flow: PlannedFlow, notes: list[str]) -> PlannedFlow:
 
 
 def _there_already(new: PlannedFlow, found: list[PlannedFlow], old: PlannedFlow, notes: list[str]) -> bool:
-    """Whether a flow of the same name is there already, as where a test has UDP probes and ICMP echo of one kind."""
+    """True if a flow of the same name is there already, as where a test has UDP probes and ICMP echo of one kind."""
     same = next((flow for flow in found if flow.name == new.name), None)
     if same is None:
         return False

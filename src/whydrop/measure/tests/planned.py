@@ -173,7 +173,7 @@ def _interval(kind: str, values: Mapping[str, Any], scope: Mapping[str, Any]) ->
 
 
 def _tcp_defaults(values: dict[str, Any], scope: Mapping[str, Any]) -> None:
-    """What the user set for all TCP flows that say nothing themselves."""
+    """The user's settings for all TCP flows that say nothing themselves."""
     wanted = scope["congestion_control"]
     if values["congestion_control"] is None and wanted:
         values["congestion_control"] = wanted[0 if values["direction"] == "up" else -1] or None

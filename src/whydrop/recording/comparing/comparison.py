@@ -63,7 +63,7 @@ class Row:
 
     @property
     def better(self) -> bool | None:
-        """Whether the second is better; ``None`` where that is neither established nor plain to see."""
+        """True if the second is better; ``None`` where that is neither established nor plain to see."""
         if self.verdict not in ("established", "apart"):
             return None
         return (self.difference.value > 0) == (self.metric.better == "higher")

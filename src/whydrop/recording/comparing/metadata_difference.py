@@ -58,7 +58,7 @@ def flattened(metadata: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_noise(key: str) -> bool:
-    """Whether a key differs between any two runs of the same test.
+    """True if a key differs between any two runs of the same test.
 
     >>> is_noise("started_ns"), is_noise("hosts.local.uptime_s"), is_noise("hosts.local.kernel.release")
     (True, True, False)

@@ -1,4 +1,4 @@
-"""What recordings are compared by: a few numbers each, with what is needed to know how certain they are.
+"""Measures by which recordings are compared: a few numbers each, with what is needed to know how certain they are.
 
 All are of the time under load. Round-trip times are of every stream of probes by itself, and then the mean over the
 streams, so that a far host with its long path weighs as much as a near one.

@@ -85,7 +85,7 @@ def packets_of(recording: Recording, series: str, load: Window | None = None) ->
 
 
 def _clocks_known(recording: Recording) -> bool:
-    """Whether one-way delays were corrected by the offset of the far clock: else they mean nothing."""
+    """True if one-way delays were corrected by the offset of the far clock: else they mean nothing."""
     return not recording.table("clocks").is_empty()
 
 

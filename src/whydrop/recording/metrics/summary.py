@@ -75,7 +75,7 @@ class InducedLatency:
 
 @dataclass(frozen=True)
 class Loss:
-    """What became of the packets of a flow.
+    """Outcome of the packets of a flow.
 
     Attributes:
         sent: that were sent, as far as it is known.

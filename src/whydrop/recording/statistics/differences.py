@@ -1,4 +1,4 @@
-"""Whether two sets of measurements differ: estimates with 95 % intervals, p only beside them.
+"""Differences of two sets of measurements: estimates with 95 % intervals, p only beside them.
 
 Two situations. *One run each*: the samples of each run are resampled in blocks (see :mod:`resampling`); what is found
 holds for these two runs, as nothing is known of how runs vary. *Several runs each*: whole runs are the units, and what

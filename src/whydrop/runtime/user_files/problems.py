@@ -1,4 +1,4 @@
-"""What is wrong in a file that a user wrote: every mistake on a line of its own, all of them at once."""
+"""Faults in a file that a user wrote: every mistake on a line of its own, all of them at once."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class DuckDB(FilesBackend):
 
     @property
     def _is_below_a_partition(self) -> bool:
-        """Whether a folder above the parts is called KEY=VALUE, which DuckDB would take for a column of theirs."""
+        """True if a folder above the parts is called KEY=VALUE, which DuckDB would take for a column of theirs."""
         return "=" in self._place.files.path("")
 
     def _days(self) -> str:

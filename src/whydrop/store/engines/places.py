@@ -56,7 +56,7 @@ class StoreFiles:
 
     @property
     def is_local(self) -> bool:
-        """Whether the files are this machine's."""
+        """True if the files are this machine's."""
         return self.files.local is not None
 
     def parts(self, table: str, first: date | str | None = None, last: date | str | None = None) -> list[str]:
@@ -109,7 +109,7 @@ class StoreFiles:
             )
 
     def _are_gone(self, paths: Iterable[str]) -> bool:
-        """Whether some of ``paths`` are not there any more: the store was compacted since they were listed."""
+        """True if some of ``paths`` are not there any more: the store was compacted since they were listed."""
         from pyarrow.fs import FileType
 
         try:
@@ -153,7 +153,7 @@ def uri(location: str, path: str) -> str:
 
 
 def _between(first: date | str | None, last: date | str | None) -> Callable[[str], bool]:
-    """Whether a day is asked for. Rows without a time are on no day."""
+    """True if a day is asked for. Rows without a time are on no day."""
     low, high = str(first or ""), str(last or "9999-12-31")
     every = first is None and last is None
     return lambda day: bool(_DAY.fullmatch(day)) and (low <= day <= high if day != parts.NO_DAY else every)

@@ -49,7 +49,7 @@ class Folder:
 
     @property
     def begun(self) -> bool:
-        """Whether a file of this study is there."""
+        """True if a file of this study is there."""
         return bool(self._written)
 
     def write(self, name: str, make: Callable[[Path], object]) -> Path:

@@ -36,7 +36,7 @@ _PLACEBOS = 3
 
 @dataclass(frozen=True)
 class Results:
-    """What the study found.
+    """Results of the study.
 
     Attributes:
         parameters: what was chosen.

@@ -102,11 +102,11 @@ fn a_packet_that_the_element_drops_has_passed_the_first_point_only() {
     let mut dropped = 0;
     for (packet, passed) in history.packets.iter().zip(&history.passed) {
         match packet.fate {
-            Fate::Dropped { stage: 1 } => {
+            PacketFate::Dropped { stage: 1 } => {
                 dropped += 1;
                 assert!(passed[0].is_some() && passed[1].is_none());
             }
-            Fate::Delivered { .. } => assert!(passed[0].is_some() && passed[1].is_some()),
+            PacketFate::Delivered { .. } => assert!(passed[0].is_some() && passed[1].is_some()),
             _ => {}
         }
     }
@@ -124,7 +124,7 @@ fn acknowledgments_are_lost_where_they_are_told_to_be() {
         });
         assert_eq!(history.complete, [true]);
         let lost: Vec<[bool; 2]> = (history.packets.iter().zip(&history.passed))
-            .filter(|(packet, _)| packet.fate == Fate::LostReturning)
+            .filter(|(packet, _)| packet.fate == PacketFate::LostReturning)
             .map(|(_, passed)| passed.map(|time| time.is_some()))
             .collect();
         assert!(lost.len() > 5);
@@ -180,7 +180,7 @@ fn datagrams_pass_both_points_and_the_element_and_longer_headers_count() {
     assert!(
         datagrams
             .iter()
-            .any(|(packet, _)| packet.fate == Fate::Dropped { stage: 1 })
+            .any(|(packet, _)| packet.fate == PacketFate::Dropped { stage: 1 })
     );
     let numbers: Vec<u32> = datagrams
         .iter()

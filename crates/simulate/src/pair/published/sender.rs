@@ -34,7 +34,7 @@ impl ScriptedSender {
         (sequence, again)
     }
 
-    /// Whether all that was sent has been acknowledged.
+    /// True if all that was sent has been acknowledged.
     pub fn is_done(&self) -> bool {
         self.out.is_empty()
     }

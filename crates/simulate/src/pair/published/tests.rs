@@ -1,7 +1,7 @@
 use super::path::{AFTER_GAP_NS, BASE_NS, VARIATION_NS};
 use super::*;
 
-fn played(seed: u64) -> Pair {
+fn played(seed: u64) -> SimulatedPair {
     pair(PublishedConfig {
         seed,
         ..PublishedConfig::default()
@@ -9,7 +9,7 @@ fn played(seed: u64) -> Pair {
 }
 
 /// The packets of each burst, as they leave.
-fn bursts(pair: &Pair) -> Vec<Vec<Crossing>> {
+fn bursts(pair: &SimulatedPair) -> Vec<Vec<Crossing>> {
     let mut bursts: Vec<Vec<Crossing>> = Vec::new();
     let full = pair
         .crossings

@@ -15,8 +15,8 @@ const STANDING_RATE: f64 = 0.02;
 const LIMIT_PACKETS: f64 = 1.0;
 const OFFSET_US: f64 = 100.0;
 const DRIFT_PPM: f64 = 2.0;
-/// Treatments that blur stamps or counts, and not only headers or clocks.
-const BLURRING: [&str; 6] = ["jitter", "coalesce", "us", "tso", "gro", "missed"];
+/// Treatments that add noise to timestamps or counts, and not only to headers or clocks.
+const NOISY: [&str; 6] = ["jitter", "coalesce", "us", "tso", "gro", "missed"];
 
 /// A number that the diagnosis states, beside the true one.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ pub struct Compared {
     pub error: Option<f64>,
     /// Most that the error may be.
     pub bar: f64,
-    /// Whether the stated interval, where there is one, holds the truth.
+    /// True if the stated interval, where there is one, holds the truth.
     pub covered: Option<bool>,
     /// It can be told from the captures. If not, it may be left open, but what is stated must hold the truth.
     pub tellable: bool,
@@ -119,7 +119,7 @@ fn family(kind: &str, truth: &Value, stated: Option<&Value>) -> Option<FamilyJud
 }
 
 impl Judged {
-    /// What is wrong, in words; nothing if all is right.
+    /// Faults in words; nothing if all is right.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if !self.cause_right {
@@ -173,8 +173,8 @@ pub fn judge(truth: &Value, report: &Value) -> Judged {
         .iter()
         .filter_map(|t| t.as_str().map(String::from))
         .collect();
-    let blurred = treatments.iter().any(|t| BLURRING.contains(&t.as_str()));
-    let slack = if blurred { 2.0 } else { 1.0 };
+    let is_noisy = treatments.iter().any(|t| NOISY.contains(&t.as_str()));
+    let slack = if is_noisy { 2.0 } else { 1.0 };
     let stated = headline.map_or(&Value::Null, |v| &v["parameters"]);
     let mut numbers = match cause_right {
         true => parameters(kind, truth, stated, slack),

@@ -1,6 +1,6 @@
 //! The mechanisms between (or around) two points, and what a diagnosis may rightly call each.
 
-/// What impairs the path.
+/// Impairments of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mechanism {
     Policer,
@@ -206,7 +206,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether nothing may be lost between the points.
+    /// True if nothing may be lost between the points.
     pub fn is_lossless(self) -> bool {
         self.least_lost() == 0
     }

@@ -23,8 +23,8 @@ use super::crossing::{Body, Crossing};
 use super::output::{self, PairError};
 use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
-use super::world::Pair;
-use crate::history::{Fate, History};
+use super::world::SimulatedPair;
+use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::network::Simulation;
 use crate::suite::Split;
@@ -34,7 +34,7 @@ use kind::right_causes;
 use policer::PolicerSpec;
 use policers::Tellable;
 
-/// What is to be made.
+/// Request of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairsConfig {
     pub split: Split,
@@ -70,7 +70,7 @@ fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
 }
 
 /// Draw and simulate the pair with this index: the same for the same split, seed and index, whatever the count.
-pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let mechanism = config
         .only
         .unwrap_or(Mechanism::ALL[index % Mechanism::ALL.len()]);
@@ -89,30 +89,42 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
 pub fn write(
     config: &PairsConfig,
     folder: &Path,
-    mut progress: impl FnMut(usize, &str),
+    progress: impl FnMut(usize, &str),
 ) -> Result<(), PairError> {
-    for index in 0..config.count {
-        let Some(mut pair) = play(config, index) else {
-            progress(index, "no draw showed its mechanism: left out");
-            continue;
-        };
-        let own_folder = folder.join(&pair.name);
-        let truth = output::write(&mut pair, &own_folder)?;
-        let line = format!(
+    let drawn = (0..config.count).map(|index| play(config, index));
+    write_all(drawn, folder, progress, |pair, truth| {
+        format!(
             "{}: {} and {} records, {} lost between the points; {}",
             pair.name,
             truth["realism"]["records_b"],
             truth["realism"]["records_y"],
             truth["forward_packets_lost_between"],
             pair.realism.treatments.join(" "),
-        );
-        progress(index, &line);
+        )
+    })
+}
+
+/// Write each pair into a folder of its own; those that are missing are reported.
+fn write_all(
+    pairs: impl Iterator<Item = Option<SimulatedPair>>,
+    folder: &Path,
+    mut progress: impl FnMut(usize, &str),
+    line: impl Fn(&SimulatedPair, &serde_json::Value) -> String,
+) -> Result<(), PairError> {
+    for (index, pair) in pairs.enumerate() {
+        let Some(mut pair) = pair else {
+            progress(index, "no draw showed what it was to show: left out");
+            continue;
+        };
+        let own_folder = folder.join(&pair.name);
+        let truth = output::write(&mut pair, &own_folder)?;
+        progress(index, &line(&pair, &truth));
     }
     Ok(())
 }
 
 /// Play a world; nothing if it does not show its mechanism.
-fn simulate(world: World, seed: u64) -> Option<Pair> {
+fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
     let (mechanism, policer) = (world.mechanism, world.policer);
     let longer = world.watch.longer_ip_header_bytes;
     let (mut pair, history) = run(world, seed);
@@ -136,14 +148,14 @@ fn simulate(world: World, seed: u64) -> Option<Pair> {
 }
 
 /// Play a world, whatever it shows.
-fn run(world: World, seed: u64) -> (Pair, History) {
+fn run(world: World, seed: u64) -> (SimulatedPair, History) {
     let points = world.watch.points;
     let history = Simulation::new(world.scenario)
         .with(world.extras)
         .watching(world.watch)
         .run();
     let crossings = crossings(&history, points);
-    let mut pair = Pair {
+    let mut pair = SimulatedPair {
         name: String::new(),
         split: "",
         kind: world.mechanism.kind(),
@@ -198,9 +210,9 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
         };
         let [at_b_ns, at_y_ns] = *passed;
         let lost_between = match packet.fate {
-            Fate::Dropped { stage } => between.contains(&stage),
-            Fate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
-            Fate::Underway | Fate::Delivered { .. } => false,
+            PacketFate::Dropped { stage } => between.contains(&stage),
+            PacketFate::LostReturning => at_y_ns.is_some() && at_b_ns.is_none(),
+            PacketFate::Underway | PacketFate::Delivered { .. } => false,
         };
         (at_b_ns.is_some() || at_y_ns.is_some()).then_some(Crossing {
             body,
@@ -219,7 +231,7 @@ fn crossings(history: &History, points: [usize; 2]) -> Vec<Crossing> {
 }
 
 /// End both captures where the fuller one would get too long. Whether that was needed.
-fn limit_records(pair: &mut Pair) -> bool {
+fn limit_records(pair: &mut SimulatedPair) -> bool {
     let mut limited = false;
     for times in [
         pair.crossings
@@ -242,7 +254,7 @@ fn limit_records(pair: &mut Pair) -> bool {
 /// How far a count of losses may be off where sniffers miss packets. A lost packet that B missed as well is in neither
 /// capture. A packet that Y missed looks lost if it was sent again, for whatever reason: nobody can tell then whether
 /// the first one came to Y. Half as much again by chance, and one besides.
-fn tolerate_missing(pair: &mut Pair) {
+fn tolerate_missing(pair: &mut SimulatedPair) {
     if pair.b.missed + pair.y.missed == 0.0 {
         return;
     }
@@ -257,9 +269,9 @@ fn tolerate_missing(pair: &mut Pair) {
     pair.realism.tolerate(share.max(LIGHT_MISSES));
 }
 
-/// Whether what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
+/// True if what both captures cover has what the mechanism promises: losses where it is to have some, none where not,
 /// delay or overtaking where only that shows.
-fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> bool {
+fn shows_itself(pair: &mut SimulatedPair, mechanism: Mechanism, history: &History) -> bool {
     let (b, y) = pair.watch();
     let covered = truth::covered(&pair.crossings, &b, &y);
     let counts = truth::count(&pair.crossings, &covered);
@@ -267,7 +279,7 @@ fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> boo
         let dropped = history
             .packets
             .iter()
-            .filter(|p| p.fate == Fate::Dropped { stage });
+            .filter(|p| p.fate == PacketFate::Dropped { stage });
         dropped.filter(|p| !p.is_cross_traffic()).count() as u64
     };
     let own: Vec<&Crossing> = (pair.crossings.iter().zip(&covered))
@@ -313,8 +325,8 @@ fn shows_itself(pair: &mut Pair, mechanism: Mechanism, history: &History) -> boo
         }
 }
 
-/// Whether the first connection was limited so for this share of its transfers.
-fn limits(pair: &Pair, limiter: Limiter, least: f64) -> bool {
+/// True if the first connection was limited so for this share of its transfers.
+fn limits(pair: &SimulatedPair, limiter: Limiter, least: f64) -> bool {
     let Some(account) = pair.accounts.first() else {
         return false;
     };
@@ -330,8 +342,8 @@ fn limits(pair: &Pair, limiter: Limiter, least: f64) -> bool {
     times[limiter as usize] as f64 >= least * all.max(1) as f64
 }
 
-/// Whether half of what goes back waits at least 5 ms between the points.
-fn back_waits(pair: &Pair, covered: &[bool]) -> bool {
+/// True if half of what goes back waits at least 5 ms between the points.
+fn back_waits(pair: &SimulatedPair, covered: &[bool]) -> bool {
     let back: Vec<&Crossing> = (pair.crossings.iter().zip(covered))
         .filter(|(crossing, covered)| **covered && !crossing.is_forward())
         .map(|(crossing, _)| crossing)
@@ -340,7 +352,7 @@ fn back_waits(pair: &Pair, covered: &[bool]) -> bool {
 }
 
 /// A clock that is set anew must be so while something is captured, with enough on either side.
-fn step_is_inside(pair: &Pair, y: &super::sniffer::Sighting) -> bool {
+fn step_is_inside(pair: &SimulatedPair, y: &super::sniffer::Sighting) -> bool {
     const LEAST_ON_A_SIDE: usize = 200;
     pair.y.clock.steps.iter().all(|&(at_ns, _)| {
         let before = y.records.partition_point(|record| record.time_ns < at_ns);

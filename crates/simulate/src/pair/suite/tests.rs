@@ -62,7 +62,7 @@ fn losses_count_while_both_captures_watch_and_not_before_or_after() {
         .filter(|c| c.is_forward() && c.lost_between)
         .filter_map(|c| c.at_b_ns)
         .collect();
-    let counted = |pair: &mut Pair| {
+    let counted = |pair: &mut SimulatedPair| {
         let (b, y) = pair.watch();
         let covered = truth::covered(&pair.crossings, &b, &y);
         truth::count(&pair.crossings, &covered).forward_lost as usize

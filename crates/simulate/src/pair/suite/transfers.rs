@@ -6,12 +6,12 @@ use std::path::Path;
 use whydrop_path::Random;
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
-use super::{Mechanism, PairsConfig, draw_world, right_causes, run};
+use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
 use crate::congestion::Algorithm;
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
-use crate::pair::output::{self, PairError};
-use crate::pair::world::Pair;
+use crate::pair::output::PairError;
+use crate::pair::world::SimulatedPair;
 use crate::scenario::Application;
 use crate::segment::Toward;
 
@@ -23,7 +23,7 @@ const MOST_DRAWS: u64 = 20;
 const BBR: f64 = 0.1;
 
 /// Draw and play the transfer with this index: the same for the same split, seed and index.
-pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
+pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
     let base = base.wrapping_add((index as u64) << 16);
     (0..MOST_DRAWS).find_map(|attempt| {
@@ -52,20 +52,14 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<Pair> {
 pub fn write(
     config: &PairsConfig,
     folder: &Path,
-    mut progress: impl FnMut(usize, &str),
+    progress: impl FnMut(usize, &str),
 ) -> Result<(), PairError> {
-    for index in 0..config.count {
-        let Some(mut pair) = play(config, index) else {
-            progress(index, "no draw sent enough: left out");
-            continue;
-        };
-        let own_folder = folder.join(&pair.name);
-        let right = pair.right.clone().unwrap_or_default().join(", ");
-        let truth = output::write(&mut pair, &own_folder)?;
+    let drawn = (0..config.count).map(|index| play(config, index));
+    write_all(drawn, folder, progress, |pair, truth| {
         let lost = &truth["forward_packets_lost_between"];
-        progress(index, &format!("{}: {lost} lost; {right}", pair.name));
-    }
-    Ok(())
+        let right = pair.right.clone().unwrap_or_default().join(", ");
+        format!("{}: {lost} lost; {right}", pair.name)
+    })
 }
 
 /// No more than a few seconds of data.
@@ -106,11 +100,11 @@ fn shorten(world: &mut World, random: &mut Random) {
 
 /// What is right to call what happened: what dropped most of what was lost, else what limited the first connection for
 /// most of the time of its transfers.
-fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
+fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
     let dropped = |stage: usize| {
         let lost = history.packets.iter().filter(|packet| {
             let own = packet.segment.is_some_and(|segment| segment.flow == 0);
-            own && packet.fate == Fate::Dropped { stage }
+            own && packet.fate == PacketFate::Dropped { stage }
         });
         lost.count()
     };
@@ -146,8 +140,8 @@ fn right(pair: &Pair, mechanism: Mechanism, history: &History) -> Vec<&'static s
     }
 }
 
-/// Whether most packets of the first connection waited between the points for longer than a tenth of the round trip.
-fn queue_stands(pair: &Pair, history: &History) -> bool {
+/// True if most packets of the first connection waited between the points for longer than a tenth of the round trip.
+fn queue_stands(pair: &SimulatedPair, history: &History) -> bool {
     let own = history.packets.iter().zip(&history.passed);
     let own = own.filter(|(packet, _)| {
         packet
@@ -182,7 +176,7 @@ fn largest(account: &Account) -> Limiter {
 }
 
 /// What the narrowest place is called that has dropped nothing so far.
-fn bottleneck(pair: &Pair, mechanism: Mechanism) -> Vec<&'static str> {
+fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
     match mechanism {
         Mechanism::ShallowFifoPackets
         | Mechanism::ShallowFifoBytes

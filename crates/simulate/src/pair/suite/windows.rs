@@ -1,6 +1,6 @@
 //! Whether the receiver's window is what limits a connection.
 
-use crate::history::{Fate, History};
+use crate::history::{History, PacketFate};
 use crate::segment::Toward;
 
 /// Less than this many segments of room is none: receivers and senders alike wait for more.
@@ -65,7 +65,7 @@ fn events(history: &History, flow: usize) -> Vec<(i64, Event)> {
                 };
                 events.push((packet.sent_ns, sent));
             }
-            (Toward::Server, Fate::Delivered { time_ns }) => {
+            (Toward::Server, PacketFate::Delivered { time_ns }) => {
                 let acknowledged = Event::Acknowledged {
                     until: segment.acknowledgment,
                     window_end: segment.acknowledgment + u64::from(segment.window_bytes),

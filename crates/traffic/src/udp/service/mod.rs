@@ -40,7 +40,7 @@ const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 /// What the responder allows one session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Of everything that the session's flows of streams and bursts down send together, on average, in the UDP payload.
     pub max_rate_bps: f64,
     /// Of one packet's UDP payload.
@@ -50,11 +50,11 @@ pub struct Limits {
 }
 
 /// A session that the control channel has agreed on.
-pub struct Session {
+pub struct Registration {
     pub token: u64,
     pub key: [u8; 32],
     pub flows: Vec<FlowSpec>,
-    pub limits: Limits,
+    pub limits: SessionLimits,
     /// In this host's clock: nothing is answered or sent behind it.
     pub ends_ns: i64,
     /// Set where the client sends far more than its flows may; nothing of it counts any more.
@@ -63,7 +63,7 @@ pub struct Session {
     pub sink: Arc<Sink>,
 }
 
-/// What the service did with the datagrams that arrived, since it was started.
+/// Statistics of the datagrams that arrived, since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub received_packets: u64,
@@ -162,7 +162,7 @@ impl Service {
     }
 
     /// Serves this session from now on; one of the same token is removed.
-    pub fn register(&self, session: Session) {
+    pub fn register(&self, session: Registration) {
         let lost = self.shared.lost_in_receive_buffer.load(Ordering::Relaxed);
         let token = session.token;
         let open = Open::new(session, self.shared.secret, lost);
@@ -184,7 +184,7 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// What became of everything that arrived so far.
+    /// Outcome of everything that arrived so far.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             lost_in_receive_buffer: self.shared.lost_in_receive_buffer.load(Ordering::Relaxed),

@@ -19,7 +19,7 @@ use super::super::socket::Datagram;
 use super::budget::Budget;
 use super::down::{Down, Way};
 use super::intake::Intake;
-use super::{Limits, Session};
+use super::{Registration, SessionLimits};
 
 /// Sequence numbers of one probe flow that are remembered to the end: hours at 5 ms, half a megabyte of bits.
 const MOST_REMEMBERED: u64 = 1 << 22;
@@ -34,7 +34,7 @@ const OVERTAKEN_NS: i64 = 200_000_000;
 const LINGER_NS: i64 = 5_000_000_000;
 const QUIET_NS: i64 = 2_000_000_000;
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The answer is written; it goes out with this traffic class.
@@ -49,7 +49,7 @@ pub(super) enum Verdict {
 pub(super) struct Open {
     key: Key,
     ends_ns: i64,
-    limits: Limits,
+    limits: SessionLimits,
     intake: Option<Intake>,
     overrun: Stop,
     sink: Arc<Sink>,
@@ -87,7 +87,7 @@ struct Up {
 }
 
 impl Open {
-    pub(super) fn new(session: Session, secret: [u8; 32], lost_before: u64) -> Open {
+    pub(super) fn new(session: Registration, secret: [u8; 32], lost_before: u64) -> Open {
         let demanded_bps: f64 = session
             .flows
             .iter()
@@ -134,7 +134,7 @@ impl Open {
         now_ns < self.ends_ns
     }
 
-    /// Whether what arrives is still about what the flows may send.
+    /// True if what arrives is still about what the flows may send.
     pub(super) fn takes(&mut self, datagram: &Datagram) -> bool {
         if let Some(intake) = &mut self.intake
             && !intake.take(datagram.bytes.len(), datagram.received_ns)
@@ -246,7 +246,7 @@ impl Flow {
     /// `demanded_bps`: of all flows down; `remembered`: how many sequence numbers a flow of probes may keep.
     fn of(
         spec: &FlowSpec,
-        session: &Session,
+        session: &Registration,
         demanded_bps: f64,
         remembered: u64,
         secret: [u8; 32],
@@ -292,7 +292,12 @@ impl Flow {
 }
 
 impl Probes {
-    fn new(spec: &FlowSpec, schedule: &Schedule, limits: &Limits, remembered: u64) -> Probes {
+    fn new(
+        spec: &FlowSpec,
+        schedule: &Schedule,
+        limits: &SessionLimits,
+        remembered: u64,
+    ) -> Probes {
         let planned = schedule.slots().unwrap_or(u64::MAX);
         Probes {
             arrivals: Arrivals::new(planned.min(remembered) as usize),
@@ -304,7 +309,7 @@ impl Probes {
         }
     }
 
-    fn synchronisation(limits: &Limits) -> Probes {
+    fn synchronisation(limits: &SessionLimits) -> Probes {
         Probes {
             arrivals: Arrivals::new(SYNCHRONISATIONS_REMEMBERED),
             planned: u64::MAX,

@@ -121,7 +121,7 @@ def measure(streams: Sequence[Stream], spans: Spans, way: str) -> Delay | None:
 
 
 def _covers(spans: Spans, stream: Stream, kept: NDArray[np.bool_]) -> bool:
-    """Whether a stream was answered all through the load."""
+    """True if a stream was answered all through the load."""
     times = stream.times_ns[kept]
     times = times[spans.loaded(times)]
     blocks = (times - spans.steady_ns) * _BLOCKS // max(1, spans.end_ns - spans.steady_ns)

@@ -1,4 +1,4 @@
-"""What the flows of one direction got: goodput, retransmissions, marks, and what their own round trips met."""
+"""Measurements of the flows of one direction: goodput, retransmissions, marks, and what their own round trips met."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _persistence(lost: Values, stretches: list[tuple[int, int]]) -> float:
 
 
 def _carried(flow: Flow, start_ns: int, end_ns: int) -> bool:
-    """Whether a flow carried data all through: an interval with bytes that lies within, for its middle half."""
+    """True if a flow carried data all through: an interval with bytes that lies within, for its middle half."""
     quarter = (end_ns - start_ns) / 4
     starts, ends, sizes = flow.intervals.T
     within = (starts >= start_ns + quarter) & (ends <= end_ns - quarter)

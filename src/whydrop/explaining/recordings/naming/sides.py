@@ -110,18 +110,18 @@ class Side:
 
     @property
     def tells_loss(self) -> bool:
-        """Whether anything would have told a loss."""
+        """True if anything would have told a loss."""
         return self.retransmitted is not None or self.losses is not None
 
     @property
     def stands(self) -> bool:
-        """Whether a deep queue never empties: then the bottleneck works all the time, whatever the window."""
+        """True if a deep queue never empties: then the bottleneck works all the time, whatever the window."""
         waiting = self.waiting
         return waiting is not None and waiting.nats > 0 and waiting.low_s > self.floor_s and self.is_deep
 
     @property
     def is_deep(self) -> bool:
-        """Whether what is waited under load is that of a deep queue."""
+        """True if what is waited under load is that of a deep queue."""
         return self.waiting is not None and self.waiting.induced.value >= self.deep_s
 
 

@@ -1,1 +1,1 @@
-"""What other people's programs print, read into rows: no processes, no clocks, text in and rows out."""
+"""Output of other people's programs, read into rows: no processes, no clocks, text in and rows out."""

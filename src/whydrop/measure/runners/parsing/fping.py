@@ -1,4 +1,4 @@
-"""What fping prints in count mode (``-D -c``), of versions 3 to 5, for one target."""
+"""Output of fping in count mode (``-D -c``), of versions 3 to 5, for one target."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FpingParser(Parser):
         self._book.settle(now_ns, everything=True)
 
     def _other(self, text: str, arrived_ns: int) -> bool:
-        """Whether it was one of the lines that are not answers."""
+        """True if it was one of the lines that are not answers."""
         if match := _DUPLICATE.search(text):
             rtt_ns = whole((number(match[3]) or 0) * 1e6) or 0
             sequence = self._book.unwrapped(int(match[1]))

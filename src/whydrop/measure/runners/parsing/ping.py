@@ -1,4 +1,4 @@
-"""What the many pings print: iputils, BusyBox, BSD and macOS, with stamps (``-D``) or without, in any language."""
+"""Output of the many pings: iputils, BusyBox, BSD and macOS, with stamps (``-D``) or without, in any language."""
 
 from __future__ import annotations
 

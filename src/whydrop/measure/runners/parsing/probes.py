@@ -1,4 +1,4 @@
-"""What became of each probe, while answers, late answers and duplicates of them come in."""
+"""Outcome of each probe, while answers, late answers and duplicates of them come in."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ use super::super::proxy::{Proxy, Whim};
 use super::super::{FarSide, Link, run, synchronise};
 use super::*;
 use crate::flow::{Direction, Kind};
+use crate::local_end::LocalEnd;
 use crate::sample::{BurstPacket, Datagrams, Ending, Fate, Probe, Samples};
-use crate::source::Source;
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
 const KEY: [u8; 32] = [3; 32];
 /// Longer than anything takes here, on any machine.
 const HANGS: Duration = Duration::from_secs(120);
-const LIMITS: Limits = Limits {
+const LIMITS: SessionLimits = SessionLimits {
     max_rate_bps: 1e9,
     max_packet_bytes: 9000,
     min_interval_ns: 100_000,
@@ -36,10 +36,10 @@ impl World {
         World::at("127.0.0.1:0", flows, LIMITS)
     }
 
-    fn at(address: &str, flows: &[FlowSpec], limits: Limits) -> World {
+    fn at(address: &str, flows: &[FlowSpec], limits: SessionLimits) -> World {
         let service = Arc::new(Service::bind(&[address.parse().unwrap()]).unwrap());
         let responders_sink = Arc::new(Sink::default());
-        service.register(Session {
+        service.register(Registration {
             token: TOKEN,
             key: KEY,
             flows: flows.to_vec(),
@@ -56,7 +56,7 @@ impl World {
             stop: Stop::default(),
             link: Link {
                 remote,
-                source: Source::default(),
+                source: LocalEnd::default(),
                 token: TOKEN,
                 key: KEY,
             },
@@ -501,7 +501,7 @@ fn every_packet_of_bursts_has_a_row_in_both_directions() {
 #[test]
 fn what_the_limits_do_not_allow_is_refused_in_words() {
     let spec = stream(Direction::Down);
-    let slow = Limits {
+    let slow = SessionLimits {
         max_rate_bps: 5e5,
         ..LIMITS
     };
@@ -511,7 +511,7 @@ fn what_the_limits_do_not_allow_is_refused_in_words() {
     };
     assert!(words.contains("500000 bit/s"), "{words}");
 
-    let small = Limits {
+    let small = SessionLimits {
         max_packet_bytes: 100,
         ..LIMITS
     };
@@ -534,7 +534,7 @@ fn probes_faster_than_the_limit_are_withheld_and_said_to_be() {
         timeout_s: Some(0.1),
         ..probes(150)
     };
-    let slow = Limits {
+    let slow = SessionLimits {
         min_interval_ns: 20_000_000,
         ..LIMITS
     };
@@ -572,7 +572,7 @@ fn one_port_serves_both_families() {
         (&both, addresses[0].port()),
         (&alone, alone.local_addresses()[0].port()),
     ] {
-        service.register(Session {
+        service.register(Registration {
             token: TOKEN,
             key: KEY,
             flows: vec![],
@@ -584,7 +584,7 @@ fn one_port_serves_both_families() {
         for host in ["127.0.0.1", "[::1]"] {
             let link = Link {
                 remote: format!("{host}:{port}").parse().unwrap(),
-                source: Source::default(),
+                source: LocalEnd::default(),
                 token: TOKEN,
                 key: KEY,
             };

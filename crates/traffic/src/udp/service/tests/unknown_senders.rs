@@ -49,7 +49,7 @@ impl RawClient {
         Packet::open(&bytes[..length], &self.key).ok()
     }
 
-    /// Whether nothing comes, for a while.
+    /// True if nothing comes, for a while.
     fn receives_nothing(&self) -> bool {
         let patience = Duration::from_millis(300);
         self.socket.set_read_timeout(Some(patience)).unwrap();
@@ -271,7 +271,7 @@ fn nothing_is_answered_when_the_session_is_over_or_removed() {
     let client = RawClient::towards(&world);
     client.send(5, 0, Body::Probe);
     assert!(client.receive().is_some());
-    world.service.register(Session {
+    world.service.register(Registration {
         token: TOKEN,
         key: KEY,
         flows: vec![probes(100)],

@@ -8,14 +8,14 @@ use socket2::Socket;
 
 /// The near end of sockets. The default leaves both to the kernel's routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct LocalEnd {
     /// One of this host's.
     pub address: Option<IpAddr>,
     pub interface: Option<String>,
 }
 
-impl Source {
-    /// Whether packets can go from here to there: both must be of one version of IP.
+impl LocalEnd {
+    /// True if packets can go from here to there: both must be of one version of IP.
     pub fn suits(&self, remote: &SocketAddr) -> bool {
         self.address
             .is_none_or(|address| address.is_ipv4() == remote.is_ipv4())
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn bound(source: &Source, remote: &str) -> io::Result<SocketAddr> {
+    fn bound(source: &LocalEnd, remote: &str) -> io::Result<SocketAddr> {
         let remote: SocketAddr = remote.parse().unwrap();
         let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, None)?;
         source.bind(&socket, remote)?;
@@ -95,10 +95,10 @@ mod tests {
         Ok(socket.local_addr()?.as_socket().unwrap())
     }
 
-    fn from(address: &str) -> Source {
-        Source {
+    fn from(address: &str) -> LocalEnd {
+        LocalEnd {
             address: Some(address.parse().unwrap()),
-            ..Source::default()
+            ..LocalEnd::default()
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn packets_leave_from_the_address_that_was_named() {
         let local = bound(&from("127.0.0.9"), "127.0.0.1:9").unwrap();
         assert_eq!(local.ip(), "127.0.0.9".parse::<IpAddr>().unwrap());
-        let usual = bound(&Source::default(), "127.0.0.1:9").unwrap();
+        let usual = bound(&LocalEnd::default(), "127.0.0.1:9").unwrap();
         assert_eq!(usual.ip(), "127.0.0.1".parse::<IpAddr>().unwrap());
     }
 
@@ -117,9 +117,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(message.contains("no address 192.0.2.77"), "{message}");
-        let nowhere = Source {
+        let nowhere = LocalEnd {
             interface: Some("nowhere0".to_owned()),
-            ..Source::default()
+            ..LocalEnd::default()
         };
         let message = bound(&nowhere, "127.0.0.1:9").unwrap_err().to_string();
         assert!(message.contains("nowhere0"), "{message}");
@@ -133,7 +133,7 @@ mod tests {
         );
         assert!(from("127.0.0.1").suits(&v4) && !from("127.0.0.1").suits(&v6));
         assert!(!from("::1").suits(&v4) && from("::1").suits(&v6));
-        assert!(Source::default().suits(&v4) && Source::default().suits(&v6));
+        assert!(LocalEnd::default().suits(&v4) && LocalEnd::default().suits(&v6));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             panic!("an IPv6 address was expected")
         };
         assert_eq!(local.scope_id(), 7);
-        let on_loopback = Source {
+        let on_loopback = LocalEnd {
             interface: Some("lo".to_owned()),
             ..from("fe80::2")
         };
