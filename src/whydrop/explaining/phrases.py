@@ -237,7 +237,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "{dropped|packet}, {hits} of them among the {lost} that were lost"
     ),
     "came-out-in-silence": (
-        "an outage lets nothing out; of the {silence_s} in which all that went in was lost, packets came out for {out_s}"
+        "an outage lets nothing out; packets came out for {out_s} of the {silence_s} in which all that went in was lost"
     ),
     # queue management
     "delay-unmanaged": "queue management acts on delay; just before a loss there was {median_s}",

@@ -117,7 +117,9 @@ fn refute(contest: &mut Contest, hop: &Hop) {
         let why = fact!("found-nothing-inside", share = held.found_empty);
         contest.rule_out(Cause::Aqm, why);
     }
-    if let Some(fact) = came_out_in_silence(hop) {
+    if contest.standing(Cause::Outage).is_some()
+        && let Some(fact) = came_out_in_silence(hop)
+    {
         contest.rule_out(Cause::Outage, fact);
     }
     if let Some(fit) = &hop.bucket

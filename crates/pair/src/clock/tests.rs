@@ -324,6 +324,25 @@ fn with_one_direction_transit_below_the_smallest_seen_is_a_step_and_above_it_onl
 }
 
 #[test]
+fn with_one_direction_a_jump_upward_that_outlasts_silences_is_a_step() {
+    for (packets_per_second, stretches) in [(20.0, 2), (2000.0, 1)] {
+        let path = Path {
+            seconds: 20.0,
+            packets_per_second,
+            backward_share: 0.0,
+            steps_2: vec![(10.0, 80e6)],
+            ..Path::default()
+        };
+        let fit = fitted(&path);
+        assert_eq!(
+            fit.stretches.len(),
+            stretches,
+            "{packets_per_second}: {fit:?}"
+        );
+    }
+}
+
+#[test]
 fn with_one_direction_the_smallest_transit_counts_as_zero() {
     let path = Path {
         backward_share: 0.0,

@@ -309,6 +309,22 @@ mod tests {
     }
 
     #[test]
+    fn a_host_stays_on_one_side_whatever_its_peers_are_guessed_to_be() {
+        let [near, other, far] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        // one direction only: by the clocks alone the one pair goes forth and the other back
+        let guessed = |packets: u64, delta: f64| Hosts {
+            matched: [packets, 0],
+            delta_sum: [delta, 0.0],
+            ..Hosts::default()
+        };
+        let all = [guessed(10, -1.0), guessed(1_000, 1.0)];
+        let places = [(0, 0, [other, far]), (1, 0, [near, far])];
+        let (mut decided, mut sides) = (vec![None; 2], FoldMap::default());
+        guess_the_rest(&all, &places, &mut decided, &mut sides);
+        assert_eq!(decided, [Some(true); 2]);
+    }
+
+    #[test]
     fn what_was_lost_on_the_way_outweighs_transit_times_that_are_not_sure() {
         assert_eq!(neighbours([0, 0]), Some(true));
         assert_eq!(neighbours([0, 600]), Some(false));
