@@ -223,7 +223,7 @@ def test_a_long_watch_is_kept_in_several_recordings_and_the_oldest_go(tmp_path: 
     for folder in folders:
         recording = Recording.open(folder)
         assert recording.status == "complete"
-        assert connection.name in recording.table("flows")["name"].to_list()
+        assert flow(recording, connection.name)["status"] in ("stopped", "complete")
 
 
 def test_queues_and_drops_of_udp_sockets_are_counters(tmp_path: Path) -> None:

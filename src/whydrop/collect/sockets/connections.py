@@ -95,7 +95,7 @@ class Connections:
         self._names.clear()
         rows: list[dict[str, Any]] = []
         for flow, connection in self.there.items():
-            connection.payload_bytes, connection.names = [0, 0], []
+            connection.payload_bytes, connection.names, connection.receives = [0, 0], [], False
             rows += self._rows(flow, connection, "running")
         return _frame(rows)
 
