@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use whydrop_explain::document::Document;
-use whydrop_explain::{Options, explain_pair};
+use whydrop_explain::{Options, explain_pair, explain_paths};
 use whydrop_simulate::pair::suite::kind::right_causes;
 use whydrop_simulate::pair::suite::{PairsConfig, play};
 use whydrop_simulate::pair::write;
@@ -115,6 +115,27 @@ fn one_direction_tells_of_overtaking_and_of_marks() {
         let paths = ["b.pcap", "y.pcap"].map(|name| folder.join(name));
         let explanation = explain_pair(&paths, Options::default()).expect("they match");
         assert_eq!(explanation.document.verdicts[0].cause, cause);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
+
+#[test]
+fn one_capture_tells_a_full_queue_that_strangers_share_from_queue_management() {
+    let config = PairsConfig {
+        split: Split::Train,
+        seed: 9102,
+        count: 120,
+        only: None,
+    };
+    // losses at many delays, since cross traffic fills the queue too; fourteen drops of a queue for each flow, at long delays
+    for (index, is_managed) in [(93, false), (106, true)] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("one-capture-{index}"));
+        let mut pair = play(&config, index).expect("it shows its mechanism");
+        write(&mut pair, &folder).expect("the target folder can be written to");
+        let explanation =
+            explain_paths(&[folder.join("b.pcap")], Options::default()).expect("it can be read");
+        let first = &explanation.document.verdicts[0];
+        assert_eq!(first.cause == "aqm", is_managed, "{index}: {first:?}");
         let _ = fs::remove_dir_all(&folder);
     }
 }

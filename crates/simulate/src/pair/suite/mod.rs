@@ -137,12 +137,11 @@ fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
             arrivals: &policers::arrivals(&pair.crossings, longer),
         };
         // A policer whose rates nobody could tell even roughly is none to ask for.
-        let roughly =
-            tellable.by_name(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
+        let roughly = tellable.alone(|name, _| if name.ends_with("rate_bps") { 0.1 } else { 0.9 });
         if roughly.values().any(|tells| tells == false) {
             return None;
         }
-        pair.identifiable = tellable.by_name(allowed_share);
+        pair.identifiable = tellable.by_profile(allowed_share);
     }
     Some(pair)
 }
