@@ -45,7 +45,8 @@ PROVEN_DEPTH = 4.0
 # managed one lets bursts pass that are far above what it holds.
 CEILING_SHARE = 0.5
 # No queue management lets half of all packets wait longer than this, nor than twice the round trip: three times the
-# interval of CoDel (RFC 8289), twice the burst allowance of PIE (RFC 8033). The engine's judge of captures has the same.
+# interval of CoDel (RFC 8289), twice the burst allowance of PIE (RFC 8033). The engine's judge of captures has the same
+# limit.
 LONGEST_MANAGED_S = 0.3
 # Losses that drop nothing less than once in so many periods of the control are chance.
 FEWEST_EPISODES = 10
