@@ -4,8 +4,8 @@
 
 All connections are at rest, so that what is measured is the asking: the kernel lists each of them, both ends, ten
 times a second. Processor time is user and system of the whole process with its start (`whydrop watch` with its
-recording; `ss` started for each look, as scripts do), the median of three turns. The looks alone are those of table
-`looks`. A bare dump asks the kernel as we do and throws away what it says: the least that any program could take.
+recording; `ss` started for each poll, as scripts do), the median of three turns. The polls alone are those of table
+`polls`. A bare dump asks the kernel as we do and throws away what it says: the least that any program could take.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def main() -> int:
     """Print what each costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=10_000)
-    parser.add_argument("--every", type=float, default=0.1, help="seconds between two looks")
+    parser.add_argument("--every", type=float, default=0.1, help="seconds between two polls")
     parser.add_argument("--seconds", type=float, default=20.0)
     wanted = parser.parse_args()
     with established(wanted.connections) as port:
         print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s")
         ours: list[float] = []
         theirs: list[float] = []
-        looks: list[float] = []
+        polls: list[float] = []
         bare: list[float] = []
         for _ in range(TURNS):
             cpu, told = watched(port, wanted.every, wanted.seconds)
             ours.append(cpu)
-            looks.append(told)
+            polls.append(told)
             bare.append(dumped(port, wanted.every, wanted.seconds))
             if shutil.which("ss"):
                 theirs.append(listed(port, wanted.every, wanted.seconds))
         _print("whydrop watch, whole process", ours)
-        _print("its looks alone", looks)
+        _print("its polls alone", polls)
         _print("a bare dump of the kernel", bare)
         if theirs:
             _print("ss -tinOH", theirs)
@@ -104,7 +104,7 @@ def _end(child: int) -> None:
 
 
 def watched(port: int, every_s: float, seconds: float) -> tuple[float, float]:
-    """The share of a processor that a watch takes, and that its looks take."""
+    """The share of a processor that a watch takes, and that its polls take."""
     with tempfile.TemporaryDirectory() as output:
         words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--every", f"{every_s}s"]
         words += ["--for", f"{seconds}s", "--output", output, "--json"]
@@ -112,7 +112,7 @@ def watched(port: int, every_s: float, seconds: float) -> tuple[float, float]:
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         told = json.loads(done.stdout)
         size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
-        print(f"  {told['looks']} looks, {told['missed']} missed, {told['connections']} ends, {size / 1e6:.1f} MB")
+        print(f"  {told['polls']} polls, {told['missed']} missed, {told['connections']} ends, {size / 1e6:.1f} MB")
         return _used_since(before) / seconds, told["cpu_share"]
 
 
@@ -121,12 +121,12 @@ def listed(port: int, every_s: float, seconds: float) -> float:
     words = ["ss", "-tinOH", f"sport = :{port} or dport = :{port}"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
-    looks = 0
-    while (due := looks * every_s) < seconds:
+    polls = 0
+    while (due := polls * every_s) < seconds:
         time.sleep(max(0.0, start + due - time.monotonic()))
         subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
-        looks += 1
-    # Where it cannot keep up it takes longer for as many looks.
+        polls += 1
+    # Where it cannot keep up it takes longer for as many polls.
     return _used_since(before) / seconds
 
 
@@ -139,16 +139,16 @@ def dumped(port: int, every_s: float, seconds: float) -> float:
     question += struct.pack("=HH", 4 + len(program), 1) + program
     message = struct.pack("=IHHII", 16 + len(question), 20, 0x301, 0, 0) + question
     buffer = bytearray(1 << 16)
-    start, before, looks = time.monotonic(), time.process_time(), 0
+    start, before, polls = time.monotonic(), time.process_time(), 0
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as asked:
-        while (due := looks * every_s) < seconds:
+        while (due := polls * every_s) < seconds:
             time.sleep(max(0.0, start + due - time.monotonic()))
             asked.send(message)
             length = 0
             # The last message is NLMSG_DONE, of 20 bytes.
             while length < 20 or struct.unpack_from("=IH", buffer, length - 20) != (20, 3):
                 length = asked.recv_into(buffer)
-            looks += 1
+            polls += 1
     return (time.process_time() - before) / seconds
 
 

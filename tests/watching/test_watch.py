@@ -78,7 +78,7 @@ def test_connections_are_chosen_by_their_other_end(tmp_path: Path, destination: 
     assert ups.height == count
 
 
-def test_a_connection_shorter_than_a_look_is_recorded_with_its_last_counts(tmp_path: Path) -> None:
+def test_a_connection_shorter_than_a_poll_is_recorded_with_its_last_counts(tmp_path: Path) -> None:
     with watch(tmp_path, "--every", "1h", "--dst", "127.0.0.1") as watching:
         with pair() as connection:
             name = connection.name
@@ -145,7 +145,7 @@ def test_a_watch_that_is_killed_keeps_what_it_saw_up_to_the_last_second(tmp_path
     last_ns = rows(recording, "tcp_info", connection.name)["time_ns"].max()
     assert isinstance(last_ns, int)
     assert last_ns < killed_ns
-    assert recording.table("looks").height > 50
+    assert recording.table("polls").height > 50
     assert any("killed" in note for note in recording.notes)
 
 
@@ -186,19 +186,19 @@ def test_a_watch_of_a_process_ends_with_it(tmp_path: Path) -> None:
         assert watching.process.wait(PATIENCE_S) == 0
 
 
-def test_looks_are_counted_with_their_cost(tmp_path: Path, run: Run) -> None:
+def test_polls_are_counted_with_their_cost(tmp_path: Path, run: Run) -> None:
     done = run("watch", "--for", "1s", "--every", "10ms", "--output", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     (folder,) = told["recordings"]
-    looks = Recording.open(folder).table("looks")
-    assert told["looks"] == looks.height > 1
-    assert told["missed"] == looks["missed"].sum()
+    polls = Recording.open(folder).table("polls")
+    assert told["polls"] == polls.height > 1
+    assert told["missed"] == polls["missed"].sum()
     # Every deadline was met or missed.
-    span_ns = looks["start_ns"][-1] - looks["start_ns"][0]
-    assert abs((looks.height + looks["missed"].sum()) * 10e6 - span_ns) < 50e6 + 0.1 * span_ns
-    assert (looks["end_ns"] >= looks["start_ns"]).all()
-    assert (looks["cpu_ns"] > 0).all()
+    span_ns = polls["start_ns"][-1] - polls["start_ns"][0]
+    assert abs((polls.height + polls["missed"].sum()) * 10e6 - span_ns) < 50e6 + 0.1 * span_ns
+    assert (polls["end_ns"] >= polls["start_ns"]).all()
+    assert (polls["cpu_ns"] > 0).all()
 
 
 def test_a_line_a_second_says_how_it_stands_where_there_is_no_terminal(tmp_path: Path) -> None:

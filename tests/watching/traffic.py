@@ -84,9 +84,9 @@ class Watching:
     process: subprocess.Popen[str]
     output: Path
 
-    def has_looked(self) -> None:
+    def has_polled(self) -> None:
         """Wait until something is written."""
-        wait_until(lambda: self.process.poll() is not None or any(self.output.glob("*.recording/journal/looks*")))
+        wait_until(lambda: self.process.poll() is not None or any(self.output.glob("*.recording/journal/polls*")))
         assert self.process.poll() is None, self.process.communicate()
 
     def stop(self, number: int) -> tuple[int, str, str]:
@@ -104,14 +104,14 @@ class Watching:
 
 @contextmanager
 def watch(output: Path, *arguments: Any, no_live: bool = True) -> Iterator[Watching]:
-    """`whydrop watch` with these arguments, from when it has looked for the first time."""
+    """`whydrop watch` with these arguments, from when it has polled for the first time."""
     words = [*WHYDROP, "watch", "--output", output, *(["--no-live"] if no_live else []), *arguments]
     with subprocess.Popen(
         [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         found = Watching(process, output)
         try:
-            found.has_looked()
+            found.has_polled()
             yield found
         finally:
             if process.poll() is None:

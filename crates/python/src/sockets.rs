@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
-use whydrop_sockets::batch::{Batch, Connection, DatagramSample, Interval, Look, Value};
+use whydrop_sockets::batch::{Batch, Connection, DatagramSample, Interval, Poll, Value};
 use whydrop_sockets::filter::{Filter, MOST_CONDITIONS, Network};
 use whydrop_sockets::processes;
 use whydrop_sockets::sampler::{Config, Sampler, Standing};
@@ -80,7 +80,7 @@ impl Wanted {
     }
 }
 
-/// A thread that looks at the kernel's sockets, until it is stopped.
+/// A thread that polls the kernel's sockets, until it is stopped.
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct SocketSampler {
     sampler: Mutex<Sampler>,
@@ -151,7 +151,7 @@ impl SocketSampler {
         Ok(told)
     }
 
-    /// Looks for the last time; the last rows can be taken afterwards.
+    /// Polls for the last time; the last rows can be taken afterwards.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.with(Sampler::stop));
     }
@@ -222,7 +222,7 @@ fn tables(batch: &Batch) -> Result<Vec<(&'static str, Table)>, ArrowError> {
         ("intervals", intervals(&batch.intervals)?),
         ("values", values(&batch.values)?),
         ("datagrams", datagrams(&batch.datagrams)?),
-        ("looks", looks(&batch.looks)?),
+        ("polls", polls(&batch.polls)?),
     ];
     Ok(batches
         .into_iter()
@@ -251,6 +251,6 @@ fn datagrams(rows: &[DatagramSample]) -> Result<RecordBatch, ArrowError> {
     )
 }
 
-fn looks(rows: &[Look]) -> Result<RecordBatch, ArrowError> {
+fn polls(rows: &[Poll]) -> Result<RecordBatch, ArrowError> {
     batch!(rows, row => start_ns, end_ns, cpu_ns, sockets, missed, interrupted)
 }

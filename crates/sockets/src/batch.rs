@@ -10,7 +10,7 @@ pub struct Connection {
     pub flow: u32,
     /// When it was there for sure.
     pub seen_ns: i64,
-    /// Whether it was there at the first look.
+    /// Whether it was there at the first poll.
     pub older: bool,
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -63,16 +63,16 @@ pub struct DatagramSample {
     pub drops: Option<u32>,
 }
 
-/// One look at all sockets.
+/// One poll of all sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Poll {
     pub start_ns: i64,
     pub end_ns: i64,
     /// Processor time that it took.
     pub cpu_ns: i64,
     /// Sockets that the kernel told of.
     pub sockets: u32,
-    /// Looks that were due since the one before, and could not be made.
+    /// Polls that were due since the one before, and could not be made.
     pub missed: u64,
     /// Sockets came or went meanwhile.
     pub interrupted: bool,
@@ -88,7 +88,7 @@ pub struct Batch {
     pub values: Vec<Value>,
     pub ended: Vec<Ended>,
     pub datagrams: Vec<DatagramSample>,
-    pub looks: Vec<Look>,
+    pub polls: Vec<Poll>,
     /// Rows that were thrown away, because nobody took them.
     pub lost_rows: u64,
 }
@@ -102,7 +102,7 @@ impl Batch {
         self.values.extend(later.values);
         self.ended.extend(later.ended);
         self.datagrams.extend(later.datagrams);
-        self.looks.extend(later.looks);
+        self.polls.extend(later.polls);
         self.lost_rows += later.lost_rows;
     }
 
@@ -112,7 +112,7 @@ impl Batch {
             + size_of_val(self.intervals.as_slice())
             + size_of_val(self.values.as_slice())
             + size_of_val(self.datagrams.as_slice())
-            + size_of_val(self.looks.as_slice());
+            + size_of_val(self.polls.as_slice());
         if bytes <= most_bytes {
             return;
         }
@@ -120,7 +120,7 @@ impl Batch {
             + self.intervals.len()
             + self.values.len()
             + self.datagrams.len()
-            + self.looks.len();
+            + self.polls.len();
         *self = Batch {
             connections: std::mem::take(&mut self.connections),
             ended: std::mem::take(&mut self.ended),

@@ -17,7 +17,7 @@ use crate::message::{Message, Socket, messages};
 const ROOM: usize = 64 * 1024;
 /// The kernel answers at once; what takes longer never comes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Sockets that close between two looks, at some 1 kB each.
+/// Sockets that close between two polls, at some 1 kB each.
 const DESTROYED_ROOM: usize = 8 * 1024 * 1024;
 
 /// `SKNLGRP_INET_TCP_DESTROY`, `SKNLGRP_INET6_TCP_DESTROY` (linux/sock_diag.h), one bit a group.
@@ -79,7 +79,7 @@ impl Netlink {
         mut each: impl FnMut(&Socket<'_>, i64),
     ) -> io::Result<Listed> {
         net::send(&self.descriptor, question, SendFlags::empty())?;
-        let mut looked = since_boot_ns();
+        let mut polled = since_boot_ns();
         loop {
             let (length, handed_out) = self.receive(RecvFlags::empty())?;
             let mut done = None;
@@ -87,7 +87,7 @@ impl Netlink {
                 match message {
                     Message::Socket(payload) => {
                         if let Some(socket) = Socket::parse(payload) {
-                            each(&socket, looked);
+                            each(&socket, polled);
                         }
                     }
                     Message::Done { interrupted } => done = Some(Listed { interrupted }),
@@ -98,7 +98,7 @@ impl Netlink {
             if let Some(listed) = done {
                 return Ok(listed);
             }
-            looked = handed_out;
+            polled = handed_out;
         }
     }
 

@@ -129,7 +129,7 @@ impl Family {
             .collect();
     }
 
-    /// Whether one of them had this socket open at the last look.
+    /// Whether one of them had this socket open at the last poll.
     pub fn has(&self, inode: u32) -> bool {
         self.sockets.contains(&inode)
     }

@@ -1,4 +1,4 @@
-//! A thread that looks at all sockets at even times, and is told of those that come to their end in between.
+//! A thread that polls all sockets at even times, and is told of those that come to their end in between.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::batch::{Batch, Look};
+use crate::batch::{Batch, Poll};
 use crate::clock::{Clock, since_boot_ns, thread_cpu_ns};
 use crate::filter::Filter;
 use crate::message::Socket;
@@ -25,10 +25,10 @@ const UNDECIDED_NS: i64 = 1_000_000_000;
 /// To look through all processes takes milliseconds where there are many.
 const REFRESHED_EVERY_NS: i64 = 50_000_000;
 const FORGOTTEN_EVERY_NS: i64 = 500_000_000;
-/// UDP sockets are looked at no more often: their queues are told, not their packets.
+/// UDP sockets are polled no more often: their queues are told, not their packets.
 const DATAGRAMS_EVERY_NS: i64 = 100_000_000;
 
-/// What to look at, and how often.
+/// What to poll, and how often.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub every: Duration,
@@ -67,7 +67,7 @@ struct State {
 pub struct Standing {
     /// Connections that are there and wanted.
     pub connections: usize,
-    /// Why the latest look could not be made.
+    /// Why the latest poll could not be made.
     pub problem: Option<String>,
     /// Ends that the kernel could not tell, because too many came at once.
     pub ends_lost: u64,
@@ -93,10 +93,10 @@ impl Sampler {
         netlink.dump(&question, |_, _| {})?;
         let (sleep, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let shared = Arc::new(Shared::default());
-        let looking = Looking::new(config, netlink, shared.clone());
+        let polling = Polling::new(config, netlink, shared.clone());
         let thread = std::thread::Builder::new()
             .name("whydrop sockets".into())
-            .spawn(move || looking.run(&sleep))?;
+            .spawn(move || polling.run(&sleep))?;
         Ok(Sampler {
             shared,
             wake: Some(wake),
@@ -113,7 +113,7 @@ impl Sampler {
         self.shared.lock().standing.clone()
     }
 
-    /// Looks for the last time, and ends the thread; the last rows can be taken afterwards.
+    /// Polls for the last time, and ends the thread; the last rows can be taken afterwards.
     pub fn stop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
@@ -136,7 +136,7 @@ impl Shared {
 }
 
 /// What the thread has.
-struct Looking {
+struct Polling {
     config: Config,
     clock: Clock,
     questions: Questions,
@@ -154,8 +154,8 @@ struct Questions {
     udp_due_ns: i64,
 }
 
-impl Looking {
-    fn new(config: Config, netlink: Netlink, shared: Arc<Shared>) -> Looking {
+impl Polling {
+    fn new(config: Config, netlink: Netlink, shared: Arc<Shared>) -> Polling {
         let program = config.filter.bytecode();
         let of = |protocol, states| {
             [AddressFamily::Ipv4, AddressFamily::Ipv6]
@@ -163,7 +163,7 @@ impl Looking {
         };
         let ends = Netlink::open_for_destroyed().ok();
         shared.lock().standing.ends_told = ends.is_some();
-        Looking {
+        Polling {
             clock: Clock::anchored(),
             questions: Questions {
                 tcp: of(Protocol::Tcp, CONNECTIONS),
@@ -183,11 +183,11 @@ impl Looking {
     fn run(mut self, stop: &OwnedFd) {
         let mut schedule = Schedule::new(Instant::now(), self.config.every);
         while self.wait(schedule.next(), stop) {
-            self.look();
+            self.poll();
             self.missed = schedule.served(Instant::now());
         }
         self.hear_ends();
-        self.look();
+        self.poll();
         self.tracker.close();
         self.hand_over();
     }
@@ -229,7 +229,7 @@ impl Looking {
         let now_ns = self.clock.now_ns();
         let (tracker, wanted, filter) = (&mut self.tracker, &self.wanted, &self.config.filter);
         let heard = ends.told(|socket| {
-            // Of one that no look has seen, nobody can say whose it was.
+            // Of one that no poll has seen, nobody can say whose it was.
             let ours = wanted.is_everything() && filter.wants(socket);
             if tracker.knows(socket.cookie) || ours {
                 tracker.destroyed(socket, now_ns);
@@ -247,16 +247,16 @@ impl Looking {
         self.hand_over();
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let (start_ns, cpu_ns) = (since_boot_ns(), thread_cpu_ns());
         self.wanted.begin(self.clock.of_boot_ns(start_ns));
         self.tracker.begin();
-        let mut look = Look {
+        let mut poll = Poll {
             start_ns: self.clock.of_boot_ns(start_ns),
             missed: std::mem::take(&mut self.missed),
-            ..Look::default()
+            ..Poll::default()
         };
-        let problem = match self.ask(&mut look) {
+        let problem = match self.ask(&mut poll) {
             Ok(()) => {
                 self.tracker.end(self.clock.now_ns());
                 None
@@ -267,9 +267,9 @@ impl Looking {
                 Some(error.to_string())
             }
         };
-        look.end_ns = self.clock.now_ns();
-        look.cpu_ns = thread_cpu_ns() - cpu_ns;
-        self.tracker.batch().looks.push(look);
+        poll.end_ns = self.clock.now_ns();
+        poll.cpu_ns = thread_cpu_ns() - cpu_ns;
+        self.tracker.batch().polls.push(poll);
         let mut state = self.shared.lock();
         state.standing.connections = self.tracker.len();
         state.standing.problem = problem;
@@ -278,7 +278,7 @@ impl Looking {
         self.hand_over();
     }
 
-    fn ask(&mut self, look: &mut Look) -> io::Result<()> {
+    fn ask(&mut self, poll: &mut Poll) -> io::Result<()> {
         let netlink = match &mut self.netlink {
             Some(netlink) => netlink,
             none => none.insert(Netlink::open()?),
@@ -286,11 +286,11 @@ impl Looking {
         let (clock, wanted, tracker) = (self.clock, &mut self.wanted, &mut self.tracker);
         for question in &self.questions.tcp {
             let listed = unless_missing(netlink.dump(question, |socket, boot_ns| {
-                look.sockets += 1;
+                poll.sockets += 1;
                 let time_ns = clock.of_boot_ns(boot_ns);
                 tracker.see(socket, time_ns, || wanted.wants(socket, time_ns));
             }))?;
-            look.interrupted |= listed;
+            poll.interrupted |= listed;
         }
         let now_ns = clock.now_ns();
         if let Some(questions) = &self.questions.udp
@@ -299,13 +299,13 @@ impl Looking {
             self.questions.udp_due_ns = now_ns + DATAGRAMS_EVERY_NS;
             for question in questions {
                 let listed = unless_missing(netlink.dump(question, |socket, boot_ns| {
-                    look.sockets += 1;
+                    poll.sockets += 1;
                     let time_ns = clock.of_boot_ns(boot_ns);
                     if wanted.wants(socket, time_ns) {
                         tracker.see_datagrams(socket, time_ns);
                     }
                 }))?;
-                look.interrupted |= listed;
+                poll.interrupted |= listed;
             }
         }
         Ok(())
@@ -335,7 +335,7 @@ struct Wanted {
     forget_due_ns: i64,
     /// Sockets of others, and since when it is known; for as long as they are in the list.
     others: HashMap<u64, (i64, u64)>,
-    look: u64,
+    poll: u64,
 }
 
 impl Wanted {
@@ -345,7 +345,7 @@ impl Wanted {
             refresh_due_ns: i64::MIN,
             forget_due_ns: i64::MIN,
             others: HashMap::new(),
-            look: 0,
+            poll: 0,
         }
     }
 
@@ -365,21 +365,21 @@ impl Wanted {
             self.forget_due_ns = time_ns + FORGOTTEN_EVERY_NS;
         }
         // Those that the last list lacked are gone.
-        let before = self.look;
-        self.others.retain(|_, (_, look)| *look == before);
-        self.look += 1;
+        let before = self.poll;
+        self.others.retain(|_, (_, poll)| *poll == before);
+        self.poll += 1;
     }
 
-    /// Of a socket that no look before this one took.
+    /// Of a socket that no poll before this one took.
     fn wants(&mut self, socket: &Socket<'_>, time_ns: i64) -> bool {
         let Some(family) = &mut self.family else {
             return true;
         };
-        let (since_ns, look) = self
+        let (since_ns, poll) = self
             .others
             .entry(socket.cookie)
-            .or_insert((time_ns, self.look));
-        *look = self.look;
+            .or_insert((time_ns, self.poll));
+        *poll = self.poll;
         if socket.inode == 0 {
             // Not accepted yet, or not anybody's any more.
             *since_ns = time_ns;
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_look_has_what_the_socket_itself_tells() {
+    fn the_last_poll_has_what_the_socket_itself_tells() {
         let (mut client, mut server, port) = pair();
         let mut sampler = Sampler::start(config(port)).unwrap();
         client.write_all(&[1; 100_000]).unwrap();
@@ -444,12 +444,12 @@ mod tests {
         let last = batch.tcp.iter().rfind(|row| row.flow == flow).unwrap();
         assert!(last.sent_bytes.is_none_or(|bytes| bytes == 100_000));
         assert_eq!(last.mss_bytes, told.snd_mss());
-        assert!(!batch.looks.is_empty() && batch.lost_rows == 0);
-        assert!(batch.looks.iter().all(|look| look.start_ns <= look.end_ns));
+        assert!(!batch.polls.is_empty() && batch.lost_rows == 0);
+        assert!(batch.polls.iter().all(|poll| poll.start_ns <= poll.end_ns));
     }
 
     #[test]
-    fn a_connection_too_short_for_a_look_is_seen_as_it_ends() {
+    fn a_connection_too_short_for_a_poll_is_seen_as_it_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut sampler = Sampler::start(Config {
@@ -460,9 +460,9 @@ mod tests {
         if !sampler.standing().ends_told {
             return;
         }
-        // The first look is over when it is there to be taken.
+        // The first poll is over when it is there to be taken.
         let mut batch = Batch::default();
-        while batch.looks.is_empty() {
+        while batch.polls.is_empty() {
             batch = sampler.take();
         }
         let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn only_sockets_of_a_process_and_what_it_starts_are_wanted() {
         let (_client, _server, port) = pair();
-        let look = |pid| {
+        let poll = |pid| {
             let mut sampler = Sampler::start(Config {
                 processes: Some(vec![pid]),
                 ..config(port)
@@ -499,9 +499,9 @@ mod tests {
             sampler.stop();
             (sampler.take().connections.len(), sampler.standing())
         };
-        assert_eq!(look(std::process::id()).0, 2);
+        assert_eq!(poll(std::process::id()).0, 2);
         // No process has this number: they end at 2^22.
-        let (others, standing) = look(1 << 22);
+        let (others, standing) = poll(1 << 22);
         assert!(others == 0 && standing.processes_gone);
     }
 }

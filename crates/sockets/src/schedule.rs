@@ -1,4 +1,4 @@
-//! When to look: at even times from a start, whatever a look takes.
+//! When to poll: at even times from a start, whatever a poll takes.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_look_in_time_misses_nothing() {
+    fn a_poll_in_time_misses_nothing() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 10 * MS);
         assert_eq!(schedule.served(start + 3 * MS), 0);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_look_misses_the_deadlines_that_are_over_and_keeps_to_even_times() {
+    fn a_long_poll_misses_the_deadlines_that_are_over_and_keeps_to_even_times() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 10 * MS);
         assert_eq!(schedule.served(start + 35 * MS), 3);
@@ -59,17 +59,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_deadline_is_served_or_missed(looks in prop::collection::vec(0_u32..100, 1..50)) {
+        fn every_deadline_is_served_or_missed(polls in prop::collection::vec(0_u32..100, 1..50)) {
             let start = Instant::now();
             let mut schedule = Schedule::new(start, 10 * MS);
             let (mut now, mut missed) = (start, 0);
-            for took in &looks {
+            for took in &polls {
                 now = now.max(schedule.next()) + *took * MS;
                 missed += schedule.served(now);
                 prop_assert!(schedule.next() > now);
             }
             let deadlines = (schedule.next() - start).as_millis() / 10;
-            prop_assert_eq!(deadlines, looks.len() as u128 + u128::from(missed));
+            prop_assert_eq!(deadlines, polls.len() as u128 + u128::from(missed));
         }
     }
 }

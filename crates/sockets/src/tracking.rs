@@ -1,4 +1,4 @@
-//! From looks at sockets to rows: which connections there are, and what of each look is worth writing.
+//! From polls of sockets to rows: which connections there are, and what of each poll is worth writing.
 //!
 //! A reading in which nothing moved since the one before is not written, but for one in [`Settings::quiet_ns`]; the last
 //! one of such a rest is, as soon as something moves. So a line between two rows is what was seen between them.
@@ -33,7 +33,7 @@ pub struct Tracker {
     known: HashMap<u64, Known, ByCookie>,
     datagrams: HashMap<u64, KnownDatagram, ByCookie>,
     next_flow: u32,
-    look: u64,
+    poll: u64,
     /// Since when a connection that is new now may have been there.
     before_ns: Option<i64>,
     batch: Batch,
@@ -96,7 +96,7 @@ impl Tracker {
             known: HashMap::default(),
             datagrams: HashMap::default(),
             next_flow: 0,
-            look: 0,
+            poll: 0,
             before_ns: None,
             batch: Batch::default(),
         }
@@ -115,9 +115,9 @@ impl Tracker {
         self.known.is_empty()
     }
 
-    /// A look at all sockets begins.
+    /// A poll of all sockets begins.
     pub fn begin(&mut self) {
-        self.look += 1;
+        self.poll += 1;
     }
 
     /// A TCP socket in the list; `wants` is asked of one that is not known. One without `tcp_info` (a request that waits
@@ -126,7 +126,7 @@ impl Tracker {
         let Some(reading) = Reading::of(socket, time_ns) else {
             return;
         };
-        let look = self.look;
+        let poll = self.poll;
         let quiet_ns = self.quiet_ns();
         let known = match self.known.entry(socket.cookie) {
             Entry::Occupied(entry) => {
@@ -143,7 +143,7 @@ impl Tracker {
                 entry.insert(known)
             }
         };
-        known.seen_in = look;
+        known.seen_in = poll;
         known.tell_control(socket.control_state, time_ns, &mut self.batch);
         known.read(
             reading,
@@ -163,13 +163,13 @@ impl Tracker {
             receive_queue_bytes: socket.receive_queue_bytes,
             drops: socket.memory.and_then(|memory| memory.drops),
         };
-        let look = self.look;
+        let poll = self.poll;
         let Some(known) = self.datagrams.get_mut(&socket.cookie) else {
             self.batch.datagrams.push(sample);
             let known = KnownDatagram {
                 latest: sample,
                 written: true,
-                seen_in: look,
+                seen_in: poll,
             };
             self.datagrams.insert(socket.cookie, known);
             return;
@@ -185,26 +185,26 @@ impl Tracker {
         *known = KnownDatagram {
             latest: sample,
             written: moved,
-            seen_in: look,
+            seen_in: poll,
         };
     }
 
-    /// The look that began last has ended: what it lacks, as the one before it did, is gone.
+    /// The poll that began last has ended: what it lacks, as the one before it did, is gone.
     pub fn end(&mut self, time_ns: i64) {
-        let (look, batch) = (self.look, &mut self.batch);
+        let (poll, batch) = (self.poll, &mut self.batch);
         self.known.retain(|_, known| {
-            let is_there = known.seen_in + GONE_AFTER > look;
+            let is_there = known.seen_in + GONE_AFTER > poll;
             if !is_there {
                 known.finish(batch);
             }
             is_there
         });
         self.datagrams
-            .retain(|_, known| known.seen_in + GONE_AFTER > look);
+            .retain(|_, known| known.seen_in + GONE_AFTER > poll);
         self.before_ns = Some(time_ns);
     }
 
-    /// The kernel tells of a TCP socket that came to its end: its last counts. One that came and went between two looks
+    /// The kernel tells of a TCP socket that came to its end: its last counts. One that came and went between two polls
     /// is known from here alone.
     pub fn destroyed(&mut self, socket: &Socket<'_>, time_ns: i64) {
         if socket.info.is_none() || (!self.knows(socket.cookie) && socket.remote.port() == 0) {
@@ -271,7 +271,7 @@ impl Reading {
 impl Known {
     fn new(socket: &Socket<'_>, reading: &Reading, flow: u32, before_ns: Option<i64>) -> Known {
         let since = |counted: Option<u64>, tells_rests: bool| {
-            // One that was there at the first look has counted before; a new one counts from nothing.
+            // One that was there at the first poll has counted before; a new one counts from nothing.
             let (start_ns, bytes) = match before_ns {
                 None => (reading.time_ns, counted.unwrap_or(0)),
                 Some(before_ns) => (before_ns.min(reading.time_ns), 0),
@@ -521,7 +521,7 @@ mod tests {
         message(cookie, 5, &[written(attribute::INFO, &info)])
     }
 
-    fn look(tracker: &mut Tracker, time_ns: i64, sockets: &[Vec<u8>]) {
+    fn poll(tracker: &mut Tracker, time_ns: i64, sockets: &[Vec<u8>]) {
         tracker.begin();
         for bytes in sockets {
             tracker.see(&Socket::parse(bytes).unwrap(), time_ns, || true);
@@ -541,10 +541,10 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_moves_is_written_at_every_look() {
+    fn a_connection_that_moves_is_written_at_every_poll() {
         let mut tracker = Tracker::new(SETTINGS);
         for step in 0..4 {
-            look(
+            poll(
                 &mut tracker,
                 step * 100 * MS,
                 &[told(1, 10 * step as u64, 0)],
@@ -564,7 +564,7 @@ mod tests {
         let mut tracker = Tracker::new(SETTINGS);
         let acked = |step| if step < 14 { 7 } else { 8 };
         for step in 0..15 {
-            look(&mut tracker, step * 100 * MS, &[told(1, acked(step), 0)]);
+            poll(&mut tracker, step * 100 * MS, &[told(1, acked(step), 0)]);
         }
         assert_eq!(times(tracker.batch()), [0, 1000, 1300, 1400]);
         assert_eq!(
@@ -576,8 +576,8 @@ mod tests {
     #[test]
     fn that_nothing_was_sent_is_told_and_that_nothing_came_is_not() {
         let mut tracker = Tracker::new(SETTINGS);
-        look(&mut tracker, 0, &[]);
-        look(&mut tracker, 10 * MS, &[told(1, 0, 0)]);
+        poll(&mut tracker, 0, &[]);
+        poll(&mut tracker, 10 * MS, &[told(1, 0, 0)]);
         tracker.close();
         assert_eq!(intervals(tracker.batch(), 0), [(0, 10, 0)]);
         assert_eq!(intervals(tracker.batch(), 1), []);
@@ -587,7 +587,7 @@ mod tests {
     fn a_rest_after_some_payload_is_one_interval_without_any() {
         let mut tracker = Tracker::new(SETTINGS);
         for (time, acked) in [(0, 0), (100, 5), (200, 5), (300, 5), (400, 9)] {
-            look(&mut tracker, time * MS, &[told(1, acked, 0)]);
+            poll(&mut tracker, time * MS, &[told(1, acked, 0)]);
         }
         assert_eq!(
             intervals(tracker.batch(), 0),
@@ -596,10 +596,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_before_the_first_look_is_in_no_interval() {
+    fn what_was_counted_before_the_first_poll_is_in_no_interval() {
         let mut tracker = Tracker::new(SETTINGS);
-        look(&mut tracker, 0, &[told(1, 1000, 2000)]);
-        look(
+        poll(&mut tracker, 0, &[told(1, 1000, 2000)]);
+        poll(
             &mut tracker,
             100 * MS,
             &[told(1, 1005, 2007), told(2, 3, 0)],
@@ -607,7 +607,7 @@ mod tests {
         tracker.close();
         assert_eq!(intervals(tracker.batch(), 0), [(0, 100, 5)]);
         assert_eq!(intervals(tracker.batch(), 1), [(0, 100, 7)]);
-        // The second one is new: it began after the first look.
+        // The second one is new: it began after the first poll.
         assert_eq!(intervals(tracker.batch(), 2), [(0, 100, 3)]);
         let older: Vec<_> = tracker
             .batch()
@@ -621,13 +621,13 @@ mod tests {
     #[test]
     fn one_list_may_miss_a_connection_that_is_there() {
         let mut tracker = Tracker::new(SETTINGS);
-        look(&mut tracker, 0, &[told(1, 1, 0)]);
-        look(&mut tracker, 100 * MS, &[]);
+        poll(&mut tracker, 0, &[told(1, 1, 0)]);
+        poll(&mut tracker, 100 * MS, &[]);
         assert_eq!((tracker.len(), tracker.batch().ended.len()), (1, 0));
-        look(&mut tracker, 200 * MS, &[told(1, 2, 0)]);
+        poll(&mut tracker, 200 * MS, &[told(1, 2, 0)]);
         assert_eq!(tracker.batch().connections.len(), 1);
-        look(&mut tracker, 300 * MS, &[]);
-        look(&mut tracker, 400 * MS, &[]);
+        poll(&mut tracker, 300 * MS, &[]);
+        poll(&mut tracker, 400 * MS, &[]);
         assert!(tracker.is_empty());
         assert_eq!(
             tracker.batch().ended,
@@ -639,9 +639,9 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_came_and_went_between_two_looks_is_known_by_its_end() {
+    fn a_connection_that_came_and_went_between_two_polls_is_known_by_its_end() {
         let mut tracker = Tracker::new(SETTINGS);
-        look(&mut tracker, 0, &[]);
+        poll(&mut tracker, 0, &[]);
         tracker.destroyed(&Socket::parse(&told(9, 400, 80)).unwrap(), 50 * MS);
         assert_eq!(times(tracker.batch()), [50]);
         assert_eq!(intervals(tracker.batch(), 0), [(0, 50, 400)]);
@@ -655,10 +655,10 @@ mod tests {
         let mut tracker = Tracker::new(SETTINGS);
         let mut bytes = told(1, 0, 0);
         bytes[68..72].fill(0);
-        look(&mut tracker, 0, &[bytes.clone()]);
-        look(&mut tracker, MS, &[told(1, 0, 0)]);
+        poll(&mut tracker, 0, &[bytes.clone()]);
+        poll(&mut tracker, MS, &[told(1, 0, 0)]);
         // Closed by its process: it is still whose it was.
-        look(&mut tracker, 2 * MS, &[bytes]);
+        poll(&mut tracker, 2 * MS, &[bytes]);
         let inodes: Vec<_> = tracker
             .batch()
             .connections
@@ -673,7 +673,7 @@ mod tests {
         let mut tracker = Tracker::new(SETTINGS);
         let all: Vec<_> = (0..5000).map(|cookie| told(cookie, 0, 0)).collect();
         for step in 0..=100 {
-            look(&mut tracker, step * 100 * MS, &all);
+            poll(&mut tracker, step * 100 * MS, &all);
         }
         // At first, and twice in ten seconds.
         assert_eq!(tracker.batch().tcp.len(), 5000 + 2 * 5000);
@@ -685,12 +685,12 @@ mod tests {
             steps in prop::collection::vec((1_i64..400, 0_u64..3), 1..60)
         ) {
             let mut tracker = Tracker::new(SETTINGS);
-            look(&mut tracker, 0, &[]);
+            poll(&mut tracker, 0, &[]);
             let (mut time, mut acked) = (0, 0);
             for (ahead, more) in steps {
                 time += ahead;
                 acked += more;
-                look(&mut tracker, time * MS, &[told(1, acked, 0)]);
+                poll(&mut tracker, time * MS, &[told(1, acked, 0)]);
             }
             tracker.close();
             let found = intervals(tracker.batch(), 0);

@@ -43,7 +43,7 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
               help="Connections of this control group, such as system.slice/a.service; also several.")  # fmt: skip
 @click.option("--udp", is_flag=True, help="The queues and drops of UDP sockets too.")
 @click.option("--every", "every_s", type=quantities.DURATION, default="100ms", metavar="TIME", show_default=True,
-              help="From one look at the sockets to the next; from 1ms on.")  # fmt: skip
+              help="From one poll of the sockets to the next; from 1ms on.")  # fmt: skip
 @click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
               help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
 @click.option("--title", default="", help="Distinguishes this recording from others.")
@@ -60,7 +60,7 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
 def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **options: Any) -> None:
     """Record what this host's kernel knows of its TCP connections, until Ctrl-C.
 
-    Every look at the sockets has each connection's congestion window, round-trip time, retransmissions, rates, buffers,
+    Every poll of the sockets has each connection's congestion window, round-trip time, retransmissions, rates, buffers,
     and for how long the receive window, the send buffer or the application held it (docs/watching.md). The recording is
     one like that of a test: `whydrop explain`, `show`, `plot`, `stats` and `export` take it.
 
@@ -182,7 +182,7 @@ def _document(watched: Watched) -> dict[str, Any]:
     return {
         "recordings": [str(folder) for folder in watched.folders],
         "connections": watched.connections,
-        "looks": tally.looks,
+        "polls": tally.polls,
         "missed": tally.missed,
         "cpu_share": tally.cpu_share,
         "lost_rows": tally.lost_rows,

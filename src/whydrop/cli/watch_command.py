@@ -1,4 +1,4 @@
-"""The command that a watch starts: it begins when the first look is on its way, and the watch ends when it does."""
+"""The command that a watch starts: it begins when the first poll is on its way, and the watch ends when it does."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
     if held:
         parts.append(f"limited by: {held}")
     if watch.tally.missed:
-        parts.append(f"{units.count(watch.tally.missed)} looks missed")
+        parts.append(f"{units.count(watch.tally.missed)} polls missed")
     return "  ".join(parts)
 
 
@@ -170,7 +170,7 @@ def summary(watched: Watched) -> list[str]:
     """What came of a watch, in lines."""
     tally = watched.tally
     lines = [f"{_number(watched.connections, 'connection')} seen"]
-    looks = f"{_number(tally.looks, 'look')} at the kernel's sockets, {units.count(tally.missed)} missed"
+    polls = f"{_number(tally.polls, 'poll')} of the kernel's sockets, {units.count(tally.missed)} missed"
     if tally.cpu_share is not None:
-        looks += f"; {units.percent(tally.cpu_share)} of a processor"
-    return [*lines, looks]
+        polls += f"; {units.percent(tally.cpu_share)} of a processor"
+    return [*lines, polls]

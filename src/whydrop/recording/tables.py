@@ -184,12 +184,12 @@ VALUES: Schema = {
 }
 
 # When this host's kernel was asked for its sockets, and what that cost.
-LOOKS: Schema = {
+POLLS: Schema = {
     "start_ns": _I64,
     "end_ns": _I64,
     "cpu_ns": _I64,  # processor time of the thread that asked
     "sockets": _I64,  # that the kernel told of
-    "missed": _I64,  # looks that were due since the one before and were not made
+    "missed": _I64,  # polls that were due since the one before and were not made
     "interrupted": _BOOL,  # sockets came or went meanwhile: one may be missing
 }
 
@@ -210,7 +210,7 @@ TABLES: dict[str, Schema] = {
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
-    "looks": LOOKS,
+    "polls": POLLS,
     "grids": GRIDS,
 }
 

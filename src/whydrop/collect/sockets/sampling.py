@@ -75,7 +75,7 @@ class Sampler:
         return self._sampler.standing()
 
     def stop(self) -> None:
-        """Look for the last time; the last rows can be taken afterwards."""
+        """Poll for the last time; the last rows can be taken afterwards."""
         self._sampler.stop()
 
 

@@ -36,7 +36,7 @@ class Settings:
 
     Attributes:
         wanted: which connections.
-        every_s: from one look to the next.
+        every_s: from one poll to the next.
         output: the folder in which the recordings' folders are made.
         datagrams: the queues of UDP sockets too.
         rotate_s: a recording that is this old is ended, and another one begun; ``None``: none is.
@@ -55,16 +55,16 @@ class Settings:
 
 @dataclass
 class Tally:
-    """What the looks came to.
+    """What the polls came to.
 
     Attributes:
-        missed: looks that were due and were not made.
+        missed: polls that were due and were not made.
         cpu_ns: processor time that they took.
         lost_rows: that were thrown away because the disk took nothing for long.
         ends_lost: moments at which the kernel could not tell of all the connections that ended.
     """
 
-    looks: int = 0
+    polls: int = 0
     missed: int = 0
     cpu_ns: int = 0
     sockets: int = 0
@@ -73,20 +73,20 @@ class Tally:
     first_ns: int | None = None
     last_ns: int | None = None
 
-    def add(self, looks: pl.DataFrame | None) -> None:
-        """Count looks."""
-        if looks is None or not looks.height:
+    def add(self, polls: pl.DataFrame | None) -> None:
+        """Count polls."""
+        if polls is None or not polls.height:
             return
-        self.looks += looks.height
-        self.missed += int(looks["missed"].sum())
-        self.cpu_ns += int(looks["cpu_ns"].sum())
-        self.sockets += int(looks["sockets"].sum())
-        self.first_ns = self.first_ns or int(looks["start_ns"][0])
-        self.last_ns = int(looks["end_ns"][-1])
+        self.polls += polls.height
+        self.missed += int(polls["missed"].sum())
+        self.cpu_ns += int(polls["cpu_ns"].sum())
+        self.sockets += int(polls["sockets"].sum())
+        self.first_ns = self.first_ns or int(polls["start_ns"][0])
+        self.last_ns = int(polls["end_ns"][-1])
 
     @property
     def cpu_share(self) -> float | None:
-        """Of one processor, by the looks alone."""
+        """Of one processor, by the polls alone."""
         if self.first_ns is None or self.last_ns is None or self.last_ns <= self.first_ns:
             return None
         return self.cpu_ns / (self.last_ns - self.first_ns)
@@ -111,11 +111,11 @@ class Watched:
 
 
 class Watch:
-    """One watch, from the first look to the finished recording.
+    """One watch, from the first poll to the finished recording.
 
     Attributes:
         connections: those that are there.
-        tally: what the looks came to so far.
+        tally: what the polls came to so far.
         warnings: what a reader should know.
     """
 
@@ -143,7 +143,7 @@ class Watch:
 
         Args:
             over: asked about twice a second whether it is over.
-            begun: called when the first look is on its way.
+            begun: called when the first poll is on its way.
             tick: called about twice a second with what was seen, when it is written.
 
         Raises:
@@ -186,11 +186,11 @@ class Watch:
 
     def _note(self, taken: Taken) -> None:
         standing = self._sampler.standing()
-        self.tally.add(taken.frames.get("looks"))
+        self.tally.add(taken.frames.get("polls"))
         self.tally.lost_rows += taken.lost_rows
         self.tally.ends_lost = standing["ends_lost"]
         if standing["problem"]:
-            self._warn(f"a look at the sockets failed: {standing['problem']}")
+            self._warn(f"a poll of the sockets failed: {standing['problem']}")
         if taken.lost_rows:
             self._warn(
                 "rows were thrown away, since they could not be written in time: choose a longer --every, or fewer"
