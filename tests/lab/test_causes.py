@@ -152,7 +152,8 @@ def scenes(setting: int) -> dict[str, tuple[str | None, str | None, Scene]]:
             None,
             Scene(pausing, {"effect": "vary", "link": 1, "most_s": 1.5 * delay_s, "delay_s": delay_s}, at="ends"),
         ),
-        "steady delay": ("jitter", None, Scene(pausing, {"delay_s": delay_s}, at="ends")),
+        # Jitter is a quarter of the round trip: so long that the link, a process, varies less whatever runs beside it.
+        "steady delay": ("jitter", None, Scene(pausing, {"delay_s": 0.04}, at="ends")),
         "gathered": (
             "batching",
             "aggregation",

@@ -349,21 +349,21 @@ def test_a_file_whose_process_dies_twice_is_named_and_the_others_are_read(tmp_pa
     files = [Given(path, path.stat().st_size, named=True) for path in hourly(tmp_path / "in", 3)]
     deadly = tmp_path / "pipe"
     os.mkfifo(deadly)  # a process that reads it waits, and is killed here
-    crew = reading_many._Crew(2, store.files.shown, again=False)
+    pool = reading_many._Pool(2, store.files.shown, again=False)
     try:
-        first, *others = crew._readers
-        failing = crew.begin(Given(deadly, 0, named=True))
-        reading = [crew.begin(file) for file in files]
+        first, *others = pool._readers
+        failing = pool.begin(Given(deadly, 0, named=True))
+        reading = [pool.begin(file) for file in files]
         for _ in range(2):
             victim = first._process
             victim.kill()
             wait_until(lambda victim=victim: first._process is not victim or failing.done())
-        (parcel,) = failing.result(120)
-        assert parcel.report is not None
-        assert parcel.report.damage == [f"{deadly}: the process that read it died, perhaps for want of memory"]
+        (read,) = failing.result(120)
+        assert read.report is not None
+        assert read.report.damage == [f"{deadly}: the process that read it died, perhaps for want of memory"]
         assert [one.result(120)[-1].report.status for one in reading] == ["new"] * 3
     finally:
-        crew.dismiss()
+        pool.stop()
     assert not any(reader._process.is_alive() for reader in (first, *others))
 
 

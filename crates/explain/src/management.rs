@@ -119,9 +119,12 @@ pub fn of_one_capture(
     (judgement, family().filter(|_| as_likely))
 }
 
-/// Laws are led over every packet, which takes a while: not where something else is as good as proved.
+/// Laws are led over every packet, which takes a while: not where something else is as good as proved. What rules queue
+/// management out is how long packets waited, which no law overrules.
 fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
+    let ruled_out = |(cause, _): &(Cause, Fact)| *cause == Cause::Aqm;
     match judgement.cause {
+        _ if judgement.against.iter().any(ruled_out) => false,
         Cause::Aqm => true,
         Cause::Policer | Cause::Outage => false,
         Cause::Unknown => evidence.totals.lost > 0,
@@ -131,13 +134,11 @@ fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
 
 /// A law accounts for what the judge of losses could not.
 fn proved_by_law(judgement: Judgement) -> Judgement {
-    let mut against = judgement.against;
-    against.retain(|(cause, _)| *cause != Cause::Aqm);
     Judgement {
         cause: Cause::Aqm,
         confidence: LAWFUL,
-        against,
         behind: Vec::new(),
+        ..judgement
     }
 }
 

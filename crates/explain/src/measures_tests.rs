@@ -7,6 +7,7 @@ use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 use crate::evidence::{Evidence, measure};
 use crate::judge::{Bottleneck, Judgement, judge_losses, judge_lossless};
 use crate::limits;
+use crate::management::of_one_capture;
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
 use crate::transfers::{ExpectedLosses, judge_transfer};
@@ -102,12 +103,15 @@ fn overflows_beside_a_long_way_back() -> Flow {
 
 #[test]
 fn no_queue_management_is_named_where_half_of_all_packets_wait_for_longer_than_it_lets_any() {
-    let evidence = evidence_of(&[overflows_beside_a_long_way_back()]);
+    let flows = [overflows_beside_a_long_way_back()];
+    let evidence = evidence_of(&flows);
     assert!(evidence.totals.lost > 100, "{}", evidence.totals.lost);
     let judgement = judge_losses(&evidence);
-    assert_ne!(judgement.cause, Cause::Aqm);
     let ruled_out = |(cause, _): &(Cause, _)| *cause == Cause::Aqm;
     assert!(judgement.against.iter().any(ruled_out), "{judgement:?}");
+    let group = group(&flows);
+    let (judgement, family) = of_one_capture(&group, &evidence, judgement);
+    assert_eq!((judgement.cause, family), (Cause::DeepQueue, None));
 }
 
 #[test]

@@ -23,7 +23,9 @@ use crate::limits;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
-use crate::thresholds::{FEWEST_LOSSES, REORDERED_SHARE};
+use crate::thresholds::{
+    FEWEST_LOSSES, HOLES_CONFIDENCE, REORDERED_SHARE, REPEATED_CONFIDENCE, REPEATED_FOR_EACH,
+};
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 
@@ -256,9 +258,6 @@ fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<Own
     (f64::from(predicted) > PLACES * f64::from(lost)).then_some(own)
 }
 
-/// Of losses in runs that no bucket made, and no queue: what else drops by itself is in no list.
-const HOLES_CONFIDENCE: f64 = 0.6;
-
 fn outer_verdict(
     pair: &Pair,
     group: &PairGroup,
@@ -370,12 +369,6 @@ fn lossless(
     let ranked = ranked.collect();
     (first, if at_hop { between } else { all }, ranked)
 }
-
-/// So many packets of one that was overtaken may be sent again: those of one window.
-const REPEATED_FOR_EACH: u64 = 10;
-/// Of what both facts show: packets that others overtook, and that were sent again needlessly. As of a limiter that has all of
-/// the time.
-const REPEATED_CONFIDENCE: f64 = 0.97;
 
 /// What a sender repeats needlessly is to reordering what losses are to what drops: it comes before what takes more time.
 fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
