@@ -145,11 +145,11 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
             renumbered(&names(&document.flows), &names_of_all),
         ));
     }
-    let weight = |verdict: &Verdict| (verdict.explained * verdict.lost as f64, verdict.lost);
-    verdicts.sort_by(|a, b| {
-        weight(&b.0)
-            .partial_cmp(&weight(&a.0))
-            .unwrap_or(std::cmp::Ordering::Equal)
+    let explained = |verdict: &Verdict| verdict.explained * verdict.lost as f64;
+    verdicts.sort_by(|(a, _), (b, _)| {
+        explained(b)
+            .total_cmp(&explained(a))
+            .then(b.lost.cmp(&a.lost))
     });
     for (index, (_, origin)) in verdicts.iter().enumerate() {
         let Some((place, verdict)) = *origin else {

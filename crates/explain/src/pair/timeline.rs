@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use whydrop_pair::clock::ClockSample;
-use whydrop_pair::{Crossing, Direction, Pair, PairPacket};
+use whydrop_pair::{Crossing, Direction, NOT_CAPTURED, Pair, PairPacket};
 
 /// What the clocks and the neighbours say of each packet, in the order of [`Pair::packets`].
 #[derive(Debug, Default)]
@@ -22,12 +22,19 @@ pub struct Timeline {
     pub in_order: [Vec<u32>; 3],
 }
 
-/// The order of packets of one time: that of the capture, and of the bytes within a super-segment.
-fn in_super_segment(a: &PairPacket, b: &PairPacket, upstream: usize) -> Ordering {
-    let by_bytes = || (a.sequence.wrapping_sub(b.sequence) as i32).cmp(&0);
-    a.index[upstream]
-        .cmp(&b.index[upstream])
-        .then_with(by_bytes)
+/// The order of packets of one time, by their positions in both captures and their sequence numbers: that of the upstream
+/// capture, of what it lacks that of the other one, and of the pieces of one super-segment that of their bytes. Sequence
+/// numbers wrap around, so that only those that lie near each other have an order (RFC 9293, section 3.4).
+fn in_super_segment(a: ([u32; 2], u32), b: ([u32; 2], u32), upstream: usize) -> Ordering {
+    let ((a, a_sequence), (b, b_sequence)) = (a, b);
+    let by_other = || match a[upstream] {
+        NOT_CAPTURED => a[1 - upstream].cmp(&b[1 - upstream]),
+        _ => Ordering::Equal,
+    };
+    a[upstream]
+        .cmp(&b[upstream])
+        .then_with(by_other)
+        .then_with(|| (a_sequence.wrapping_sub(b_sequence) as i32).cmp(&0))
 }
 
 /// 0 from point 1 to point 2, 1 back, 2 unknown.
@@ -60,9 +67,10 @@ impl Timeline {
         for (upstream, order) in [0, 1, 0].into_iter().zip(&mut timeline.in_order) {
             let before = |a: &u32, b: &u32| {
                 let (a, b) = (*a as usize, *b as usize);
-                sent_ns[a]
-                    .cmp(&sent_ns[b])
-                    .then_with(|| in_super_segment(&pair.packets[a], &pair.packets[b], upstream))
+                let place = |packet: &PairPacket| (packet.index, packet.sequence);
+                sent_ns[a].cmp(&sent_ns[b]).then_with(|| {
+                    in_super_segment(place(&pair.packets[a]), place(&pair.packets[b]), upstream)
+                })
             };
             if !order.is_sorted_by(|a, b| before(a, b).is_le()) {
                 order.sort_by(before);
@@ -134,4 +142,26 @@ fn sent_and_transit(pair: &Pair, packet: &PairPacket, direction: Direction) -> (
         None => packet.time_ns[1 - upstream],
     };
     (sent_ns, arrived_ns.saturating_sub(sent_ns).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_time_packets_that_only_the_other_capture_holds_keep_its_order() {
+        // of several flows: a third of the sequence space apart each precedes the next, and the last the first
+        let mut places: Vec<([u32; 2], u32)> = (0..60)
+            .map(|number| ([NOT_CAPTURED, 59 - number], (number % 3) * (u32::MAX / 3)))
+            .collect();
+        places.sort_by(|a, b| in_super_segment(*a, *b, 0));
+        let others: Vec<u32> = places.iter().map(|(index, _)| index[1]).collect();
+        assert!(others.is_sorted());
+    }
+
+    #[test]
+    fn pieces_of_a_super_segment_are_in_the_order_of_their_bytes_across_the_wrap() {
+        let (first, second) = (([7, 3], u32::MAX - 100), ([7, 2], 1347));
+        assert_eq!(in_super_segment(first, second, 0), Ordering::Less);
+    }
 }
