@@ -58,7 +58,7 @@ pub(super) struct Claim {
     pub bucket: Option<usize>,
     /// No other bucket was short of room.
     pub alone: bool,
-    /// What the packet lacks in the bucket that has least room, bytes; negative where there is room.
+    /// The bytes that the packet lacks in the bucket that has least room; negative where there is room.
     pub short_bytes: f64,
 }
 

@@ -1,5 +1,4 @@
-//! What the delays say: is there a queue behind the losses, how fast does it drain, and do losses come when it is
-//! full?
+//! Delays as evidence: is there a queue behind the losses, how fast does it drain, and do losses come when it is full?
 
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{corrected, uncorrected};
@@ -160,7 +159,7 @@ pub struct DelayByOccupancy {
     pub empty_s: f64,
     /// The same when it is nearly at the limit.
     pub brink_s: f64,
-    /// What a queue that drains at the rate would add between the two, seconds.
+    /// The delay that a queue that drains at the rate would add between the two, seconds.
     pub expected_s: f64,
     pub samples_empty: usize,
     pub samples_brink: usize,

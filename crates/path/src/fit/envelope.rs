@@ -14,7 +14,7 @@ use super::trace::{Seen, Trace};
 #[derive(Debug, Clone)]
 struct Point {
     rate_bytes_per_s: f64,
-    /// What the packets that passed asked at most, but for a few.
+    /// The most that the packets that passed asked for, but for a few.
     limit_bytes: f64,
     /// Which losses ask for more, in the order of the losses.
     above: Vec<bool>,

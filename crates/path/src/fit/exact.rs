@@ -32,7 +32,7 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> Bucket
     fates.complete(best, known)
 }
 
-/// What a bucket is fitted to: fates that are exact, and maybe a companion in which a packet must also find room.
+/// The input of a bucket's fit: fates that are exact, and maybe a second bucket in which a packet must also find room.
 pub(super) struct ExactFates {
     rows: Rows,
     blur_bytes: f64,

@@ -17,7 +17,7 @@ use super::profile::Interval;
 use laws::Hazards;
 use queue::Queue;
 
-/// What a queue drops or marks by.
+/// The law by which a queue drops or marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// The wait above a target for an interval, then the interval over the square root of the count (RFC 8289).

@@ -36,7 +36,7 @@ impl Agreement {
     }
 }
 
-/// What the virtual queue holds when the trace begins.
+/// The content of the virtual queue when the trace begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Nothing: the bucket is full.

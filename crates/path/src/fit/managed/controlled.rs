@@ -259,7 +259,7 @@ impl Controlled {
     }
 }
 
-/// What the controller of RFC 8033 drops a packet with.
+/// The probability by which the controller of RFC 8033 drops a packet.
 fn pie(
     control: &mut PieControl,
     target_ns: i64,

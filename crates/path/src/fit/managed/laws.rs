@@ -12,7 +12,7 @@ pub(super) struct Hazards<'a> {
     /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
     /// vary.
     pub(super) near_s: f64,
-    /// What a full packet takes to be sent, seconds.
+    /// The time to send a full packet, seconds.
     pub(super) packet_s: f64,
     /// So many more may have waited than were seen: what rests while hardly anything waits must not hang on one packet.
     pub(super) unsure_packets: u32,
@@ -21,7 +21,7 @@ pub(super) struct Hazards<'a> {
 /// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
 /// with one degree of freedom.
 pub(super) const REFUTED_NATS: f64 = 1.92;
-/// What a law leaves to other causes: this share of all drops falls on any packet.
+/// The share of all drops that a law leaves to other causes: it falls on any packet.
 pub(super) const STRAY_SHARE: f64 = 0.05;
 
 pub(super) const TARGETS_S: [f64; 13] = [

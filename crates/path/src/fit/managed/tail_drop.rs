@@ -78,7 +78,7 @@ impl Hazards<'_> {
         best.0 - self.chance_nats() - self.cost(3.0)
     }
 
-    /// What losses find, where nothing is corrected, seconds at the drain rate: some quantiles.
+    /// Backlogs found by losses, where nothing is corrected, seconds at the drain rate: some quantiles.
     fn held_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
         let mut held_s: Vec<f64> = Vec::new();
         for queue in self.queues {
@@ -126,7 +126,7 @@ impl Hazards<'_> {
     }
 }
 
-/// What a queue holds, counted from what came in: seconds at the drain rate.
+/// The backlog of a queue, counted from what came in: seconds at the drain rate.
 #[derive(Default)]
 struct Backlog {
     held_s: f64,

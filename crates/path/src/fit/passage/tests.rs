@@ -1,4 +1,4 @@
-//! What was put in is found again: hops replayed over arrivals, looked at from both sides.
+//! Hops replayed over arrivals and looked at from both sides: what was put in is found again.
 
 use super::{Passage, Passages, flow_overtaking, held_at_losses, measure_departures};
 use crate::fit::Seen;
@@ -21,8 +21,8 @@ fn bursts(seed: u64, most_in_burst: u64, pause_ns: u64) -> Vec<Arrival> {
     arrivals
 }
 
-/// What two points see of arrivals that pass an element; `seen` picks those that they see at all, `late_ns` is added to
-/// each departure.
+/// The passages that two points see of arrivals that pass an element; `seen` picks those that they see at all, `late_ns`
+/// is added to each departure.
 fn passages(
     arrivals: &[Arrival],
     element: &mut dyn PathElement,
