@@ -102,7 +102,7 @@ pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
     steps
 }
 
-/// What lies between the steps on either side of a jump.
+/// The interval between the steps on either side of a jump.
 fn around(steps: &[Step], jump: &Jump, samples: usize) -> Between {
     let before = steps
         .iter()

@@ -1,4 +1,4 @@
-//! Whether the smallest transit seen is a floor, or only the luckiest packet.
+//! The end of the distribution of transits: is the smallest one seen a floor, or only the luckiest packet?
 //!
 //! The lowest values of a sample show how its distribution ends (order statistics; J. Pickands, "Statistical
 //! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest
@@ -141,8 +141,8 @@ pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
     (scale * (count as f64).ln()).clamp(LEAST_LATE_NS, LATEST_NS)
 }
 
-/// Whether the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own
-/// may lie below the sharp end of all others.
+/// True if the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own may lie
+/// below the sharp end of all others.
 fn ends_sharply(at_ranks: &[f64]) -> bool {
     at_ranks.windows(LEAST_RANKS).any(|at| {
         let (first, last) = (at[1] - at[0], at[LEAST_RANKS - 1] - at[LEAST_RANKS - 2]);
