@@ -369,8 +369,8 @@ impl Flows {
         self.get(0, first).ids.preserved() == Some(true)
     }
 
-    /// True if a different identification is suspicious: this flow has not shown yet whether they are preserved, but those
-    /// of others are.
+    /// True if a different identification is suspicious: this flow has not shown yet whether they are preserved, but
+    /// those of others are.
     pub(crate) fn ids_should_be_preserved(&self, first: u32) -> bool {
         self.get(0, first).ids.preserved().is_none() && self.ids.preserved() == Some(true)
     }

@@ -181,9 +181,9 @@ impl Precision {
         ])
     }
 
-    /// The mark of copies of a packet among other packets of its flow: its key's hash, odd where chance or habit does not
-    /// produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all but
-    /// the numbers of the bytes: its data have no other contents.
+    /// The mark of copies of a packet among other packets of its flow: its key's hash, odd where chance or habit does
+    /// not produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all
+    /// but the numbers of the bytes: its data have no other contents.
     #[inline]
     pub(crate) fn content(self, key: u64, parts: &Parts) -> u32 {
         if parts.protocol == TCP {
@@ -196,8 +196,8 @@ impl Precision {
         key as u32 & !1 | u32::from(!self.is_commonplace(parts))
     }
 
-    /// True if acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces of
-    /// super-segments.
+    /// True if acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
+    /// of super-segments.
     #[inline]
     pub(crate) fn agree(self, one: &Parts, other: &Parts) -> bool {
         one.material[0] == other.material[0]

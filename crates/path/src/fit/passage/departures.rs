@@ -217,8 +217,8 @@ fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
     })
 }
 
-/// True where the median around each value exceeds `least`. It does where at most as many values do not as lie below it:
-/// no need to find it.
+/// True where the median around each value exceeds `least`. It does where at most as many values do not as lie below
+/// it: no need to find it.
 fn running_medians_exceed(values: &[f64], least: f64) -> Vec<bool> {
     let around = |position: usize| {
         let from = position.saturating_sub(SMOOTHED / 2);

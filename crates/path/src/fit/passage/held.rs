@@ -46,8 +46,9 @@ pub struct HeldAtLosses {
 /// Weight of the newest queue length in the average of random early detection.
 const AVERAGE_WEIGHT: f64 = 0.002;
 
-/// Count what every packet finds inside, a packet being inside from its arrival to its departure, less the `idle_wait_s`
-/// that an idle path takes. One whose departure was not seen, though it passed, left right after the one before it.
+/// Count what every packet finds inside, a packet being inside from its arrival to its departure, less the
+/// `idle_wait_s` that an idle path takes. One whose departure was not seen, though it passed, left right after the one
+/// before it.
 pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
     let departures = departures(passages, idle_wait_s);
     let mut order: Vec<u32> = (0..passages.len() as u32)

@@ -21,8 +21,8 @@ fn bursts(seed: u64, most_in_burst: u64, pause_ns: u64) -> Vec<Arrival> {
     arrivals
 }
 
-/// The passages that two points see of arrivals that pass an element; `seen` picks those that they see at all, `late_ns`
-/// is added to each departure.
+/// The passages that two points see of arrivals that pass an element; `seen` picks those that they see at all,
+/// `late_ns` is added to each departure.
 fn passages(
     arrivals: &[Arrival],
     element: &mut dyn PathElement,
