@@ -32,7 +32,7 @@ pub(super) fn apply(case: &mut Case, random: &mut Random) {
     late_start(case, random);
 }
 
-/// What the hop counts, and its name in a truth.
+/// Draw the bytes that the hop counts, and their name in a truth.
 fn byte_basis(case: &mut Case, random: &mut Random) -> u32 {
     let (name, bytes) = match random.unit() {
         u if u < 0.6 => ("ip", overhead::IP),

@@ -1,4 +1,4 @@
-//! What is put on the path, with parameters over wide ranges.
+//! Mechanisms on the path, with parameters over wide ranges.
 
 use whydrop_path::{
     Chain, CoDel, Fifo, InService, Jitter, Limit, Pie, Random, RandomLoss, Red, Shaper,

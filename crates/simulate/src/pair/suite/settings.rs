@@ -1,4 +1,4 @@
-//! What several mechanisms set in a world: byte bases, rates of links, connections of data.
+//! Settings that several mechanisms make in a world: byte bases, rates of links, connections of data.
 
 use whydrop_path::{Chain, Delay, Fifo, Limit, Random, overhead};
 
@@ -7,7 +7,7 @@ use super::policer::Element;
 
 pub const MBIT: f64 = 1e6;
 
-/// What the element counts: name in the truth and bytes on top of the IP packet.
+/// Draw the bytes that the element counts: name in the truth and bytes on top of the IP packet.
 pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
     let (name, prose, bytes) = match random.unit() {
         u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
