@@ -1,4 +1,4 @@
-//! What dropped the packets of a group of flows: each mechanism's likelihood against the background.
+//! Causes of a group's losses: each mechanism's likelihood against the background.
 //!
 //! The scale is that of losses by chance at one rate for all packets, at 0. A bucket or queue is worth what it makes the
 //! losses more likely, less the search; queue management and tail drop what the delays do. The background has all these
@@ -48,7 +48,7 @@ pub fn share_in_silence(evidence: &Evidence) -> f64 {
     silence(evidence).map_or(0.0, |silence| silence.lost as f64 / lost)
 }
 
-/// What losses lean on, nats above losses at one rate.
+/// Patterns of losses, nats above losses at one rate.
 struct Patterns {
     bucket: f64,
     by_delay: f64,
@@ -275,7 +275,7 @@ fn again(evidence: &Evidence) -> bool {
     evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES
 }
 
-/// Whether delays may be measured at the losses: what was lost before the capture point leaves none.
+/// True if delays may be measured at the losses: what was lost before the capture point leaves none.
 fn delays_tell(evidence: &Evidence) -> bool {
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
 }
@@ -333,7 +333,8 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
-/// Whether packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be told.
+/// Find out if packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be
+/// told.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
     let Some(occupancy) = evidence
         .occupancy

@@ -63,7 +63,7 @@ impl Family {
             .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats))
     }
 
-    /// What the law aims at.
+    /// The parameters of the law.
     pub fn parameters(&self) -> BTreeMap<String, Quantity> {
         let Some(fit) = self.law else {
             return BTreeMap::new();
@@ -87,9 +87,9 @@ impl Family {
     }
 }
 
-/// What is said of one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
-/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does, no
-/// queue management made them; where a law beats it as clearly, and everything else, one did.
+/// Judge one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
+/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does,
+/// no queue management made them; where a law beats it as clearly, and everything else, one did.
 pub fn of_one_capture(
     group: &Group,
     evidence: &Evidence,

@@ -7,8 +7,8 @@
 /// A bucket must make the losses this many times more likely than chance before it is looked at, nats. Chance: e^20 is
 /// 5e8, which leaves room for the many rates and limits that the search tries.
 pub const NEEDED_GAIN: f64 = 20.0;
-/// What the search for a bucket costs, nats: the logarithm of the rates and limits that it looks at, some 1e5, and of the
-/// two parameters' precision. Chance.
+/// The cost of the search for a bucket, nats: the logarithm of the rates and limits that it looks at, some 1e5, and of
+/// the two parameters' precision. Chance.
 pub const SEARCH_NATS: f64 = 12.0;
 /// A bucket must remove this share of the uncertainty about which packets were lost. Train, and half of the published
 /// captures.
@@ -85,7 +85,7 @@ pub const SHALLOW_RTT_SHARE: f64 = 0.5;
 /// Round trip of a path whose own was not seen, because only one direction was captured, seconds.
 pub const USUAL_RTT_S: f64 = 0.05;
 
-/// What it costs to have looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
+/// The cost of having looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
 pub const LOOKED_FOR_NATS: f64 = 2.0;
 /// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's ...
 /// Fitted on transfers of the training split (`bench/calibrate.py`).

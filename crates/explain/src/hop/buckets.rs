@@ -18,14 +18,14 @@ pub struct TwoBuckets {
     pub explained_share: f64,
 }
 
-/// What was found.
+/// The buckets found.
 #[derive(Debug, Default)]
 pub struct Buckets {
     /// The single bucket that suits best.
     pub single: Option<BucketFit>,
     /// Only where they account for clearly more.
     pub two: Option<TwoBuckets>,
-    /// What the single one counts, where small packets tell, and it in those bytes.
+    /// The bytes that the single one counts, where small packets tell, and it in those bytes.
     pub basis: Option<(ByteBasis, BucketFit)>,
 }
 
@@ -173,7 +173,7 @@ fn tops(trace: &Trace, starts: &[[BucketFit; 2]], blur: f64) -> Option<PairFit> 
     best_of_tops(trace, starts.iter().filter_map(climb).collect(), blur)
 }
 
-/// What was found, and the other starts again: sharper, another one may be better.
+/// The starts of the next search: what was found, and the other again, as sharper another one may be better.
 fn with(starts: &[[BucketFit; 2]], found: &PairFit) -> Vec<[BucketFit; 2]> {
     let mut starts = starts.to_vec();
     starts.push([found.committed, found.peak]);
@@ -246,8 +246,8 @@ pub fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
     }
 }
 
-/// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
-/// in ticks, and no more than a whole one.
+/// The bytes that pass in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets
+/// count in ticks, and no more than a whole one.
 pub fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
     (fit.rate_bps.value / 8.0 * blur_s).clamp(smallest_blur_bytes(fit), fit.packet_bytes)
 }
@@ -261,7 +261,7 @@ const ENOUGH_SMALL: f64 = 0.0005;
 /// A basis is told when it suits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 
-/// Whether packets of other sizes show what a bucket counts on top of each.
+/// True if packets of other sizes show what a bucket counts on top of each.
 fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
     let is_small = |bytes: &&f32| f64::from(**bytes) < 0.8 * packet_bytes;
     let small = passages.bytes.iter().filter(is_small).count();
@@ -277,7 +277,8 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     start
 }
 
-/// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
+/// The bytes that the bucket counts of each packet: the basis that needs the least correction, if it is clearly the
+/// best.
 fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis, BucketFit)> {
     if !tells_bytes(passages, fit.packet_bytes) {
         return None;

@@ -95,7 +95,7 @@ fn plain(judgement: Judgement) -> HopJudgement {
     }
 }
 
-/// What exact fates and counts rule out: a full queue that lets others in, and a bucket that drops other packets.
+/// Refute by exact fates and counts: a full queue that lets others in, and a bucket that drops other packets.
 fn refute(contest: &mut Contest, hop: &Hop) {
     let seen = hop
         .departures
@@ -329,8 +329,8 @@ fn is_sharp(rate: Interval) -> bool {
 /// Waits before losses that are longer than this share of all, on average, have to do with them.
 const UNRELATED_RANK: f64 = 0.7;
 
-/// What a bucket drops, replayed by itself, if that is not what was lost: of the losses that it claims, and of its drops,
-/// too few agree.
+/// The fact that a bucket, replayed by itself, does not drop what was lost: of the losses that it claims, and of its
+/// drops, too few agree.
 fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);

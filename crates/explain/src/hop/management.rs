@@ -10,7 +10,7 @@ use crate::judge::Judgement;
 use crate::management::{Family, LAWFUL};
 use crate::thresholds::LAW_NATS;
 
-/// What shows the family.
+/// The facts that show the family.
 pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
     let isolates = family.isolates.then(|| {
         fact!(

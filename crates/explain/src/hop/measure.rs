@@ -1,4 +1,4 @@
-//! What is measured of a stretch of path before a mechanism is named.
+//! Measurements of a hop before a mechanism is named.
 
 use whydrop_path::fit::BucketFit;
 use whydrop_path::fit::passage::{
@@ -14,7 +14,7 @@ use super::thinning::{self, Thinning};
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
 
-/// What a hop is measured from.
+/// The input of a hop's measurement.
 pub struct HopInput {
     pub passages: Passages,
     /// Packets left the first point in super-segments.
@@ -44,7 +44,7 @@ pub struct Hop {
     pub behind_queue: Option<BehindQueue>,
     /// A slow link that drops what newer acknowledgments supersede, if that is what was lost.
     pub thinning: Option<Thinning>,
-    /// What the bucket counts, where small packets tell, and it in those bytes.
+    /// The bytes that the bucket counts, where small packets tell, and it in those bytes.
     pub bucket_basis: Option<(ByteBasis, BucketFit)>,
     /// Packets that were marked (Congestion Experienced) on the way.
     pub marked: usize,
@@ -61,7 +61,7 @@ impl Hop {
             .map_or(0.0, |departures| departures.idle_wait_s)
     }
 
-    /// What passes a bucket in the time by which timestamps may be wrong, bytes.
+    /// The bytes that pass a bucket in the time by which timestamps may be wrong.
     pub fn blur_bytes(&self, fit: &BucketFit) -> f64 {
         blur_bytes(fit, self.blur_s)
     }
@@ -71,7 +71,7 @@ impl Hop {
         self.evidence.group_trace.trace.typical_bytes
     }
 
-    /// What the departures say of the bytes that the hop counts.
+    /// The bytes that the hop counts, by its departures.
     pub fn drain_basis(&self) -> Option<ByteBasis> {
         let overhead = self.departures?.overhead_bytes?;
         let half_width = (overhead.high? - overhead.low?) / 2.0;
@@ -150,7 +150,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
 /// The share of the service that was not seen may be this much larger than what captures miss: they miss more while more passes.
 const MISSED_WHEN_BUSY: f64 = 1.5;
 
-/// What the captures miss is served as well, and is nobody else's.
+/// The departures of others: packets that the captures miss are served as well, and are nobody else's.
 fn of_others(departures: Departures, missed_share: f64) -> Departures {
     let missed = departures.unseen_share <= MISSED_WHEN_BUSY * missed_share;
     Departures {

@@ -48,7 +48,7 @@ impl Element {
 /// A packet under a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modelled {
-    /// What it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
+    /// The level that it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
     pub level_bytes: f64,
     pub dropped: bool,
     /// Time from arrival to departure, less that of a packet of its size which finds nothing before it; NaN where
