@@ -216,7 +216,7 @@ pub struct ModelInfo {
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,
-    /// Of a policer with two buckets in company: the second.
+    /// Of a dual-rate policer: the second bucket.
     pub peak_rate_bps: Option<f64>,
     pub peak_burst_bytes: Option<f64>,
     /// Packets that the replay drops; of those, packets that were lost.

@@ -141,7 +141,7 @@ fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
     let at_bucket = evidence.occupancy.as_ref().map(|occupancy| {
         fact!(
             "delay-at-spent-bucket",
-            more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0),
+            more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0),
             queue_s = occupancy.expected_s
         )
     });

@@ -344,13 +344,13 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    // shorter round trips at the brink than elsewhere are neither's: other flows' acknowledgments were late
+    // shorter round trips near the limit than elsewhere are neither's: other flows' acknowledgments were late
     if high < -NO_QUEUE_RATIO && !evidence.delays_are_own {
         return queue_shows_at_losses(evidence);
     }
     if low > QUEUE_RATIO
         && high < OTHER_DELAY_RATIO
-        && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
+        && occupancy.near_limit_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
     {
         Some(true)
     } else if high < NO_QUEUE_RATIO {
@@ -388,8 +388,8 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
     // a packet more or less in the queue when the delay was measured
-    let blur_s = TAIL_DROP_BLUR_PACKETS * evidence.packet_time_s();
-    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - blur_s;
+    let noise_s = TAIL_DROP_NOISE_PACKETS * evidence.packet_time_s();
+    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - noise_s;
     // a second cause may take some packets at any delay
     let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
         && at_loss.median_s > MOST_AT_TOP * at_loss.high_s
@@ -467,7 +467,7 @@ fn waited_s(evidence: &Evidence) -> f64 {
 
 fn no_queue_reason(evidence: &Evidence) -> Fact {
     if let Some(occupancy) = &evidence.occupancy {
-        let more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0);
+        let more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0);
         return fact!("no-queue", queue_s = occupancy.expected_s, more_s = more_s);
     }
     let bucket = evidence.bucket.as_ref();

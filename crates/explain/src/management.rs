@@ -178,7 +178,7 @@ impl Laws {
             rate_bps: evidence
                 .drain
                 .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
-            blur_s: RTT_BLUR_S,
+            noise_s: RTT_NOISE_S,
             isolated,
             by_acknowledgments: true,
         };
@@ -204,7 +204,7 @@ impl Laws {
 }
 
 /// Acknowledgments come some packets late, seconds.
-const RTT_BLUR_S: f64 = 0.5e-3;
+const RTT_NOISE_S: f64 = 0.5e-3;
 
 /// The packets with what they waited. Of the marks those that an acknowledgment begins to report; of what is sent before
 /// the sender can answer, nobody hears (RFC 3168, section 6.1.3).

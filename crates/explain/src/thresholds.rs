@@ -24,7 +24,7 @@ pub const REPLAYED_SHARE: f64 = 0.6;
 /// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
 /// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell. Train.
 pub const SEEN_BUCKET_PACKETS: f64 = 8.0;
-/// A bucket below this is no bucket: one packet and its neighbour, blurred by jitter. Physics.
+/// A bucket below this is no bucket: one packet and its neighbour, with jitter between them. Physics.
 pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.
 /// Physics.
@@ -57,7 +57,7 @@ pub const TAIL_DROP_RANK: f64 = 0.75;
 /// Losses at delays that differ by more than this share of the longest were not all made by one full queue. Train.
 pub const TAIL_DROP_LOWEST: f64 = 0.75;
 /// The delay is measured on the packet before the lost one, which may have found a packet or two less. Physics.
-pub const TAIL_DROP_BLUR_PACKETS: f64 = 1.5;
+pub const TAIL_DROP_NOISE_PACKETS: f64 = 1.5;
 /// A full queue lets nobody in who would wait longer than those that it drops; what acknowledgments were late adds so many
 /// for each loss. Train.
 pub const LET_IN: usize = 3;

@@ -11,7 +11,7 @@ pub enum Element {
     Policer {
         rate_bps: f64,
         burst_bytes: f64,
-        /// A second bucket in company: rate, bit/s, and burst, bytes.
+        /// The second bucket of a dual-rate policer: rate, bit/s, and burst, bytes.
         peak: Option<(f64, f64)>,
     },
     /// Drop-tail queue; one of the limits, or none.

@@ -98,7 +98,7 @@ pub struct Seeing {
     /// Bit/s at which it drains.
     pub rate_bps: f64,
     /// By how much stamps vary, seconds.
-    pub blur_s: f64,
+    pub noise_s: f64,
     /// Flows have queues of their own.
     pub isolated: bool,
     /// Waits are those of acknowledgments, which come late at times and never early.

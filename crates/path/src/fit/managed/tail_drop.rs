@@ -1,6 +1,6 @@
 //! A queue that drops when it is full, as the rival of every law.
 //!
-//! Where waits are seen exactly, drops come at the longest. From afar waits are blurred, so what the queue holds is also
+//! Where waits are seen exactly, drops come at the longest. From afar waits are noisy, so what the queue holds is also
 //! counted from what arrived and how fast it drains: that is the virtual queue of [`virtual_queue`](crate::fit::virtual_queue),
 //! here at the rate that the waits have shown.
 
@@ -30,7 +30,8 @@ impl Hazards<'_> {
         self.when_long().max(self.when_full())
     }
 
-    /// Two rates, on either side of the wait that parts them best: waits that are seen from afar blur what a full queue does.
+    /// Two rates, on either side of the wait that parts them best: seen from afar, the noise of waits
+    /// hides the limit.
     fn when_long(&self) -> f64 {
         let mut items: Vec<(f64, bool)> = self
             .queues

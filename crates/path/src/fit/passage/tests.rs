@@ -112,7 +112,7 @@ fn every_lost_packet_finds_the_queue_full() {
 }
 
 #[test]
-fn jitter_of_timestamps_blurs_the_rate_by_less_than_a_hundredth() {
+fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
     let mut random = Random::new(4);
     let mut hop = fifo(60 * MBIT, 200, 0);
     let arrivals = bursts(3, 400, 120_000_000);
