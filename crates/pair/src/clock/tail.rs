@@ -90,7 +90,7 @@ fn open_end(values: &[f64]) -> f64 {
     if lower.len() < LEAST_RANKS
         || ends_sharply(&lower)
         || !are_alike(&lower, &upper)
-        || company(values, &sorted) < INDEPENDENT
+        || rank_nearby(values, &sorted) < INDEPENDENT
     {
         return 0.0;
     }
@@ -157,7 +157,7 @@ fn are_alike(lower: &[f64], upper: &[f64]) -> bool {
 }
 
 /// The share of all values that those at a distance from the lowest are above, on average.
-fn company(values: &[f64], sorted: &[f64]) -> f64 {
+fn rank_nearby(values: &[f64], sorted: &[f64]) -> f64 {
     let low = sorted[COMPARED.min(sorted.len()) - 1];
     let (mut sum, mut count) = (0, 0);
     for around in values.windows(2 * APART + 1) {

@@ -338,8 +338,8 @@ impl Flows {
             return true;
         }
         if one.matched == 0 && two.matched == 0 {
-            let others_by_name = one.expects_its_namesake() || two.expects_its_namesake();
-            return !others_by_name && self.reverses_agree(one, two);
+            let others_by_tuple = one.expects_same_tuple() || two.expects_same_tuple();
+            return !others_by_tuple && self.reverses_agree(one, two);
         }
         // ports used again, and one of the captures lacks the SYN that shows it
         let renewed_first = two.partner != NONE && self.get(0, two.partner).tuple == one.tuple;
@@ -392,7 +392,7 @@ impl Flows {
         later_piece: bool,
     ) {
         if self.get(0, first).partner != second || self.get(1, second).partner != first {
-            self.marry(first, second);
+            self.bind(first, second);
         }
         match same_id {
             Some(same) if later_piece => self.piece_ids.take(same),
@@ -416,7 +416,7 @@ impl Flows {
 
     /// Replaces guessed partners by proven ones.
     #[cold]
-    fn marry(&mut self, first: u32, second: u32) {
+    fn bind(&mut self, first: u32, second: u32) {
         for (side, flow) in [(0, first), (1, second)] {
             let former = self.get(side, flow).partner;
             if former != NONE {
@@ -484,8 +484,9 @@ const TELLING_PACKETS: u32 = 8;
 /// Taken for the variation of a flow's transit until matches show it, and at most.
 const FIRST_VARIATION_NS: i64 = 250_000;
 const LARGEST_VARIATION_NS: i64 = 10_000_000;
-/// Packets after which a flow whose namesake at the other point has no packet in common may be another one there.
-const NAMESAKE_PACKETS: u64 = 16;
+/// Packets after which a flow that has none in common with the flow of the same 5-tuple at the other point may be
+/// another one there.
+const SAME_TUPLE_PACKETS: u64 = 16;
 
 impl FlowState {
     /// A packet with so much payload that is no super-segment.
@@ -510,8 +511,8 @@ impl FlowState {
     }
 
     /// True if it has, by its 5-tuple, a partner which may prove right yet.
-    fn expects_its_namesake(&self) -> bool {
-        self.partner != NONE && self.packets < NAMESAKE_PACKETS
+    fn expects_same_tuple(&self) -> bool {
+        self.partner != NONE && self.packets < SAME_TUPLE_PACKETS
     }
 
     /// A SYN with another sequence number than the flow's own opens a new connection on the same ports.

@@ -5,7 +5,7 @@ use whydrop_path::{Arrival, Outcome, Random, overhead, replay};
 
 use super::draw::World;
 use super::policer::{Bucket, FULL_PACKET_BYTES, PolicerSpec};
-use super::settings::{MBIT, byte_basis, companions, outrun};
+use super::settings::{MBIT, byte_basis, more_connections, outrun};
 use crate::pair::crossing::{Body, Crossing};
 
 pub fn apply(world: &mut World, random: &mut Random) {
@@ -23,7 +23,7 @@ pub fn apply(world: &mut World, random: &mut Random) {
     note(world, &spec);
     world.set_element(spec.build());
     world.policer = Some(spec);
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 

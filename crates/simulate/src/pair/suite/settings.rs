@@ -36,7 +36,7 @@ pub fn outrun(world: &mut World, rate_bps: u64) {
 }
 
 /// One to four connections of data.
-pub fn companions(world: &mut World, random: &mut Random) {
+pub fn more_connections(world: &mut World, random: &mut Random) {
     let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
     let port = world.scenario.flows[0].client_port;
     for _ in 0..more {
