@@ -1,4 +1,4 @@
-"""What watching costs: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
+"""The cost of watching: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
 
     .venv/bin/python bench/watching.py [--connections 10000] [--every 0.1] [--seconds 20]
 

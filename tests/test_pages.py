@@ -44,7 +44,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def place(axis: dict[str, Any], value: float | None) -> float | str | None:
-    """What a number of a page stands for: a word of an axis of words, 0 where zeros stand."""
+    """The meaning of a number of a page: a word of an axis of words, 0 where zeros stand."""
     if value is None or value != value:
         return None
     if axis["words"]:

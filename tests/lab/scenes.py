@@ -94,7 +94,7 @@ print("over", flush=True)
 
 @dataclass
 class Scene:
-    """What happens between a client and a server.
+    """The events between a client and a server.
 
     Attributes:
         talk: what the client does, one entry each: ``["send", bytes, pause_s, piece_bytes]`` has the server send,

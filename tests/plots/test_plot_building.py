@@ -1,4 +1,4 @@
-"""What pictures hold: built from made-up recordings whose numbers are known."""
+"""Contents of pictures built from made-up recordings whose numbers are known."""
 
 from __future__ import annotations
 

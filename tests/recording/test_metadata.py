@@ -1,4 +1,4 @@
-"""What is gathered of hosts, checked against other programs; what is sampled; and what redaction hides."""
+"""Metadata of hosts, checked against other programs; what is sampled; and what redaction hides."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def observed(exporter: Exporter, *readings: Reading) -> None:
 
 
 def scraped(exporter: Exporter) -> dict[str, dict[Labels, float]]:
-    """What Prometheus would know: by name of the sample, by labels."""
+    """Scrape as Prometheus would: by name of the sample, by labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         text = answer.read().decode()

@@ -20,7 +20,7 @@ pub struct Document {
     pub flows: Vec<FlowInfo>,
     pub transfers: Vec<TransferInfo>,
     pub verdicts: Vec<Verdict>,
-    /// What two captures show together; `null` for one.
+    /// The pair that two captures make; `null` for one.
     pub pair: Option<PairInfo>,
     /// With more than two captures: each stretch between two neighbours along the path.
     pub hops: Vec<PairInfo>,
@@ -122,7 +122,7 @@ pub struct FlowInfo {
     /// Share of the flow's busy time with bytes in flight within one segment of the receive window.
     pub window_limited_share: Option<f64>,
     pub window_scale: Option<u8>,
-    /// What the handshake agreed on about ECN: `off`, `classic`, `accurate`, or `unknown`.
+    /// The use of ECN that the handshake agreed on: `off`, `classic`, `accurate`, or `unknown`.
     pub ecn: String,
     /// The same as `ecn` being `accurate` (RFC 9768).
     pub accecn: bool,
@@ -142,7 +142,7 @@ pub struct FlowInfo {
     /// Payload bytes outstanding when packets left that were lost: mean and standard deviation; `null` without losses.
     pub outstanding_at_loss_mean_bytes: Option<f64>,
     pub outstanding_at_loss_deviation_bytes: Option<f64>,
-    /// What limited it at each moment; `null` where acknowledgments of its data were not captured.
+    /// The limiters at each moment; `null` where acknowledgments of its data were not captured.
     pub limits: Option<LimitsInfo>,
 }
 
@@ -199,7 +199,7 @@ pub struct Verdict {
     pub family: Option<String>,
     /// With several captures: mechanisms replayed over the packets, the winner first.
     pub models: Vec<ModelInfo>,
-    /// What was found: the headline first, then the evidence, and the path's own numbers.
+    /// Findings: the headline first, then the evidence, and the path's own numbers.
     pub facts: Vec<Fact>,
     pub against: Vec<Against>,
     /// Throughput lost to the cause.
@@ -216,7 +216,7 @@ pub struct ModelInfo {
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,
-    /// Of a policer with two buckets in company: the second.
+    /// Of a dual-rate policer: the second bucket.
     pub peak_rate_bps: Option<f64>,
     pub peak_burst_bytes: Option<f64>,
     /// Packets that the replay drops; of those, packets that were lost.
@@ -248,7 +248,7 @@ pub struct ThroughputLost {
     pub share: f64,
 }
 
-/// What two captures of one path show together.
+/// The findings of two captures of one path together.
 #[derive(Debug, Clone, Serialize)]
 pub struct PairInfo {
     /// Positions in `captures`: points 1 and 2 of what follows.
@@ -332,7 +332,7 @@ pub struct AfterGapInfo {
     pub other_median_s: f64,
 }
 
-/// What the path rewrote, in packets; of the TTL by how much it fell on most.
+/// Packets that the path rewrote; of the TTL by how much it fell on most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChangesInfo {
     pub ttl_hops: Option<i64>,

@@ -53,7 +53,7 @@ pub struct ModelTable {
     pub verdict: Vec<u32>,
     pub flow: Vec<u32>,
     pub time_ns: Vec<i64>,
-    /// What the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
+    /// The level that the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
     pub level_bytes: Vec<f64>,
     pub ip_bytes: Vec<u32>,
     pub predicted_drop: Vec<bool>,

@@ -1,4 +1,4 @@
-//! What a test measured as Arrow record batches, with the columns of a recording's tables.
+//! Measurements of a test as Arrow record batches, with the columns of a recording's tables.
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;

@@ -15,11 +15,11 @@ use client::Repeated;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// First retransmission timeout of a SYN-ACK (RFC 6298).
 const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
-/// What a client sends to ask for a chunk.
+/// Bytes that a client sends to ask for a chunk.
 const REQUEST_BYTES: u32 = 120;
 const SERVER_WINDOW_BYTES: u32 = 65_152;
 
-/// What a host does with what it got.
+/// The reaction of a host to what it got.
 #[derive(Debug, Default)]
 pub struct Reaction {
     pub send: Vec<Segment>,
@@ -50,7 +50,7 @@ pub struct Connection {
     behaviour: Behaviour,
     /// A mark has reached the client and the server has not said that it reduced its window (RFC 3168, section 6.1.3).
     echoes: bool,
-    /// What the client sends again until it is answered.
+    /// The segment that the client repeats until it is answered.
     repeated: Option<Repeated>,
     client_rtt_ns: i64,
     syn_sent_ns: i64,

@@ -1,4 +1,4 @@
-//! What really happened, beside the capture that shows only a part of it.
+//! The truth, beside the capture that shows only a part of it.
 
 use serde_json::{Value, json};
 

@@ -29,7 +29,7 @@ const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
 
-/// What an account is made of.
+/// The input of an account.
 pub(crate) struct Told<'a> {
     pub flow: &'a Flow,
     /// The other direction: its data are requests.
@@ -81,7 +81,7 @@ struct Walk<'a> {
     recoveries: Recoveries,
     /// The next segment to leave.
     leaving: usize,
-    /// What limited the sender before it last sent, timers and recoveries apart.
+    /// The limiter before the sender last sent, timers and recoveries apart.
     before: Option<Limiter>,
     /// Limits the answer so far, for its tail.
     last: Option<Limiter>,
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What comes before a transfer's first packet; returns when the transfer begins.
+    /// Account for the time before a transfer's first packet; return when the transfer begins.
     fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
         let segment_ns = self.clock.sent_ns[first];
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
@@ -348,8 +348,8 @@ impl<'a> Walk<'a> {
             && silent_ns > self.round_trip.recent_ns
     }
 
-    /// What a timer that ran out for nothing waited for: the acknowledgment of less than two full segments was held back,
-    /// any other one queued.
+    /// The limiter while a timer that ran out for nothing waited: the acknowledgment of less than two full segments was
+    /// held back, any other one queued.
     fn late_answer(&self) -> Limiter {
         match self.next - self.acknowledged < self.round_trip.stretch {
             true => Limiter::DelayedAck,
@@ -418,8 +418,8 @@ impl<'a> Walk<'a> {
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
-    /// What the receiver allowed when the last packet left. A window that the receiver still opens further is not the
-    /// limit because it might have been so a moment before.
+    /// The right edge of the window when the last packet left. A window that the receiver still opens further is not
+    /// the limit because it might have been so a moment before.
     fn edge(&mut self) -> Option<i64> {
         let certain_ns = self.last_sent_ns - self.clock.doubt_ns;
         while (self.edges.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
@@ -434,7 +434,7 @@ impl<'a> Walk<'a> {
         known.map(|(_, edge)| *edge)
     }
 
-    /// What the sender waits for that sends `segment` next.
+    /// The limiter of a sender that sends `segment` next.
     fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
             let before = match self.next >= self.answer_end {
@@ -469,7 +469,7 @@ impl<'a> Walk<'a> {
         self.rounds.limiter_at(now_ns)
     }
 
-    /// Whether an acknowledgment came just before, and for how long nothing had been out by then.
+    /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.
     fn released_at(&self, now_ns: i64) -> (bool, i64) {
         let mut heard_ns = self.last_heard_ns;
         let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);

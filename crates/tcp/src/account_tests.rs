@@ -1,4 +1,4 @@
-//! What limited a sender, by what ended each wait.
+//! Limiters of a sender, by what ended each wait.
 
 use crate::limits::Limiter;
 use crate::testing::{Extra, MS, MSS, Talk};

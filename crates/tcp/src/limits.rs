@@ -1,6 +1,7 @@
-//! What limited a flow at each moment: the words of the account of all time.
+//! Limiters of a flow at each moment: the words of the account of all time.
 
-/// What keeps a sender from sending more, after the order in which a sender asks (Linux's `tcp_write_xmit`).
+/// The limiter that keeps a sender from sending more, after the order in which a sender asks (Linux's
+/// `tcp_write_xmit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Limiter {

@@ -116,7 +116,7 @@ impl Recoveries {
         }
     }
 
-    /// Whether one of the segments to come repairs what begins there.
+    /// True if one of the segments to come repairs what begins there.
     fn is_repaired_from(&self, sequence: i64, coming: usize) -> bool {
         let after = self
             .repairs

@@ -1,4 +1,4 @@
-//! What client and responder say to each other on the control channel.
+//! Messages of client and responder on the control channel.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub enum Reply {
     Ended(String),
 }
 
-/// What the responder's end of the flows measured, in its own clock.
+/// Measurements of the responder's end of the flows, in its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub intervals: Vec<Interval>,

@@ -1,4 +1,4 @@
-//! What is measured, row by row as the tables of a recording have it, and where it waits to be taken away.
+//! Measurements, row by row as the tables of a recording have them, and where they wait to be taken away.
 //!
 //! Times are nanoseconds since the Unix epoch in the clock of the host that measured, until the client corrects them.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use whydrop_sockets::sample::TcpSample;
 
-/// What arrived at the receiver of a TCP or UDP flow in one interval.
+/// Arrivals at the receiver of a TCP or UDP flow in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub flow: u32,
@@ -32,7 +32,7 @@ pub struct Datagrams {
     pub jitter_ns: i64,
 }
 
-/// What became of a probe.
+/// The fate of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// Answered in time.
@@ -98,7 +98,7 @@ pub enum Ending {
     Failed(String),
 }
 
-/// What one host's flows measured and nobody took away yet.
+/// Measurements of one host's flows that nobody took away yet.
 #[derive(Debug, Default)]
 pub struct Samples {
     pub intervals: Vec<Interval>,
@@ -115,7 +115,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// What the rows occupy.
+    /// The bytes that the rows occupy.
     fn bytes(&self) -> usize {
         size_of_val(self.intervals.as_slice())
             + size_of_val(self.tcp.as_slice())

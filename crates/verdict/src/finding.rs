@@ -1,4 +1,4 @@
-//! What a producer finds: a cause, where, for which flows, how likely, and the facts behind it.
+//! Findings of a producer: a cause, where, for which flows, how likely, and the facts behind it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Quantity {
     }
 }
 
-/// What a finding is about. Findings compete, and add up, where their subjects are equal.
+/// The subject of a finding. Findings compete, and add up, where their subjects are equal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subject {
@@ -90,7 +90,7 @@ pub enum Value {
 }
 
 impl From<f64> for Value {
-    /// What is no number is not known.
+    /// Convert a number; one that is not finite is not known.
     fn from(number: f64) -> Self {
         if number.is_finite() {
             Self::Number(number)

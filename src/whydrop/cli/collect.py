@@ -170,7 +170,7 @@ def _out(line: str) -> None:
 
 
 def _summary(collector: Collector) -> str:
-    """What the polls came to."""
+    """A line that counts the polls by status, with how late they were."""
     from whydrop import units
 
     counts = collector.standings.counts

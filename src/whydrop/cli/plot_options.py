@@ -1,4 +1,4 @@
-"""What the options of ``whydrop plot`` ask for, as the catalogue of plots has it."""
+"""The options of ``whydrop plot``, translated for the catalogue of plots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def made_wishes(given: dict[str, Any]) -> Wishes:
-    """What was given on the command line, as plots have it."""
+    """The options given on the command line, as plots have them."""
     from whydrop.recording.metrics.reducing import normalised
     from whydrop.show.plots.building import Wishes
 

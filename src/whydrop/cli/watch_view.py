@@ -1,4 +1,4 @@
-"""What a watch shows while it runs: a table on a terminal, a line a second elsewhere; and what it came to."""
+"""The display of a watch while it runs: a table on a terminal, a line a second elsewhere; and its summary."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _number(count: int, thing: str) -> str:
 
 
 def summary(watched: Watched) -> list[str]:
-    """What came of a watch, in lines."""
+    """The summary of a watch, in lines."""
     tally = watched.tally
     lines = [f"{_number(watched.connections, 'connection')} seen"]
     polls = f"{_number(tally.polls, 'poll')} of the kernel's sockets, {units.count(tally.missed)} missed"

@@ -54,7 +54,7 @@ class AfterGap(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Changes(Entry):
-    """What was rewritten between the captures.
+    """Headers that were rewritten between the captures.
 
     ``ttl_hops`` is how much the time to live fell; the others count packets: DSCP or ECN changed, marked with
     congestion experienced (RFC 3168), and the maximum segment size option rewritten; ``translated_flows`` counts flows

@@ -1,4 +1,4 @@
-"""What a file is, by what it holds: a capture of packets, or a recording of a test.
+"""The kind of a file by its content: a capture of packets, or a recording of a test.
 
 Of the standard library and of whydrop only what costs nothing to import: each start of ``whydrop explain`` asks.
 """

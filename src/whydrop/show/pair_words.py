@@ -1,4 +1,4 @@
-"""What two captures of one path show, in words and as tables; text and report lay them out."""
+"""Two captures of one path, in words and as tables; text and report lay them out."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _transit(transit: Transit | None) -> tuple[str, str, str, str]:
 
 
 def facts(pair: Pair, stretches: Sequence[Pair]) -> list[tuple[str, str]]:
-    """What else is to be said, each with a label."""
+    """Further facts, each with a label."""
     lines = [("Matched", _matched(pair))]
     if pair.unmatched:
         reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]

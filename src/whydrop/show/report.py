@@ -138,7 +138,7 @@ def _models(verdict: Verdict) -> str:
 
 
 def _pair(found: Explained) -> str:
-    """What two captures of one path show together, with the charts of all packets between them."""
+    """The section on two captures of one path, with the charts of all packets between them."""
     if found.pair is None:
         return ""
     facts = "".join(

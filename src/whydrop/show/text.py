@@ -105,7 +105,7 @@ def _print_matching(pair: Pair, console: Console) -> None:
 
 
 def _print_pair(pair: Pair, stretches: Sequence[Pair], console: Console) -> None:
-    """What captures of one path show together."""
+    """Print what captures of one path show together."""
     sheet = replace(pair_words.ways(stretches), title=pair_words.title(stretches))
     _print_table(console, sheet, ordered=False)
     grid = Table.grid(padding=(0, 2))

@@ -51,7 +51,7 @@ def cause_title(cause: str) -> str:
 
 
 def cause_meaning(cause: str) -> str:
-    """What the cause does, in a phrase; empty for a cause that this version does not know."""
+    """A phrase on what the cause does; empty for a cause that this version does not know."""
     return _CAUSES[cause][1] if cause in _CAUSES else ""
 
 
@@ -86,7 +86,7 @@ def flows(verdict: Verdict, of: int) -> str:
 
 
 def further(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """What to tell behind the headline: where nothing dropped or waited there is nothing to tell."""
+    """The verdicts after the headline: where nothing dropped or waited there is nothing to tell."""
     return [verdict for verdict in verdicts[1:] if verdict.cause != "none"]
 
 

@@ -30,8 +30,8 @@ const ONE_MACHINE_NS: f64 = 100e3;
 pub(super) struct Floor {
     /// The smallest transit with the offset in it, at x = 0, nanoseconds.
     pub lowest: f64,
-    /// The typical smallest transit of a window above that, nanoseconds: how blurred the floor is.
-    blur: f64,
+    /// The typical smallest transit of a window above that, nanoseconds: the spread of the floor.
+    spread: f64,
 }
 
 pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Drift) -> ClockFit {
@@ -121,8 +121,8 @@ fn tightest(floors: &[[Option<Floor>; 2]]) -> Option<usize> {
 fn floor(group: &Group, rate: f64) -> Option<Floor> {
     let mut heights: Vec<f64> = group.floors(rate).map(|point| point.z).collect();
     let lowest = heights.iter().copied().min_by(f64::total_cmp)?;
-    let blur = median(&mut heights) - lowest;
-    Some(Floor { lowest, blur })
+    let spread = median(&mut heights) - lowest;
+    Some(Floor { lowest, spread })
 }
 
 /// Of one direction, if both are equal: half of the smallest sum of both, in the stretch where it is
@@ -141,10 +141,14 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
         [Some(forward), Some(backward)] => {
             let (high, low) = (forward.lowest - transit, transit - backward.lowest);
             // What is left between both belongs to queues that never emptied in this stretch: to the
-            // direction whose floor is blurred. (Negative, both contradict each other by a few stamps too
+            // direction whose floor has a spread. (Negative, both contradict each other by a few stamps too
             // early: likewise.)
-            let blur = forward.blur + backward.blur;
-            let share = if blur > 0.0 { forward.blur / blur } else { 0.5 };
+            let spread = forward.spread + backward.spread;
+            let share = if spread > 0.0 {
+                forward.spread / spread
+            } else {
+                0.5
+            };
             high - (high - low) * share
         }
         [Some(forward), None] => forward.lowest - transit,

@@ -75,7 +75,7 @@ pub struct ClockStretch {
     pub ends_at_second: bool,
 }
 
-/// What is known of the clocks.
+/// The clocks as far as they are known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClockFit {
     /// In order of time; more than one where a clock was stepped.
@@ -120,7 +120,7 @@ impl ClockStretch {
             + self.drift_ppm * 1e-6 * (i128::from(first_ns) - i128::from(self.start_ns)) as f64
     }
 
-    /// What capture 1's clock shows when capture 2's shows `second_ns`, nanoseconds.
+    /// The reading of capture 1's clock when capture 2's shows `second_ns`, nanoseconds.
     pub fn first_at(&self, second_ns: i64) -> i64 {
         let since_start = i128::from(second_ns) - i128::from(self.start_ns);
         // the whole part of a large offset is taken off as an integer, or the float would eat the nanoseconds
@@ -197,7 +197,7 @@ impl ClockFit {
             .map_or(0.0, |stretch| stretch.offset_at(sample.first_ns))
     }
 
-    /// What capture 1's clock showed when capture 2's showed `second_ns`, nanoseconds: the inverse of
+    /// The reading of capture 1's clock when capture 2's showed `second_ns`, nanoseconds: the inverse of
     /// [`ClockFit::offset_at`]. Where capture 2's clock was set back, the later of both times.
     pub fn first_at(&self, second_ns: i64) -> i64 {
         self.nearest(|stretch| stretch.distance(stretch.first_at(second_ns)))

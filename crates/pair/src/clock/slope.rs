@@ -9,8 +9,8 @@
 use super::envelope::Group;
 use super::track::{Point, sign};
 
-/// What is left to say of a drift nobody measured, parts per million: the frequency tolerance of RFC 5905
-/// (MAXFREQ), beyond which NTP takes a clock for broken.
+/// Bound on a drift nobody measured, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ), beyond which
+/// NTP takes a clock for broken.
 pub(super) const UNMEASURED_PPM: f64 = 500.0;
 /// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a
 /// slow reader.
@@ -314,7 +314,7 @@ impl Band {
         })
     }
 
-    /// What the band says the clocks' rate still lacks.
+    /// The correction of the clocks' rate that the band asks for.
     fn slope(&self) -> f64 {
         self.sign * self.xz / self.xx
     }

@@ -73,7 +73,7 @@ pub(super) struct Tracks {
     pub samples: usize,
 }
 
-/// What a direction's transit counts for in the difference of the clocks.
+/// The sign of a direction's transit in the difference of the clocks.
 pub(super) fn sign(direction: usize) -> f64 {
     if direction == 0 { 1.0 } else { -1.0 }
 }

@@ -23,7 +23,7 @@ const MOST_SUMS: usize = 4096;
 /// A matched packet: its time at point 1, and its time at point 2 less that, ns.
 type Sample = (i64, i64);
 
-/// What is known of the packets between two hosts. Orientation 0 is from the host with the lower address.
+/// Evidence on the packets between two hosts. Orientation 0 is from the host with the lower address.
 #[derive(Debug, Default)]
 struct Hosts {
     /// Matched packets by orientation.
@@ -100,7 +100,7 @@ impl Hosts {
         }
     }
 
-    /// Whether orientation 0 goes from point 1 to 2.
+    /// True if orientation 0 goes from point 1 to 2.
     fn decide(&mut self) -> Option<bool> {
         let by_ttl = self.by_ttl();
         let by_time = self.by_time();
@@ -146,7 +146,7 @@ impl Hosts {
         (most >= 4 && most > 4 * least).then_some(only_first > only_second)
     }
 
-    /// What is left where neither TTL nor the sums of transit times tell.
+    /// Guess where neither TTL nor the sums of transit times tell.
     fn guess(&self) -> Option<bool> {
         self.by_losses().or_else(|| self.by_clock())
     }

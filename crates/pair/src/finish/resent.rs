@@ -16,7 +16,7 @@ const WITHIN: usize = 64;
 /// Clocks of captures are no finer than this.
 const CLOCK_GRAIN_NS: i64 = 5_000;
 
-/// What copies have in common.
+/// The fields that copies have in common.
 type Identity = (u32, u32, u32, u32);
 
 /// `None` where more than time tells the packet from its copies.

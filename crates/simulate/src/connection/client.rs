@@ -1,4 +1,4 @@
-//! What a client does about SYNs and requests that nobody answers, and when it is gone.
+//! Clients whose SYNs and requests nobody answers, and when they are gone.
 
 use super::Connection;
 use crate::scenario::Ending;

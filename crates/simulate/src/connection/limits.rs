@@ -1,4 +1,4 @@
-//! What a connection notes of its limits.
+//! A connection's notes of its limits.
 
 use super::Connection;
 use crate::limiter::State;

@@ -156,7 +156,7 @@ struct Case {
     crossings: Vec<Crossing>,
 }
 
-/// What a host counts.
+/// The counters of a host.
 #[derive(Debug, Clone, Copy)]
 struct Host {
     identification: u16,

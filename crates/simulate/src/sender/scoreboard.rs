@@ -1,4 +1,4 @@
-//! What was sent and has not been acknowledged, and what of it is thought lost.
+//! Segments that were sent and have not been acknowledged, and those of them that are thought lost.
 
 use std::collections::VecDeque;
 

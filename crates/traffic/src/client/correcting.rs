@@ -37,7 +37,7 @@ impl ClockRow {
     }
 }
 
-/// What a test measured since it was last asked.
+/// Measurements of a test since it was last asked.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub intervals: Vec<Interval>,

@@ -1,5 +1,5 @@
-//! What a responder may tell of the flows of a plan, and how much of it: one that errs or lies must not fill this host's
-//! memory, nor have its rows taken for those of another flow.
+//! Limits on what a responder may report of the flows of a plan, and how much of it: one that errs or lies must not
+//! fill this host's memory, nor have its rows taken for those of another flow.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Rows {
     }
 }
 
-/// What one flow's far end may still tell.
+/// The reports that one flow's far end may still send.
 #[derive(Debug)]
 struct Flow {
     is_tcp: bool,
@@ -102,7 +102,7 @@ fn of_bursts(spec: &FlowSpec) -> (f64, (u64, u64)) {
     )
 }
 
-/// What the responder was asked for, and what of it has not been told yet.
+/// The flows that the responder was asked for, and what of them has not been reported yet.
 #[derive(Debug)]
 pub struct Expected {
     flows: HashMap<u32, Flow>,

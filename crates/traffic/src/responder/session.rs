@@ -34,7 +34,7 @@ const LONGEST_REQUEST_BYTES: usize = 256 << 10;
 const ROWS_IN_REPORT: usize = 1000;
 /// More than this means that the client does not take what is measured; then the session ends.
 const MOST_BYTES_OF_ROWS: usize = 64 << 20;
-/// What a session may last beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
+/// The time of a session beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
 const AROUND_S: f64 = 30.0;
 /// How long flows may take to see that they shall end. They look up every 50 ms; the host may be busy.
 const FLOWS_PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const MOST_REQUESTS: usize = 256;
 /// Metadata longer than this is not sent.
 const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
 
-/// What data connections and UDP packets need to know of a session.
+/// A session as data connections and UDP packets need to know it.
 pub struct Session {
     pub token: u64,
     pub key: Bytes32,

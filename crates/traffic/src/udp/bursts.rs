@@ -1,4 +1,4 @@
-//! What arrives of bursts: a row for each packet, also for the lost ones.
+//! Arrivals of bursts: a row for each packet, also for the lost ones.
 
 use std::collections::BTreeMap;
 

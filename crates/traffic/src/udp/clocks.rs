@@ -27,8 +27,8 @@ pub struct ClockEstimate {
     pub time_ns: i64,
     /// How far the far clock is ahead of ours.
     pub offset_ns: i64,
-    /// What an asymmetric path could hide: half of the smallest round trip, where both directions were seen at their
-    /// best; and what the drift's own error makes of the way from the middle of the test to here.
+    /// The error that an asymmetric path could hide: half of the smallest round trip, where both directions were seen
+    /// at their best; and what the drift's own error makes of the way from the middle of the test to here.
     pub uncertainty_ns: i64,
     /// How much faster the far clock runs; `None` where too little time has passed to tell.
     pub drift_ppm: Option<f64>,
@@ -85,7 +85,7 @@ impl ClockFit {
             .or_insert(window);
     }
 
-    /// What all exchanges so far say of the clocks at the time of the latest; `None` before the first.
+    /// Estimate the clocks at the time of the latest of all exchanges so far; `None` before the first.
     pub fn latest(&self) -> Option<ClockEstimate> {
         let fit = self.fit()?;
         let span = fit.stretches.last()?;

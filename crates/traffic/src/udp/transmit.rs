@@ -17,8 +17,8 @@ use super::words;
 const BATCH: usize = 32;
 /// A stream whose packets are due closer together wakes no more often than this, and sends what has become due.
 const SHORTEST_SLEEP_NS: i64 = 100_000;
-/// What a busy host could not send in this time is left out, and counted: sent in a rush, it would be a burst that
-/// nobody asked for.
+/// The longest delay: what a busy host could not send in this time is left out, and counted: sent in a rush, it would
+/// be a burst that nobody asked for.
 const MOST_OVERDUE_NS: i64 = 100_000_000;
 /// The same for a whole burst.
 const BURST_OVERDUE_NS: i64 = if cfg!(test) {

@@ -55,7 +55,7 @@ class Settings:
 
 @dataclass
 class Tally:
-    """What the polls came to.
+    """Counts of the polls.
 
     Attributes:
         missed: polls that were due and were not made.
@@ -94,7 +94,7 @@ class Tally:
 
 @dataclass
 class Watched:
-    """What came of it.
+    """The outcome of a watch.
 
     Attributes:
         folders: the recordings, in order; those that were removed are not among them.
@@ -170,7 +170,7 @@ class Watch:
         self._writer.close()
 
     def is_alone(self) -> bool:
-        """Whether all processes that were to be watched are gone, and their connections too."""
+        """True if all processes that were to be watched are gone, and their connections too."""
         standing = self._sampler.standing()
         return bool(standing["processes_gone"]) and not standing["connections"]
 

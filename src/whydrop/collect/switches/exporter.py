@@ -1,4 +1,4 @@
-"""What was polled, for Prometheus to scrape: an HTTP server with a registry of its own.
+"""The readings for Prometheus to scrape: an HTTP server with a registry of its own.
 
 Counters are given as they grew since the collector began, resets and wraps undone, so that Prometheus' ``rate()`` is
 right across them; growth that nobody knows (`counting`: null) adds nothing. A value is a double, exact below 2^53.
@@ -136,7 +136,7 @@ class Exporter:
         return made
 
     def families(self) -> Iterator[Metric]:
-        """What is shown, at this moment."""
+        """Yield the metrics as they are at this moment."""
         with self._guard:
             totals, resets = dict(self._totals), dict(self._resets)
             switches, not_shown = dict(self._switches), self._not_shown
@@ -148,7 +148,7 @@ class Exporter:
 
 
 class _Collector:
-    """What the registry asks."""
+    """The collector that the registry asks."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter

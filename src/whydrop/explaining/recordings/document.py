@@ -23,7 +23,7 @@ SCHEMA = 2
 
 
 class RecordingAnalysis:
-    """What was found in a recording, and in captures of the same test, as :class:`whydrop.Explanation` takes it."""
+    """The findings in a recording, and in captures of the same test, as :class:`whydrop.Explanation` takes them."""
 
     def __init__(self, document: dict[str, Any], captured: Analysis | None = None) -> None:
         self._document = document

@@ -36,7 +36,7 @@ FILES_OF_A_BATCH = 500
 
 @dataclass
 class Report:
-    """What came of all files."""
+    """The outcome of all files."""
 
     files: list[FileReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # on the store itself

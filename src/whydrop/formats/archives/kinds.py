@@ -1,4 +1,4 @@
-"""What kind of file a member is: by its first bytes, and by its name where they do not tell."""
+"""The kind of file that a member is: by its first bytes, and by its name where they do not tell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NDT = (b'"GitShortCommit"', b'"Control"', b'"Download"', b'"Upload"', b'"C2S"',
 
 
 def kind(content: bytes, name: str) -> Kind:
-    """What a file with this content and name is."""
+    """The kind of a file with this content and name."""
     last = plain(name)
     head = content[:_HEAD]
     if not content:

@@ -121,7 +121,7 @@ class _Gathering:
         yield from self._ready()
 
     def rest(self) -> Iterator[Piece]:
-        """What is still gathered, and what is to be said of the whole file."""
+        """Yield what is still gathered, and the notes on the whole file."""
         notes = list(self._notes())
         for piece in self._ready(all_of_it=True):
             yield replace(piece, notes=notes)

@@ -31,7 +31,7 @@ class Count:
 
 @dataclass
 class FileReport:
-    """What came of one file."""
+    """The outcome of one file."""
 
     path: str
     status: Status
@@ -107,7 +107,7 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
 
 
 def _damage_of(known: dict[str, Any]) -> list[str]:
-    """What a source's note in the store says of its damage; the note itself may be damaged."""
+    """The damage that a source's note in the store names; the note itself may be damaged."""
     damage = known.get("damage")
     return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
 

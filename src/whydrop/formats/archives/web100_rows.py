@@ -76,7 +76,7 @@ MLAB_LAST_INDEX = 2800
 
 
 def signals_meaning(kernel: str | None) -> str:
-    """What ``congestion_signals`` counts in a kernel, in words: the two that M-Lab ran differ.
+    """The meaning of ``congestion_signals`` in a kernel, in words: the two that M-Lab ran differ.
 
     >>> signals_meaning("2.5.27 201001301335 net100")
     'fast retransmits and other losses, without timeouts'

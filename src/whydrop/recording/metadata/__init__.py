@@ -1,4 +1,4 @@
-"""What a recording tells of its hosts: gathered before and behind a test, sampled while it runs, redacted on request.
+"""Metadata of hosts: gathered before and after a test, sampled while it runs, redacted on request.
 
 The same functions serve the far end, which sends what it gathered to the client.
 """

@@ -115,7 +115,7 @@ class ByteQueueLimits:
 
 
 class Drivers:
-    """What drivers count themselves (`ethtool --statistics`)."""
+    """The counters of drivers themselves (`ethtool --statistics`)."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
         self._asked = {name: Ethtool(name) for name in interfaces}
@@ -196,7 +196,7 @@ class Wireless:
         self._stations = root / "sys/kernel/debug/ieee80211"
 
     def read(self) -> Iterator[Reading]:
-        """What /proc/net/wireless tells, and for root the airtime of each station."""
+        """Read /proc/net/wireless, and for root the airtime of each station."""
         lines = self._wireless.read_text().splitlines()[2:] if self._wireless.exists() else []
         for text in lines:
             name, _, rest = text.partition(":")

@@ -75,7 +75,7 @@ def heaviest(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shift(burst: pl.DataFrame) -> tuple[int, str]:
-    """What to take off each transit, and how the axis says so."""
+    """The time to subtract from each transit, and how the axis says so."""
     fastest = as_float(matched(burst)["transit_ns"].min())
     length = as_float((burst["sent_ns"] - burst["sent_ns"][0]).max())
     if fastest < _FLAT * length:

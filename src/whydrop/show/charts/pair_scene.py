@@ -117,7 +117,7 @@ def matched(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def offloaded(rows: pl.DataFrame) -> str:
-    """What to add where packets were captured at one time, before a network card cut them apart; else nothing."""
+    """A sentence where packets were captured at one time, before a network card cut them apart; else nothing."""
     together = rows["sent_ns"].diff().eq(0).sum()
     if together * _MANY < rows.height:
         return ""

@@ -41,7 +41,7 @@ _KEYS = ("figure", "panel", "group")
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be drawn of a store.
+    """The options of a figure from a store.
 
     Attributes:
         table: one of the store's.

@@ -23,7 +23,7 @@ _MOST_BESIDE = 3
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user wants, whatever the plot says; ``None`` is as the plot says.
+    """The user's options, whatever the plot says; ``None`` is as the plot says.
 
     Attributes:
         filters: patterns of series' names; with ``!`` before them, of those to leave out.
@@ -69,7 +69,7 @@ class Wishes:
 
 
 def applies(plot: PlotSpec, recording: Recording) -> bool:
-    """Whether a recording has series for at least one panel of a plot."""
+    """True if a recording has series for at least one panel of a plot."""
     wanted = catalogue.panels(plot)
     if plot.needs == "all" and plot.panels_of:
         return all(applies(catalogue.find(name), recording) for name in plot.panels_of)
@@ -225,7 +225,7 @@ def _by_units(spec: PanelSpec, items: Sequence[Item]) -> list[tuple[PanelSpec, l
 
 
 def _subtitle(sources: Sequence[Source]) -> str:
-    """What was measured, and when; many recordings by their number."""
+    """The test and its time; many recordings by their number."""
     first = sources[0].recording
     name = str((first.metadata.get("test") or {}).get("test") or first.metadata.get("name") or "")
     if len(sources) == 1:
@@ -237,7 +237,7 @@ def _subtitle(sources: Sequence[Source]) -> str:
 
 
 def _states(sources: Sequence[Source]) -> list[str]:
-    """What a reader must know of recordings that are not whole."""
+    """Notes on recordings that are not whole."""
     return [
         f"{labels.shortened(one.label)}: {one.recording.metadata['status']}; what was measured until then is drawn."
         for one in sources

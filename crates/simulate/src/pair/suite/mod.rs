@@ -64,7 +64,7 @@ const LEAST_DATA_PACKETS: u64 = 250;
 fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
     let mut world = World::base(mechanism, random);
     mechanisms::apply(&mut world, random);
-    draw::company(&mut world, random);
+    draw::cross_traffic(&mut world, random);
     treatments::apply(&mut world, random);
     world
 }

@@ -1,4 +1,4 @@
-//! What the responder says on the control channel, and what is made of it.
+//! Replies of the responder on the control channel, and what is made of them.
 
 use std::io;
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-"""What the sender's kernel says held each flow: the times that ``TCP_INFO`` counts since Linux 4.10.
+"""The limits that the sender's kernel counted for each flow: the times of ``TCP_INFO`` since Linux 4.10.
 
 ``tcpi_busy_time`` runs while there is data to send or to be acknowledged, ``tcpi_rwnd_limited`` while the receive
 window stops the sender, ``tcpi_sndbuf_limited`` while its buffer does (F. Baker, Y. Cheng, "tcp: instrument how long
@@ -64,7 +64,7 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
 
 
 def largest(limits: HeldShares) -> tuple[str, float]:
-    """What held a flow for longest, and its share of the time."""
+    """The limit that held a flow for longest, and its share of the time."""
     name = max(limits.shares, key=lambda one: limits.shares[one])
     share = limits.shares[name]
     return name, share if math.isfinite(share) else 0.0

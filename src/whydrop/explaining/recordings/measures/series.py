@@ -1,4 +1,4 @@
-"""What a recording sampled, in arrays: streams of probes with their losses, and what each flow of load did."""
+"""The samples of a recording in arrays: streams of probes with their losses, and what each flow of load did."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NAMES = {
 
 
 def held(limits: HeldShares) -> str | None:
-    """What held a flow for most of the time; ``None`` where no host did."""
+    """The limit that held a flow for most of the time; ``None`` where no host did."""
     name, share = kernel.largest(limits)
     return name if share > MOST_OF_THE_TIME else None
 
