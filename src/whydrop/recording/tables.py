@@ -114,6 +114,26 @@ TCP_INFO: Schema = {
     "send_memory_bytes": _I64,
     "send_buffer_bytes": _I64,
     "socket_drops": _I64,  # packets that the socket itself dropped
+    # What web100 counts (RFC 4898) and Linux does not tell: of imported files.
+    "congestion_limited_ns": _I64,
+    "sender_limited_ns": _I64,  # the application and the send buffer together
+    "max_congestion_window_packets": _I64,
+    "sample_rtt_ns": _I64,
+    "max_rtt_ns": _I64,
+    "sum_rtt_ns": _I64,  # of all samples
+    "count_rtt": _I64,
+    "congestion_signals": _I64,  # reductions of the window; some kernels count timeouts among them, others do not
+    "congestion_over_count": _I64,  # signals that were undone
+    "fast_retransmits": _I64,
+    "subsequent_timeouts": _I64,
+    "abrupt_timeouts": _I64,
+    "other_reductions": _I64,
+    "send_stalls": _I64,  # the host's own queue took no packet
+    "slow_start_increases": _I64,
+    "congestion_avoidance_increases": _I64,
+    "duplicate_acks": _I64,
+    "ece_received": _I64,
+    "quenches_received": _I64,
 }
 
 # One row for each probe that was due (kinds probe and icmp).
