@@ -1,4 +1,4 @@
-"""Files of other tools as recordings: Flent's and netperf-wrapper's, iperf3's JSON, DISCO's switch telemetry."""
+"""Files of other tools as recordings: Flent's and netperf-wrapper's, iperf3's JSON, and what M-Lab has published."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ def _of_another_tool(path: Path) -> Recording:
 
     if disco.is_disco(raw):
         return disco.recording(raw, path)
+    from whydrop.formats import tcp_statistics
+
+    if tcp_statistics.is_tcp_statistics(raw, path):
+        return tcp_statistics.recording(path)
     content = parsed(raw, path)
     if isinstance(content, dict) and "results" in content and "x_values" in content:
         from whydrop.formats.flent import recording
@@ -39,5 +43,6 @@ def _of_another_tool(path: Path) -> Recording:
         return of_iperf3(content, path)
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
-        "x_values and results), the output of iperf3 --json (start and intervals), or DISCO's switch telemetry"
+        "x_values and results), the output of iperf3 --json (start and intervals), DISCO's switch telemetry, or a "
+        "result of NDT5 or NDT7"
     )

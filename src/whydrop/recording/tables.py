@@ -114,6 +114,25 @@ TCP_INFO: Schema = {
     "send_memory_bytes": _I64,
     "send_buffer_bytes": _I64,
     "socket_drops": _I64,  # packets that the socket itself dropped
+    # What web100's kernels told (RFC 4898), and Linux's tcp_info does not.
+    "congestion_limited_ns": _I64,  # SndLimTimeCwnd
+    "sender_limited_ns": _I64,  # SndLimTimeSender: the application, or its send buffer
+    "sample_rtt_ns": _I64,  # the last round-trip time
+    "max_rtt_ns": _I64,
+    "sum_rtt_ns": _I64,  # of all round-trip times
+    "count_rtt": _I64,
+    "congestion_signals": _I64,  # kernel 2.5.17 counts timeouts among them, 2.5.27 does not
+    "congestion_over_count": _I64,  # signals that were undone
+    "fast_retransmits": _I64,
+    "subsequent_timeouts": _I64,  # while the timer was backed off already
+    "abrupt_timeouts": _I64,  # without duplicate acknowledgments before
+    "other_reductions": _I64,  # of the congestion window, not by congestion signals
+    "send_stalls": _I64,  # a queue of this host was full
+    "slow_start_increases": _I64,  # of the congestion window
+    "congestion_avoidance_increases": _I64,
+    "duplicate_acks": _I64,
+    "ece_received": _I64,  # acknowledgments that echo a congestion mark
+    "quenches_received": _I64,  # ICMP Source Quench
 }
 
 # One row for each probe that was due (kinds probe and icmp).
@@ -183,6 +202,18 @@ VALUES: Schema = {
     "value": _F64,
 }
 
+# Packets that this host's kernel dropped. One row for each reason, flow and time at which they were counted.
+DROPS: Schema = {
+    "time_ns": _I64,
+    "reason": _TEXT,  # as this kernel's text says it, such as NO_SOCKET
+    "symbol": _TEXT,  # the kernel's function that dropped them
+    "protocol": _TEXT,
+    "interface": _TEXT,
+    "source": _TEXT,
+    "destination": _TEXT,
+    "count": _I64,
+}
+
 # When this host's kernel was asked for its sockets, and what that cost.
 POLLS: Schema = {
     "start_ns": _I64,
@@ -210,6 +241,7 @@ TABLES: dict[str, Schema] = {
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
+    "drops": DROPS,
     "polls": POLLS,
     "grids": GRIDS,
 }
