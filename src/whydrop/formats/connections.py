@@ -42,6 +42,8 @@ _BY_MSS = {
     "max_congestion_window_packets": "max_congestion_window_bytes",
     "unacked_packets": "flight_bytes",
 }
+# Mbit/s, ms.
+_OF_BBR = {"tcp_bbr_bw": "bbr_bandwidth_bps", "tcp_bbr_mrtt": "bbr_min_rtt_ns"}
 _OTHERS = {"flow", "time_ns", "state", "receive_window_bytes", *_RENAMED, *_BY_MSS}
 _SAME = tuple(name for name in tables.TCP_INFO if name in TCP and name not in _OTHERS)
 
@@ -70,7 +72,12 @@ def recording(frame: pl.DataFrame, path: Path, notes: Sequence[str] = (), damage
             f"{f' ({told})' if told else ''}; `whydrop import FILE --store DIR` takes what else it has"
         )
     intervals = _intervals(rows)
-    parts = {"flows": _flows(rows, intervals), "tcp_info": _tcp_info(rows), "intervals": intervals}
+    parts = {
+        "flows": _flows(rows, intervals),
+        "tcp_info": _tcp_info(rows),
+        "intervals": intervals,
+        "values": _values(rows),
+    }
     damaged = [] if damage is None else [f"Damaged: {damage}. What is before that is shown"]
     return Recording(path, _metadata(rows, path, damage), parts, [*notes, *damaged])
 
@@ -96,6 +103,14 @@ def _tcp_info(rows: pl.DataFrame) -> pl.DataFrame:
         *((pl.col(there) / mss).ceil().cast(pl.Int64).alias(here) for here, there in _BY_MSS.items()),
         pl.col("state").str.to_lowercase(),
     )
+
+
+def _values(rows: pl.DataFrame) -> pl.DataFrame:
+    """What BBR tells of itself, as a watch records it."""
+    told = [
+        rows.select("flow", "time_ns", key=pl.lit(key), value=pl.col(column) / 1e6) for key, column in _OF_BBR.items()
+    ]
+    return pl.concat(told).drop_nulls("value")
 
 
 def _intervals(rows: pl.DataFrame) -> pl.DataFrame:

@@ -55,5 +55,6 @@ def _of_another_tool(path: Path) -> Recording:
         return of_iperf3(content, path)
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
-        "x_values and results), the output of iperf3 --json (start and intervals), or DISCO's switch telemetry"
+        "x_values and results), the output of iperf3 --json (start and intervals), DISCO's switch telemetry, or a "
+        "result of NDT5 or NDT7"
     )

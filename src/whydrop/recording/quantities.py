@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from whydrop.recording import derived
+
 _NS_PER_MS = 1e6
 _BPS_PER_MBIT_PER_S = 1e6
 
@@ -28,6 +30,7 @@ class Quantity:
         order: columns that the rows are sorted by before ``value`` is worked out.
         skip_null: rows without a value are no gap when series are put on a grid.
         averaged: on a grid, the mean of the samples in each step, instead of interpolation.
+        needs: columns without which no row has a value; none: only ``value`` itself tells.
     """
 
     key: str
@@ -39,6 +42,7 @@ class Quantity:
     order: tuple[str, ...] = ()
     skip_null: bool = False
     averaged: bool = False
+    needs: tuple[str, ...] = ()
 
 
 def _divided(values: pl.Expr, by: float) -> pl.Expr:
@@ -92,8 +96,12 @@ INTERVALS = (
 
 
 def _of_tcp(key: str, name: str, units: str, value: pl.Expr) -> Quantity:
-    return Quantity(key, name, units, "tcp_info", value, pl.col("time_ns"), ("time_ns",), skip_null=True)
+    needs = tuple(value.meta.root_names())
+    return Quantity(key, name, units, "tcp_info", value, pl.col("time_ns"), ("time_ns",), skip_null=True, needs=needs)
 
+
+# Busy, and held by neither window nor buffer: by the congestion window, pacing or loss recovery.
+_NETWORK_LIMITED_NS = pl.col("busy_ns") - pl.col("receive_window_limited_ns") - pl.col("send_buffer_limited_ns")
 
 # Everything that a packet counter or a time counts is since the connection began, as the kernel gives it.
 TCP_INFO = (
@@ -128,7 +136,37 @@ TCP_INFO = (
     _of_tcp("tcp_timeouts", "timeouts", "timeouts", _plain("timeouts")),
     _of_tcp("tcp_duplicate_sacks", "duplicate-sacks", "packets", _plain("duplicate_sacks")),
     _of_tcp("tcp_drops", "dropped-by-the-socket", "packets", _plain("socket_drops")),
-)
+    _of_tcp("tcp_sent_packets", "sent", "packets", _plain("sent_packets")),
+    # What web100's kernels told.
+    _of_tcp("tcp_sample_rtt", "sample-rtt", "ms", _ms("sample_rtt_ns")),
+    _of_tcp("tcp_max_rtt", "max-rtt", "ms", _ms("max_rtt_ns")),
+    _of_tcp("tcp_congestion_signals", "congestion-signals", "events", _plain("congestion_signals")),
+    _of_tcp("tcp_congestion_over_count", "undone-congestion-signals", "events", _plain("congestion_over_count")),
+    _of_tcp("tcp_fast_retransmits", "fast-retransmits", "events", _plain("fast_retransmits")),
+    _of_tcp("tcp_subsequent_timeouts", "subsequent-timeouts", "events", _plain("subsequent_timeouts")),
+    _of_tcp("tcp_abrupt_timeouts", "abrupt-timeouts", "events", _plain("abrupt_timeouts")),
+    _of_tcp("tcp_timeouts_in_a_row", "timeouts-in-a-row", "events", _plain("timeouts_in_a_row")),
+    _of_tcp("tcp_other_reductions", "other-reductions", "events", _plain("other_reductions")),
+    _of_tcp("tcp_send_stalls", "send-stalls", "events", _plain("send_stalls")),
+    _of_tcp("tcp_slow_start", "slow-start-increases", "events", _plain("slow_start_increases")),
+    _of_tcp(
+        "tcp_congestion_avoidance", "congestion-avoidance-increases", "events",
+        _plain("congestion_avoidance_increases"),
+    ),
+    _of_tcp("tcp_duplicate_acks", "duplicate-acknowledgments", "packets", _plain("duplicate_acks")),
+    _of_tcp("tcp_ece_received", "echoed-congestion-marks", "packets", _plain("ece_received")),
+    _of_tcp("tcp_quenches", "source-quenches", "events", _plain("quenches_received")),
+    _of_tcp("tcp_sender_limited", "sender-limited-time", "ms", _ms("sender_limited_ns")),
+    _of_tcp("tcp_congestion_limited", "congestion-limited-time", "ms", _ms("congestion_limited_ns")),
+    # Worked out of these (`derived`).
+    _of_tcp("tcp_cwnd_bytes", "congestion-window", "bytes", _plain("congestion_window_packets") * pl.col("mss_bytes")),
+    _of_tcp("tcp_throughput", "throughput", "Mbit/s", derived.THROUGHPUT_MBIT_PER_S),
+    _of_tcp("tcp_send_rate", "send-rate", "Mbit/s", derived.SEND_RATE_MBIT_PER_S),
+    _of_tcp("tcp_window_use", "window-use", "%", derived.WINDOW_USE_PERCENT),
+    _of_tcp("tcp_mean_rtt", "mean-rtt", "ms", derived.MEAN_RTT_MS),
+    _of_tcp("tcp_network_limited", "network-limited-time", "ms", _divided(_NETWORK_LIMITED_NS, _NS_PER_MS)),
+    _of_tcp("tcp_not_busy", "not-busy-time", "ms", derived.NOT_BUSY_MS),
+)  # fmt: skip
 
 # Other programs tell only when a probe was answered.
 _PROBE_TIME = pl.coalesce("sent_ns", "scheduled_ns", "received_ns")

@@ -35,6 +35,7 @@ _TIMES = {
     "fetches": ("start_ns",),
     "counters": ("time_ns",),
     "values": ("time_ns",),
+    "drops": ("time_ns",),
 }
 
 

@@ -74,6 +74,7 @@ class Tables:
         """``table`` reads a table by its name."""
         self.table = table
         self._divided: dict[str, dict[Any, pl.DataFrame]] = {}
+        self._told: dict[str, dict[Any, frozenset[str]]] = {}
 
     def of_flow(self, name: str, flow: int) -> pl.DataFrame:
         """The rows of a flow."""
@@ -83,6 +84,16 @@ class Tables:
             self._divided[name] = {key[0]: part for key, part in parts.items()}
         found = self._divided[name].get(flow)
         return self.table(name).clear() if found is None else found
+
+    def told(self, name: str, flow: int) -> frozenset[str]:
+        """The columns in which a flow has any value."""
+        if name not in self._told:
+            any_of = self.table(name).group_by("flow").agg(pl.all().is_not_null().any())
+            self._told[name] = {
+                row.pop("flow"): frozenset(column for column, there in row.items() if there)
+                for row in any_of.iter_rows(named=True)
+            }
+        return self._told[name].get(flow, frozenset())
 
     def flows(self) -> list[dict[str, Any]]:
         """The rows of table ``flows`` in order of their numbers."""
@@ -97,7 +108,7 @@ def sources(tables: Tables) -> dict[str, SampledSeries]:
     for row in rows:
         for source in (*_of_flow(tables, row), *only_on_grid.get(row["flow"], ())):
             found.setdefault(source.series.name, source)
-    for source in _counters(tables):
+    for source in (*_counters(tables), *_drops(tables)):
         found.setdefault(source.series.name, source)
     return found
 
@@ -109,7 +120,7 @@ def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[SampledSeries]:
     for quantity in quantities.ALL:
         if quantity is own or quantity.key in told or (not quantity.key and own is not None):
             continue
-        if _has_any(tables.of_flow(quantity.table, row["flow"]), quantity):
+        if _has_any(tables, row["flow"], quantity):
             yield _measured(tables, row, quantity)
     for key in told:
         yield _told_value(tables, row, key, quantities.units_of_key(key))
@@ -148,7 +159,10 @@ def _tidy(samples: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _has_any(rows: pl.DataFrame, quantity: Quantity) -> bool:
+def _has_any(tables: Tables, flow: int, quantity: Quantity) -> bool:
+    if quantity.needs:
+        return tables.told(quantity.table, flow).issuperset(quantity.needs)
+    rows = tables.of_flow(quantity.table, flow)
     if not rows.height:
         return False
     return bool(rows.select(quantity.value.is_not_null().any()).item())
@@ -211,6 +225,24 @@ def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataF
     def samples() -> pl.DataFrame:
         ordered = rows.select("time_ns", "value").sort("time_ns", maintain_order=True)
         return _tidy(_rates(ordered, 100.0 if units == "%" else 1.0) if counts_up else ordered)
+
+    return SampledSeries(series, samples)
+
+
+def _drops(tables: Tables) -> Iterator[SampledSeries]:
+    """Packets that this host's kernel dropped since the recording began, by its reason."""
+    frame = tables.table("drops")
+    if not frame.height:
+        return
+    for (reason,), rows in frame.partition_by("reason", as_dict=True, maintain_order=True).items():
+        key = str(reason or "reason not told")
+        yield _dropped(Series(_joined("kernel drops", key), None, "counter", "drops", "packets", key), rows)
+
+
+def _dropped(series: Series, rows: pl.DataFrame) -> SampledSeries:
+    def samples() -> pl.DataFrame:
+        ordered = _tidy(rows.select("time_ns", value=pl.col("count").cast(pl.Float64)))
+        return ordered.with_columns(pl.col("value").cum_sum())
 
     return SampledSeries(series, samples)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
 from whydrop.show import recordings
 from whydrop.show.embedding import Choice
+from whydrop.show.figure import NothingToDraw
 from whydrop.show.plots import building, catalogue
 from whydrop.show.tables import Column, Sheet
 
@@ -27,8 +29,12 @@ MOST_METADATA = 2000
 
 def plots(recording: Recording) -> list[Choice]:
     """The plots of the recording's test; none where nothing can be drawn."""
-    names = building.usual(recording)
-    return [Choice([building.build(name, catalogue.find(name), [recording]) for name in names])] if names else []
+    figures = []
+    for name in building.usual(recording):
+        # A picture of rare steps has its series, and may have no such step.
+        with contextlib.suppress(NothingToDraw):
+            figures.append(building.build(name, catalogue.find(name), [recording]))
+    return [Choice(figures)] if figures else []
 
 
 def sheets(recording: Recording) -> list[Sheet]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from whydrop.show import labels
 from whydrop.show.figure import Figure, NothingToDraw, Panel
-from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, time_series
+from whydrop.show.plots import catalogue, combining, comparing_pairs, distributions, stacked, time_series
 from whydrop.show.plots.choosing import Choice, Item, Source, chosen, matching
-from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
 from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def applies(plot: PlotSpec, recording: Recording) -> bool:
     if plot.needs == "all":
         return all(any(matching(recording, spec) for spec in panel.series) for panel in wanted)
     if plot.kind in ("ellipse", "scatter"):
-        return any(all(matching(recording, spec) for spec in panel.series[:2]) for panel in wanted)
+        return any(comparing_pairs.applies(panel, recording) for panel in wanted)
     return any(matching(recording, spec) for panel in wanted for spec in panel.series)
 
 
@@ -121,7 +121,7 @@ def usual(recording: Recording) -> list[str]:
         names = [
             next((name for name, plot in known.items() if plot.kind == kind), "") for kind in ("time-series", "cdf")
         ]
-    return [name for name in dict.fromkeys(names) if name]
+    return [name for name in dict.fromkeys([*names, *(name for name in known if known[name].report)]) if name]
 
 
 def _zooms(plot: PlotSpec) -> bool:
@@ -165,11 +165,15 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wi
 
 def _on_one_time_axis(panels: Sequence[Panel], columns: int) -> list[Panel]:
     """Panels below each other show the same time at the same place, or one could not read down."""
-    known = [panel.x.ends for panel in panels if panel.x.ends is not None]
+    known = [panel.x.ends for panel in panels if panel.x.ends is not None and panel.zoom]
+    if not known:
+        return list(panels)
     same = min(low for low, _ in known), max(high for _, high in known)
     last_row = len(panels) - columns
     return [
         replace(panel, x=replace(panel.x, ends=same, title=panel.x.title if number >= last_row else ""))
+        if panel.zoom
+        else panel
         for number, panel in enumerate(panels)
     ]
 
@@ -182,6 +186,8 @@ def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], wishes: 
     keys = wishes.group_by or plot.group_by
     if combine is None and keys and len(sources) > 1:
         combine = combining.usual(plot.kind)
+    if plot.kind == "stacked":
+        return stacked.panels(spec, sources, wishes.choice, absolute_time=wishes.absolute_time)
     if plot.kind in ("ellipse", "scatter", "qq"):
         return comparing_pairs.panels(plot, spec, sources, wishes.choice, combine, keys)
     if combine is not None or plot.kind in ("line", "matrix"):
@@ -189,6 +195,8 @@ def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], wishes: 
     items = [
         item for one in spec.series for source in sources for item in chosen(source, one, wishes.choice, cut=plot.cut)
     ]
+    if spec.first_s is not None:
+        items = _beginning(items, spec.first_s)
     made: list[Made] = []
     for own, own_items in _by_units(spec, items):
         if plot.kind == "time-series":
@@ -212,6 +220,19 @@ def _over_time(spec: PanelSpec, items: Sequence[Item], wishes: Wishes) -> list[M
     known = [panel.y.ends for panel, _, _ in made if panel.y.ends is not None]
     same = min(low for low, _ in known), max(high for _, high in known)
     return [(time_series.with_ends(panel, same), left_out, notes) for panel, left_out, notes in made]
+
+
+def _beginning(items: Sequence[Item], first_s: float) -> list[Item]:
+    """The first seconds of series; none where nothing comes after them, as they are drawn whole elsewhere."""
+    if all(item.times_s[-1] <= first_s for item in items):
+        return []
+    found = []
+    for item in items:
+        there = item.times_s <= first_s
+        if there.any():
+            left_out = replace(item.left_out, samples=int(there.sum()))
+            found.append(replace(item, times_s=item.times_s[there], values=item.values[there], left_out=left_out))
+    return found
 
 
 def _by_units(spec: PanelSpec, items: Sequence[Item]) -> list[tuple[PanelSpec, list[Item]]]:
@@ -246,7 +267,17 @@ def _states(sources: Sequence[Source]) -> list[str]:
 
 
 def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes) -> str:
-    patterns = sorted({pattern for panel in catalogue.panels(plot) for one in panel.series for pattern in one.match})
+    wanted = [spec for panel in catalogue.panels(plot) for spec in comparing_pairs.wanted(panel)]
+    absent = [spec for spec in wanted if not any(matching(one, spec) for one in recordings)]
+    named = sorted({name for spec in absent or wanted for name in _named(spec)})
+    rare = not absent and any(panel.steps_with or panel.steps_without for panel in catalogue.panels(plot))
+    what = "no step is such, of series" if rare else "no samples of series"
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
     why = f" that --filter {' '.join(wishes.filters)} leaves" if wishes.filters else ""
-    return f"{where}: nothing to draw for {name}: no samples of series {', '.join(patterns)}{why}; try --list"
+    lacks = f". {plot.lacks}" if plot.lacks and absent else ""
+    return f"{where}: nothing to draw for {name}: {what} {', '.join(named)}{why}{lacks}; try --list"
+
+
+def _named(spec: SeriesSpec) -> tuple[str, ...]:
+    """What a person calls the series that a specification means."""
+    return spec.quantity if spec.quantity and spec.match == ("*",) else spec.match

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.recording import derived
 from whydrop.recording.metrics.load import Window, window
 from whydrop.show.plots.schema import SeriesSpec
 from whydrop.show.plots.traces import LeftOut
@@ -143,10 +144,13 @@ def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
         samples = recording.samples(series.name)
         times_s = (samples["time_ns"] - recording.started_ns).cast(float).to_numpy() / 1e9
         values = samples["value"].cast(float).to_numpy().astype(float)
+    step_s = recording.step_s
     if spec.increments:
-        values = np.diff(values, prepend=np.nan)
         # A counter that began anew tells nothing of the step before.
-        values = np.where(values < 0, np.nan, values)
+        values = derived.growth(values)
+        if spec.every_s:
+            step_s = spec.every_s
+            times_s, values = summed(times_s, values, step_s)
     probes = series.kind in _PROBES
     # Only the stream's own values tell of lost probes; what is derived of them has other reasons to be missing.
     if not (probes and not series.key):
@@ -155,8 +159,15 @@ def _measured(source: Source, spec: SeriesSpec, series: Series) -> Item:
     lost = int(np.isnan(values).sum())
     return Item(
         source, series.name, series.units, series.kind, series.quantity, spec, times_s, values,
-        recording.step_s, series.flow, LeftOut(samples=len(values), lost=lost), edges,
+        step_s, series.flow, LeftOut(samples=len(values), lost=lost), edges,
     )  # fmt: skip
+
+
+def summed(times_s: Values, values: Values, every_s: float) -> tuple[Values, Values]:
+    """The sums of values in each step of time, by the step's beginning; of steps without a sample there are none."""
+    known = ~np.isnan(values)
+    steps, places = np.unique(np.floor(times_s[known] / every_s), return_inverse=True)
+    return steps * every_s, np.bincount(places, values[known], len(steps)).astype(float)
 
 
 def _of_goodput(series: Series) -> bool:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from whydrop.recording import derived
 from whydrop.recording.metrics.reducing import reduce
 from whydrop.show import labels
 from whydrop.show.figure import Layer, NothingToDraw, Panel
 from whydrop.show.plots import axes, combining
-from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen
-from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec
+from whydrop.show.plots.choosing import Choice, Item, Source, Values, chosen, matching, summed
+from whydrop.show.plots.schema import Combiner, PanelSpec, PlotSpec, SeriesSpec
 from whydrop.show.plots.traces import INK, LeftOut, panel, trace
+from whydrop.show.theme import CYCLE
+from whydrop.units import count
+
+if TYPE_CHECKING:
+    from whydrop.recording.recording import Recording, Series
 
 Made = tuple[Panel, LeftOut, Sequence[str]]
 
@@ -33,64 +40,127 @@ def panels(
     groups = combining.grouped(sources, keys, combine) if combine else [
         combining.Group(source.label, (source,)) for source in sources
     ]  # fmt: skip
-    clouds = []
+    clouds: list[Cloud] = []
     for group in groups:
-        found = [_pairs(spec, source, choice, plot.cut, reduced=combine is not None) for source in group.sources]
-        pairs = [one for one in found if one is not None]
-        if pairs:
-            x = np.concatenate([one[0] for one in pairs])
-            y = np.concatenate([one[1] for one in pairs])
-            left_out = sum((one[3] for one in pairs), LeftOut())
-            clouds.append((group.name, x, y, pairs[0][2], left_out))
-    if not clouds:
+        found = [one for source in group.sources for one in _clouds(plot, spec, source, choice, combine is not None)]
+        clouds += _together(found, group.name, apart=len(groups) == 1 and combine is None and plot.kind == "scatter")
+    return [_drawn(plot, spec, clouds)] if clouds else []
+
+
+def applies(spec: PanelSpec, recording: Recording) -> bool:
+    """True if a recording has both quantities, and the counters that choose the steps."""
+    return all(matching(recording, one) for one in wanted(spec))
+
+
+def wanted(spec: PanelSpec) -> list[SeriesSpec]:
+    """All series that a panel is made of, with the counters that choose the steps."""
+    return [
+        *spec.series,
+        *(SeriesSpec.model_validate({"match": names}) for names in (spec.steps_with, spec.steps_without) if names),
+    ]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Values of two quantities at the same steps.
+
+    Attributes:
+        name: of the flow, or of the group of recordings.
+        steps: how many there were, before some were chosen.
+    """
+
+    name: str
+    x: Values
+    y: Values
+    units: tuple[str, str]
+    left_out: LeftOut
+    steps: int
+
+
+def _together(clouds: Sequence[Cloud], name: str, *, apart: bool) -> list[Cloud]:
+    """Clouds of single flows, where they are few enough to be told apart; else one of all."""
+    if not clouds or (apart and 1 < len(clouds) <= len(CYCLE)):
+        return list(clouds)
+    x, y = (np.concatenate([getattr(one, axis) for one in clouds]) for axis in ("x", "y"))
+    left_out = sum((one.left_out for one in clouds), LeftOut())
+    return [Cloud(name, x, y, clouds[0].units, left_out, sum(one.steps for one in clouds))]
+
+
+def _clouds(plot: PlotSpec, spec: PanelSpec, source: Source, choice: Choice, reduced: bool) -> list[Cloud]:
+    """The values of the first two series at the same steps, by flow; or of each the number that it is reduced to."""
+    first, second = (chosen(source, one, choice, cut=plot.cut) for one in spec.series[:2])
+    if not first or not second:
         return []
-    return [_clouds(plot, spec, clouds)]
-
-
-Pairs = tuple[Values, Values, tuple[str, str], LeftOut]
-
-
-def _pairs(spec: PanelSpec, source: Source, choice: Choice, cut: bool, *, reduced: bool) -> Pairs | None:
-    """The values of the first two series at the same steps; or of each the one number that it is reduced to."""
-    found: list[Item] = []
-    for one in spec.series[:2]:
-        items = chosen(source, one, choice, cut=cut)
-        if not items:
-            return None
-        found.append(items[0])
-    x, y = found
-    left_out = x.left_out
-    units = (x.units, y.units)
     if reduced:
-        values = [reduce(item.spec.reduce or "mean", combining.of_item(item)) for item in found]
+        values = [reduce(item.spec.reduce or "mean", combining.of_item(item)) for item in (first[0], second[0])]
         if values[0] is None or values[1] is None:
-            return None
-        return np.array([values[0]]), np.array([values[1]]), units, left_out
+            return []
+        one = np.array([values[0]]), np.array([values[1]])
+        return [Cloud("", *one, (first[0].units, second[0].units), first[0].left_out, 1)]
+    by_flow = {item.flow: item for item in second if item.flow is not None}
+    pairs = [(item, by_flow[item.flow]) for item in first if item.flow in by_flow]
+    if plot.kind != "scatter" or not pairs:
+        pairs = [(first[0], second[0])]
+    found = [_cloud(spec, source, x, y) for x, y in pairs]
+    return [one for one in found if one is not None and len(one.x)]
+
+
+def _cloud(spec: PanelSpec, source: Source, x: Item, y: Item) -> Cloud | None:
     same = _at_same_steps(x, y)
-    return (*same, units, left_out) if len(same[0]) else None
+    steps = same.height
+    for names, grows in ((spec.steps_with, True), (spec.steps_without, False)):
+        if names:
+            counter = _counter_of(source.recording, names, x.flow)
+            if counter is None:
+                return None
+            grown = _growth(source.recording, counter, max(x.step_s, y.step_s))
+            same = same.join(grown, on="step").filter((pl.col("growth") > 0) == grows)
+    name = labels.shortened(_flow_name(x))
+    return Cloud(name, same["x"].to_numpy(), same["y"].to_numpy(), (x.units, y.units), x.left_out, steps)
 
 
-def _at_same_steps(x: Item, y: Item) -> tuple[Values, Values]:
+def _flow_name(item: Item) -> str:
+    return item.name.partition("::")[0]
+
+
+def _counter_of(recording: Recording, names: Sequence[str], flow: int | None) -> Series | None:
+    """The first counter of these names that a flow has."""
+    for name in names:
+        for series in matching(recording, SeriesSpec.model_validate({"match": name})):
+            if series.flow == flow:
+                return series
+    return None
+
+
+def _growth(recording: Recording, counter: Series, step_s: float) -> pl.DataFrame:
+    samples = recording.samples(counter.name)
+    times_s = (samples["time_ns"] - recording.started_ns).cast(float).to_numpy() / 1e9
+    grown = derived.growth(samples["value"].cast(float).to_numpy().astype(float))
+    # Steps of values have their number in their middle.
+    at_s, values = summed(times_s + step_s / 2, grown, step_s)
+    return pl.DataFrame({"step": np.round(at_s / step_s).astype(int), "growth": values})
+
+
+def _at_same_steps(x: Item, y: Item) -> pl.DataFrame:
+    """The means of both in each step in which both have values: ``step``, ``x``, ``y``."""
     step = max(x.step_s, y.step_s)
     frames = []
     for name, item in (("x", x), ("y", y)):
-        frame = pl.DataFrame({"step": np.round(item.times_s / step).astype(int), name: item.values})
+        frame = pl.DataFrame({"step": np.floor(item.times_s / step + 0.5).astype(int), name: item.values})
         frames.append(frame.filter(pl.col(name).is_not_nan()).group_by("step", maintain_order=True).mean())
-    joined = frames[0].join(frames[1], on="step").sort("step")
-    return joined["x"].to_numpy(), joined["y"].to_numpy()
+    return frames[0].join(frames[1], on="step").sort("step")
 
 
-def _clouds(
-    plot: PlotSpec, spec: PanelSpec, clouds: Sequence[tuple[str, Values, Values, tuple[str, str], LeftOut]]
-) -> Made:
+def _drawn(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> Made:
     x_name, y_name = (labels_of(one.label, one.match) for one in spec.series[:2])
     traces: list[Layer] = []
     left_out = LeftOut()
     drawn_x, drawn_y = [], []
-    for number, (group, x, y, _, out) in enumerate(clouds):
-        left_out += out
-        common = (f"{x_name} and {y_name}", group, "")
-        label = group if len(clouds) > 1 else ""
+    for number, cloud in enumerate(clouds):
+        x, y = cloud.x, cloud.y
+        left_out += cloud.left_out
+        common = (f"{x_name} and {y_name}", cloud.name, "")
+        label = cloud.name if len(clouds) > 1 else ""
         points = pl.DataFrame({"x": x, "y": y})
         if plot.kind == "scatter":
             # Without an order of time, a cloud; its centre is where the means are.
@@ -107,17 +177,26 @@ def _clouds(
             drawn_y.append(y)
         drawn_x.append(np.array([x.mean()]))
         drawn_y.append(np.array([y.mean()]))
-    units = clouds[0][3]
+    units = clouds[0].units
     own = spec.model_copy(update={"limits": None, "log": False})
     x_ends, y_ends = axes.ends(drawn_x, own, units[0]), axes.ends(drawn_y, own, units[1])
     if plot.kind == "scatter":
-        hidden = sum(axes.beyond(x, x_ends) + axes.beyond(y, y_ends) for _, x, y, _, _ in clouds)
+        hidden = sum(axes.beyond(one.x, x_ends) + axes.beyond(one.y, y_ends) for one in clouds)
         left_out = replace(left_out, beyond=hidden)
     made = panel(
         spec.title, axes.title(spec.x or x_name, units[0]), axes.title(spec.y or y_name, units[1]), tuple(traces),
         x_ends=x_ends, y_ends=y_ends,
     )  # fmt: skip
-    return made, left_out, [ELLIPSE_NOTE] if plot.kind == "ellipse" else []
+    return made, left_out, _notes(plot, spec, clouds)
+
+
+def _notes(plot: PlotSpec, spec: PanelSpec, clouds: Sequence[Cloud]) -> list[str]:
+    if plot.kind == "ellipse":
+        return [ELLIPSE_NOTE]
+    if spec.steps_with or spec.steps_without:
+        shown, steps = sum(len(one.x) for one in clouds), sum(one.steps for one in clouds)
+        return [f"{count(shown)} of {count(steps)} steps are such."]
+    return []
 
 
 def labels_of(label: str | None, patterns: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ _FEW = 6
 _SPREAD = (5.0, 25.0, 50.0, 75.0, 95.0)
 # A curve of fewer samples would pass for more than it is: their number is said.
 _HARDLY_A_CURVE = 50
+_MOST_BINS = 400
 # Points that a cumulative distribution is drawn with; its ends are kept whole.
 _STEPS, _TAIL = 1_000, 50
 # From light to dark, as red, green and blue; and how dark a cell is on which white is read.
@@ -65,6 +66,8 @@ def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
     """One panel of samples that all have the same unit."""
     if kind == "cdf":
         return _cdf(spec, samples)
+    if kind == "histogram":
+        return _histogram(spec, samples)
     if kind == "matrix":
         return _matrix(spec, samples)
     if kind == "line":
@@ -73,10 +76,7 @@ def drawn(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel
 
 
 def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
-    units = samples[0].units
-    # Steps may stand anywhere: unlike bars, they need no zero of their own.
-    own = spec if axes.begins_at_zero(spec, units) else spec.model_copy(update={"from_zero": False})
-    x_ends = axes.ends([sample.values for sample in samples], own, units)
+    x_ends = _along(spec, samples)
     groups = list(dict.fromkeys(sample.group for sample in samples))
     categories = list(dict.fromkeys(sample.category for sample in samples))
     traces, left_out = [], LeftOut()
@@ -107,6 +107,13 @@ def _cdf(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, li
     return made, left_out, []
 
 
+def _along(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[float, float]:
+    """The ends of an axis on which values stand anywhere: unlike lengths of bars, they need no zero of their own."""
+    units = samples[0].units
+    own = spec if axes.begins_at_zero(spec, units) else spec.model_copy(update={"from_zero": False})
+    return axes.ends([sample.values for sample in samples], own, units)
+
+
 def _steps(values: Values) -> pl.DataFrame:
     """The empirical distribution as corners of steps: x sorted, y in per cent at and below x."""
     ordered = np.sort(values)
@@ -118,6 +125,42 @@ def _steps(values: Values) -> pl.DataFrame:
     x, y = ordered[picked], (picked + 1) / n * 100
     # Corners: up to the new share only where the value is reached.
     return pl.DataFrame({"x": np.repeat(x, 2), "y": np.column_stack((np.concatenate(([0.0], y[:-1])), y)).ravel()})
+
+
+def _histogram(spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:
+    """Shares of samples in even bins, the same for all."""
+    x_ends = _along(spec, samples)
+    edges = _bins(np.concatenate([sample.values for sample in samples]))
+    groups = list(dict.fromkeys(sample.group for sample in samples))
+    traces, left_out, highest = [], LeftOut(), 0.0
+    for number, sample in enumerate(samples):
+        shares = np.histogram(sample.values, edges)[0] / len(sample.values) * 100
+        highest = max(highest, float(shares.max()))
+        label = f"{sample.group}: {sample.category}" if len(groups) > 1 else sample.category
+        if len(samples) == 1:
+            data = pl.DataFrame({"x": edges[:-1], "x2": edges[1:], "y": np.zeros(len(shares)), "y2": shares})
+            traces.append(_trace(sample, "bars", data.filter(pl.col("y2") > 0), number, label))
+        else:
+            corners = {"x": np.repeat(edges, 2), "y": np.concatenate(([0.0], np.repeat(shares, 2), [0.0]))}
+            traces.append(_trace(sample, "line", pl.DataFrame(corners), number, label))
+        left_out += replace(sample.left_out, beyond=axes.beyond(sample.values, x_ends))
+    made = panel(
+        spec.title, axes.title(spec.y, samples[0].units), "Share of samples (%)", tuple(traces),
+        x_ends=x_ends, y_ends=(0.0, highest * 1.05), x_log=spec.log,
+    )  # fmt: skip
+    return made, left_out, []
+
+
+def _bins(values: Values) -> Values:
+    """Edges after Freedman and Diaconis (1981), of whole numbers between them; not more than a screen tells apart."""
+    low, high = float(values.min()), float(values.max())
+    quarter, three = np.percentile(values, (25, 75))
+    width = 2 * float(three - quarter) / len(values) ** (1 / 3)
+    width = max(width, (high - low) / _MOST_BINS) or 1.0
+    if (values == np.floor(values)).all():
+        width = float(np.ceil(width))
+        low -= 0.5
+    return np.asarray(low + width * np.arange(int((high - low) / width) + 2))
 
 
 def _rows(kind: Kind, spec: PanelSpec, samples: Sequence[Sample]) -> tuple[Panel, LeftOut, list[str]]:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-KINDS = ("time-series", "cdf", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix")
-Kind = Literal["time-series", "cdf", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix"]
+KINDS = ("time-series", "stacked", "cdf", "histogram", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix")
+Kind = Literal["time-series", "stacked", "cdf", "histogram", "box", "bar", "line", "ellipse", "qq", "scatter", "matrix"]
 
 COMBINERS = (
     "groups",
@@ -61,6 +61,7 @@ class SeriesSpec(_Strict):
     )
     reduce: str | None = Field(None, description="what makes one number of a recording's series: mean, pct99, ...")
     increments: bool = Field(False, description="of a counter that only grows: how much it grew since the last sample")
+    every_s: float = Field(0.0, ge=0, le=86_400, description="increments of so many seconds each, and not of samples")
 
 
 class PanelSpec(_Strict):
@@ -75,6 +76,9 @@ class PanelSpec(_Strict):
     log: bool = Field(False, description="whether the values' axis is logarithmic")
     limits: tuple[float, float] | None = Field(None, description="ends of the values' axis, in its units")
     lost: bool = Field(False, description="whether probes without an answer are marked")
+    first_s: float | None = Field(None, gt=0, description="only so many seconds from the start; none where that is all")
+    steps_with: Names = Field((), description="scatter: only steps in which the first counter that a flow has grew")
+    steps_without: Names = Field((), description="scatter: only steps in which it did not")
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> PanelSpec:
@@ -104,6 +108,8 @@ class PlotSpec(_Strict):
     needs: Literal["any", "all"] = Field("any", description="whether a recording must have series for all panels")
     hidden: bool = Field(False, description="not in the list: another name for a plot that is in it")
     columns: int = Field(1, ge=1, le=6, description="panels side by side")
+    report: bool = Field(False, description="whether the page of a recording shows it wherever it has data")
+    lacks: str = Field("", description="why recordings may have nothing of it, for the message")
     order: int = Field(50, description="in the list, and in the search for a plot to draw by default; low first")
 
     @model_validator(mode="after")

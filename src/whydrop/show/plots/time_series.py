@@ -55,7 +55,8 @@ def drawn(spec: PanelSpec, items: Sequence[Item], *, absolute_time: bool = False
         x_time=absolute_time,
         legend=shared,
     )
-    return made, left_out
+    # What ends early is no part of the time that the panels below each other share.
+    return (made if spec.first_s is None else replace(made, zoom="")), left_out
 
 
 def _window(item: Item) -> int:

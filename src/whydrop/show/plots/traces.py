@@ -15,7 +15,7 @@ from whydrop.show.theme import COLOURS, CYCLE, DASHES, Shape, Style, cycled
 from whydrop.units import count
 
 # As the numbers of a plot call them; the figure's own are fewer.
-Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text"]
+Mark = Literal["line", "points", "crosses", "ticks", "spans", "bars", "cells", "outline", "text", "band"]
 Weight = Literal["pale", "normal", "heavy"]
 
 # The colour of ink: for what summarises the others.
@@ -87,7 +87,7 @@ def _style(mark: Mark, colour: int, dash: int, weight: Weight, rare: bool) -> St
             return Style(light, dark, width=_WIDTHS[weight], dash=dashes, opacity=_OPACITIES[weight])
         case "ticks":
             return Style(light, dark, width=2.4, opacity=_OPACITIES[weight])
-        case "bars" | "cells":
+        case "bars" | "cells" | "band":
             return Style(light, dark, opacity=0.8)
         case _:
             size = _LARGE_DOT if rare or weight == "heavy" else _DOT
