@@ -1,4 +1,4 @@
-//! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
+//! The token bucket, or the two, that account for the losses of a hop, from fates that are known exactly.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
