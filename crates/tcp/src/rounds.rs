@@ -37,7 +37,7 @@ struct Round {
     from_ns: i64,
     /// Most bytes out.
     flight: i64,
-    /// Something was sent again.
+    /// Something was retransmitted.
     recovers: bool,
     /// All of an answer was out before the round was over, so that the window need not have been full.
     is_cut: bool,
