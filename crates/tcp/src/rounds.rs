@@ -177,8 +177,7 @@ impl Round {
     }
 }
 
-/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between is
-/// missing.
+/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between lacks.
 fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
     let most = rounds.iter().map(|round| round.flight).max()?;
     if is_far && most >= INITIAL_SEGMENTS * mss {

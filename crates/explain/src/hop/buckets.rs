@@ -279,8 +279,7 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     start
 }
 
-/// The bytes that the bucket counts of each packet: the basis that needs the least correction, if it is clearly the
-/// best.
+/// The bytes that the bucket counts of each packet: the basis of least correction, if it is clearly the best.
 fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasis, BucketFit)> {
     if !tells_bytes(passages, fit.packet_bytes) {
         return None;

@@ -261,8 +261,7 @@ fn queued_reason(hop: &Hop) -> Fact {
 /// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
 /// be told apart with certainty.
 const CLEARLY_SLOWER: f64 = 0.92;
-/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times the timestamp noise
-/// ...
+/// Exact fates need next to no correction if the bucket is right: per loss, this many times the timestamp noise ...
 const CORRECTED_NOISE: f64 = 2.0;
 /// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
 const CORRECTED_BEHIND: f64 = 0.25;
