@@ -1,4 +1,4 @@
-"""Mistakes that users make, or haste, in every command: one clear line and the right exit status."""
+"""Mistakes of users, and their haste, in every command: one clear line and the right exit status."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_grids_of_panels_are_drawn_zoomed_and_have_the_numbers_of_their_csv(brow
     made = [
         grid
         for name in ("ping", "ping_cdf")
-        for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.Wishes())
+        for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.PlotOptions())
     ]
     opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
     seen = opened.page.evaluate(READ)

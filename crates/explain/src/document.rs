@@ -22,7 +22,7 @@ pub struct Document {
     pub verdicts: Vec<Verdict>,
     /// The pair that two captures make; `null` for one.
     pub pair: Option<PairInfo>,
-    /// With more than two captures: each stretch between two neighbours along the path.
+    /// With more than two captures: each segment between two neighbours along the path.
     pub hops: Vec<PairInfo>,
     /// UDP of one capture.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ pub struct LimitsInfo {
     pub until: f64,
     /// Share of that time by limiter; those that are 0 are left out.
     pub shares: BTreeMap<&'static str, f64>,
-    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each stretch its largest limiter,
+    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each interval its largest limiter,
     /// where there were too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<(f64, f64, &'static str)>,
@@ -206,7 +206,7 @@ pub struct Verdict {
     pub throughput_lost: Option<ThroughputLost>,
 }
 
-/// A mechanism replayed over the packets that entered a stretch of path, beside what happened to them.
+/// A mechanism replayed over the packets that entered a segment of the path, beside what happened to them.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
     /// `winner` or `rival`.
@@ -278,7 +278,7 @@ pub struct PairInfo {
     pub clock_drift_ppm: Option<f64>,
     pub clock_drift_error_ppm: Option<f64>,
     /// More than one where a clock was stepped.
-    pub clock_stretches: Vec<ClockStretchInfo>,
+    pub clock_stretches: Vec<ClockIntervalInfo>,
     pub transit_1_to_2_s: Option<TransitInfo>,
     pub transit_2_to_1_s: Option<TransitInfo>,
     pub reordered_1_to_2: u64,
@@ -302,9 +302,9 @@ pub struct LeftOutInfo {
     pub unmatched: u64,
 }
 
-/// A stretch of time over which both clocks ran without a step; times by capture 1's clock.
+/// An interval over which both clocks ran without a step; times by capture 1's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ClockStretchInfo {
+pub struct ClockIntervalInfo {
     pub start: f64,
     pub end: f64,
     pub offset_s: f64,

@@ -145,7 +145,7 @@ pub struct Evidence {
     pub drain: Option<DrainFit>,
     /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
     pub line_rate_bps: Option<f64>,
-    /// Delays are those of the packets themselves, seen at both ends of a stretch; else they are round trips, with what
+    /// Delays are those of the packets themselves, seen at both ends of a hop; else they are round trips, with what
     /// held their acknowledgments up.
     pub delays_are_own: bool,
 }

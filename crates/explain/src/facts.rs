@@ -7,7 +7,7 @@ use crate::evidence::Evidence;
 use crate::limits;
 use crate::thresholds::DELAY_EXPLAINED;
 
-/// The deeds of the cause, in the numbers that its parameters do not hold.
+/// The headline: what the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
     let totals = &evidence.totals;
     let flows = totals.lossy_flows;

@@ -42,7 +42,7 @@ fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
     }
 }
 
-/// All spans, or, where they are too many, even stretches with the limiter that has most of each.
+/// All spans, or, where they are too many, even intervals with the limiter that has most of each.
 fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
     let named =
         |from_ns, until_ns, limiter: Limiter| (seconds(from_ns), seconds(until_ns), limiter.name());

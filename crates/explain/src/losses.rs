@@ -333,8 +333,7 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
-/// Find out if packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be
-/// told.
+/// Find out if packets near the limit of the fitted bucket were delayed as by a queue: `None` when it cannot be told.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
     let Some(occupancy) = evidence
         .occupancy

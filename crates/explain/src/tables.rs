@@ -136,7 +136,7 @@ impl ModelTable {
 }
 
 impl CrossingTable {
-    /// Appends the rows of another stretch of the path.
+    /// Appends the rows of another segment of the path.
     pub fn append(&mut self, mut rows: Self, hop: u32) {
         self.hop.extend(std::iter::repeat_n(hop, rows.flow.len()));
         self.flow.append(&mut rows.flow);

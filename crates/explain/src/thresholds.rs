@@ -116,10 +116,10 @@ pub const SETTLED_ROUND_TRIPS: f64 = 20.0;
 pub const REORDERED_SHARE: f64 = 1e-3;
 /// ... and one in a hundred disturbs any, slow start included. Train.
 pub const MUCH_REORDERED_SHARE: f64 = 1e-2;
-/// So many packets of one that was overtaken may be sent again needlessly: an initial window (RFC 6928). Physics.
+/// So many packets of one that was overtaken may be retransmitted needlessly: an initial window (RFC 6928). Physics.
 pub const REPEATED_FOR_EACH: u64 = 10;
-/// Of what both facts show: packets that others overtook, and that were sent again needlessly. As of a limiter that has all of
-/// the time ([`ACCOUNT_NATS`]).
+/// Of what both facts show: packets that others overtook, and that were retransmitted needlessly. As of a limiter that
+/// has all of the time ([`ACCOUNT_NATS`]).
 pub const REPEATED_CONFIDENCE: f64 = 0.97;
 /// Of losses in runs before the first point that no bucket made, and no queue: what else drops by itself is in no list.
 /// Chosen while looking at the training split, and not fitted.

@@ -468,7 +468,7 @@ impl Connection {
     fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
         while let Some(transmission) = self.sender.transmit(now_ns) {
             let segment = self.data(now_ns, transmission);
-            // what a timer sends again waits for the same acknowledgment as before
+            // what a timer retransmits waits for the same acknowledgment as before
             if !segment.reason.is_by_timer() {
                 self.ledger.sent(now_ns);
             }
@@ -482,7 +482,7 @@ impl Connection {
         let mut segment =
             self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
         segment.reason = transmission.reason;
-        // What is sent again must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
+        // What is retransmitted must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
         let new_data = transmission.reason == Reason::New && !transmission.window_probe;
         if self.behaviour.ecn && new_data {
             segment.ecn = Ecn::Ect0;

@@ -132,7 +132,7 @@ pub struct Ledger {
     requests: Vec<i64>,
     /// An acknowledgment of all that was out came later than it would have, by the receiver's doing.
     held: Vec<Interval>,
-    /// Silence that a timer ended, and the sequence number that was sent again then.
+    /// Silence that a timer ended, and the sequence number that was retransmitted then.
     silences: Vec<(Interval, u64)>,
     /// Outages in which a packet of the connection was lost.
     outages: Vec<Interval>,

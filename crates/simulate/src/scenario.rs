@@ -75,8 +75,7 @@ pub enum Application {
     },
 }
 
-/// The behaviour of hosts beyond asking and answering. The default is what every connection did before there was a
-/// choice.
+/// The behaviour of hosts beyond asking and answering; by default that of connections before there was a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
     /// From the arrival of a request until the application begins to answer.

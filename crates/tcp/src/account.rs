@@ -541,7 +541,7 @@ impl<'a> Walk<'a> {
                 break;
             };
             let heard_ns = self.clock.heard_ns[self.coming];
-            // a sender that hears of nothing for so long sends again (RFC 6298): it heard what was not captured
+            // a sender that hears of nothing for so long retransmits (RFC 6298): it heard what was not captured
             let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
             if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {
                 let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);

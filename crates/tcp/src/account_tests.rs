@@ -244,7 +244,7 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
     for number in 0..10 {
         data(&mut talk, 21, number);
     }
-    // the first is late: the others report it missing, and it is sent again before it is acknowledged
+    // the first is late: the others report it missing, and it is retransmitted before it is acknowledged
     for number in 1..10 {
         let sack = [(MSS, (number + 1) * MSS)];
         let extra = Extra {

@@ -43,7 +43,7 @@ pub enum Kind {
     Fast = 1,
     /// Retransmitted after a timeout (RFC 6298), or while recovering from one.
     Timeout = 2,
-    /// The last segment sent again to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
+    /// The last segment retransmitted to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
     TailLossProbe = 3,
     /// A retransmission whose reason the capture does not show.
     Other = 4,

@@ -12,7 +12,7 @@ pub enum Outcome {
     Refused,
     /// Reset after it was set up, by a side that had not closed it before.
     Reset,
-    /// Data was sent again and again, and nothing came back.
+    /// Data was retransmitted over and over, and nothing came back.
     DataUnanswered,
     /// One side closed.
     HalfClosed,

@@ -37,7 +37,7 @@ struct Round {
     from_ns: i64,
     /// Most bytes out.
     flight: i64,
-    /// Something was sent again.
+    /// Something was retransmitted.
     recovers: bool,
     /// All of an answer was out before the round was over, so that the window need not have been full.
     is_cut: bool,
@@ -177,8 +177,7 @@ impl Round {
     }
 }
 
-/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between is
-/// missing.
+/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between lacks.
 fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
     let most = rounds.iter().map(|round| round.flight).max()?;
     if is_far && most >= INITIAL_SEGMENTS * mss {

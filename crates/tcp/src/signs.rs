@@ -47,7 +47,7 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
     }
 }
 
-/// Data was sent again and again without any packet from the other side, until one came.
+/// Data was retransmitted over and over without any packet from the other side, until one came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Silence {
     /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.

@@ -70,7 +70,7 @@ impl Quantity {
 #[serde(default)]
 pub struct Subject {
     pub flows: Vec<String>,
-    /// Positions of the captures at both ends of the stretch.
+    /// Positions of the captures at both ends of the hop.
     pub hop: Option<[usize; 2]>,
     /// The span of time, seconds since the Unix epoch; `None` for all of it.
     pub start_s: Option<f64>,

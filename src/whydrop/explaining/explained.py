@@ -117,11 +117,11 @@ class Explained:
 
     @cached_property
     def hops(self) -> tuple[Pair, ...]:
-        """Of more than two captures, each stretch of the path between two neighbours; ``pair`` is all of it."""
+        """Of more than two captures, each segment of the path between two neighbours; ``pair`` is all of it."""
         return tuple(Pair.from_json(hop) for hop in self.document.get("hops", ()))
 
     @cached_property
-    def stretches(self) -> tuple[Pair, ...]:
+    def path_segments(self) -> tuple[Pair, ...]:
         """The segments between neighbouring captures: the hops, or the pair; ``hop`` columns index this tuple."""
         return self.hops or (() if self.pair is None else (self.pair,))
 

@@ -143,10 +143,10 @@ def _pair(found: Explained) -> str:
         return ""
     facts = "".join(
         f"<div><dt>{text(label)}</dt><dd>{text(words.sentence(said))}</dd></div>"
-        for label, said in pair_words.facts(found.pair, found.stretches)
+        for label, said in pair_words.facts(found.pair, found.path_segments)
     )
-    sheet = pair_words.ways(found.stretches)
-    title = text(pair_words.title(found.stretches))
+    sheet = pair_words.ways(found.path_segments)
+    title = text(pair_words.title(found.path_segments))
     figures = (
         f'{page.controls("charts between the captures", focus=_FOCUS)}<div class="figures"></div>'
         if found.flows

@@ -4,7 +4,7 @@ use super::buckets::refine;
 use whydrop_path::fit::passage::{Departures, Passages};
 use whydrop_path::fit::{BucketFit, Observation, Trace, fit_bucket};
 
-/// A bucket behind the queue of the same stretch.
+/// A bucket behind the queue of the same hop.
 #[derive(Debug, Clone, Copy)]
 pub struct BehindQueue {
     pub fit: BucketFit,

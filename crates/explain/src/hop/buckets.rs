@@ -1,4 +1,4 @@
-//! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
+//! The token bucket, or the two, that account for the losses of a hop, from fates that are known exactly.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
@@ -279,8 +279,7 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     start
 }
 
-/// The bytes that the bucket counts of each packet: the basis that needs the least correction, if it is clearly the
-/// best.
+/// The bytes that the bucket counts of each packet: the basis of least correction, if it is clearly the best.
 fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasis, BucketFit)> {
     if !tells_bytes(passages, fit.packet_bytes) {
         return None;

@@ -1,4 +1,4 @@
-//! Which mechanism accounts for what a stretch of path lost.
+//! Which mechanism accounts for what a hop lost.
 //!
 //! The rules are those for one capture, which two captures feed with facts instead of conclusions, and before them
 //! what only two captures can show: what lost packets found inside, flows that overtake each other, and rates that
@@ -20,16 +20,16 @@ use crate::losses::{contest, queue_depth};
 use crate::management::Family;
 use crate::thresholds::{EXACT_FATES_NATS, NEEDED_CERTAINTY};
 
-/// A judgement on a stretch, with what only two captures tell.
+/// A judgement on a hop, with what only two captures tell.
 #[derive(Debug, Clone)]
 pub struct HopJudgement {
     pub judgement: Judgement,
     pub family: Option<Family>,
-    /// A queue of the same stretch delays, and something else drops.
+    /// A queue of the same hop delays, and something else drops.
     pub beside_queue: bool,
 }
 
-/// Judges what a stretch lost. Something must have been lost.
+/// Judges what a hop lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
     if let Some(thinning) = &hop.thinning {
         let confidence = thinning.agreement().clamp(0.5, 0.99);
@@ -261,13 +261,12 @@ fn queued_reason(hop: &Hop) -> Fact {
 /// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
 /// be told apart with certainty.
 const CLEARLY_SLOWER: f64 = 0.92;
-/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times the timestamp noise
-/// ...
+/// Exact fates need next to no correction if the bucket is right: per loss, this many times the timestamp noise ...
 const CORRECTED_NOISE: f64 = 2.0;
 /// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
 const CORRECTED_BEHIND: f64 = 0.25;
 
-/// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
+/// A bucket that fills clearly slower than the queue of the hop drains is not that queue: something else drops.
 ///
 /// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
 /// it drains, and losses that come with the longest waits are its own.

@@ -19,14 +19,14 @@ pub struct HopInput {
     pub passages: Passages,
     /// Packets left the first point in super-segments.
     pub offloaded: bool,
-    /// Counters of the flows that crossed, with the losses of this stretch alone.
+    /// Counters of the flows that crossed, with the losses of this hop alone.
     pub totals: Totals,
     pub base_rtt_s: Option<f64>,
     /// Share of the packets that the captures miss, either or both.
     pub missed_share: f64,
 }
 
-/// All measurements of one stretch in one direction.
+/// All measurements of one hop in one direction.
 #[derive(Debug)]
 pub struct Hop {
     /// Packets as they enter it: behind the sender's line, where they were captured before it.
@@ -40,7 +40,7 @@ pub struct Hop {
     pub bucket: Option<BucketFit>,
     /// A dual-rate policer, where one does not account for the losses.
     pub two_buckets: Option<TwoBuckets>,
-    /// A bucket that sees the packets as they leave the queue of this stretch.
+    /// A bucket that sees the packets as they leave the queue of this hop.
     pub behind_queue: Option<BehindQueue>,
     /// A slow link that drops what newer acknowledgments supersede, if that is what was lost.
     pub thinning: Option<Thinning>,
@@ -96,7 +96,7 @@ const LEAST_NOISE_S: f64 = 1e-6;
 /// ... and longest: transits that vary by more do so because packets queue, seconds.
 pub(super) const MOST_NOISE_S: f64 = 1e-3;
 
-/// Measures a stretch of path.
+/// Measures a hop.
 pub fn measure_hop(input: HopInput) -> Hop {
     let HopInput {
         passages,

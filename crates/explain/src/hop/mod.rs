@@ -1,4 +1,4 @@
-//! The stretch of path between two captures: what it did to the packets, and by which mechanism.
+//! The hop, or several, between two captures: what it did to the packets, and by which mechanism.
 //!
 //! | module | what it does |
 //! |---|---|

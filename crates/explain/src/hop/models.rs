@@ -1,4 +1,4 @@
-//! Mechanisms replayed over the packets that entered a stretch: which each would have dropped, and how long it would
+//! Mechanisms replayed over the packets that entered a hop: which each would have dropped, and how long it would
 //! have held the others, beside what happened.
 
 use whydrop_path::fit::passage::Passages;

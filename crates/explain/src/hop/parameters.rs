@@ -39,7 +39,7 @@ pub fn hop_parameters(
     }
 }
 
-/// The bucket that drops: behind the queue of the stretch, if that is where it is.
+/// The bucket that drops: behind the queue of the hop, if that is where it is.
 pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
     hop.behind_queue.map(|behind| behind.fit).or(hop.bucket)
 }

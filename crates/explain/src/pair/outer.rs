@@ -24,11 +24,11 @@ pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
     reverse.any(|flow| pair.flows[flow as usize].packets != [0, 0])
 }
 
-/// Overtaken packets are most of what was sent again if they are so many times the rest.
+/// Overtaken packets are most of what was retransmitted if they are so many times the rest.
 const MOSTLY: u64 = 10;
 
 /// When those packets came to the second point that others overtook between the points; nothing where acknowledgments tell
-/// what was sent again needlessly.
+/// what was retransmitted needlessly.
 fn late_arrivals(pair: &Pair, group: &PairGroup) -> HashSet<i64> {
     if group.overtaken(pair) == 0 || has_acknowledgments(pair, group) {
         return HashSet::new();
@@ -66,7 +66,7 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
 /// The losses before the first point, and beyond the second, if there were any.
 ///
 /// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
-/// point was seen there and sent again.
+/// point was seen there and retransmitted.
 pub fn losses(pair: &Pair, group: &PairGroup) -> [Option<Evidence>; 2] {
     let late = late_arrivals(pair, group);
     let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);

@@ -1,5 +1,4 @@
-//! Verdicts on each part of the path for a group of flows: before the first point, between the points, beyond the
-//! second.
+//! Verdicts on each part of the path for a group of flows: before the first point, between, beyond the second.
 
 use std::collections::HashMap;
 

@@ -51,7 +51,7 @@ const INDEPENDENT: f64 = 0.45;
 pub(super) fn excess(
     tracks: &Tracks,
     steps: &[Step],
-    stretch: usize,
+    interval: usize,
     rate: f64,
     floors: &[Option<Floor>; 2],
 ) -> [f64; 2] {
@@ -61,7 +61,7 @@ pub(super) fn excess(
     let round_trip = (forward.lowest + backward.lowest).max(0.0);
     let excess = [0, 1].map(|direction| {
         let track = &tracks.by_direction[direction];
-        let points = &track.points[track.stretch(steps, stretch, direction)];
+        let points = &track.points[track.interval(steps, interval, direction)];
         let slope = sign(direction) * rate;
         let heights: Vec<f64> = points
             .iter()

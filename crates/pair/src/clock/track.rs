@@ -46,8 +46,8 @@ impl Track {
         self.index.retain(|_| kept.next().unwrap_or(true));
     }
 
-    /// The positions of this direction's points in a stretch between `steps`.
-    pub fn stretch(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
+    /// The positions of this direction's points in an interval between `steps`.
+    pub fn interval(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
         let from = match number {
             0 => 0,
             _ => self.position(steps[number - 1].at[direction]),

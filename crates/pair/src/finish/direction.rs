@@ -30,8 +30,8 @@ struct Hosts {
     matched: [u64; 2],
     /// Packets whose TTL decreased from point 1 to 2, and from 2 to 1, by orientation.
     ttl: [[u64; 2]; 2],
-    /// Packets that only one point has and that were sent again, by orientation and point: lost on the way. Those that
-    /// were not sent again may have been missed by the other capture.
+    /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the way. Those
+    /// that were not retransmitted may have been missed by the other capture.
     only: [[u64; 2]; 2],
     /// Sum of the first time differences, by orientation, ns.
     delta_sum: [f64; 2],
@@ -138,7 +138,7 @@ impl Hosts {
         (median != 0.0).then_some((median > 0.0, sure))
     }
 
-    /// By the side that holds what was lost on the way and sent again.
+    /// By the side that holds what was lost on the way and retransmitted.
     fn by_losses(&self) -> Option<bool> {
         let only_first = self.only[0][0] + self.only[1][1];
         let only_second = self.only[0][1] + self.only[1][0];

@@ -2,7 +2,7 @@
 //!
 //! A packet that only the downstream capture holds was missed upstream, or is a second copy ([`copies`]). One that only the
 //! upstream capture holds was lost, or crossed and was missed downstream. For TCP data acknowledgments tell: what was
-//! acknowledged and never sent again has arrived. For the rest, counting tells: how often the downstream capture
+//! acknowledged and never retransmitted has arrived. For the rest, counting tells: how often the downstream capture
 //! misses what certainly passed it.
 
 use std::collections::HashSet;

@@ -156,7 +156,8 @@ mod tests {
     const TRANSIT_NS: i64 = 1_000_000;
     const LATER_NS: i64 = 40_000_000;
 
-    /// Ten packets, the last one lost and sent again `later_ns` after; the arrival of its copy stands with the first.
+    /// Ten packets, the last one lost and retransmitted `later_ns` after; the arrival of its copy stands with the
+    /// first.
     fn found(identification: u16, later_ns: i64) -> [bool; 2] {
         let packet = |number: u32, sent_ns: i64, arrived_ns: Option<i64>| PairPacket {
             flow: 0,

@@ -85,7 +85,7 @@ const RATE_MULTIPLES: (f64, f64) = (0.5, 100.0);
 const RATE_RATIO: f64 = 1.08;
 /// Steps of the limits that are tried over the whole trace.
 const LIMIT_RATIO: f64 = 1.4;
-/// Runs of losses in the stretch that the coarse search looks at.
+/// Runs of losses in the interval that the coarse search looks at.
 const RUNS_SEARCHED: usize = 100;
 /// Packets that share a row at most: in the search, and in what follows it.
 const MOST_IN_A_ROW: (u16, u16) = (16, 4);

@@ -348,8 +348,7 @@ mod tests {
             }
         }
 
-        /// A second bucket that has room for everything changes nothing, and which of two is the second is all the
-        /// same.
+        /// A second bucket that has room for everything changes nothing; the order of two does not matter.
         #[test]
         fn two_buckets_are_one_where_one_has_room_for_everything(
             packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..4), 2..300),

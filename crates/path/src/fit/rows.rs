@@ -139,7 +139,7 @@ impl Rows {
         });
     }
 
-    /// The smallest stretch of a trace that holds this many runs of losses, with as much again before it.
+    /// The smallest interval of a trace that holds this many runs of losses, with as much again before it.
     pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
         let lost = |index: usize| trace.outcome[index] == Seen::Lost;
         let starts: Vec<usize> = (0..trace.len())

@@ -1,5 +1,4 @@
-//! Captures written and read back by the project's own reader and tracker: an exact copy of the packets, and the
-//! losses.
+//! Captures read back by the project's own reader and tracker: an exact copy of the packets, and the losses.
 
 use std::path::PathBuf;
 

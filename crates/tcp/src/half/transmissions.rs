@@ -27,7 +27,7 @@ pub(crate) struct DataPacket {
     pub window_reduced: bool,
 }
 
-/// The loss that a retransmission is taken to repair: of one packet at most, for each that is sent again.
+/// The loss that a retransmission is taken to repair: of one packet at most, for each that is retransmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repairs {
     Nothing,
@@ -429,7 +429,7 @@ impl Half {
         }
     }
 
-    /// Data that was sent before is sent again.
+    /// Data that was sent before is retransmitted.
     fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);

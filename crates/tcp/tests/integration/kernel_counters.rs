@@ -111,7 +111,8 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
             .sum();
         let flows = flows(&pair);
         let lost = sum(&flows, |c| c.lost);
-        // What was lost last, and not sent again before the capture ended, is known to nobody who saw only this capture.
+        // What was lost last, and not retransmitted before the capture ended, is known to nobody who saw only this
+        // capture.
         let segments = flows.iter().flat_map(|flow| &flow.segments);
         let unknown = segments.filter(|segment| segment.fate == Fate::Unknown);
         let most = lost + unknown.count() as u64;

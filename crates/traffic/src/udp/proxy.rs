@@ -29,7 +29,7 @@ impl Whim {
     }
 }
 
-/// The deeds, in order: kind of packet, its sequence, and the whim.
+/// The packets handled, in order: kind, sequence, and the whim.
 #[derive(Debug, Default)]
 pub(crate) struct Did {
     up: Vec<(u8, u64, Whim)>,

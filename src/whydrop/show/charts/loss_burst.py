@@ -60,7 +60,7 @@ def figure(scene: PairScene) -> Figure:
 
 
 def heaviest(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows from the first to the last loss of the densest stretch, and as long again before and after."""
+    """The rows from the first to the last loss of the densest interval, and as long again before and after."""
     is_lost = (rows["crossing"] == "lost").cast(pl.Int64)
     held = is_lost.rolling_sum(_PACKETS, min_samples=1)
     last = held.arg_max() or 0

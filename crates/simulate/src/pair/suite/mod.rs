@@ -251,8 +251,8 @@ fn limit_records(pair: &mut SimulatedPair) -> bool {
 }
 
 /// How far a count of losses may be off where sniffers miss packets. A lost packet that B missed as well is in neither
-/// capture. A packet that Y missed looks lost if it was sent again, for whatever reason: nobody can tell then whether
-/// the first one came to Y. Half as much again by chance, and one besides.
+/// capture. A packet that Y missed looks lost if it was retransmitted, for whatever reason: nobody can tell then
+/// whether the first one came to Y. Half as much again by chance, and one besides.
 fn tolerate_missing(pair: &mut SimulatedPair) {
     if pair.b.missed + pair.y.missed == 0.0 {
         return;
