@@ -133,7 +133,9 @@ def _intervals(rows: pl.DataFrame) -> pl.DataFrame:
             .filter(pl.col("end_ns") > pl.col("start_ns"))
             .with_columns(goodput_bps=pl.col("payload_bytes") * 8e9 / (pl.col("end_ns") - pl.col("start_ns")))
         )
-    return pl.concat(found)
+    # Of what was received there is no flow where nothing was.
+    sends = pl.col("flow") % 2 == 0
+    return pl.concat(found).filter(sends | (pl.col("payload_bytes").sum().over("flow") > 0))
 
 
 def _flows(rows: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,8 @@ _HEAD = 4096
 _BZIP2_HEAD = 1 << 20
 _DESCRIPTION = "recording.json"
 
+# Of ss with and without its line of titles; of bcc's tcpretrans and tcpdrop.
+_OF_LOGS = (b"Recv-Q", b"ESTAB ", b"LADDR:LPORT", b"SADDR:SPORT")
 # Keys of tcp-info's lines and NDT7's results; and of DISCO's telemetry, Flent's and iperf3's files.
 _OF_CONNECTIONS = (b'"RawIDM"', b'"GitShortCommit"', b'"ServerMeasurements"', b'"Download"', b'"Upload"')
 _OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"')
@@ -62,6 +64,7 @@ def _is_of_connections(name: str, head: bytes) -> bool:
         or b"\n/spec\n" in head[:256]
         or head[257:262] == b"ustar"
         or name.endswith(".jsonl.zst")
+        or (b"\0" not in head and any(words in head for words in _OF_LOGS))
     )
 
 

@@ -87,7 +87,7 @@ TCP: Schema = {
     "time_ns": _I64,  # null where the source has only the time since the start
     "elapsed_ns": _I64,  # since the connection began (web100: Duration; NDT7: ElapsedTime); null for tcp-info
     "test_id": _TEXT,  # as in ndt, where the source says
-    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream, ss, watch
+    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream, ss, tcpretrans, tcpdrop, watch
     "kernel": _TEXT,
     "machine": _TEXT,
     "site": _TEXT,
@@ -152,6 +152,7 @@ TCP: Schema = {
     "max_pacing_rate_bps": _F64,  # null: none is set
     "delivery_rate_app_limited": pl.Boolean(),  # the delivery rate is what the application sent
     "duplicate_sacks": _I64,  # D-SACK (RFC 2883): retransmissions that were not needed
+    "socket_drops": _I64,  # packets that the socket itself dropped, on their way in
 }
 
 TABLES: dict[str, Schema] = {
