@@ -44,6 +44,9 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
 @click.option("--udp", is_flag=True, help="The queues and drops of UDP sockets too.")
 @click.option("--every", "every_s", type=quantities.DURATION, default="100ms", metavar="TIME", show_default=True,
               help="From one poll of the sockets to the next; from 1ms on.")  # fmt: skip
+@click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
+              metavar="TIME",
+              help="Read this host's counters of drops and errors so often; 0: not at all.")  # fmt: skip
 @click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
               help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
 @click.option("--title", default="", help="Distinguishes this recording from others.")
@@ -130,6 +133,7 @@ def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Sett
         title=options["title"],
         note=options["note"],
         datagrams=options["udp"],
+        counters_every_s=options["counters_every_s"],
         rotate_s=options["rotate_s"],
         keep=options["keep"],
     )

@@ -18,6 +18,7 @@ from whydrop.collect.sockets.connections import Connections
 from whydrop.collect.sockets.sampling import INTERVAL_S, Sampler, Taken
 from whydrop.collect.sockets.wanted import Wanted
 from whydrop.recording import tables
+from whydrop.recording.metadata import CounterSampler
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import Cancellation
@@ -39,6 +40,7 @@ class Settings:
         every_s: from one poll to the next.
         output: the folder in which the recordings' folders are made.
         datagrams: the queues of UDP sockets too.
+        counters_every_s: from one reading of this host's counters of drops and errors to the next; 0: none.
         rotate_s: a recording that is this old is ended, and another one begun; ``None``: none is.
         keep: recordings of this watch, the oldest is removed where there would be more; ``None``: all are kept.
     """
@@ -49,6 +51,7 @@ class Settings:
     title: str = ""
     note: str = ""
     datagrams: bool = False
+    counters_every_s: float = 1.0
     rotate_s: float | None = None
     keep: int | None = None
 
@@ -129,6 +132,7 @@ class Watch:
         self._folders: list[Path] = []
         self._rows = 0
         self._whole = True
+        self._counters: CounterSampler | None = None
         self._finishing: threading.Thread | None = None
 
     def run(
@@ -154,6 +158,10 @@ class Watch:
         with held() as signals, ExitStack() as let_go:
             self._sampler = Sampler(self.settings.wanted, self.settings.every_s, datagrams=self.settings.datagrams)
             let_go.callback(self._sampler.stop)
+            if self.settings.counters_every_s > 0:
+                self._counters = CounterSampler(None, self.settings.counters_every_s)
+                let_go.callback(self._counters.stop)
+                self._counters.start()
             self._writer = self._begin()
             let_go.callback(self._close)
             with contextlib.suppress(KeyboardInterrupt):
@@ -163,6 +171,8 @@ class Watch:
                         cancellation.wait(_FLUSH_EVERY_S)
                     tick(self, self._step())
             self._sampler.stop()
+            if self._counters is not None:
+                self._counters.stop()
             self._step()
             return self._finish()
 
@@ -200,10 +210,12 @@ class Watch:
 
     def _write(self, taken: Taken) -> None:
         flows = self.connections.take(taken)
-        frames = {name: frame for name, frame in taken.frames.items() if name != "datagrams"}
+        written = [("flows", flows), *((name, frame) for name, frame in taken.frames.items() if name != "datagrams")]
         if "datagrams" in taken.frames:
-            frames["counters"] = datagram_counters(taken.frames["datagrams"])
-        for name, frame in {"flows": flows, **frames}.items():
+            written.append(("counters", datagram_counters(taken.frames["datagrams"])))
+        if self._counters is not None:
+            written.append(("counters", self._counters.drain()))
+        for name, frame in written:
             self._writer.append(name, frame)
             self._rows += frame.height
 
@@ -230,7 +242,12 @@ class Watch:
                 "test": NAME,
                 "title": "Connections of this host, as its kernel tells",
                 "step_s": max(settings.every_s, INTERVAL_S),
-                "parameters": {"every_s": settings.every_s, "wanted": said, "datagrams": settings.datagrams},
+                "parameters": {
+                    "every_s": settings.every_s,
+                    "wanted": said,
+                    "datagrams": settings.datagrams,
+                    "counters_every_s": settings.counters_every_s,
+                },
             },
             "hosts": {"local": gather()},
         }
