@@ -33,7 +33,13 @@ class CounterSampler:
     What a sampler costs is itself a counter: ``sampler whydrop::busy_s``, the processor time of its thread.
     """
 
-    def __init__(self, interfaces: Sequence[str] | str | None, step_s: float, host: str = LOCAL) -> None:
+    def __init__(
+        self,
+        interfaces: Sequence[str] | str | None,
+        step_s: float,
+        host: str = LOCAL,
+        further: Sequence[CounterSource] = (),
+    ) -> None:
         """A sampler that does not run yet; reads the network namespace of the thread that calls :meth:`start`.
 
         Args:
@@ -41,6 +47,7 @@ class CounterSampler:
                 (`sources.tells_of_trouble`), and of them only what changes, so that it may run for days.
             step_s: from one sample to the next.
             host: for the column of that name.
+            further: sources beside those of every host.
         """
         self.notes: list[str] = []
         self._interfaces = [interfaces] if isinstance(interfaces, str) else interfaces
@@ -54,10 +61,12 @@ class CounterSampler:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._sources: list[CounterSource] = []
+        self._further = further
 
     def start(self) -> None:
         """Take the first sample, and go on in a thread."""
         self._sources, missing = all_sources(self._interfaces)
+        self._sources += self._further
         self.notes += missing
         self._sample()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
