@@ -4,6 +4,7 @@
 
 mod analysis;
 mod columns;
+mod drops;
 mod json;
 mod progress;
 mod reduce;
@@ -35,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.py().get_type::<traffic::TrafficError>(),
     )?;
     module.add_class::<sockets::SocketSampler>()?;
+    module.add_class::<drops::DropMonitor>()?;
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;

@@ -50,6 +50,7 @@ cells! {
     &'static str => StringArray, value => Some(value);
     Option<&'static str> => StringArray, value => value;
     String => StringArray, value => Some(value);
+    Option<String> => StringArray, value => value;
 }
 
 /// Convert to a signed number; one that does not fit becomes the largest.

@@ -177,7 +177,7 @@ pub fn socket_owners(
         .collect()
 }
 
-fn raised(error: &io::Error) -> PyErr {
+pub(crate) fn raised(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(number) => {
             let words = io::Error::from_raw_os_error(number).to_string();

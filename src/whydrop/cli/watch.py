@@ -16,6 +16,7 @@ from whydrop.cli import ending, quantities, terminating
 
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
+    from whydrop.cli.watch_view import View
     from whydrop.collect.sockets.wanted import Wanted
     from whydrop.collect.sockets.watching import Settings, Watch, Watched
 
@@ -44,6 +45,11 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
 @click.option("--udp", is_flag=True, help="The queues and drops of UDP sockets too.")
 @click.option("--every", "every_s", type=quantities.DURATION, default="100ms", metavar="TIME", show_default=True,
               help="From one poll of the sockets to the next; from 1ms on.")  # fmt: skip
+@click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
+              metavar="TIME",
+              help="Read this host's counters of drops and errors so often; 0: not at all.")  # fmt: skip
+@click.option("--drops", type=click.Choice(("auto", "program", "tracepoint", "off")), default="auto", show_default=True,
+              help="How the packets that this host drops are watched; auto: as well as the kernel allows.")  # fmt: skip
 @click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
               help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
 @click.option("--title", default="", help="Distinguishes this recording from others.")
@@ -130,6 +136,8 @@ def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Sett
         title=options["title"],
         note=options["note"],
         datagrams=options["udp"],
+        counters_every_s=options["counters_every_s"],
+        drops=options["drops"],
         rotate_s=options["rotate_s"],
         keep=options["keep"],
     )
@@ -140,11 +148,25 @@ def _watch(settings: Settings, started: Command, for_s: float | None, *, live: b
     from whydrop.collect.sockets.watching import Watch
 
     if os.geteuid() != 0:
-        _say("not root: connections of other users are watched without their processes' names (and marks)")
+        _say(
+            "not root: connections of other users are watched without their processes' names (and marks), and what "
+            "this host drops is not seen"
+        )
     # COMMAND has the terminal, if there is one.
     with viewing(live=live and started.pid is None) as view:
         watch = Watch(settings, view.say)
-        return watch.run(_over(watch, started, for_s), begun=started.go, tick=view.show)
+        return watch.run(_over(watch, started, for_s), begun=_begun(watch, started, view), tick=view.show)
+
+
+def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
+    def begun() -> None:
+        dropped = watch.host.dropped
+        if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
+            what = "not watched" if dropped.way == "off" else "told without addresses, of all of the machine"
+            view.say(f"what this host drops is {what}: {dropped.shortfall}")
+        started.go()
+
+    return begun
 
 
 def _over(watch: Watch, started: Command, for_s: float | None) -> Callable[[], bool]:
@@ -186,5 +208,14 @@ def _document(watched: Watched) -> dict[str, Any]:
         "missed": tally.missed,
         "cpu_share": tally.cpu_share,
         "lost_rows": tally.lost_rows,
+        "dropped": {
+            "way": watched.dropped.way,
+            "shortfall": watched.dropped.shortfall,
+            "reasons": dict(watched.dropped.reasons.most_common()),
+            "lost_events": watched.dropped.lost,
+            "not_looked_at": watched.dropped.not_looked_at,
+            "sent_again": watched.dropped.sent_again,
+            "sent_again_laid_here": watched.dropped.laid,
+        },
         "warnings": watched.warnings,
     }

@@ -225,6 +225,36 @@ POLLS: Schema = {
     "interrupted": _BOOL,  # sockets came or went meanwhile: one may be missing
 }
 
+# Packets that this host's kernel dropped: one row for each interval (100 ms) and what they have in common.
+DROPS: Schema = {
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "reason": _TEXT,  # as this kernel names it: NETFILTER_DROP, QDISC_DROP, ...
+    "location": _TEXT,  # the kernel's function that dropped them
+    "protocol": _TEXT,  # the innermost that is known: tcp, udp, icmp, ipv4, arp, ...
+    "interface": _TEXT,  # that they were at
+    "arrived_by": _TEXT,  # the interface by which they came; null: made by this host, or not told
+    "source": _TEXT,  # address:port; null: not told, or too many to keep apart
+    "destination": _TEXT,
+    "packets": _I64,
+    "bytes": _I64,
+    "here": _BOOL,  # of the network namespace of the watch; null: not told
+}
+
+# TCP segments that this host sent again, by interval and connection.
+RETRANSMISSIONS: Schema = {
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "source": _TEXT,  # this end
+    "destination": _TEXT,
+    "packets": _I64,
+    "payload_bytes": _I64,
+    # Of the drop on this host that made them needed: before them, of the same connection, direction and bytes. Null:
+    # not known, which is not to say that they were lost elsewhere.
+    "reason": _TEXT,
+    "location": _TEXT,
+}
+
 # Series that another tool had put on a grid itself, kept beside the samples that it made them of.
 GRIDS: Schema = {
     "name": _TEXT,  # of the series
@@ -244,6 +274,8 @@ TABLES: dict[str, Schema] = {
     "values": VALUES,
     "drops": DROPS,
     "polls": POLLS,
+    "drops": DROPS,
+    "retransmissions": RETRANSMISSIONS,
     "grids": GRIDS,
 }
 
