@@ -104,7 +104,7 @@ impl Btf {
         None
     }
 
-    /// What a type is without its names and qualifiers.
+    /// The number of a type without its names and qualifiers.
     fn plain(&self, mut number: usize) -> usize {
         for _ in 0..DEEPEST {
             // TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG

@@ -39,7 +39,7 @@ pub struct DropRow {
     pub packets: u64,
     /// On the layer that the packet was at; `None` where it is not told.
     pub bytes: Option<u64>,
-    /// Whether it is known to be of this network namespace.
+    /// True if it is known to be of this network namespace.
     pub here: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct SentAgainRow {
     pub location: Option<String>,
 }
 
-/// What was seen and not taken yet.
+/// The rows that were not taken yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub drops: Vec<DropRow>,
@@ -80,7 +80,7 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Monitor {
     pub way: Way,
-    /// Whether retransmissions are told, so that they can be laid to drops.
+    /// True if retransmissions are reported, so that they can be laid to drops.
     pub tells_sent_again: bool,
     /// Why it tells less than it could.
     pub shortfall: Option<String>,
@@ -119,7 +119,7 @@ impl Monitor {
         })
     }
 
-    /// What was counted since the last call.
+    /// Take what was counted since the last call.
     pub fn take(&self) -> Seen {
         std::mem::take(&mut lock(&self.shared).0)
     }
@@ -147,7 +147,7 @@ fn lock(shared: &Mutex<(Seen, Standing)>) -> MutexGuard<'_, (Seen, Standing)> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the thread has.
+/// The state of the counting thread.
 struct Counting {
     source: Source,
     clock: Clock,

@@ -21,13 +21,13 @@ pub struct Span {
 /// The innermost protocol that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// What an IP packet holds.
+    /// The protocol number in an IP packet.
     InIp(u8),
-    /// What an Ethernet frame holds.
+    /// The EtherType of an Ethernet frame.
     InEthernet(u16),
 }
 
-/// What is known of a packet.
+/// The parts of a packet that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub protocol: Protocol,
@@ -73,7 +73,7 @@ struct Network<'a> {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
-    /// Whether the header of the transport is in this fragment.
+    /// True if the header of the transport is in this fragment.
     first: bool,
     payload: &'a [u8],
     /// Of the payload, as the header says.

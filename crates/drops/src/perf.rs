@@ -26,10 +26,10 @@ const RECORD_SAMPLE: u32 = 9;
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
-/// What an event is of.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// What a program hands over.
+    /// A program that hands events over.
     Program,
     /// A tracepoint, by its number.
     Tracepoint(u64),

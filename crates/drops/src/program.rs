@@ -33,7 +33,7 @@ const ADDRESSES: i16 = BYTES + 16;
 const DROPPED: u32 = 1;
 const SENT_AGAIN: u32 = 2;
 
-/// What is told, on the stack; and a pointer beside it.
+/// The report on the stack; and a pointer beside it.
 const OUT: i16 = -(SIZE as i16);
 const POINTER: i16 = OUT - 8;
 
@@ -239,7 +239,7 @@ fn finish(program: &mut Program, map: i32, end: Label) {
     program.exit();
 }
 
-/// What a program tells, as it lies in the ring.
+/// The report of a program, as it lies in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
     Dropped {

@@ -32,7 +32,7 @@ pub struct Dropped<'a> {
     pub reason: u32,
     pub location: u64,
     pub ethertype: u16,
-    /// Whether it is known to be of our network namespace.
+    /// True if it is known to be of our network namespace.
     pub here: bool,
     pub interface: u32,
     pub arrived_by: u32,
@@ -41,7 +41,7 @@ pub struct Dropped<'a> {
     pub headers: &'a [u8],
 }
 
-/// What is told.
+/// The event that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Dropped(Dropped<'a>),
@@ -52,7 +52,7 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub struct Source {
     pub way: Way,
-    /// Whether retransmissions are told.
+    /// True if retransmissions are reported.
     pub tells_sent_again: bool,
     /// Names of the reasons; empty where the kernel has none.
     pub reasons: HashMap<u32, String>,

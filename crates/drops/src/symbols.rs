@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 /// More places than the kernel drops packets at.
 const MOST: usize = 8192;
 
-/// What was looked up, and is kept.
+/// Symbols that were looked up, kept.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     known: HashMap<u64, String>,

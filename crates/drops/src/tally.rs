@@ -20,7 +20,7 @@ const LONGEST_WAIT_NS: i64 = 1_000_000_000_000;
 /// Source and destination.
 pub type Ends = (SocketAddr, SocketAddr);
 
-/// What drops of one row have in common.
+/// The fields that drops of one row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
     pub reason: u32,
@@ -31,7 +31,7 @@ pub struct Kind {
     pub interface: u32,
     /// Of the interface by which it came; 0: it was made here.
     pub arrived_by: u32,
-    /// Whether it is known to be of the namespace of the watch.
+    /// True if it is known to be of the namespace of the watch.
     pub here: bool,
     pub ends: Option<Ends>,
 }
@@ -200,7 +200,7 @@ impl Waiting {
     }
 }
 
-/// Whether a sequence number is before another (RFC 9293, section 3.4: modulo 2^32).
+/// True if a sequence number is before another (RFC 9293, section 3.4: modulo 2^32).
 fn before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of a tracepoint: its number, where its fields are, and the names of the reasons.
+//! Tracepoints as the kernel describes them: number, places of the fields, and the names of the reasons.
 
 use std::collections::HashMap;
 use std::ffi::CStr;

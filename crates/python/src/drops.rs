@@ -50,7 +50,7 @@ impl DropMonitor {
         })
     }
 
-    /// What was counted since the last call: tables by name.
+    /// Take what was counted since the last call: tables by name.
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Table)>> {
         py.detach(|| {
             let seen = self.with(|monitor| monitor.take());

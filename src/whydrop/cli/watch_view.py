@@ -101,7 +101,7 @@ def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
 
 
 def dropped_in_words(dropped: Dropped, most: int | None = None) -> str:
-    """What this host dropped, by the kernel's reasons, the most frequent first.
+    """The drops of this host by the kernel's reasons, the most frequent first.
 
     >>> from collections import Counter
     >>> from whydrop.collect.sockets.host import Dropped

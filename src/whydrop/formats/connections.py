@@ -106,7 +106,7 @@ def _tcp_info(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _values(rows: pl.DataFrame) -> pl.DataFrame:
-    """What BBR tells of itself, as a watch records it."""
+    """The values that BBR reports of itself, as a watch records them."""
     told = [
         rows.select("flow", "time_ns", key=pl.lit(key), value=pl.col(column) / 1e6) for key, column in _OF_BBR.items()
     ]
@@ -114,7 +114,7 @@ def _values(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _intervals(rows: pl.DataFrame) -> pl.DataFrame:
-    """What was acknowledged (of the even flows) and received (of the odd ones)."""
+    """The payload acknowledged (of the even flows) and received (of the odd ones)."""
     last = pl.col("time_ns") // _INTERVAL_NS != pl.col("time_ns").shift(-1).over("flow") // _INTERVAL_NS
     edges = rows.filter(last.fill_null(value=True) | pl.col("flow").is_first_distinct())
     found = []

@@ -24,7 +24,7 @@ NOT_LOOKED_AT = "so many packets were dropped at once that some were counted wit
 
 @dataclass
 class Dropped:
-    """What this host dropped since the watch began.
+    """The drops of this host since the watch began.
 
     Attributes:
         way: how drops are watched: one of :data:`WAYS`.
@@ -102,7 +102,7 @@ class Host:
         return found
 
     def warnings(self) -> list[str]:
-        """What a reader should know of what was taken."""
+        """Warnings on the counts, for the reader."""
         return [LOST] * (self.dropped.lost > 0) + [NOT_LOOKED_AT] * (self.dropped.not_looked_at > 0)
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class Host:
 
 
 class _Monitored:
-    """What the monitor of drops could not count, and what it costs, among the counters."""
+    """The monitor of drops among the counters: what it could not count, and what it costs."""
 
     def __init__(self, monitor: _core.DropMonitor) -> None:
         self._monitor = monitor

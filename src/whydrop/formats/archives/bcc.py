@@ -1,4 +1,4 @@
-"""What bcc's ``tcpretrans`` and ``tcpdrop`` print (https://github.com/iovisor/bcc), as rows of ``tcp``.
+"""Logs of bcc's ``tcpretrans`` and ``tcpdrop`` (https://github.com/iovisor/bcc), as rows of ``tcp``.
 
 Each line is an event, and so a row: how many segments of the connection were sent again, or how many packets to it
 this host's TCP dropped, since the log began. Lines have only the time of the day: the day is that of the file's name,
@@ -47,7 +47,7 @@ def is_bcc(head: bytes) -> bool:
 
 @dataclass
 class _Log:
-    """What was read so far; ``day_ns`` is when the day of the lines began."""
+    """The content of a log so far; ``day_ns`` is when the day of the lines began."""
 
     drops: bool
     day_ns: int

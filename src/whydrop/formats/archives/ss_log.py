@@ -84,7 +84,7 @@ def is_ss(head: bytes) -> bool:
 
 @dataclass
 class _Log:
-    """What was read so far."""
+    """The content of a log so far."""
 
     rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in TCP})
     taken: int = 0
@@ -215,7 +215,7 @@ def _port(text: str) -> int | None:
 
 
 def _told(text: str) -> dict[str, Any]:
-    """What ``ss -i`` and ``-m`` tell of a socket, in the units of ``tcp``."""
+    """Parse the output of ``ss -i`` and ``-m`` on a socket, into the units of ``tcp``."""
     memory = re.search(r"\bskmem:\(([^)]*)\)", text)
     bbr = re.search(r"\bbbr:\(([^)]*)\)", text)
     flat = _GROUP.sub(" ", text)

@@ -179,7 +179,7 @@ def _gauges(log: Snaplog) -> dict[str, pl.Series]:
 
 
 def _flight(log: Snaplog) -> dict[str, pl.Series]:
-    """What was sent and is not acknowledged, by sequence numbers of 32 bits."""
+    """The bytes sent and not acknowledged, by sequence numbers of 32 bits."""
     sent, acknowledged = _numbers(log, "SndNxt"), _numbers(log, "SndUna")
     if sent is None or acknowledged is None:
         return {}

@@ -26,7 +26,7 @@ _TABLES = {
 
 
 class Softnet:
-    """What each processor's receive queue dropped, and how often it had to stop before it was empty."""
+    """Softnet counters: drops of each processor's receive queue, and how often it had to stop before it was empty."""
 
     def __init__(self, root: Path = Path("/proc/net")) -> None:
         self._path = root / "softnet_stat"

@@ -235,7 +235,7 @@ _OF_TROUBLE = re.compile(
 
 
 def tells_of_trouble(reading: Reading) -> bool:
-    """Whether a counter is of drops, errors, waiting or repairs, rather than of traffic that went well."""
+    """True if a counter is of drops, errors, waiting or repairs, rather than of traffic that went well."""
     source, _, counter, _, _ = reading
     if source in ("bql", "drops", "pressure", "sampler", "table"):
         return True

@@ -1,4 +1,4 @@
-"""Stretches of time in which nothing came through at all, neither probes nor data, after which it went on."""
+"""Intervals in which nothing came through at all, neither probes nor data, after which it went on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def measure(streams: Sequence[Stream], flows: Sequence[Flow]) -> list[Outage]:
 
 
 def _runs(lost: Values) -> list[tuple[int, int]]:
-    """Stretches of losses: the first, and the one behind the last."""
+    """Runs of losses: the first, and the one behind the last."""
     edges = np.diff(np.concatenate([[0.0], lost, [0.0]]))
     return list(zip(np.flatnonzero(edges > 0).tolist(), np.flatnonzero(edges < 0).tolist(), strict=True))
 
