@@ -23,7 +23,7 @@ from patience import wait_until
 from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
 from whydrop.recording.metadata.host import SYSCTLS
 from whydrop.recording.metadata.redaction import HIDDEN
-from whydrop.recording.metadata.rtnetlink import TrafficObject, attributes
+from whydrop.runtime.rtnetlink import TrafficObject, attributes
 from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
 
 TESTS = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
         """
         import json
         from whydrop.recording.metadata import qdiscs
-        from whydrop.recording.metadata.rtnetlink import Netlink
+        from whydrop.runtime.rtnetlink import Netlink
         netlink = Netlink()
         index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
         print(json.dumps(qdiscs.describe(netlink, index)))

@@ -12,7 +12,7 @@ from typing import Any
 from whydrop.recording.metadata import qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import Items, line_or_none, whole_number
-from whydrop.recording.metadata.rtnetlink import Netlink
+from whydrop.runtime.rtnetlink import Netlink
 
 # Hosts of containers have thousands; of those that no packet leaves by, the addresses are enough.
 _MOST_INTERFACES = 64

@@ -11,7 +11,7 @@ from typing import Protocol
 from whydrop.recording.metadata import qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import line_or_none
-from whydrop.recording.metadata.rtnetlink import IFLA_STATS64, Netlink, handle
+from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
 
 # Source, object, counter, value, cumulative; as the table of counters has them.
 Reading = tuple[str, str, str, float, bool]
