@@ -58,6 +58,7 @@ class Meter:
         host: where the responder is.
         output: the folder of the recordings.
         length_s: of one measurement.
+        flows: that load the path where delays are looked at, too.
         tell: called with what is being done, for people.
         runs: how many have been made.
     """
@@ -66,6 +67,7 @@ class Meter:
     output: Path
     length_s: float
     ip_version: int | None = None
+    flows: int = 1
     tell: Callable[[str], None] = lambda _: None
     runs: int = 0
 
@@ -81,6 +83,10 @@ class Meter:
         """
         finished = self.run(title, "tcp_nup", upload_streams=1, pings=False, delay_s=0.0, **parameters)
         return read(Recording.open(finished.folder))
+
+    def loaded(self, title: str, **parameters: Any) -> Finished:
+        """Load the path, with probes beside the load; raises as :meth:`run`."""
+        return self.run(title, "tcp_nup", upload_streams=self.flows, pings=True, **parameters)
 
     def run(self, title: str, test: str, **parameters: Any) -> Finished:
         """Run a test to the host.

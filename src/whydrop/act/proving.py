@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ _CLEAR_SHARE = 0.02
 # What a change for one metric may cost of another.
 _MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.1, "retransmits": 0.1}
 
-Without = Literal["without", "with"]
+Kind = Literal["without", "with"]
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,24 @@ class Effect:
 
     Attributes:
         key: of the metric.
-        without, with_it: the means of the runs.
+        runs_without, runs_with: the value of each run.
         difference: with less without, and its 95 % interval over runs.
     """
 
     key: str
-    without: float
-    with_it: float
+    runs_without: tuple[float, ...]
+    runs_with: tuple[float, ...]
     difference: Difference
+
+    @property
+    def without(self) -> float:
+        """The mean of the runs without the change."""
+        return fmean(self.runs_without)
+
+    @property
+    def with_it(self) -> float:
+        """The mean of the runs with it."""
+        return fmean(self.runs_with)
 
     @property
     def gain(self) -> float:
@@ -81,7 +92,7 @@ class Proof:
 
     aim: str
     effects: tuple[Effect, ...]
-    order: tuple[Without, ...]
+    order: tuple[Kind, ...]
     recordings: tuple[Path, ...]
 
     @property
@@ -113,10 +124,10 @@ def prove(
         beside: keys of those that must not be much worse.
         rounds: how many runs of each kind.
     """
-    runs: dict[Without, list[dict[str, float]]] = {"without": [], "with": []}
-    order: list[Without] = []
+    runs: dict[Kind, list[dict[str, float]]] = {"without": [], "with": []}
+    order: list[Kind] = []
     folders: list[Path] = []
-    kinds: tuple[Without, Without] = ("without", "with")
+    kinds: tuple[Kind, Kind] = ("without", "with")
     for number in range(1, rounds + 1):
         for kind in kinds:
             if kind == "with":
@@ -134,4 +145,4 @@ def _effect(key: str, without: list[dict[str, float]], with_it: list[dict[str, f
     one, other = (np.array([run.get(key, math.nan) for run in runs]) for runs in (without, with_it))
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return None
-    return Effect(key, float(one.mean()), float(other.mean()), of_groups(one, other))
+    return Effect(key, tuple(map(float, one)), tuple(map(float, other)), of_groups(one, other))

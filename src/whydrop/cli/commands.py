@@ -25,6 +25,7 @@ GROUPS = {
     },
     "Change": {
         "pace": ("whydrop.cli.pace", "Pace packets to one host, prove that it helps, and take it back."),
+        "fix": ("whydrop.cli.fix", "Measure, explain, try the mildest fix, and prove it."),
     },
     "Results": {
         "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),

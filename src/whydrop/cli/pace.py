@@ -69,15 +69,17 @@ def command(host: str | None, do: str | None, keep: bool, as_json: bool, **optio
     Exits with 0 when the pacing helps and is in place (or was only shown), 1 when it does not or cannot be, 2 when the
     command line is wrong, 130 after Ctrl-C.
     """
+    if (do is not None) if host else (do is None and not keep):
+        raise click.UsageError("Give HOST, or one of --status, --keep, --revert, --forget without it.")
     with terminating.as_ctrl_c():
         try:
-            if host is None or do is not None:
-                if host is not None or (do is None and not keep):
-                    raise click.UsageError("Give HOST, or one of --status, --keep, --revert, --forget without it.")
-                sys.exit(_state(do or "keep", as_json=as_json))
-            sys.exit(_pace(host, keep=keep, as_json=as_json, options=options))
+            if host is None:
+                status = _state(do or "keep", as_json=as_json)
+            else:
+                status = _pace(host, keep=keep, as_json=as_json, options=options)
         except problems() as reason:
-            sys.exit(ending.status(reason))
+            status = ending.status(reason)
+    sys.exit(status)
 
 
 def problems() -> tuple[type[BaseException], ...]:

@@ -58,8 +58,8 @@ class TrafficObject:
 class Netlink:
     """A socket to ask the kernel; of the network namespace of the thread that makes it."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_ROUTE)
+    def __init__(self, protocol: int = _NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.settimeout(_TIMEOUT_S)
         self._socket.bind((0, 0))
         self._sequence = 0
@@ -119,6 +119,19 @@ class Netlink:
         for message, _ in self._answers(kind, _REQUEST_ACK | flags, body):
             if message == _ERROR:
                 return
+
+    def ask(self, kind: int, body: bytes) -> list[bytes]:
+        """The payloads of the messages that answer a question about one thing.
+
+        Raises:
+            OSError: the kernel does not answer, or does not know.
+        """
+        found = []
+        for message, payload in self._answers(kind, _REQUEST_ACK, body):
+            if message == _ERROR:
+                break
+            found.append(payload)
+        return found
 
     def _answers(self, kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
         self._sequence += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from whydrop.recording.metadata import qdiscs
+from whydrop.recording.metadata import flow_control, qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import line_or_none
 from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
@@ -137,6 +137,28 @@ class Drivers:
             asked.close()
 
 
+class Pauses:
+    """Pause frames of Ethernet flow control."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._interfaces = list(interfaces)
+
+    def read(self) -> Iterator[Reading]:
+        """Those that came and that were sent; interfaces whose drivers do not count them are absent."""
+        for name in list(self._interfaces):
+            try:
+                found = flow_control.read(name)
+            except OSError:
+                self._interfaces.remove(name)
+                continue
+            for counter in flow_control.COUNTERS:
+                if counter in found:
+                    yield "interface", name, counter, float(found[counter]), True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
 class Processors:
     """How long each processor did what."""
 
@@ -226,6 +248,7 @@ def all_sources(interfaces: Sequence[str]) -> tuple[list[CounterSource], list[st
         "queues and interfaces": lambda: Queues(interfaces),
         "byte queue limits": lambda: ByteQueueLimits(interfaces),
         "drivers": lambda: Drivers(interfaces),
+        "flow control": lambda: Pauses(interfaces),
         "processors": Processors,
         "stack": Stack,
         "wifi": lambda: Wireless(interfaces),
