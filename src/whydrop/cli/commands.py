@@ -23,6 +23,10 @@ GROUPS = {
         "watch": ("whydrop.cli.watch", "Record what this host's kernel knows of its connections."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
     },
+    "Change": {
+        "pace": ("whydrop.cli.pace", "Pace packets to one host, prove that it helps, and take it back."),
+        "fix": ("whydrop.cli.fix", "Measure, explain, try the mildest fix, and prove it."),
+    },
     "Results": {
         "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),
         "plot": ("whydrop.cli.plot", "Draw recordings, one or many together."),

@@ -241,7 +241,7 @@ def _drops(tables: Tables) -> Iterator[SampledSeries]:
 
 def _dropped(series: Series, rows: pl.DataFrame) -> SampledSeries:
     def samples() -> pl.DataFrame:
-        ordered = _tidy(rows.select("time_ns", value=pl.col("count").cast(pl.Float64)))
+        ordered = _tidy(rows.select(time_ns="end_ns", value=pl.col("packets").cast(pl.Float64)))
         return ordered.with_columns(pl.col("value").cum_sum())
 
     return SampledSeries(series, samples)

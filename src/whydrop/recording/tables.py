@@ -203,18 +203,6 @@ VALUES: Schema = {
     "value": _F64,
 }
 
-# Packets that this host's kernel dropped. One row for each reason, flow and time at which they were counted.
-DROPS: Schema = {
-    "time_ns": _I64,
-    "reason": _TEXT,  # as this kernel's text says it, such as NO_SOCKET
-    "symbol": _TEXT,  # the kernel's function that dropped them
-    "protocol": _TEXT,
-    "interface": _TEXT,
-    "source": _TEXT,
-    "destination": _TEXT,
-    "count": _I64,
-}
-
 # When this host's kernel was asked for its sockets, and what that cost.
 POLLS: Schema = {
     "start_ns": _I64,
@@ -272,7 +260,6 @@ TABLES: dict[str, Schema] = {
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
-    "drops": DROPS,
     "polls": POLLS,
     "drops": DROPS,
     "retransmissions": RETRANSMISSIONS,
