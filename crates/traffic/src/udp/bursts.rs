@@ -269,7 +269,13 @@ mod tests {
         let (mut tally, mut rows) = (tally(), Vec::new());
         for (burst, number, sent_ns) in [(0, 0, 10), (0, 2, 30), (0, 2, 30), (3, 1, 3_000_000_010)]
         {
-            assert!(tally.arrive(place(burst, number), 100, sent_ns, (sent_ns + 500, false), &mut rows));
+            assert!(tally.arrive(
+                place(burst, number),
+                100,
+                sent_ns,
+                (sent_ns + 500, false),
+                &mut rows
+            ));
         }
         tally.finish(Some(5), &mut rows);
         rows.sort_by_key(|row| row.sequence);

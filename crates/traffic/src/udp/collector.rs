@@ -93,7 +93,10 @@ impl Collector {
                     place,
                     bytes,
                     packet.sent_ns,
-                    (datagram.received_ns, marks::is_marked(datagram.traffic_class)),
+                    (
+                        datagram.received_ns,
+                        marks::is_marked(datagram.traffic_class),
+                    ),
                     &mut self.packets,
                 )
             }

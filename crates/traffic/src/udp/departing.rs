@@ -39,8 +39,8 @@ pub(super) struct Departing<'a> {
 impl<'a> Departing<'a> {
     /// Asks for stamps. Where the kernel or the interface gives none there are no rows, and nothing else changes.
     pub(super) fn of(course: &Course<'a>) -> Departing<'a> {
-        let stamps =
-            TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+        let stamps = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
         let _ = setsockopt(course.socket, sockopt::Timestamping, &stamps);
         Departing {
             flow: course.flow,
@@ -71,23 +71,28 @@ impl<'a> Departing<'a> {
             let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
             let message =
                 recvmsg::<()>(self.socket.as_raw_fd(), &mut pieces, Some(&mut room), flags).ok()?;
-            let stamp_ns = message.cmsgs().into_iter().flatten().find_map(|control| {
-                match control {
-                    ControlMessageOwned::ScmTimestampsns(stamps) => {
-                        Some(stamps.system.num_nanoseconds())
-                    }
-                    _ => None,
-                }
-            });
+            let stamp_ns =
+                message
+                    .cmsgs()
+                    .into_iter()
+                    .flatten()
+                    .find_map(|control| match control {
+                        ControlMessageOwned::ScmTimestampsns(stamps) => {
+                            Some(stamps.system.num_nanoseconds())
+                        }
+                        _ => None,
+                    });
             (message.bytes, stamp_ns)
         };
-        Some(stamp_ns.zip(self.sequence(&bytes[..length])).map(
-            |(stamp_ns, sequence)| Departure {
-                flow: self.flow,
-                sequence,
-                left_ns: clock::of_kernel_stamp_ns(stamp_ns),
-            },
-        ))
+        Some(
+            stamp_ns
+                .zip(self.sequence(&bytes[..length]))
+                .map(|(stamp_ns, sequence)| Departure {
+                    flow: self.flow,
+                    sequence,
+                    left_ns: clock::of_kernel_stamp_ns(stamp_ns),
+                }),
+        )
     }
 
     /// The number of a packet of this flow, from the packet with its headers.
