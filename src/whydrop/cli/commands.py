@@ -18,6 +18,7 @@ GROUPS = {
     },
     "Measure": {
         "run": ("whydrop.cli.run", "Measure a path by a test."),
+        "depth": ("whydrop.cli.depth", "Measure how much the queue of a path holds, and how fast it drains."),
         "batch": ("whydrop.cli.batch", "Run many tests from one file."),
         "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
         "watch": ("whydrop.cli.watch", "Record what this host's kernel knows of its connections."),

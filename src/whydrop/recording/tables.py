@@ -170,6 +170,14 @@ BURSTS: Schema = {
     "sent_ns": _I64,
     "received_ns": _I64,  # null: lost
     "payload_bytes": _I32,
+    "marked": _BOOL,  # it came with Congestion Experienced set (RFC 3168)
+}
+
+# When packets of bursts left their sender: its kernel's stamps as it handed them to the interface, behind its own queues.
+DEPARTURES: Schema = {
+    "flow": _I32,
+    "sequence": _I64,
+    "left_ns": _I64,
 }
 
 # HTTP fetches.
@@ -257,6 +265,7 @@ TABLES: dict[str, Schema] = {
     "probes": PROBES,
     "clocks": CLOCKS,
     "bursts": BURSTS,
+    "departures": DEPARTURES,
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
