@@ -33,6 +33,7 @@ ROOMS = (
     "explaining",
     "show",
     "studies",
+    "act",
     "api",
     "cli",
     "__main__",

@@ -35,6 +35,14 @@ def match_pair(
     tables: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Analysis: ...
+def explain_bursts(
+    lots: Sequence[int],
+    bursts: Sequence[int],
+    left_ns: Sequence[int],
+    arrived_ns: Sequence[int | None],
+    ip_bytes: Sequence[int],
+    marked: Sequence[bool],
+) -> dict[str, Any] | None: ...
 def dumps(value: object, *, pretty: bool = False) -> str: ...
 def reduce(findings: str) -> str: ...
 

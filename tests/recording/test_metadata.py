@@ -24,8 +24,8 @@ from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfa
 from whydrop.recording.metadata.host import SYSCTLS
 from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Softnet
 from whydrop.recording.metadata.redaction import HIDDEN
-from whydrop.recording.metadata.rtnetlink import TrafficObject, attributes
 from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.runtime.rtnetlink import TrafficObject, attributes
 
 TESTS = Path(__file__).parents[1]
 
@@ -157,7 +157,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
         """
         import json
         from whydrop.recording.metadata import qdiscs
-        from whydrop.recording.metadata.rtnetlink import Netlink
+        from whydrop.runtime.rtnetlink import Netlink
         netlink = Netlink()
         index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
         print(json.dumps(qdiscs.describe(netlink, index)))

@@ -144,6 +144,10 @@ impl Walk {
         self.pending = None;
         if self.recovery.is_some_and(|high| self.acknowledged >= high) {
             self.recovery = None;
+            // a window that a model of the path sets grows on (BBR's start-up)
+            if self.phase.is_none() {
+                self.begin_phase(at_ns, false);
+            }
         }
         let by_window = self.edge.is_some_and(|edge| edge - self.next < self.mss);
         let sample = Sample {

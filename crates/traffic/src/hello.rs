@@ -20,7 +20,7 @@ pub const PROOF_BYTES: usize = 32;
 pub const ANSWER_BYTES: usize = 33;
 
 /// The last byte is the protocol's version.
-const MAGIC: [u8; 8] = *b"whydrop\x02";
+const MAGIC: [u8; 8] = *b"whydrop\x03";
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

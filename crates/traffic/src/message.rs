@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowSpec;
-use crate::sample::{BurstPacket, Ending, Interval, TcpSample};
+use crate::sample::{BurstPacket, Departure, Ending, Interval, TcpSample};
 
 /// From the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,7 @@ pub struct Report {
     pub intervals: Vec<Interval>,
     pub tcp: Vec<TcpSample>,
     pub bursts: Vec<BurstPacket>,
+    pub departures: Vec<Departure>,
     pub endings: Vec<(u32, Ending)>,
     pub facts: Vec<(u32, String, String)>,
 }

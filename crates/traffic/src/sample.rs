@@ -77,6 +77,17 @@ pub struct BurstPacket {
     pub sent_ns: i64,
     pub received_ns: Option<i64>,
     pub payload_bytes: u32,
+    /// It came with Congestion Experienced set (RFC 3168).
+    pub marked: bool,
+}
+
+/// When a packet of a burst left its sender: the kernel's stamp, in the sender's clock, as it handed the packet to the
+/// interface, behind the sender's own queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    pub flow: u32,
+    pub sequence: u64,
+    pub left_ns: i64,
 }
 
 /// An exchange of stamps with the far end, from which the offset of the clocks is found.
@@ -105,6 +116,7 @@ pub struct Samples {
     pub tcp: Vec<TcpSample>,
     pub probes: Vec<Probe>,
     pub bursts: Vec<BurstPacket>,
+    pub departures: Vec<Departure>,
     pub exchanges: Vec<Exchange>,
     /// How flows ended, and the congestion control that the sender's kernel really used.
     pub endings: Vec<(u32, Ending)>,
@@ -121,6 +133,7 @@ impl Samples {
             + size_of_val(self.tcp.as_slice())
             + size_of_val(self.probes.as_slice())
             + size_of_val(self.bursts.as_slice())
+            + size_of_val(self.departures.as_slice())
             + size_of_val(self.exchanges.as_slice())
     }
 

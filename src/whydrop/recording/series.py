@@ -79,18 +79,21 @@ class Tables:
     def of_flow(self, name: str, flow: int) -> pl.DataFrame:
         """The rows of a flow."""
         if name not in self._divided:
-            frame = self.table(name)
-            parts = frame.partition_by("flow", as_dict=True, maintain_order=True) if frame.height else {}
-            self._divided[name] = {key[0]: part for key, part in parts.items()}
+            self._divided[name] = _divided(self.table(name))
         found = self._divided[name].get(flow)
         return self.table(name).clear() if found is None else found
 
     def told(self, name: str, flow: int) -> frozenset[str]:
         """The columns in which a flow has any value."""
         if name not in self._told:
-            any_of = self.table(name).group_by("flow").agg(pl.all().is_not_null().any())
+            frame = self.table(name)
+            nulls = frame.null_count().row(0, named=True)
+            always = {column for column, count in nulls.items() if not count and frame.height}
+            # Of most columns all flows tell, or none does.
+            some = [column for column, count in nulls.items() if 0 < count < frame.height and column != "flow"]
+            any_of = frame.select("flow", *some).group_by("flow").agg(pl.all().is_not_null().any())
             self._told[name] = {
-                row.pop("flow"): frozenset(column for column, there in row.items() if there)
+                row.pop("flow"): frozenset({*always, *(column for column, there in row.items() if there)})
                 for row in any_of.iter_rows(named=True)
             }
         return self._told[name].get(flow, frozenset())
@@ -98,6 +101,21 @@ class Tables:
     def flows(self) -> list[dict[str, Any]]:
         """The rows of table ``flows`` in order of their numbers."""
         return self.table("flows").sort("flow").to_dicts()
+
+
+def _divided(frame: pl.DataFrame) -> dict[Any, pl.DataFrame]:
+    """The rows of each flow; of a table in order of flows, as recordings are written, without a copy."""
+    if not frame.height:
+        return {}
+    if not frame["flow"].is_sorted():
+        parts = frame.partition_by("flow", as_dict=True, maintain_order=True)
+        return {key[0]: part for key, part in parts.items()}
+    runs = frame["flow"].rle().struct.unnest()
+    ends = runs["len"].cum_sum()
+    return {
+        flow: frame.slice(end - length, length)
+        for length, flow, end in zip(runs["len"], runs["value"], ends, strict=True)
+    }
 
 
 def sources(tables: Tables) -> dict[str, SampledSeries]:
@@ -145,18 +163,17 @@ def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> Sample
 def _by_quantity(rows: pl.DataFrame, quantity: Quantity) -> pl.DataFrame:
     if not rows.height:
         return pl.DataFrame(schema=_SAMPLES)
-    ordered = rows.sort(*quantity.order, maintain_order=True) if quantity.order else rows
+    in_order = not quantity.order or (len(quantity.order) == 1 and rows[quantity.order[0]].is_sorted())
+    ordered = rows if in_order else rows.sort(*quantity.order, maintain_order=True)
     samples = ordered.select(time_ns=quantity.time_ns.cast(pl.Int64), value=quantity.value.cast(pl.Float64))
     return _tidy(samples)
 
 
 def _tidy(samples: pl.DataFrame) -> pl.DataFrame:
     """In order of time, without those of unknown time; a value that is no number is none."""
-    return (
-        samples.filter(pl.col("time_ns").is_not_null())
-        .with_columns(pl.when(pl.col("value").is_finite()).then(pl.col("value")))
-        .sort("time_ns", maintain_order=True)
-    )
+    known = samples.drop_nulls("time_ns") if samples["time_ns"].null_count() else samples
+    ordered = known if known["time_ns"].is_sorted() else known.sort("time_ns", maintain_order=True)
+    return ordered.with_columns(pl.when(pl.col("value").is_finite()).then(pl.col("value")))
 
 
 def _has_any(tables: Tables, flow: int, quantity: Quantity) -> bool:
@@ -241,7 +258,7 @@ def _drops(tables: Tables) -> Iterator[SampledSeries]:
 
 def _dropped(series: Series, rows: pl.DataFrame) -> SampledSeries:
     def samples() -> pl.DataFrame:
-        ordered = _tidy(rows.select("time_ns", value=pl.col("count").cast(pl.Float64)))
+        ordered = _tidy(rows.select(time_ns="end_ns", value=pl.col("packets").cast(pl.Float64)))
         return ordered.with_columns(pl.col("value").cum_sum())
 
     return SampledSeries(series, samples)

@@ -170,6 +170,14 @@ BURSTS: Schema = {
     "sent_ns": _I64,
     "received_ns": _I64,  # null: lost
     "payload_bytes": _I32,
+    "marked": _BOOL,  # it came with Congestion Experienced set (RFC 3168)
+}
+
+# When packets of bursts left their sender: its kernel's stamps as it handed them to the interface, behind its own queues.
+DEPARTURES: Schema = {
+    "flow": _I32,
+    "sequence": _I64,
+    "left_ns": _I64,
 }
 
 # HTTP fetches.
@@ -201,18 +209,6 @@ VALUES: Schema = {
     "time_ns": _I64,
     "key": _TEXT,  # empty: the flow's own value; else a further one, in the recording's series "NAME::key"
     "value": _F64,
-}
-
-# Packets that this host's kernel dropped. One row for each reason, flow and time at which they were counted.
-DROPS: Schema = {
-    "time_ns": _I64,
-    "reason": _TEXT,  # as this kernel's text says it, such as NO_SOCKET
-    "symbol": _TEXT,  # the kernel's function that dropped them
-    "protocol": _TEXT,
-    "interface": _TEXT,
-    "source": _TEXT,
-    "destination": _TEXT,
-    "count": _I64,
 }
 
 # When this host's kernel was asked for its sockets, and what that cost.
@@ -269,10 +265,10 @@ TABLES: dict[str, Schema] = {
     "probes": PROBES,
     "clocks": CLOCKS,
     "bursts": BURSTS,
+    "departures": DEPARTURES,
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
-    "drops": DROPS,
     "polls": POLLS,
     "drops": DROPS,
     "retransmissions": RETRANSMISSIONS,

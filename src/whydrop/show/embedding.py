@@ -91,7 +91,8 @@ def _thinned(figures: Sequence[Figure]) -> dict[int, list[Layer]]:
             break
         largest = max(finer, key=lambda key: points[key])
         columns[largest] //= 2
-        layers[largest] = _thin(panels[largest], columns[largest])
+        # Columns of half the number hold two each of those before: what is thinned already loses nothing more.
+        layers[largest] = _thin(panels[largest], columns[largest], layers[largest])
         points[largest] = _points(layers[largest])
     return layers
 
@@ -101,8 +102,10 @@ def _points(layers: Sequence[Layer]) -> int:
     return sum(layer.data.height * (3 if layer.mark == "slants" else 1) for layer in layers)
 
 
-def _thin(panel: Panel, columns: int) -> list[Layer]:
-    return [thin(layer, panel, columns, max(400, columns // 4)) for layer in panel.layers]
+def _thin(panel: Panel, columns: int, layers: Sequence[Layer] | None = None) -> list[Layer]:
+    return [
+        thin(layer, panel, columns, max(400, columns // 4)) for layer in (panel.layers if layers is None else layers)
+    ]
 
 
 @dataclass(frozen=True)

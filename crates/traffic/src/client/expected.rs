@@ -29,6 +29,8 @@ enum Rows {
     TcpSamples,
     /// Of bursts that it receives.
     Bursts,
+    /// Of bursts that it sends.
+    Departures,
     None,
 }
 
@@ -39,6 +41,7 @@ impl Rows {
             (Kind::Tcp, _) => Rows::Intervals,
             (Kind::Udp, Direction::Up) => Rows::Datagrams,
             (Kind::Burst, Direction::Up) => Rows::Bursts,
+            (Kind::Burst, _) => Rows::Departures,
             _ => Rows::None,
         }
     }
@@ -49,6 +52,7 @@ impl Rows {
             Rows::Datagrams => "intervals of UDP",
             Rows::TcpSamples => "samples of a TCP sender",
             Rows::Bursts => "packets of bursts",
+            Rows::Departures => "departures of packets of bursts",
             Rows::None => "no rows",
         }
     }
@@ -72,7 +76,7 @@ impl Flow {
         let rows = Rows::of(spec);
         let (rows_per_s, bursts) = match rows {
             Rows::None => (0.0, (1, 0)),
-            Rows::Bursts => of_bursts(spec),
+            Rows::Bursts | Rows::Departures => of_bursts(spec),
             _ => (1.0 / spec.interval_s, (1, 0)),
         };
         Flow {
@@ -157,6 +161,9 @@ impl Expected {
         for packet in &report.bursts {
             self.count(packet.flow, Rows::Bursts, elapsed)?;
             self.check_place(packet)?;
+        }
+        for departure in &report.departures {
+            self.count(departure.flow, Rows::Departures, elapsed)?;
         }
         for (flow, ending) in &report.endings {
             if !self.known(*flow, "how it ended")?.is_tcp {
@@ -328,6 +335,7 @@ mod tests {
                 sent_ns: 0,
                 received_ns: None,
                 payload_bytes: 0,
+                marked: false,
             }],
             ..Report::default()
         }

@@ -467,6 +467,7 @@ impl Control {
             intervals,
             tcp,
             bursts,
+            departures,
             endings,
             facts,
             overflowed,
@@ -484,6 +485,7 @@ impl Control {
             bursts.into_iter(),
             endings.into_iter(),
             facts,
+            departures.into_iter(),
         );
         let deadline = Instant::now() + SILENCE;
         loop {
@@ -493,6 +495,7 @@ impl Control {
                 bursts: rows.2.by_ref().take(ROWS_IN_REPORT).collect(),
                 endings: rows.3.by_ref().take(ROWS_IN_REPORT).collect(),
                 facts: rows.4.by_ref().take(ROWS_IN_REPORT).collect(),
+                departures: rows.5.by_ref().take(ROWS_IN_REPORT).collect(),
             };
             if report == Report::default() {
                 return Ok(());

@@ -189,6 +189,8 @@ impl Inbox {
         // Anew for each call: the kernel shortens the room for control messages to what it used.
         let room = cmsg_space!(
             libc::timespec,
+            // The same once more, where departures are stamped too.
+            [libc::timespec; 3],
             u32,
             u8,
             i32,

@@ -127,6 +127,11 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"under load packets wait at most {duration(v['high_s'])} longer (median, upper end of its 95 % interval)"
     ),
     "losses-not-told": lambda _: "neither flows nor probes of this recording tell what was lost",
+    "step-down-without-flow-control": lambda v: (
+        f"{v['interface']} sends at {rate(v['speed_bps'])}, the queue drains at {rate(v['drain_rate_bps'])}, and flow "
+        + ("control never held it back (no pause frame came)" if v["receive"] else "control is off")
+        + ": what is sent at once arrives faster than it can leave"
+    ),
     "no-load": lambda _: "the test made no load: what a queue would do is not known",
     "no-delay-known": lambda _: "too few samples with and without load tell how long packets took",
     "losses-with-and-without-load": lambda v: (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from whydrop.recording.metadata.rtnetlink import (
+from whydrop.runtime.rtnetlink import (
     TCA_OPTIONS,
     TCA_STATS2,
     TCA_XSTATS,

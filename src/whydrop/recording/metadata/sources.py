@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from whydrop.recording.metadata import qdiscs
+from whydrop.recording.metadata import flow_control, qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import line_or_none
 from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Reading, Softnet
-from whydrop.recording.metadata.rtnetlink import IFLA_STATS64, Netlink, handle
+from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
 
 # Fields of rtnl_link_stats64 (linux/if_link.h), in order.
 _LINK_COUNTERS = (
@@ -140,6 +140,28 @@ class Drivers:
             asked.close()
 
 
+class Pauses:
+    """Pause frames of Ethernet flow control."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._interfaces = list(interfaces)
+
+    def read(self) -> Iterator[Reading]:
+        """Those that came and that were sent; interfaces whose drivers do not count them are absent."""
+        for name in list(self._interfaces):
+            try:
+                found = flow_control.read(name)
+            except OSError:
+                self._interfaces.remove(name)
+                continue
+            for counter in flow_control.COUNTERS:
+                if counter in found:
+                    yield "interface", name, counter, float(found[counter]), True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
 class Processors:
     """How long each processor did what."""
 
@@ -256,6 +278,7 @@ def all_sources(interfaces: Sequence[str] | None) -> tuple[list[CounterSource], 
         "queues and interfaces": lambda: Queues(interfaces),
         "byte queue limits": lambda: ByteQueueLimits(names),
         "drivers": lambda: Drivers(names),
+        "flow control": lambda: Pauses(names),
         "processors": Processors,
         "stack": lambda: Stack(every=interfaces is None),
         "receive queues": Softnet,

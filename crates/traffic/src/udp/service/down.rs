@@ -262,6 +262,7 @@ impl Sender {
             envelope: &self.envelope,
             start_ns: self.start_ns,
             goes_on: &|| self.goes_on(),
+            sink: &self.sink,
         };
         match transmit(&course) {
             Ok(outcome) => {

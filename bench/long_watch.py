@@ -1,0 +1,166 @@
+"""What a long watch takes on disk, and how fast it is drawn: eight hours of two connections at 100 ms.
+
+    .venv/bin/python bench/long_watch.py [--hours 8] [--connections 2] [--every 0.1]
+
+Rows are made up as the sampler gives them, and written by the writer of `whydrop watch` in batches of half a second: two
+busy downloads whose counters, windows and round-trip times move at every poll, which is what compresses worst. Drawn is by
+the command itself, its start included; the page is what `whydrop report` adds to the verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from whydrop.formats.importing import open_recording
+from whydrop.recording.naming import folder_for
+from whydrop.recording.writer import RecordingWriter
+from whydrop.show import page, recording_report
+
+_START_NS = 1_800_000_000_000_000_000
+_BATCH_S = 0.5
+_MSS = 1448
+PLOTS = ("tcp_cwnd", "tcp_limits", "tcp_cwnd_throughput", "tcp_rtt_kinds")
+
+
+def main() -> int:
+    """Print sizes and times."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=8.0)
+    parser.add_argument("--connections", type=int, default=2)
+    parser.add_argument("--every", type=float, default=0.1, help="seconds between two polls")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        recording = write(Path(folder), wanted.hours * 3600, wanted.every, wanted.connections)
+        size = sum(file.stat().st_size for file in recording.rglob("*") if file.is_file())
+        print(f"{wanted.hours:g} h of {wanted.connections} connections every {wanted.every:g} s: {size / 1e6:.1f} MB")
+        for plot in PLOTS:
+            command = [
+                sys.executable,
+                "-m",
+                "whydrop",
+                "plot",
+                str(recording),
+                "-p",
+                plot,
+                "-o",
+                f"{folder}/{plot}.png",
+            ]
+            taken_s, cpu_s = _timed(command)
+            print(f"whydrop plot -p {plot}: {taken_s:.2f} s, {cpu_s:.2f} s of processor")
+        begun, begun_cpu = time.perf_counter(), time.process_time()
+        drawn = recording_report.plots(open_recording(recording))
+        content = page.document("bench", [], {"plots": drawn})
+        figures = sum(len(choice.figures) for choice in drawn)
+        taken_s, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
+        size_mb = len(content) / 1e6
+        print(f"{figures} plots of a page: {taken_s:.2f} s, {cpu_s:.2f} s of processor, {size_mb:.1f} MB")
+    return 0
+
+
+def _timed(command: list[str]) -> tuple[float, float]:
+    """Seconds that a command takes, and of processor time; on a machine that others use, the latter tells more."""
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def write(parent: Path, seconds: float, every_s: float, connections: int) -> Path:
+    """A recording as a watch leaves it."""
+    metadata = {
+        "name": "watch",
+        "started_ns": _START_NS,
+        "test": {"test": "watch", "title": "Connections of this host", "step_s": max(every_s, 0.2)},
+    }
+    writer = RecordingWriter(folder_for(parent, "watch", _START_NS), metadata)
+    count = int(seconds / every_s)
+    tables: dict[str, list[pl.DataFrame]] = {"tcp_info": [], "intervals": []}
+    for flow in range(connections):
+        rows = samples(2 * flow, count, every_s, np.random.default_rng(flow))
+        tables["tcp_info"].append(rows)
+        tables["intervals"].append(_intervals(rows, max(1, round(0.2 / every_s))))
+    flows = [
+        {"flow": 2 * flow, "name": f"192.0.2.1:{40000 + flow} > 198.51.100.7:443", "kind": "tcp", "direction": "up"}
+        for flow in range(connections)
+    ]
+    writer.append("flows", pl.DataFrame(flows))
+    polls = {"start_ns": rows["time_ns"] - 30_000, "end_ns": rows["time_ns"] + 20_000, "cpu_ns": 40_000, "sockets": 2}
+    frames = {name: pl.concat(parts).sort(parts[0].columns[1]) for name, parts in tables.items()}
+    frames["polls"] = pl.DataFrame(polls).with_columns(missed=0, interrupted=pl.lit(False))
+    batch = max(1, round(_BATCH_S / every_s))
+    for name, frame in frames.items():
+        # As many rows as half a second has, as they would come; the journal merges them as it does.
+        for first in range(0, frame.height, batch * connections * 600):
+            writer.append(name, frame.slice(first, batch * connections * 600))
+            writer.flush()
+    return writer.finish("complete")
+
+
+def samples(flow: int, count: int, every_s: float, noise: np.random.Generator) -> pl.DataFrame:
+    """CUBIC on a path of 100 Mbit/s and 20 ms with a queue of 20 ms, as the kernel tells of it."""
+    times = _START_NS + np.arange(count) * round(every_s * 1e9) + noise.integers(0, 200_000, count)
+    saw = (np.arange(count) * every_s + noise.normal(0, 0.05, count)) % 7.0 / 7.0
+    window = (120 + 160 * saw**3 + noise.integers(0, 3, count)).astype(np.int64)
+    srtt = (20e6 + 20e6 * np.clip(saw - 0.5, 0, 1) + noise.normal(0, 3e5, count)).astype(np.int64) // 1000 * 1000
+    packets = np.cumsum((window * every_s / (srtt / 1e9) * noise.uniform(0.97, 1.0, count)).astype(np.int64))
+    again = np.cumsum((np.diff(saw, prepend=0.0) < -0.5) * noise.integers(1, 30, count))
+    busy = np.arange(count) * round(every_s * 1e9) // 1_000_000 * 1_000_000
+    return pl.DataFrame(
+        {
+            "flow": np.full(count, flow, dtype=np.int32),
+            "time_ns": times,
+            "congestion_window_packets": window,
+            "slow_start_threshold_packets": np.repeat(window[:: int(7 / every_s)] // 2 + 60, int(7 / every_s))[:count],
+            "srtt_ns": srtt,
+            "rtt_variation_ns": noise.integers(100, 3000, count) * 1000,
+            "min_rtt_ns": np.full(count, 20_000_000),
+            "mss_bytes": np.full(count, _MSS),
+            "unacked_packets": np.maximum(0, window - noise.integers(0, 20, count)),
+            "lost_packets": np.zeros(count, dtype=np.int64),
+            "retransmitted_packets": again,
+            "retransmitted_bytes": again * _MSS,
+            "acked_bytes": packets * _MSS,
+            "sent_bytes": (packets + again) * _MSS + window * _MSS,
+            "delivered_packets": packets,
+            "sent_packets": packets + again + window,
+            "received_packets": packets // 2,
+            "sent_data_packets": packets + again + window,
+            "delivery_rate_bps": window * _MSS * 8 / (srtt / 1e9),
+            "pacing_rate_bps": 1.2 * window * _MSS * 8 / (srtt / 1e9),
+            "busy_ns": busy,
+            "receive_window_limited_ns": busy // 50 // 1_000_000 * 1_000_000,
+            "send_buffer_limited_ns": np.zeros(count, dtype=np.int64),
+            "not_sent_bytes": noise.integers(0, 2000, count) * _MSS,
+            "reordering_packets": np.full(count, 3),
+            "state": ["established"] * count,
+            "congestion_state": np.where(noise.random(count) < 0.02, "recovery", "open"),
+            "timeout_ns": srtt + 200_000_000,
+            "since_data_sent_ns": noise.integers(0, 5, count) * 1_000_000,
+            "since_ack_received_ns": noise.integers(0, 5, count) * 1_000_000,
+            "send_window_bytes": np.full(count, 3_000_000) - noise.integers(0, 50, count) * _MSS,
+            "receive_window_bytes": np.full(count, 65_536),
+            "send_queue_bytes": window * _MSS,
+            "send_memory_bytes": window * 2304,
+            "send_buffer_bytes": np.full(count, 4_194_304),
+        }
+    )
+
+
+def _intervals(rows: pl.DataFrame, polls: int) -> pl.DataFrame:
+    ends = rows.gather_every(polls)
+    start, payload = pl.col("time_ns").shift(), pl.col("acked_bytes").diff()
+    spans = ends.select("flow", start_ns=start, end_ns="time_ns", payload_bytes=payload).slice(1)
+    return spans.with_columns(goodput_bps=pl.col("payload_bytes") * 8e9 / (pl.col("end_ns") - pl.col("start_ns")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
