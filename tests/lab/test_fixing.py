@@ -19,7 +19,7 @@ WHYDROP = [sys.executable, "-m", "whydrop"]
 
 
 def fixed(lab: Lab, path: NetworkPath, *options: str) -> dict[str, Any]:
-    """What `whydrop fix --apply` says of a path."""
+    """The document of `whydrop fix --apply` for a path."""
     far = path.server.popen([*WHYDROP, "responder", "--open"])
     far.wait_for("port")
     page = str(lab.folder / "fix.html")

@@ -47,7 +47,7 @@ def one_in_short(first: str, *others: str) -> list[Any]:
 
 
 def shown(interface: Interface) -> str:
-    """What tc says of an interface's queues, without the packets that passed."""
+    """The queues of an interface as tc shows them, without the packets that passed."""
     said = "".join(interface.tc(f"{what} show dev {{}}") for what in ("qdisc", "class", "filter"))
     return re.sub(r"direct_packets_stat \d+", "direct_packets_stat -", said)
 

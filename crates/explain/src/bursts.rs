@@ -1,6 +1,6 @@
-//! What bursts of packets met on a path: a hop, seen from both of its ends.
+//! Bursts of packets on a path: a hop, seen from both of its ends.
 //!
-//! When each packet left its sender and when it arrived, or that it did not, is what two captures show of a stretch of path;
+//! When each packet left its sender and when it arrived, or that it did not, is what two captures show of a hop;
 //! so it is judged as one ([`hop`](crate::hop)). Two things are known better here: every burst found the path idle, and
 //! behind each other its packets filled the queue for long, so that the rate at which it drains is that of the whole train
 //! (the dispersion of long trains: Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
@@ -33,7 +33,7 @@ pub struct BurstPacket {
     pub marked: bool,
 }
 
-/// What bursts told.
+/// The findings from bursts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bursts {
     pub packets: usize,
@@ -50,13 +50,13 @@ pub struct Bursts {
     /// The most that any packet found waiting: packets, and IP bytes.
     pub most_packets: f64,
     pub most_bytes: f64,
-    /// What a full queue holds, where lost packets found one.
+    /// The content of a full queue, where lost packets found one.
     pub limit: Option<Limit>,
     /// Where something was lost: why.
     pub verdict: Option<Verdict>,
 }
 
-/// What a full queue holds, by what lost packets found in it.
+/// The content of a full queue, by what lost packets found in it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limit {
     /// `packets` or `bytes`; `None` where packets of one size alone were lost, or two sizes agree on neither.
@@ -105,7 +105,7 @@ fn verdict(hop: &Hop) -> Verdict {
     hop_verdict(&judge_hop(hop), hop, place, Vec::new(), largest, Vec::new()).0
 }
 
-/// What lost packets of one size found waiting.
+/// Packets waiting, as lost packets of one size found them.
 struct Full {
     ip_bytes: f64,
     /// Median, with its interval.

@@ -1,4 +1,4 @@
-//! What bursts met, for the measurement of a queue's depth.
+//! Bursts explained, for the measurement of a queue's depth.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

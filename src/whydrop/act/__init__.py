@@ -1,1 +1,1 @@
-"""What changes this host: pacing and queues, planned, tried, proved, and taken back; nothing stays without a word."""
+"""Changes of this host: pacing and queues, planned, tried, proved, and taken back; nothing stays without a word."""

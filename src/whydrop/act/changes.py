@@ -1,4 +1,4 @@
-"""What is done to an interface's queues: as messages for the kernel, and as the commands of tc(8) that do the same."""
+"""Changes of an interface's queues: as messages for the kernel, and as the commands of tc(8) that do the same."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Pace:
 
     @property
     def limit_bytes(self) -> int:
-        """What may wait for it."""
+        """The bytes that may wait for it."""
         return round(max(_QUEUE_FRAMES * FRAME_BYTES, self.rate_bps / 8 * _QUEUE_S))
 
 

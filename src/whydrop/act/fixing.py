@@ -46,7 +46,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured and what it says.
+    """The measurements and what they say.
 
     Attributes:
         recording: the folder; None where a capture was given instead.
@@ -122,7 +122,7 @@ def measured(meter: Meter, way: Way) -> Evidence:
 
 
 def of_capture(path: Path) -> Evidence:
-    """What a capture that was made before says. Raises :class:`whydrop.CaptureError`."""
+    """Explain a capture that was made before. Raises :class:`whydrop.CaptureError`."""
     return Evidence(None, completing.document(_core.explain([str(path)], tables=False).document()), {})
 
 
@@ -219,7 +219,7 @@ def _congestion_controls() -> list[str]:
 
 
 def _stands_here(evidence: Evidence, way: Way, bottleneck: Bottleneck, waits_s: float) -> bool:
-    """Whether this host's own queue holds most of what waits, as its counters told while there was load."""
+    """True if this host's own queue holds most of what waits, as its counters told while there was load."""
     if evidence.recording is None or not waits_s > 0:
         return False
     counters = Recording.open(evidence.recording).table("counters")

@@ -31,7 +31,7 @@ class NoMeasurementError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one flow did once it was under way.
+    """Measurements of one flow once it was under way.
 
     Attributes:
         goodput_bps: of payload, at the receiver.
@@ -111,7 +111,7 @@ class Meter:
 
 
 def read(recording: Recording) -> Reading:
-    """What the flow of a recording did once it was under way.
+    """Measure the flow of a recording once it was under way.
 
     Raises:
         NoMeasurementError: nothing arrived.

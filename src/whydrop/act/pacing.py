@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def helps(self) -> bool:
-        """Whether the search found more than there is without pacing; True where nothing was searched."""
+        """True if the search found more than there is without pacing; also where nothing was searched."""
         if self.search is None or self.search.best is None:
             return True
         return self.search.best.goodput_bps > self.search.unpaced.goodput_bps * (1 + _NOISE)
@@ -147,7 +147,7 @@ def _counts_frames(snapshot: Snapshot) -> bool:
 
 
 def change_for(plan: Plan, way: Way, *, replace_root: bool = False) -> Change:
-    """What is to be done to the interface. Raises :class:`whydrop.act.changes.CannotChangeError`."""
+    """The change of the interface. Raises :class:`whydrop.act.changes.CannotChangeError`."""
     return paced(way.interface, way.snapshot, plan.pace, replace_root=replace_root)
 
 

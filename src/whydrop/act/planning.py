@@ -25,7 +25,7 @@ _CAUSES: dict[str, Kind] = {
 
 
 class NoPlanError(Exception):
-    """What is known gives no rate to pace at; the message says what is missing."""
+    """Raised where nothing known gives a rate to pace at; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _number(told: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What is known of the element that drops or delays, whoever found it out.
+    """The element that drops or delays, as far as it is known, whoever found it out.
 
     Attributes:
         kind: what it is.
@@ -75,7 +75,7 @@ class Bottleneck:
 
     @property
     def holds_bytes(self) -> float | None:
-        """What it takes at once."""
+        """The bytes that it takes at once."""
         told = self.burst_bytes if self.kind in ("policer", "shaper") else self.limit_bytes
         if told is not None:
             return told.value
@@ -129,7 +129,7 @@ def burst_for(rate_bps: float, holds_bytes: float | None = None) -> int:
 
 
 def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 1448.0) -> str:
-    """What whoever runs the bottleneck should change, with numbers; text to paste into a ticket.
+    """Advice for whoever runs the bottleneck, with numbers; text to paste into a ticket.
 
     The buffer that one TCP flow needs is the bandwidth-delay product (C. Villamizar and C. Song, "High performance TCP
     in ANSNET", 1994), that of n flows at the same time the product over the square root of n (G. Appenzeller, I.

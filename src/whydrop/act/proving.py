@@ -1,4 +1,4 @@
-"""Whether a change did what it was made for: with and without it in turns, and the difference with its interval."""
+"""The proof of a change: with and without it in turns, and the difference with its interval."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Kind = Literal["without", "with"]
 
 @dataclass(frozen=True)
 class Effect:
-    """What a change did to one metric.
+    """The effect of a change on one metric.
 
     Attributes:
         key: of the metric.
@@ -58,7 +58,7 @@ class Effect:
 
     @property
     def is_better(self) -> bool:
-        """Whether it is better by more than the noise: also at the worse end of the interval, and by what matters."""
+        """True if it is better by more than the noise: also at the worse end of the interval, and by what matters."""
         found = self.difference
         ends = (self._signed(found.low), self._signed(found.high))
         # Runs that agree to the last digit have no interval; then their difference is all there is.
@@ -67,7 +67,7 @@ class Effect:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the change costs more of this than it may."""
+        """True if the change costs more of this than it may."""
         allowed = _MAY_COST.get(self.key, 0.1) * abs(self.without)
         return self.gain < -max(allowed, METRICS[self.key].negligible)
 
@@ -81,7 +81,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the runs with and without a change showed.
+    """The runs with and without a change, and their differences.
 
     Attributes:
         aim: the metric that it was made for, named before anything was measured.
@@ -97,12 +97,12 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether the change is worth keeping: better where it should be, and not much worse elsewhere."""
+        """True if the change is worth keeping: better where it should be, and not much worse elsewhere."""
         return self.effects[0].is_better and not self.costs
 
     @property
     def costs(self) -> list[Effect]:
-        """What is worse than a fix may make it."""
+        """The effects that are worse than a fix may make them."""
         return [one for one in self.effects[1:] if one.is_worse]
 
 

@@ -15,7 +15,7 @@ _LOOPBACK = 1
 
 
 def rehearsed(requests: Sequence[Request]) -> Snapshot:
-    """What an empty interface looks like after these changes.
+    """Make these changes to an empty interface, and return how it looks then.
 
     Raises:
         OSError: the kernel refuses one of them, or such a namespace (which takes CAP_SYS_ADMIN).
@@ -47,7 +47,7 @@ def rehearsed(requests: Sequence[Request]) -> Snapshot:
 
 
 def can_be_made_again(snapshot: Snapshot) -> bool:
-    """Whether the kernel, told all that it told us of these queues, makes the same ones.
+    """True if the kernel, told all that it told us of these queues, makes the same ones.
 
     Some disciplines take settings that they do not tell (RED's table of averages): those are not.
 

@@ -74,7 +74,7 @@ def recover(book: Book) -> list[str]:
 
 
 def allowed() -> bool:
-    """Whether this process may change queues (``CAP_NET_ADMIN``, capabilities(7))."""
+    """True if this process may change queues (``CAP_NET_ADMIN``, capabilities(7))."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/thread-self/status") as status:  # noqa: PTH123 (a text of the kernel's)
             effective = next(line for line in status if line.startswith("CapEff:"))

@@ -61,7 +61,7 @@ Measure = Callable[[float], Tried]
 
 @dataclass
 class Search:
-    """What was measured, in order, and what was found.
+    """The measurements of a search, in order, and the best rate.
 
     Attributes:
         tried: every measurement.

@@ -83,7 +83,7 @@ class Piece:
 
     @property
     def parent(self) -> int:
-        """What it stands beneath."""
+        """The handle of its parent."""
         return int(TCMSG.unpack_from(self.payload)[5])
 
     @property
@@ -106,7 +106,7 @@ class Piece:
         return attributes(self.payload[TCMSG.size :])
 
     def settings(self, *, of_filter: bool = False) -> tuple[Any, ...]:
-        """What stays the same while packets pass: everything but counters and the number of the interface."""
+        """The settings, constant while packets pass: everything but counters and the number of the interface."""
         found = {kind: data for kind, data in self._attributes.items() if kind not in _COUNTERS}
         if self.kind == "htb" and TCA_OPTIONS in found:
             found[TCA_OPTIONS] = b"".join(
@@ -119,7 +119,7 @@ class Piece:
         return self.handle, self.parent, self.info if of_filter else 0, tuple(sorted(found.items()))
 
     def again(self, kind: int, parent: int | None = None) -> Request:
-        """What makes it anew, beneath another parent where one is given."""
+        """The request that makes it anew, beneath another parent where one is given."""
         kept = {number: data for number, data in self._attributes.items() if number not in _COUNTERS}
         info = self.info if kind == RTM_NEWTFILTER else 0
         if kind == RTM_NEWQDISC and self.kind == "htb" and TCA_OPTIONS in kept:
@@ -202,7 +202,7 @@ class Snapshot:
         return {one.handle >> 16 for one in (*self.qdiscs, *self.classes)}
 
     def same_as(self, other: Snapshot) -> bool:
-        """Whether both are set up alike, whatever has passed meanwhile."""
+        """True if both are set up alike, whatever has passed meanwhile."""
         return self.settings() == other.settings() and self.queue_length == other.queue_length
 
     def settings(self) -> tuple[Any, ...]:
@@ -214,7 +214,7 @@ class Snapshot:
         )
 
     def requests(self, root_parent: int | None = None) -> list[Request]:
-        """What makes all of it anew, in an order that the kernel takes; the root beneath ``root_parent`` if given."""
+        """The requests that make all of it anew, in the kernel's order; the root beneath ``root_parent`` if given."""
         made: list[Request] = []
         known = {ROOT}
         own = {one.handle for one in self.classes}

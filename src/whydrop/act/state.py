@@ -58,13 +58,13 @@ class Entry:
     network: str
 
     def is_due(self) -> bool:
-        """Whether nobody stands for it any more."""
+        """True if nobody stands for it any more."""
         if self.phase == "kept":
             return False
         return now_s() >= self.until_s or (self.phase == "tried" and not lives(self.owner))
 
     def requests(self) -> list[Request]:
-        """What takes it back."""
+        """The requests that take it back."""
         return [Request.from_json(one) for one in self.undo]
 
     def before(self) -> Snapshot:
@@ -101,7 +101,7 @@ def process(pid: int) -> tuple[int, int]:
 
 
 def lives(owner: tuple[int, int]) -> bool:
-    """Whether this process still runs."""
+    """True if this process still runs."""
     return owner[1] != 0 and process(owner[0]) == owner
 
 
@@ -172,7 +172,7 @@ class Book:
 
 
 def same_place(one: Entry, other: Entry) -> bool:
-    """Whether two are of one interface."""
+    """True if two are of one interface."""
     return (one.network, one.snapshot["index"]) == (other.network, other.snapshot["index"])
 
 

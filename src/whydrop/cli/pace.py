@@ -83,7 +83,7 @@ def command(host: str | None, do: str | None, keep: bool, as_json: bool, **optio
 
 
 def problems() -> tuple[type[BaseException], ...]:
-    """What ends the program with one line."""
+    """The exceptions that end the program with one line."""
     from whydrop._core import CaptureError
     from whydrop.act.applying import LostError
     from whydrop.act.changes import CannotChangeError
@@ -101,7 +101,7 @@ def problems() -> tuple[type[BaseException], ...]:
 
 
 def meter_for(host: str, length_s: float, options: dict[str, Any], stack: ExitStack) -> Meter:
-    """What measures a host as the options say; its recordings are gone at the end unless a folder was named."""
+    """The meter of a host as the options say; its recordings are gone at the end unless a folder was named."""
     from whydrop.act.measuring import Meter
     from whydrop.cli.responder import read_secret
     from whydrop.measure.engine import FarHost

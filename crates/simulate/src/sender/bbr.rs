@@ -18,7 +18,7 @@ pub struct Bbr {
     round_end: u64,
     full_rate: f64,
     rounds_without_growth: u32,
-    /// What was delivered by then, and the window, for the last round trip.
+    /// Bytes delivered by then, and the window, for the last round trip.
     windows: VecDeque<(u64, f64)>,
     least_rtt: Option<(i64, i64)>,
     initial_window: f64,

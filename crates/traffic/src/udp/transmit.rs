@@ -299,7 +299,7 @@ fn is_half_full(socket: &Socket) -> bool {
     queued_bytes(socket).is_some_and(|queued| queued > room / 2)
 }
 
-/// What this host's own queue holds of what the socket has sent, with the kernel's overhead.
+/// The bytes of the socket in this host's own queue, with the kernel's overhead.
 fn queued_bytes(socket: &Socket) -> Option<usize> {
     let mut queued: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (ioctl_list(2): TIOCOUTQ) writes one int.

@@ -1,4 +1,4 @@
-"""What a measurement may cost at most, and what is left of it."""
+"""Caps on the cost of a measurement, and what is left of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Caps:
 
 
 class Budget:
-    """What is left. Nothing may be sent that it was not asked for before.
+    """The rest of the caps. Nothing may be sent that it was not asked for before.
 
     >>> budget = Budget(Caps(max_bytes=1e6), now=lambda: 0.0)
     >>> budget.affords(Round(1500, 100, 4, 0.2)), budget.affords(Round(1500, 1000, 4, 0.2))
@@ -47,7 +47,7 @@ class Budget:
         return self._end_s - self._now()
 
     def affords(self, wanted: Round) -> bool:
-        """Whether a round fits into what is left."""
+        """True if a round fits into what is left."""
         return wanted.cost_bytes <= self.left_bytes and wanted.cost_s <= self.left_s
 
     def spend(self, wanted: Round) -> None:

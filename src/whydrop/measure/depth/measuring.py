@@ -40,7 +40,7 @@ _IP_MTU = {4: (socket.IPPROTO_IP, 14), 6: (socket.IPPROTO_IPV6, 24)}  # ip(7), i
 
 @dataclass(frozen=True)
 class Wanted:
-    """What shall be measured.
+    """The measurement that is wanted.
 
     Attributes:
         host: the responder.
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """The outcome of a measurement.
 
     Attributes:
         found: the result.
@@ -211,7 +211,7 @@ class _Measurement:
 
 
 class _Rows:
-    """What one round measured."""
+    """The rows that one round measured."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

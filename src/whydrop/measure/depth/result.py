@@ -1,4 +1,4 @@
-"""What came of a measurement: the document, and in words."""
+"""The result of a measurement: the document, and in words."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _MOST_ROUNDS = 4
 
 @dataclass
 class Seen:
-    """What was lost of bursts of one size.
+    """The losses of bursts of one size.
 
     Attributes:
         lost: packets.
@@ -148,7 +148,7 @@ def slowest_bps(told: Mapping[str, Any]) -> float | None:
 
 
 def is_narrow(found: Depth) -> bool:
-    """Whether more bursts would tell nothing that matters."""
+    """True if more bursts would tell nothing that matters."""
     limits = [found.limit_packets] if found.limited_by == "packets" else [found.limit_bytes]
     if found.kind == "policer":
         limits = [found.burst_bytes]
