@@ -405,7 +405,7 @@ fn drain_rate(trains: &[Train], hop: &Hop) -> Option<Quantity> {
     };
     let value = mean(&|rate| rate);
     let spread = mean(&|rate| (rate - value).powi(2)).sqrt();
-    let ends = 2.0 * hop.blur_s / (seconds / slowed.len() as f64);
+    let ends = 2.0 * hop.noise_s / (seconds / slowed.len() as f64);
     let error = 1.96 * (spread / value).max(ends) / (slowed.len() as f64).sqrt() + CLOCK_ERROR;
     Some(Quantity {
         value,
