@@ -143,7 +143,11 @@ def _flows(rows: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:
     first = ("machine", "site", "kernel")
     told = rows.group_by("flow", maintain_order=True).agg(
         *(pl.col(name).first() for name in (*_IDENTITY, *first)),
-        pl.col("congestion_control").drop_nulls().last(),
+        # NDT7 does not name it, but has the state of BBR where that is at work.
+        pl.coalesce(
+            pl.col("congestion_control").drop_nulls().last(),
+            pl.when(pl.col("bbr_bandwidth_bps").is_not_null().any()).then(pl.lit("bbr")),
+        ),
         start_ns=pl.col("time_ns").min(),
         end_ns=pl.col("time_ns").max(),
     )

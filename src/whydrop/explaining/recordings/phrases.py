@@ -79,8 +79,10 @@ def _kernel_limited(v: Values) -> str:
         "receive-window": "the receive window stopped",
         "send-buffer": "the send buffer was too small for",
         "application": "the application had nothing to send on",
+        "pacing": "the pacing rate that is set there held",
     }[v["limit"]]
-    return f"by the sender's kernel {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
+    by = "kernel" if v.get("by", "kernel") == "kernel" else "samples"
+    return f"by the sender's {by} {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
 
 
 def _unequal(v: Values) -> str:
@@ -283,7 +285,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"for {percent(v['limited_share'])} of the time."
     ),
     "sender": lambda v: (
-        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else 'application'}, not the path, limits "
+        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else v['detail']}, not the path, limits "
         f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
@@ -335,6 +337,8 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "sender": lambda v: (
         ["let the send buffer grow to the rate times the round trip", "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max"]
         if v["detail"] == "send-buffer"
+        else ["raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE): the network carries more"]
+        if v["detail"] == "pacing"
         else ["look at the sending application: the network would carry more"]
     ),
     "unfairness": lambda v: (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from whydrop.explaining.recordings.measures import delays, kernel, loads, losses, outages, series, spans
+from whydrop.explaining.recordings.measures import delays, limits, loads, losses, outages, series, spans
 from whydrop.explaining.recordings.measures.delays import Delay
-from whydrop.explaining.recordings.measures.kernel import HeldShares
+from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
@@ -59,7 +59,7 @@ def measure(recording: Recording) -> Scene | None:
         _known({way: delays.measure(streams, time, way) for way in WAYS if flows}),
         _known({way: losses.measure(working, time, way) for way in WAYS}),
         _known({direction: loads.measure(direction, flows, time, stopped) for direction in ("up", "down")}),
-        kernel.measure(flows, time),
+        limits.measure(flows, time),
         stopped,
     )
 
