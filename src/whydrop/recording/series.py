@@ -97,7 +97,7 @@ def sources(tables: Tables) -> dict[str, SampledSeries]:
     for row in rows:
         for source in (*_of_flow(tables, row), *only_on_grid.get(row["flow"], ())):
             found.setdefault(source.series.name, source)
-    for source in _counters(tables):
+    for source in (*_counters(tables), *_drops(tables)):
         found.setdefault(source.series.name, source)
     return found
 
@@ -213,6 +213,27 @@ def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataF
         return _tidy(_rates(ordered, 100.0 if units == "%" else 1.0) if counts_up else ordered)
 
     return SampledSeries(series, samples)
+
+
+def _drops(tables: Tables) -> Iterator[SampledSeries]:
+    """What the host dropped, by reason."""
+    frame = tables.table("drops")
+    for (reason,), rows in frame.partition_by("reason", as_dict=True, maintain_order=True).items():
+        yield _dropped(str(reason), rows)
+
+
+def _dropped(reason: str, rows: pl.DataFrame) -> SampledSeries:
+    name = f"drops {reason}{SEPARATOR}packets"
+
+    def samples() -> pl.DataFrame:
+        sums = rows.group_by("start_ns", "end_ns").agg(pl.col("packets").sum()).sort("end_ns")
+        # An interval without drops has no row.
+        before = pl.col("end_ns").shift(1).fill_null(0) < pl.col("start_ns")
+        quiet = sums.filter(before).select(time_ns="start_ns", value=pl.lit(0.0))
+        rate = pl.col("packets") * 1e9 / (pl.col("end_ns") - pl.col("start_ns"))
+        return _tidy(pl.concat([quiet, sums.select(time_ns="end_ns", value=rate)]))
+
+    return SampledSeries(Series(name, None, "counter", "drops", "packets/s", "packets"), samples)
 
 
 def _rates(ordered: pl.DataFrame, factor: float) -> pl.DataFrame:
