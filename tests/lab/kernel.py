@@ -37,6 +37,9 @@ MODULES = (
     "sch_ingress",
     "act_police",
     "cls_matchall",
+    "cls_u32",
+    "nf_tables",
+    "nft_ct",
     "tcp_bbr",
 )
 

@@ -195,7 +195,7 @@ def test_drops_stand_on_each_other_by_the_kernels_reason(tmp_path: Path) -> None
     figure = build("drops_by_reason", write(tmp_path / "drops.recording", {"drops": drops}, test={"step_s": 1.0}))
     (panel,) = figure.panels
     assert panel.y.title == "Dropped (packets/s)"
-    assert heights(figure) == pytest.approx({"NO_SOCKET": 2.0, "QDISC_DROP": 6.0})
+    assert heights(figure) == pytest.approx({"NO_SOCKET": 22 / 11, "QDISC_DROP": 60 / 11})
 
 
 def test_a_report_has_those_that_have_data_and_none_else(log: Recording, tmp_path: Path) -> None:

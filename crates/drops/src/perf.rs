@@ -4,10 +4,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Of the data of one ring; a power of two.
-const RING: usize = 2 << 20;
+/// Of the data of all rings together; each has a part of it, at least and at most so much. All are powers of two.
+const ALL_RINGS: usize = 32 << 20;
+const LEAST_RING: usize = 256 << 10;
+const MOST_RING: usize = 4 << 20;
 /// The reader is woken when so much is there.
-const WAKE: u32 = (RING / 4) as u32;
+const WAKE: u32 = (LEAST_RING / 2) as u32;
 
 // include/uapi/linux/perf_event.h
 const ATTRIBUTES: usize = 112;
@@ -106,7 +108,8 @@ pub fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
 pub struct Ring {
     event: OwnedFd,
     memory: *mut u8,
-    length: usize,
+    /// Of the data, which begin behind the first page.
+    size: usize,
     page: usize,
 }
 
@@ -123,19 +126,19 @@ pub enum Record<'a> {
 }
 
 impl Ring {
-    /// Maps the ring of an event.
+    /// Maps the ring of an event, one of so many.
     ///
     /// # Errors
     /// Those of mmap(2): too little memory may be locked.
-    pub fn map(event: OwnedFd) -> io::Result<Ring> {
+    pub fn map(event: OwnedFd, of: usize) -> io::Result<Ring> {
+        let size = size_of_each(of);
         // SAFETY: asks for a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let length = page + RING;
         // SAFETY: a new mapping at a place of the kernel's choice; nothing that exists is touched.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                length,
+                page + size,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -148,7 +151,7 @@ impl Ring {
         Ok(Ring {
             event,
             memory: memory.cast(),
-            length,
+            size,
             page,
         })
     }
@@ -187,16 +190,16 @@ impl Ring {
 
     /// Bytes of the ring; those that go over its end are put together first.
     fn bytes<'a>(&'a self, from: u64, size: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
-        let start = from as usize & (RING - 1);
+        let start = from as usize & (self.size - 1);
         // SAFETY: the data begin behind the first page; the kernel does not write where it has written and we have not
         // read, which is as far as is asked for here.
-        let data = unsafe { std::slice::from_raw_parts(self.memory.add(self.page), RING) };
-        if start + size <= RING {
+        let data = unsafe { std::slice::from_raw_parts(self.memory.add(self.page), self.size) };
+        if start + size <= self.size {
             return &data[start..start + size];
         }
         joined.clear();
         joined.extend_from_slice(&data[start..]);
-        joined.extend_from_slice(&data[..start + size - RING]);
+        joined.extend_from_slice(&data[..start + size - self.size]);
         joined
     }
 }
@@ -204,8 +207,13 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this length, and used by nobody any more.
-        unsafe { libc::munmap(self.memory.cast(), self.length) };
+        unsafe { libc::munmap(self.memory.cast(), self.page + self.size) };
     }
+}
+
+fn size_of_each(count: usize) -> usize {
+    let part = ALL_RINGS / count.max(1).next_power_of_two();
+    part.clamp(LEAST_RING, MOST_RING)
 }
 
 fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
@@ -251,6 +259,15 @@ mod tests {
         assert_eq!(ranges("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(ranges("0"), Some(vec![0]));
         assert_eq!(ranges("x"), None);
+    }
+
+    #[test]
+    fn rings_are_powers_of_two_and_together_no_more_than_their_part_of_memory() {
+        for count in 1..=2000 {
+            let size = size_of_each(count);
+            assert!(size.is_power_of_two() && (LEAST_RING..=MOST_RING).contains(&size));
+            assert!(size * count <= ALL_RINGS || size == LEAST_RING);
+        }
     }
 
     #[test]

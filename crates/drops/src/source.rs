@@ -104,8 +104,10 @@ impl Source {
     }
 
     fn open_rings(&mut self, of: perf::Source) -> io::Result<()> {
-        for processor in perf::processors()? {
-            self.rings.push(Ring::map(perf::open(of, processor)?)?);
+        let processors = perf::processors()?;
+        for processor in &processors {
+            let event = perf::open(of, *processor)?;
+            self.rings.push(Ring::map(event, processors.len())?);
         }
         Ok(())
     }

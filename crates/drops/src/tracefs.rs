@@ -60,7 +60,7 @@ impl Tracepoint {
     }
 }
 
-/// `unsigned short protocol;	offset:32;	size:2;	signed:0;`
+/// `unsigned short protocol; offset:32; size:2; signed:0;`, with tabs between.
 fn field_of(text: &str) -> Option<(String, (u16, u16))> {
     let mut parts = text.split(';').map(str::trim);
     let declared = parts.next()?;

@@ -29,7 +29,7 @@ class Dropped:
     Attributes:
         way: how drops are watched: one of :data:`WAYS`.
         shortfall: why not, or not in full; ``None`` where all is told.
-        reasons: packets by the kernel's reason.
+        reasons: packets by the kernel's reason; of the network namespace of the watch, where that is told.
         lost: events that the kernel had no room for; they are in no count.
         not_looked_at: drops that were counted without their addresses.
         sent_again: TCP segments of this host; ``None`` where they are not told.
@@ -47,7 +47,9 @@ class Dropped:
     def add(self, frames: dict[str, pl.DataFrame]) -> None:
         """Count what was seen."""
         if "drops" in frames:
-            for reason, packets in frames["drops"].group_by("reason").agg(pl.col("packets").sum()).iter_rows():
+            here = pl.col("here").fill_null(self.way == TRACEPOINT)
+            sums = frames["drops"].filter(here).group_by("reason").agg(pl.col("packets").sum())
+            for reason, packets in sums.iter_rows():
                 self.reasons[reason] += packets
         if "retransmissions" in frames:
             again = frames["retransmissions"]
@@ -56,11 +58,17 @@ class Dropped:
 
 
 class Host:
-    """Samples from :meth:`start` until :meth:`stop`."""
+    """Samples from :meth:`start` until :meth:`stop`.
+
+    Attributes:
+        dropped: what this host dropped so far.
+        latest: what :meth:`take` returned last.
+    """
 
     def __init__(self, counters_every_s: float, drops: str) -> None:
         """Counters every so often (0: none); drops in one of :data:`WAYS`."""
         self.dropped = Dropped()
+        self.latest: list[tuple[str, pl.DataFrame]] = []
         self._drops = drops
         self._monitor: _core.DropMonitor | None = None
         self._counters: CounterSampler | None = None
@@ -99,6 +107,7 @@ class Host:
             found += frames.items()
         if self._counters is not None:
             found.append(("counters", self._counters.drain()))
+        self.latest = found
         return found
 
     def warnings(self) -> list[str]:

@@ -117,7 +117,13 @@ class _Measurement:
                 status, problem = "failed", str(reason)
             writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
             told = None if self.found is None else self.found.document()
-            writer.update({"depth": told, "hosts": {**writer.metadata["hosts"], **self.far}, "failures": [problem] if problem else []})
+            writer.update(
+                {
+                    "depth": told,
+                    "hosts": {**writer.metadata["hosts"], **self.far},
+                    "failures": [problem] if problem else [],
+                }
+            )
             folder = writer.finish(status)
         return Measured(self.found, self.rounds, status, problem, folder)
 
@@ -149,7 +155,9 @@ class _Measurement:
     def _send(self, upcoming: Round, writer: RecordingWriter) -> None:
         number = len(self.rounds)
         name = f"round {number + 1}"
-        self.tell(f"{name}: {_words(upcoming)}; {self.budget.left_bytes / 1e6:.0f} MB and {self.budget.left_s:.0f} s are left")
+        self.tell(
+            f"{name}: {_words(upcoming)}; {self.budget.left_bytes / 1e6:.0f} MB and {self.budget.left_s:.0f} s are left"
+        )
         flow = upcoming.flow(name, self.wanted.host.name, self.wanted.direction, self.version, ecn=self.wanted.ecn)
         # Before the first packet of it.
         self.budget.spend(upcoming)

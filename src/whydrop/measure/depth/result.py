@@ -132,13 +132,17 @@ def sentences(found: Depth) -> list[str]:
     """The result for a person, the answer first."""
     text = [_headline(found)]
     if found.limited_by == "packets" and found.limit_bytes is not None:
-        text.append(f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)}).")
+        text.append(
+            f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)})."
+        )
     elif found.limited_by == "bytes" and found.limit_packets is not None:
         text.append(f"Its limit is counted in bytes: {count(found.limit_packets.value)} packets of full size.")
     elif found.kind == "queue" and found.lost:
         text.append("Whether its limit is counted in packets or in bytes cannot be told from what was sent.")
     if found.burst_bytes is not None and found.kind != "policer":
-        text.append(f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up.")
+        text.append(
+            f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up."
+        )
     if found.line_rate_bit_s is not None:
         text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
     if found.marked:
@@ -149,7 +153,9 @@ def sentences(found: Depth) -> list[str]:
 def _headline(found: Depth) -> str:
     at = "" if found.rate_bit_s is None else f" {_within(found.rate_bit_s, rate)}"
     if found.kind == "policer" and found.burst_bytes is not None:
-        return f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+        return (
+            f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+        )
     if found.kind in ("queue", "shaper"):
         limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
         unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"

@@ -156,7 +156,9 @@ def is_narrow(found: Depth) -> bool:
         return False
     packet = 1.0 if found.limited_by == "packets" else float(found.large_bytes)
     narrow = all(one is not None and _half(one) <= max(2 * packet, _NARROW_LIMIT * one.value) for one in limits)
-    return narrow and found.rate_bit_s is not None and _half(found.rate_bit_s) <= _wanted(found) * found.rate_bit_s.value
+    return (
+        narrow and found.rate_bit_s is not None and _half(found.rate_bit_s) <= _wanted(found) * found.rate_bit_s.value
+    )
 
 
 def _wanted(found: Depth) -> float:
