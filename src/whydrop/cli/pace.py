@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import tempfile
@@ -128,6 +129,8 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
     from whydrop.act import pacing, reverting, state
     from whydrop.act.applying import leased
     from whydrop.act.changes import CannotChangeError
+    from whydrop.act.measuring import read
+    from whydrop.recording.recording import Recording
 
     with state.opened() as book:
         for words in reverting.recover(book):
@@ -155,6 +158,9 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
             else:
                 proof = pacing.proved(meter, lease)
                 document["proof"] = proof_document(proof)
+                first = read(Recording.open(proof.recordings[0]))
+                plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
+                document["for_the_other_side"] = _ticket(plan)
                 good = proof.holds
                 outcome = "better" if good else "not better: taken back"
                 if not as_json:
@@ -180,7 +186,7 @@ def _plan(meter: Meter, way: Way, options: dict[str, Any]) -> Plan:
 
     if options["rate"] is not None:
         rate = options["rate"]
-        told = planning.Bottleneck("queue", planning.Estimate(rate), found="the rate was given")
+        told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
         return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way)
     if options["source"] is not None:
