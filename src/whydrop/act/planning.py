@@ -159,11 +159,11 @@ def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 
             f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
         )
     if bottleneck.kind == "unknown":
-        needed = units.size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
+        bucket = units.size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
         return (
             f"Something on the path drops what comes in bursts; paced at {units.rate(rate)} all arrives. If it is a "
-            f"queue, one TCP flow needs a buffer of {units.size(product)} {path} (the bandwidth-delay product); if it is "
-            f"a policer, a burst (CBS) of {needed}. Please look for a port with a buffer of a few packets, or for a "
+            f"queue, one TCP flow needs a buffer of {units.size(product)} {path} (the bandwidth-delay product); if it "
+            f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
             f"policer with a small burst; `whydrop depth` tells which it is."
         )
     missing = "" if holds is None else f"; {units.size(max(0.0, product - holds))} are missing"
