@@ -69,11 +69,9 @@ def command(host: str, as_json: bool, **options: Any) -> None:
 
 
 def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import fixing, pacing, reverting, state
+    from whydrop.act import fixing, pacing
 
-    with state.opened() as book:
-        for words in reverting.recover(book):
-            print(f"whydrop: {ending.printable(words)} (left by a run that was killed)", file=sys.stderr)
+    pace.recovered()
     with ExitStack() as stack:
         meter = pace.meter_for(host, options["length"], options, stack)
         meter.flows = options["flows"]

@@ -119,6 +119,17 @@ def meter_for(host: str, length_s: float, options: dict[str, Any], stack: ExitSt
     return Meter(far, folder, length_s, options["ip_version"], tell=tell)
 
 
+def recovered() -> None:
+    """Take back what an earlier run has left, where this process may, and say so."""
+    from whydrop.act import reverting, state
+
+    if not reverting.allowed():
+        return
+    with state.opened() as book:
+        for words in reverting.recover(book):
+            print(f"whydrop: {ending.printable(words)} (left by an earlier run)", file=sys.stderr)
+
+
 def tell(words: str) -> None:
     """Say on a terminal what is being done."""
     if sys.stderr.isatty():
@@ -126,15 +137,13 @@ def tell(words: str) -> None:
 
 
 def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import pacing, reverting, state
+    from whydrop.act import pacing, reverting
     from whydrop.act.applying import leased
     from whydrop.act.changes import CannotChangeError
     from whydrop.act.measuring import read
     from whydrop.recording.recording import Recording
 
-    with state.opened() as book:
-        for words in reverting.recover(book):
-            print(f"whydrop: {ending.printable(words)} (left by a run that was killed)", file=sys.stderr)
+    recovered()
     if not options["dry_run"] and not reverting.allowed():
         raise CannotChangeError(
             "changing queues needs CAP_NET_ADMIN: run as root, or see what would be done: --dry-run"
@@ -317,9 +326,13 @@ def _state(do: str, *, as_json: bool) -> int:
     from whydrop.act import reverting, state
 
     with state.opened() as book:
-        if do != "forget":
-            for words in reverting.recover(book):
+        try:
+            for words in reverting.recover(book) if do != "forget" else ():
                 print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
+        except reverting.NotRevertedError as reason:
+            if do != "status":
+                raise
+            print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
         entries = book.ours()
         if do == "status":
             _print_status(entries, as_json=as_json)
