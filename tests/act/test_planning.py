@@ -64,3 +64,8 @@ def test_the_words_for_the_other_side_have_the_numbers_that_it_must_configure() 
     assert all(words in shallow for words in ("100 kB", "31.9 kB"))
     deep = for_the_other_side(Bottleneck("queue", rate, limit_bytes=Estimate(1e6)), rtt_s)
     assert all(words in deep for words in ("400 ms", "RFC 8290"))
+
+
+def test_a_search_alone_names_neither_queue_nor_policer_as_the_culprit() -> None:
+    words = for_the_other_side(Bottleneck("unknown", Estimate(10e6)), 0.120)
+    assert all(part in words for part in ("If it is a queue", "if it is a policer", "150 kB", "10.0 Mbit/s"))

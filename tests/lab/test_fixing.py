@@ -46,7 +46,7 @@ def kinds(path: NetworkPath) -> list[str]:
 @pytest.mark.needs_kernel("netem", "htb", "tbf", "pfifo", "fq")
 def test_a_shallow_queue_is_mended_by_pacing(lab: Lab) -> None:
     with lab.path(rate="20mbit", queue="pfifo limit 6", delay="25ms") as path:
-        found = fixed(lab, path, "--length", "10s")
+        found = fixed(lab, path, "--length", "6s")
         assert found["verdict"]["cause"] in ("shallow-queue", "policer")
         assert found["kept"]
         assert effect(found, "goodput-up")["with"] > 1.3 * effect(found, "goodput-up")["without"]
@@ -57,7 +57,7 @@ def test_a_shallow_queue_is_mended_by_pacing(lab: Lab) -> None:
 @pytest.mark.needs_kernel("netem", "police", "htb", "tbf", "fq")
 def test_a_policer_is_mended_by_pacing(lab: Lab) -> None:
     with lab.path(rate="100mbit", queue="pfifo limit 1000", delay="20ms", police="rate 20mbit burst 12k") as path:
-        found = fixed(lab, path, "--length", "10s")
+        found = fixed(lab, path, "--length", "6s")
         assert found["verdict"]["cause"] in ("policer", "shallow-queue")
         assert found["kept"]
         assert effect(found, "goodput-up")["with"] > 1.3 * effect(found, "goodput-up")["without"]
@@ -79,7 +79,7 @@ def test_bufferbloat_on_this_hosts_own_egress_is_mended_by_fq_codel(lab: Lab) ->
 @pytest.mark.needs_kernel("netem", "htb", "pfifo")
 def test_random_loss_is_left_alone_with_the_reason(lab: Lab) -> None:
     with lab.path(rate="50mbit", queue="pfifo limit 1000", delay="10ms", loss="1%") as path:
-        found = fixed(lab, path, "--length", "10s")
+        found = fixed(lab, path, "--length", "6s")
         assert found["verdict"]["cause"] in ("random-loss", "unknown")
         assert found["fix"] is None
         assert found["why_not"]

@@ -109,6 +109,29 @@ def test_a_root_that_somebody_configured_is_left_alone_unless_told(lab: Lab) -> 
         assert "--replace-root" in done.stderr
 
 
+WITH_AN_ACTION = (
+    "filter add dev {} parent 1: protocol ip pref 7 u32 match ip dport 99 0xffff action police rate 1mbit burst 9k drop"
+)
+
+
+@pytest.mark.needs_kernel("htb", "tbf", "pfifo", "police")
+def test_filters_with_actions_whose_counters_nobody_can_set_stay_in_place_and_are_never_made_anew(lab: Lab) -> None:
+    with two(lab, "an HTB of somebody's") as (one, other, interface):
+        interface.tc(WITH_AN_ACTION)
+        before = without_ages(interface)
+        refused = pace(lab, one, other.address, "--rate", "10mbit", "--unproved", "--replace-root", check=False)
+        assert (refused.returncode, without_ages(interface)) == (1, before)
+        assert "could not be put back exactly" in refused.stderr
+        pace(lab, one, other.address, "--rate", "10mbit", "--unproved")
+        one.run(["ping", "-c", "2", "-i", "0.2", other.address])
+        pace(lab, one, "--revert")
+        assert without_ages(interface) == before
+
+
+def without_ages(interface: Interface) -> str:
+    return re.sub(r"(installed|used) \d+ sec", "", shown(interface))
+
+
 @pytest.mark.needs_kernel("htb", "tbf")
 @pytest.mark.parametrize("configured", one_in_short("an HTB of somebody's", "nothing"))
 def test_the_printed_commands_do_what_whydrop_does(lab: Lab, configured: str) -> None:

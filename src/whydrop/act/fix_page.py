@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from whydrop.act.fixing import Evidence, NoRemedy, Remedy
+from whydrop.act.fixing import Evidence, NoRemedy, Remedy, for_the_other_side
 from whydrop.act.proving import Effect, Proof
 from whydrop.recording.metrics.definitions import METRICS
 from whydrop.show import page
@@ -36,7 +36,7 @@ def page_of(host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Pro
         _list("Evidence", [*(verdict["evidence"] if verdict else ()), *evidence.notes]),
         _list("Others that were weighed", [f"{one['cause']}: {one['why']}" for one in _against(evidence)]),
         "</section>",
-        f'<section id="fix"><h2>Fix</h2>{_fix(chosen)}<p><strong>{text(outcome)}</strong></p></section>',
+        f'<section id="fix"><h2>Fix</h2>{_fix(evidence, chosen)}<p><strong>{text(outcome)}</strong></p></section>',
         *(_proof(proof) if proof is not None else ()),
         "</main>",
     ]
@@ -54,13 +54,15 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<h3>{text(title)}</h3><ul>{''.join(f'<li>{text(line)}</li>' for line in lines)}</ul>"
 
 
-def _fix(chosen: Remedy | NoRemedy) -> str:
+def _fix(evidence: Evidence, chosen: Remedy | NoRemedy) -> str:
     if isinstance(chosen, NoRemedy):
         return f"<p>Nothing is tried: {text(chosen.why)}.</p>"
+    ticket = for_the_other_side(evidence, chosen)
     commands = chosen.change.commands() if chosen.change is not None else chosen.commands
     return (
         f"<p>{text(chosen.words)}.</p><p>Expected: {text(chosen.expected)}.</p>"
         f"<pre>{text(chr(10).join(commands)) if commands else ''}</pre>"
+        + (f"<h3>For whoever runs the bottleneck</h3><p>{text(ticket)}</p>" if ticket else "")
     )
 
 

@@ -14,7 +14,7 @@ from whydrop import _core, units
 from whydrop.act import planning, proving
 from whydrop.act.capturing import captured
 from whydrop.act.changes import CannotChangeError, Change, managed, paced
-from whydrop.act.measuring import Meter, metrics
+from whydrop.act.measuring import Meter, metrics, read
 from whydrop.act.pacing import Way
 from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
@@ -52,6 +52,7 @@ class Evidence:
         recording: the folder; None where a capture was given instead.
         document: of the JSON contract, in words.
         before: metrics by key.
+        round_trip_s: the least that a flow saw; NaN where it is not known.
         notes: what could not be done.
     """
 
@@ -59,6 +60,7 @@ class Evidence:
     document: dict[str, Any]
     before: dict[str, float]
     notes: tuple[str, ...] = ()
+    round_trip_s: float = math.nan
 
     @property
     def headline(self) -> dict[str, Any] | None:
@@ -77,7 +79,7 @@ class Remedy:
         aim, beside: keys of the metrics that should be better, and that must not be much worse.
         change: to queues of this host; None for a setting of whydrop's own flows.
         parameters: of the test that tries it.
-        bottleneck: what is known of what is mended.
+        bottleneck: what is known of what is mended, where somebody else runs it.
         commands: that make it last, where it is no change of queues.
     """
 
@@ -89,6 +91,13 @@ class Remedy:
     parameters: Mapping[str, Any] | None = None
     bottleneck: Bottleneck | None = None
     commands: tuple[str, ...] = ()
+
+
+def for_the_other_side(evidence: Evidence, remedy: Remedy) -> str | None:
+    """What would mend it for good, for whoever runs the bottleneck; None where that is not known."""
+    if remedy.bottleneck is None or math.isnan(evidence.round_trip_s):
+        return None
+    return planning.for_the_other_side(remedy.bottleneck, evidence.round_trip_s)
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def measured(meter: Meter, way: Way) -> Evidence:
         except _core.CaptureError as reason:
             problems.append(str(reason))
     document = completing.document(explained.of_recording(recording, seen).document())
-    return Evidence(finished.folder, document, metrics(recording), tuple(problems))
+    return Evidence(finished.folder, document, metrics(recording), tuple(problems), read(recording).min_rtt_s)
 
 
 def of_capture(path: Path) -> Evidence:
@@ -181,7 +190,6 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
             "rtt-median",
             beside,
             change=change,
-            bottleneck=bottleneck,
         )
     try:
         remedy = _paced(evidence, bottleneck, way, replace_root=replace_root)

@@ -138,7 +138,7 @@ def searched(meter: Meter, way: Way, highest_bps: float | None = None, seed: int
     pace = Pace(rate, burst_for(rate), way.addresses)
     why = f"of {len(found.tried)} measurements, paced at this rate brought {found.best.goodput_bps / 1e6:.4g} Mbit/s"
     why += f"; unpaced {found.unpaced.goodput_bps / 1e6:.4g} Mbit/s"
-    likely = Bottleneck("queue", Estimate(rate), found="the highest rate at which all arrived")
+    likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
     return Plan(pace, why, found, likely, first.min_rtt_s, first.mss_bytes)
 
 

@@ -12,7 +12,7 @@ from whydrop import units
 from whydrop.act.changes import FRAME_BYTES, Pace, least_burst_bytes
 from whydrop.explaining.advice import sawtooth_burst_bytes
 
-Kind = Literal["queue", "policer", "shaper", "none"]
+Kind = Literal["queue", "policer", "shaper", "unknown"]
 
 # Of a rate that was estimated: pacing at the limit itself overflows whatever stands before it in the end, and the layer
 # on which it counts is seldom known (between IP and Ethernet lies 1 %).
@@ -157,6 +157,14 @@ def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 
             f"A queue that drains at {units.rate(rate)} holds {units.size(holds)}, a wait of "
             f"{units.duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {units.size(product)}. Please "
             f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
+        )
+    if bottleneck.kind == "unknown":
+        bucket = units.size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
+        return (
+            f"Something on the path drops what comes in bursts; paced at {units.rate(rate)} all arrives. If it is a "
+            f"queue, one TCP flow needs a buffer of {units.size(product)} {path} (the bandwidth-delay product); if it "
+            f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
+            f"policer with a small burst; `whydrop depth` tells which it is."
         )
     missing = "" if holds is None else f"; {units.size(max(0.0, product - holds))} are missing"
     return (

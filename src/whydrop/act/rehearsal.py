@@ -49,11 +49,14 @@ def rehearsed(requests: Sequence[Request]) -> Snapshot:
 def can_be_made_again(snapshot: Snapshot) -> bool:
     """True if the kernel, told all that it told us of these queues, makes the same ones.
 
-    Some disciplines take settings that they do not tell (RED's table of averages): those are not.
+    Some disciplines take settings that they do not tell (RED's table of averages), and filters with actions have
+    counters and times that nobody can set: those are not.
 
     Raises:
         OSError: it cannot be tried.
     """
+    if not all(one.can_be_compared for one in snapshot.filters):
+        return False
     try:
         made = rehearsed(snapshot.requests())
     except PermissionError:

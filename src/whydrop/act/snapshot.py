@@ -35,10 +35,31 @@ from whydrop.runtime.rtnetlink import (
 
 # linux/rtnetlink.h: statistics at the top level of a message, and the mark that ends those of hardware.
 _COUNTERS = {3, 4, 5, 6, 7}
-# linux/pkt_cls.h: counters within the options of a filter.
-_FILTER_COUNTERS = {"u32": {9}, "matchall": {4}, "basic": {5}, "flower": set(), "fw": set(), "bpf": set()}
-# Where a filter keeps its flags; what the kernel says in them of hardware it does not take (tc_flags_valid).
-_FILTER_FLAGS = {"u32": 11, "matchall": 3, "flower": 22, "bpf": 9}
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Where the options of a kind of filter (linux/pkt_cls.h) have what changes by itself.
+
+    Attributes:
+        actions: what is done with packets that match; with counters and times in it.
+        counters: of packets.
+        flags: in which the kernel says of hardware what it does not take again (``tc_flags_valid``).
+    """
+
+    actions: frozenset[int]
+    counters: int = 0
+    flags: int = 0
+
+
+_RULES = {
+    "u32": _Rule(frozenset({6, 7}), 9, 11),
+    "matchall": _Rule(frozenset({2}), 4, 3),
+    "flower": _Rule(frozenset({3}), 0, 22),
+    "bpf": _Rule(frozenset({1, 2}), 0, 9),
+    "basic": _Rule(frozenset({3, 4}), 5),
+    "fw": _Rule(frozenset({2, 4})),
+}
 _SETTABLE_FLAGS = 0b10011  # skip_hw, skip_sw, verbose
 # Disciplines whose classes somebody makes; those of others come with them, or are a view of their flows.
 _WITH_CLASSES = ("htb", "hfsc", "drr", "qfq", "ets")
@@ -131,15 +152,21 @@ class Piece:
             kind, NLM_F_CREATE | NLM_F_REPLACE, head + b"".join(attribute(k, data) for k, data in kept.items())
         )
 
+    @property
+    def can_be_compared(self) -> bool:
+        """Of a filter: whether all of it is known, and nothing of it changes by itself."""
+        rule = _RULES.get(self.kind)
+        return rule is not None and not rule.actions & attributes(self.options).keys()
+
     def _rule(self, options: bytes) -> bytes:
-        """The options of a filter without what the kernel adds to them."""
-        found = attributes(options)
-        for number in _FILTER_COUNTERS.get(self.kind, ()):
-            found.pop(number, None)
-        number = _FILTER_FLAGS.get(self.kind, 0)
-        if number in found:
-            flags = (unsigned(found[number]) or 0) & _SETTABLE_FLAGS
-            found[number] = flags.to_bytes(4, sys.byteorder)
+        """The options of a filter without what the kernel adds to them; of one that cannot be compared, nothing."""
+        if not self.can_be_compared:
+            return b""
+        rule, found = _RULES[self.kind], attributes(options)
+        found.pop(rule.counters, None)
+        if rule.flags in found:
+            flags = (unsigned(found[rule.flags]) or 0) & _SETTABLE_FLAGS
+            found[rule.flags] = flags.to_bytes(4, sys.byteorder)
         return b"".join(attribute(kind, data) for kind, data in found.items())
 
 

@@ -69,11 +69,9 @@ def command(host: str, as_json: bool, **options: Any) -> None:
 
 
 def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import fixing, pacing, reverting, state
+    from whydrop.act import fixing, pacing
 
-    with state.opened() as book:
-        for words in reverting.recover(book):
-            print(f"whydrop: {ending.printable(words)} (left by a run that was killed)", file=sys.stderr)
+    pace.recovered()
     with ExitStack() as stack:
         meter = pace.meter_for(host, options["length"], options, stack)
         meter.flows = options["flows"]
@@ -96,6 +94,7 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
             if proof is not None:
                 pace.print_proof(proof)
             print(f"\n{outcome}")
+            _print_ticket(evidence, chosen)
         if options["report"] is not None:
             _write_report(options["report"], host, evidence, chosen, proof, outcome)
         if as_json:
@@ -153,6 +152,14 @@ def _print_chosen(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
         print(f"  $ {line}")
 
 
+def _print_ticket(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
+    from whydrop.act.fixing import NoRemedy, for_the_other_side
+
+    words = None if isinstance(chosen, NoRemedy) else for_the_other_side(evidence, chosen)
+    if words is not None:
+        print(f"\nWhat would mend it for good, for whoever runs the bottleneck:\n{words}")
+
+
 def _write_report(
     path: Path, host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Proof | None, outcome: str
 ) -> None:
@@ -166,11 +173,12 @@ def _write_report(
 def _document(
     host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Proof | None, outcome: str
 ) -> dict[str, Any]:
-    from whydrop.act.fixing import NoRemedy
+    from whydrop.act.fixing import NoRemedy, for_the_other_side
 
-    fix = None
+    fix, ticket = None, None
     if not isinstance(chosen, NoRemedy):
         commands = chosen.change.commands() if chosen.change is not None else list(chosen.commands)
+        ticket = for_the_other_side(evidence, chosen)
         fix = {"words": chosen.words, "expected": chosen.expected, "aim": chosen.aim, "commands": commands}
     return {
         "host": host,
@@ -180,6 +188,7 @@ def _document(
         "fix": fix,
         "why_not": chosen.why if isinstance(chosen, NoRemedy) else None,
         "proof": None if proof is None else pace.proof_document(proof),
+        "for_the_other_side": ticket,
         "kept": proof is not None and proof.holds,
         "outcome": outcome,
     }

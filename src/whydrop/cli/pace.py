@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import tempfile
@@ -118,6 +119,17 @@ def meter_for(host: str, length_s: float, options: dict[str, Any], stack: ExitSt
     return Meter(far, folder, length_s, options["ip_version"], tell=tell)
 
 
+def recovered() -> None:
+    """Take back what an earlier run has left, where this process may, and say so."""
+    from whydrop.act import reverting, state
+
+    if not reverting.allowed():
+        return
+    with state.opened() as book:
+        for words in reverting.recover(book):
+            print(f"whydrop: {ending.printable(words)} (left by an earlier run)", file=sys.stderr)
+
+
 def tell(words: str) -> None:
     """Say on a terminal what is being done."""
     if sys.stderr.isatty():
@@ -125,13 +137,13 @@ def tell(words: str) -> None:
 
 
 def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> int:
-    from whydrop.act import pacing, reverting, state
+    from whydrop.act import pacing, reverting
     from whydrop.act.applying import leased
     from whydrop.act.changes import CannotChangeError
+    from whydrop.act.measuring import read
+    from whydrop.recording.recording import Recording
 
-    with state.opened() as book:
-        for words in reverting.recover(book):
-            print(f"whydrop: {ending.printable(words)} (left by a run that was killed)", file=sys.stderr)
+    recovered()
     if not options["dry_run"] and not reverting.allowed():
         raise CannotChangeError(
             "changing queues needs CAP_NET_ADMIN: run as root, or see what would be done: --dry-run"
@@ -155,6 +167,9 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
             else:
                 proof = pacing.proved(meter, lease)
                 document["proof"] = proof_document(proof)
+                first = read(Recording.open(proof.recordings[0]))
+                plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
+                document["for_the_other_side"] = _ticket(plan)
                 good = proof.holds
                 outcome = "better" if good else "not better: taken back"
                 if not as_json:
@@ -180,7 +195,7 @@ def _plan(meter: Meter, way: Way, options: dict[str, Any]) -> Plan:
 
     if options["rate"] is not None:
         rate = options["rate"]
-        told = planning.Bottleneck("queue", planning.Estimate(rate), found="the rate was given")
+        told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
         return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way)
     if options["source"] is not None:
@@ -311,9 +326,13 @@ def _state(do: str, *, as_json: bool) -> int:
     from whydrop.act import reverting, state
 
     with state.opened() as book:
-        if do != "forget":
-            for words in reverting.recover(book):
+        try:
+            for words in reverting.recover(book) if do != "forget" else ():
                 print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
+        except reverting.NotRevertedError as reason:
+            if do != "status":
+                raise
+            print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
         entries = book.ours()
         if do == "status":
             _print_status(entries, as_json=as_json)
