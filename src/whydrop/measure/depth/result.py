@@ -60,15 +60,15 @@ class Depth:
 
 
 def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
-    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes`` is the larger size of packets, IP bytes."""
+    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
     verdict = told["verdict"]
     cause = None if verdict is None else verdict["cause"]
     parameters = {} if verdict is None else {name: _quantity(one) for name, one in verdict["parameters"].items()}
-    basis = None if verdict is None else verdict["byte_basis"]
     kind = _kind(told, cause)
+    basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
     line = told["line_rate_bps"]
     counted = (large_bytes + _OVERHEAD_BYTES[basis]) / large_bytes
-    packets, held_bytes, limited_by = _limits(told, kind, large_bytes + _OVERHEAD_BYTES[basis], large_bytes)
+    packets, held_bytes, limited_by = _limits(told, kind)
     drain = _quantity(told["drain_rate_bps"])
     return Depth(
         kind=kind,
@@ -91,6 +91,9 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
 def _kind(told: Mapping[str, Any], cause: str | None) -> str:
     if told["limit"] is not None:
         return "queue"
+    if told["marked"]:
+        # Only what manages its queue marks (RFC 3168 section 5).
+        return "managed-queue"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
     if told["drain_rate_bps"] is None:
@@ -104,10 +107,8 @@ def _confidence(told: Mapping[str, Any]) -> float:
     return 1.0 if told["verdict"] is None else float(told["verdict"]["confidence"])
 
 
-def _limits(
-    told: Mapping[str, Any], kind: str, counted_bytes: int, large_bytes: int
-) -> tuple[Quantity | None, Quantity | None, str | None]:
-    """The limit in packets, in bytes, and which of them it is; ``counted_bytes`` are those of a large packet."""
+def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
+    """The limit in large packets, in bytes, and which of them it is."""
     if kind in ("policer", "none", "unknown", "managed-queue"):
         return None, None, None
     if told["verdict"] is None:
@@ -117,9 +118,7 @@ def _limits(
     limit = told["limit"]
     if limit is None:
         return None, None, None
-    packets, ip_bytes = _quantity(limit["packets"]), _quantity(limit["bytes"])
-    assert packets is not None and ip_bytes is not None
-    return packets, ip_bytes.times(counted_bytes / large_bytes), limit["limited_by"]
+    return _quantity(limit["packets"]), _quantity(limit["bytes"]), limit["limited_by"]
 
 
 def _quantity(told: Mapping[str, float | None] | None) -> Quantity | None:
@@ -132,13 +131,17 @@ def sentences(found: Depth) -> list[str]:
     """The result for a person, the answer first."""
     text = [_headline(found)]
     if found.limited_by == "packets" and found.limit_bytes is not None:
-        text.append(f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)}).")
+        text.append(
+            f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)})."
+        )
     elif found.limited_by == "bytes" and found.limit_packets is not None:
         text.append(f"Its limit is counted in bytes: {count(found.limit_packets.value)} packets of full size.")
     elif found.kind == "queue" and found.lost:
         text.append("Whether its limit is counted in packets or in bytes cannot be told from what was sent.")
     if found.burst_bytes is not None and found.kind != "policer":
-        text.append(f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up.")
+        text.append(
+            f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up."
+        )
     if found.line_rate_bit_s is not None:
         text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
     if found.marked:
@@ -149,7 +152,9 @@ def sentences(found: Depth) -> list[str]:
 def _headline(found: Depth) -> str:
     at = "" if found.rate_bit_s is None else f" {_within(found.rate_bit_s, rate)}"
     if found.kind == "policer" and found.burst_bytes is not None:
-        return f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+        return (
+            f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+        )
     if found.kind in ("queue", "shaper"):
         limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
         unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"
