@@ -94,7 +94,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         marked: hop.marked,
         line_rate_bps: line_rate_bps(&trains),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
-        limit: limit(&hop, &inside, drain_rate_bps, basis),
+        limit: limit(&hop, &trains, &inside, drain_rate_bps, basis),
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),
         longest_wait_s,
@@ -138,6 +138,7 @@ const MOST_MISFITS: f64 = 0.2;
 /// four times smaller decide by a factor of four.
 fn limit(
     hop: &Hop,
+    trains: &[Train],
     inside: &[Held],
     drain_rate_bps: Option<Quantity>,
     basis: Option<ByteBasis>,
@@ -154,7 +155,13 @@ fn limit(
                 Some(rate) => held_by_waits(&hop.passages, (ip_bytes, outcome), rate.value),
                 None => held_by_count(&hop.passages, (ip_bytes, outcome), inside),
             };
-            Full::of(f64::from(ip_bytes), of(Seen::Lost), &of(Seen::Passed))
+            let jitter = jitter_packets(trains, ip_bytes);
+            Full::of(
+                f64::from(ip_bytes),
+                jitter,
+                of(Seen::Lost),
+                &of(Seen::Passed),
+            )
         })
         .collect();
     let losses: usize = found.iter().map(|full| full.losses).sum();
@@ -200,13 +207,13 @@ fn limit(
 
 impl Full {
     /// From what lost packets found, and those that passed.
-    fn of(ip_bytes: f64, mut lost: Vec<f64>, passed: &[f64]) -> Option<Full> {
+    fn of(ip_bytes: f64, jitter: f64, mut lost: Vec<f64>, passed: &[f64]) -> Option<Full> {
         if lost.len() < FEWEST_LOSSES {
             return None;
         }
         lost.sort_by(f64::total_cmp);
         let median = lost[lost.len() / 2];
-        let same = SAME_PACKETS.max(SAME_SHARE * median);
+        let same = SAME_PACKETS.max(SAME_SHARE * median).max(2.0 * jitter);
         let differ = lost
             .iter()
             .filter(|held| (*held - median).abs() > same)
@@ -229,6 +236,24 @@ impl Full {
             misfits: differ + more,
         })
     }
+}
+
+/// By how much the times between arrivals of packets behind each other vary: 90 % of them by less, in service times of a packet.
+/// What is stamped is as uncertain.
+fn jitter_packets(trains: &[Train], ip_bytes: u32) -> f64 {
+    let mut gaps: Vec<f64> = trains
+        .iter()
+        .filter(|train| train.ip_bytes() == ip_bytes)
+        .flat_map(|train| train.late().windows(2))
+        .map(|pair| (pair[1].0 - pair[0].0) as f64)
+        .collect();
+    gaps.sort_by(f64::total_cmp);
+    let Some(&service) = gaps.get(gaps.len() / 2).filter(|gap| **gap > 0.0) else {
+        return 0.0;
+    };
+    let mut off: Vec<f64> = gaps.iter().map(|gap| (gap - service).abs()).collect();
+    off.sort_by(f64::total_cmp);
+    off[off.len() * 9 / 10] / service
 }
 
 /// Of the distance between the two answers, what an answer may be off: nearer to one than to the other by three to one.
@@ -350,9 +375,13 @@ impl Train {
     /// The rate at which the later half arrived: there a queue, if there is one, has been filled and the bucket of a shaper
     /// emptied.
     fn late_rate_bps(&self) -> Option<(f64, f64)> {
-        let late = &self.arrived[self.arrived.len() / 2..];
+        let late = self.late();
         let seconds = (late.last()?.0 - late.first()?.0) as f64 * 1e-9;
         Some((rate_bps(late)?, seconds))
+    }
+
+    fn late(&self) -> &[(i64, u32)] {
+        &self.arrived[self.arrived.len() / 2..]
     }
 
     fn ip_bytes(&self) -> u32 {
@@ -408,11 +437,11 @@ fn drain_rate(trains: &[Train], hop: &Hop, most_packets: f64) -> Option<Quantity
         return None;
     }
     let largest = trains.iter().map(Train::ip_bytes).max()?;
-    rate_of_size(trains, largest, hop.blur_s)
+    rate_of_size(trains, largest)
 }
 
 /// The rate at which trains of one size arrived that had been sent faster, bit/s, IP bytes.
-fn rate_of_size(trains: &[Train], ip_bytes: u32, blur_s: f64) -> Option<Quantity> {
+fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     let slowed: Vec<(f64, f64)> = trains
         .iter()
         .filter(|train| train.ip_bytes() == ip_bytes)
@@ -428,7 +457,9 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32, blur_s: f64) -> Option<Quantity
         .map(|(rate, seconds)| ((rate - value).abs(), *seconds))
         .collect();
     let seconds: f64 = slowed.iter().map(|(_, seconds)| seconds).sum();
-    let ends = 2.0 * blur_s / (seconds / slowed.len() as f64);
+    // timers and interrupts let the first and the last packet come one too early or too late
+    let packets = seconds / slowed.len() as f64 * value / 8.0 / f64::from(ip_bytes);
+    let ends = 2.0 / packets.max(1.0) / 1.96;
     let spread = NORMAL_DEVIATION * weighted_median(&apart)? / value;
     let error = 1.96 * spread.max(ends) / (slowed.len() as f64).sqrt() + CLOCK_ERROR;
     Some(Quantity {
@@ -444,7 +475,7 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32, blur_s: f64) -> Option<Quantity
 fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
     let sizes = sizes(&hop.passages);
     let (small, large) = (*sizes.first()?, *sizes.last()?);
-    let [slow, fast] = [small, large].map(|size| rate_of_size(trains, size, hop.blur_s));
+    let [slow, fast] = [small, large].map(|size| rate_of_size(trains, size));
     let (slow, fast) = (slow?, fast?);
     let (b, big) = (f64::from(small), f64::from(large));
     let overhead = |slow: f64, fast: f64| (fast - slow) / (slow / b - fast / big);
