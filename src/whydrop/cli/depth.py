@@ -30,7 +30,7 @@ Examples:
               help="The secret that the responder asks for.")  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), help="Of the responder.  [default: 17370]")
 @click.option("--max-bytes", type=quantities.SIZE, default="200MB", metavar="SIZE", show_default=True,
-              help="The most to send, as an interface counts it: headers, and the talk with the responder, included.")  # fmt: skip
+              help="The most to send, as an interface counts it, with all headers.")  # fmt: skip
 @click.option("--max-time", type=quantities.DURATION, default="60s", metavar="TIME", show_default=True,
               help="Nothing is sent after this time.")  # fmt: skip
 @click.option("--max-rate", type=quantities.RATE, metavar="RATE", help="Of each burst.  [default: as fast as the line]")
@@ -44,9 +44,9 @@ Examples:
 def command(host: str, as_json: bool, **options: Any) -> None:
     """Measure the queue of the path to HOST, where `whydrop responder` runs.
 
-    Sends bursts of UDP packets of two sizes, longer ones until some are lost, and says what they met: a queue or a policer,
-    how much it holds, whether that is counted in packets or in bytes, and how fast it drains. Says what it sends before it
-    sends it.
+    Sends bursts of UDP packets of two sizes, longer ones until some are lost, and says what they met: a queue or a
+    policer, how much it holds, whether that is counted in packets or in bytes, and how fast it drains. Says what it
+    sends before it sends it.
 
     Exits with 0 when it measured, 1 when it could not, 2 when the command line is wrong, and 130 after Ctrl-C.
     """

@@ -173,7 +173,7 @@ BURSTS: Schema = {
     "marked": _BOOL,  # it came with Congestion Experienced set (RFC 3168)
 }
 
-# When packets of bursts left their sender: its kernel's stamps as it handed them to the interface, behind its own queues.
+# When packets of bursts left their sender: its kernel's stamps as it handed them to the interface.
 DEPARTURES: Schema = {
     "flow": _I32,
     "sequence": _I64,

@@ -17,7 +17,8 @@ class Caps:
     """The most that a measurement may cost.
 
     Attributes:
-        max_bytes: sent in the measured direction, as counted at the interface, headers and the talk with the responder included.
+        max_bytes: sent in the measured direction, as counted at the interface, headers and the talk with the responder
+            included.
         max_time_s: from the first connection to the end of the last burst.
         max_rate_bps: of each burst, headers included; ``None``: as fast as the line.
     """

@@ -16,8 +16,8 @@ from whydrop import _core
 from whydrop.measure.clocks import Clocks
 from whydrop.measure.depth.caps import Budget, Caps
 from whydrop.measure.depth.result import Depth, depth
-from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Direction, Round
-from whydrop.measure.depth.searching import Search, Seen
+from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Direction, Round
+from whydrop.measure.depth.searching import SIZES, Search, Seen
 from whydrop.measure.engine import Engine, EngineError, FarHost
 from whydrop.measure.plan import Plan
 from whydrop.measure.tally import Tally, count
@@ -65,7 +65,7 @@ class Measured:
     Attributes:
         found: the result.
         rounds: what was sent.
-        status: ``complete``, ``failed`` (nothing of the last round was measured, which ``problem`` explains), ``interrupted``.
+        status: ``complete``, ``failed`` (the last round was not measured; ``problem`` says why), ``interrupted``.
         folder: the recording.
     """
 
@@ -140,12 +140,13 @@ class _Measurement:
         return RecordingWriter(folder_for(self.wanted.output, NAME, started_ns, self.wanted.title), metadata)
 
     def _search(self, writer: RecordingWriter) -> None:
-        upcoming: Round | None = self.search.first()
-        if not self.budget.affords(upcoming):
+        first = self.search.first()
+        if not self.budget.affords(first):
             raise EngineError(
-                f"the first bursts alone may take {upcoming.cost_bytes / 1e6:.1f} MB and {upcoming.cost_s:.0f} s: raise "
+                f"the first bursts alone may take {first.cost_bytes / 1e6:.1f} MB and {first.cost_s:.0f} s: raise "
                 "--max-bytes or --max-time"
             )
+        upcoming: Round | None = first
         while upcoming is not None:
             self._send(upcoming, writer)
             told = self._explained()
@@ -273,16 +274,13 @@ def _words(upcoming: Round) -> str:
 
 
 def _ip_rate(max_rate_bps: float | None, ip_bytes: int) -> float | None:
-    """A cap on the rate, headers of Ethernet included, as one of IP bytes of the small packets, which carry most headers."""
-    from whydrop.measure.depth.rounds import WIRE_BYTES
-    from whydrop.measure.depth.searching import SIZES
-
+    """A cap on the rate, all headers included, as one of IP bytes: of small packets, which carry most headers."""
     small = ip_bytes // SIZES
     return None if max_rate_bps is None else max_rate_bps * small / (small + WIRE_BYTES)
 
 
 def _path_to(wanted: Wanted) -> tuple[int, int]:
-    """The version of IP, and the largest packets that leave this host towards the far end unfragmented, up to those of Ethernet.
+    """The version of IP, and the largest packets that leave this host unfragmented, up to those of Ethernet.
 
     Raises:
         EngineError: its name has no address.

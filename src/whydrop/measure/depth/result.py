@@ -60,15 +60,15 @@ class Depth:
 
 
 def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
-    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes`` is the larger size of packets, IP bytes."""
+    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
     verdict = told["verdict"]
     cause = None if verdict is None else verdict["cause"]
     parameters = {} if verdict is None else {name: _quantity(one) for name, one in verdict["parameters"].items()}
-    basis = None if verdict is None else verdict["byte_basis"]
     kind = _kind(told, cause)
+    basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
     line = told["line_rate_bps"]
     counted = (large_bytes + _OVERHEAD_BYTES[basis]) / large_bytes
-    packets, held_bytes, limited_by = _limits(told, kind, large_bytes + _OVERHEAD_BYTES[basis], large_bytes)
+    packets, held_bytes, limited_by = _limits(told, kind)
     drain = _quantity(told["drain_rate_bps"])
     return Depth(
         kind=kind,
@@ -91,6 +91,9 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
 def _kind(told: Mapping[str, Any], cause: str | None) -> str:
     if told["limit"] is not None:
         return "queue"
+    if told["marked"]:
+        # Only what manages its queue marks (RFC 3168 section 5).
+        return "managed-queue"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
     if told["drain_rate_bps"] is None:
@@ -104,10 +107,8 @@ def _confidence(told: Mapping[str, Any]) -> float:
     return 1.0 if told["verdict"] is None else float(told["verdict"]["confidence"])
 
 
-def _limits(
-    told: Mapping[str, Any], kind: str, counted_bytes: int, large_bytes: int
-) -> tuple[Quantity | None, Quantity | None, str | None]:
-    """The limit in packets, in bytes, and which of them it is; ``counted_bytes`` are those of a large packet."""
+def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
+    """The limit in large packets, in bytes, and which of them it is."""
     if kind in ("policer", "none", "unknown", "managed-queue"):
         return None, None, None
     if told["verdict"] is None:
@@ -117,9 +118,7 @@ def _limits(
     limit = told["limit"]
     if limit is None:
         return None, None, None
-    packets, ip_bytes = _quantity(limit["packets"]), _quantity(limit["bytes"])
-    assert packets is not None and ip_bytes is not None
-    return packets, ip_bytes.times(counted_bytes / large_bytes), limit["limited_by"]
+    return _quantity(limit["packets"]), _quantity(limit["bytes"]), limit["limited_by"]
 
 
 def _quantity(told: Mapping[str, float | None] | None) -> Quantity | None:

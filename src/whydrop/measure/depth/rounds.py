@@ -9,8 +9,8 @@ from whydrop.measure.plan import PlannedFlow
 
 Direction = Literal["up", "down"]
 
-# What a packet has on the wire beside its IP bytes: Ethernet's header and checksum, preamble and the gap between frames (IEEE
-# 802.3). An interface counts 14 of them, 18 with a VLAN tag.
+# What a packet has on the wire beside its IP bytes: Ethernet's header and checksum, preamble and the gap between frames
+# (IEEE 802.3). An interface counts 14 of them, 18 with a VLAN tag.
 WIRE_BYTES = 38
 # What is said of each packet afterwards (arrival, departure), with the headers of the TCP segments that carry it.
 ROW_BYTES = 64

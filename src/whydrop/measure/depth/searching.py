@@ -17,8 +17,7 @@ SIZES = 4
 _FIRST_PACKETS = 50
 _FIRST_BURSTS = 4
 _FIRST_EVERY_S = 0.25
-# From one length to the next where nothing was lost: what overflows a queue is found with bursts that cost a third more than
-# the longest alone.
+# From one length to the next where nothing was lost: all the shorter ones together cost a third of the longest.
 _GROWTH = 4
 # Losses that tell what the limit is: fewer may be chance.
 _LEAST_LOSSES = 8
@@ -28,6 +27,8 @@ _PACKETS_BEYOND = 24
 _CONFIRMING_BURSTS = 2
 # For the path to fall silent between two bursts.
 _IDLE_S = 0.05
+# On average, however fast a burst is: an open responder takes 1 Gbit/s of one client.
+_MOST_MEAN_BPS = 0.9e9
 # Of what is left, the part that one round of the search may take.
 _SHARE = 0.5
 # Narrow enough: the limit within a packet or this share, the rate within this share, or a tenth of the step.
@@ -85,10 +86,8 @@ class Search:
             budget: what is left.
         """
         large = self.seen.get(self.large, Seen())
-        if large.lost < _LEAST_LOSSES:
-            wanted = self._longer(large, told, budget)
-        else:
-            wanted = self._confirming(found, told)
+        is_full = large.lost >= _LEAST_LOSSES
+        wanted = self._confirming(found, told) if is_full else self._longer(large, told, budget)
         return wanted if wanted is not None and budget.affords(wanted) else None
 
     def _longer(self, seen: Seen, told: Mapping[str, Any], budget: Budget) -> Round | None:
@@ -132,7 +131,7 @@ class Search:
         self, ip_bytes: int, packets: int, bursts: int, told: Mapping[str, Any], rate_bps: float | None = None
     ) -> Round:
         slowest = slowest_bps(told)
-        every_s = 0.1 if slowest is None else 1.1 * packets * ip_bytes * 8 / slowest
+        every_s = 1.1 * packets * ip_bytes * 8 / min(slowest or _MOST_MEAN_BPS, _MOST_MEAN_BPS)
         rate_bps = min((rate for rate in (rate_bps, self.rate_cap_bps) if rate is not None), default=None)
         return Round(ip_bytes, packets, bursts, every_s + _IDLE_S + 2 * told["longest_wait_s"], rate_bps)
 
