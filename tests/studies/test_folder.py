@@ -11,7 +11,7 @@ import pytest
 from studies.made_results import results
 from whydrop.runtime import durable
 from whydrop.studies.discards import report
-from whydrop.studies.discards.folder import Folder
+from whydrop.studies.folder import Folder
 from whydrop.studies.discards.results import TABLES
 
 
