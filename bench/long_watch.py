@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/long_watch.py [--hours 8] [--connections 2] [--every 0.1]
 
-Rows are made up as the sampler gives them, and written by the writer of `whydrop watch` in batches of half a second: two
-busy downloads whose counters, windows and round-trip times move at every poll, which is what compresses worst. Drawn is by
-the command itself, its start included; the page is what `whydrop report` adds to the verdicts.
+Rows are made up as the sampler gives them, and written by the writer of `whydrop watch`: busy uploads whose counters,
+windows and round-trip times move at every poll, which is what compresses worst. Plots are drawn by the command itself,
+its start included; the page is what `whydrop report` adds to the verdicts.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def write(parent: Path, seconds: float, every_s: float, connections: int) -> Pat
     frames["polls"] = pl.DataFrame(polls).with_columns(missed=0, interrupted=pl.lit(False))
     batch = max(1, round(_BATCH_S / every_s))
     for name, frame in frames.items():
-        # As many rows as half a second has, as they would come; the journal merges them as it does.
+        # What half a second has, 600 times: as the journal has merged it after five minutes.
         for first in range(0, frame.height, batch * connections * 600):
             writer.append(name, frame.slice(first, batch * connections * 600))
             writer.flush()

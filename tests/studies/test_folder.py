@@ -11,8 +11,8 @@ import pytest
 from studies.made_results import results
 from whydrop.runtime import durable
 from whydrop.studies.discards import report
-from whydrop.studies.discards.folder import Folder
 from whydrop.studies.discards.results import TABLES
+from whydrop.studies.folder import Folder
 
 
 def only(*tables: str) -> report.Results:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from whydrop.studies.days import effective, effective_for_variance
 from whydrop.studies.discards import changes, inference, results, study, words
 from whydrop.studies.discards.parameters import Change, Days, Parameters
 from whydrop.studies.discards.study import Results
@@ -395,17 +396,17 @@ def test_days_without_packets_do_not_count() -> None:
 
 def test_days_that_depend_on_each_other_count_for_fewer() -> None:
     days = np.arange(15)
-    assert changes.effective(days, 0.0) == pytest.approx(15)
-    assert 4 < changes.effective(days, 0.5) < 8
-    assert changes.effective(days, 0.9) < 2.5
+    assert effective(days, 0.0) == pytest.approx(15)
+    assert 4 < effective(days, 0.5) < 8
+    assert effective(days, 0.9) < 2.5
 
 
 def test_dependent_days_tell_more_of_their_variance_than_of_their_mean() -> None:
     two, days = np.arange(2), np.arange(15)
-    assert changes.effective(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.5))
-    assert changes.effective_for_variance(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.25))
-    assert changes.effective_for_variance(days, 0.0) == pytest.approx(15)
-    assert changes.effective(days, 0.7) < changes.effective_for_variance(days, 0.7) < 15
+    assert effective(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.5))
+    assert effective_for_variance(two, 0.5) == pytest.approx(4 / (2 + 2 * 0.25))
+    assert effective_for_variance(days, 0.0) == pytest.approx(15)
+    assert effective(days, 0.7) < effective_for_variance(days, 0.7) < 15
 
 
 def windows(*levels: float) -> list[changes.Period]:

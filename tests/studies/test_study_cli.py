@@ -19,8 +19,8 @@ from whydrop.cli import study_text
 from whydrop.store.engines import open_backend
 from whydrop.store.store import Store
 from whydrop.studies.discards import changes, diagnosis, queries, reading, report, results, study
-from whydrop.studies.discards.folder import Folder
 from whydrop.studies.discards.parameters import Parameters
+from whydrop.studies.folder import Folder
 
 from .conftest import SmallFleet
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whydrop.cli import ending, usage
+from whydrop.cli import ending, study_tcp, usage
 from whydrop.cli.quantities import DURATION
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
 
-_STUDIES = {"discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were exposed."}
+_STUDIES = {
+    "discards": "Do switches' discards keep downloads slow? Seven figures, and which tests were exposed.",
+    "tcp": "What limits TCP connections, by site, day and clients' network; distributions and change.",
+}
 
 EXAMPLES = """
 \b
@@ -42,7 +45,7 @@ _CLASSES = ("zero", "non-zero", "unknown")
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Ask a store of many recordings, switches' counters and tests a question (docs/discards.md)."""
+    """Ask a store of many recordings, switches' counters and tests a question (docs/discards.md, docs/study-tcp.md)."""
     if ctx.invoked_subcommand is None:
         for name, line in _STUDIES.items():
             click.echo(f"{name}  {line}")
@@ -193,3 +196,6 @@ def _watch(options: dict[str, Any], parameters: Parameters) -> int:
     from whydrop.cli import study_watch
 
     return study_watch.run(options, parameters)
+
+
+command.add_command(study_tcp.tcp)

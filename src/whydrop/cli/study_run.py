@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from whydrop.cli import aligned, ctrl_c, ending
+from whydrop.cli import aligned, ctrl_c, ending, study_output
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from whydrop.studies.discards.folder import Folder
     from whydrop.studies.discards.parameters import Parameters
     from whydrop.studies.discards.study import Keep, Progress, Results
+    from whydrop.studies.folder import Folder
 
 # Small enough to be read by a person, and what the sentences are made of.
 _IN_DOCUMENT = ("comparisons", "placebo_comparisons", "discard_changes")
 SCHEMA = 1
-_MOST_FILES = 6
 
 
 def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...]) -> int:
@@ -33,7 +30,7 @@ def run(options: dict[str, Any], parameters: Parameters, formats: tuple[str, ...
     ctrl_c.raised_once()
     folder = None if options["list_tests"] or options["output"] is None else _folder(options["output"], parameters)
     try:
-        with _said_where(folder), ctrl_c.deferred() as raise_if_received:
+        with study_output.said_where(folder), ctrl_c.deferred() as raise_if_received:
             return _run(options, parameters, formats, folder, raise_if_received)
     except (BackendError, OSError) as reason:
         return ending.status(reason)
@@ -52,7 +49,7 @@ def _run(
     only = ("contacts",) if options["list_tests"] else None
     with (
         open_backend(options["store"] or "", options["backend"], mapping=options["mapping"]) as backend,
-        _showing(raise_if_received) as progress,
+        study_output.showing(raise_if_received) as progress,
     ):
         results = study.run(backend, parameters, progress, _keeping(folder, formats), only)
         raise_if_received()
@@ -64,7 +61,7 @@ def _run(
     else:
         _print(results, folder, as_json=options["as_json"])
     if folder is not None:
-        _say_files(folder, files, sys.stderr if options["as_json"] else sys.stdout)
+        study_output.say_files(folder, files, sys.stderr if options["as_json"] else sys.stdout)
     return ending.NOT_ANALYSED if results.facts["failed"] or _nothing(results, only) else 0
 
 
@@ -82,37 +79,10 @@ def _nothing(results: Results, only: tuple[str, ...] | None) -> bool:
     return only is None and all(frame.is_empty() for frame in results.tables.values())
 
 
-@contextmanager
-def _said_where(folder: Folder | None) -> Iterator[None]:
-    """When Ctrl-C ends the work, say where what was computed so far is."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if folder is not None and folder.begun:
-            what = f"what was computed until now is in {ending.printable(str(folder.path))}"
-            print(f"whydrop: {what}", file=sys.stderr)
-        raise
-
-
 def _folder(path: Path, parameters: Parameters) -> Folder:
-    from whydrop.studies.discards.folder import Folder
+    from whydrop.studies.folder import Folder
 
     return Folder(path, {"parameters": parameters.model_dump(mode="json")})
-
-
-def _say_files(folder: Folder, files: int, stream: TextIO) -> None:
-    print(f"Study: {ending.printable(str(folder.path))} ({files} files)", file=stream)
-    if folder.removed:
-        print(f"Removed what an earlier study had written there: {_names(folder.removed)}", file=stream)
-    if folder.left:
-        print(f"Not of this study, and left there as whydrop did not write it so: {_names(folder.left)}", file=stream)
-
-
-def _names(files: list[str]) -> str:
-    """Files, not all of many."""
-    cut = len(files) - _MOST_FILES
-    more = f" and {cut} more" if cut > 0 else ""
-    return f"{', '.join(map(ending.printable, files[:_MOST_FILES]))}{more}"
 
 
 def _keeping(folder: Folder | None, formats: tuple[str, ...]) -> Keep | None:
@@ -172,19 +142,8 @@ def document(results: Results) -> dict[str, Any]:
         "facts": results.facts,
         "tests": dict(sorted(classes.iter_rows())),
         "rows": {name: frame.height for name, frame in results.tables.items()},
-        "tables": {name: rows_of(results.tables[name]) for name in _IN_DOCUMENT},
+        "tables": {name: study_output.rows_of(results.tables[name]) for name in _IN_DOCUMENT},
     }
-
-
-def rows_of(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON has them: what is no number is null."""
-    return [
-        {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in row.items()
-        }
-        for row in frame.iter_rows(named=True)
-    ]  # fmt: skip
 
 
 # --- the list of tests ---
@@ -217,7 +176,7 @@ def _csv(frame: pl.DataFrame) -> bytes:
 
 
 def _json(frame: pl.DataFrame) -> bytes:
-    return json.dumps(rows_of(frame), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json.dumps(study_output.rows_of(frame), ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:
@@ -227,29 +186,3 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 _WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {"csv": _csv, "json": _json, "parquet": _parquet}
-
-
-# --- progress ---
-
-
-@contextmanager
-def _showing(raise_if_received: Callable[[], None]) -> Iterator[Progress]:
-    """A bar with the time left, on a terminal; whoever reports progress is interrupted there if Ctrl-C was lost."""
-    if not sys.stderr.isatty():
-        yield lambda *_: raise_if_received()
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.BarColumn(),
-        progress.TimeElapsedColumn(), progress.TextColumn("left:"), progress.TimeRemainingColumn(),
-    )  # fmt: skip
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task("Opening the store", total=None)
-
-        def advance(what: str, done: float, of: int) -> None:
-            raise_if_received()
-            display.update(task, description=what, completed=done, total=of)
-
-        yield advance

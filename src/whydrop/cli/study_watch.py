@@ -214,7 +214,7 @@ def _nothing(found: Look, parameters: Parameters) -> str:
 def document(found: Look, parameters: Parameters) -> dict[str, Any]:
     """The findings as JSON."""
     from whydrop import _core
-    from whydrop.cli.study_run import rows_of
+    from whydrop.cli.study_output import rows_of
 
     return {
         "whydrop": _core.__version__,

@@ -23,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from whydrop.recording.statistics.differences import holm
+from whydrop.studies.days import LEAST_DAYS, dependence, effective, effective_for_variance, weekends, without_weekends
 from whydrop.studies.discards import results
 
 if TYPE_CHECKING:
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-# With fewer days in a period its spread and the dependence of its days are not known.
-LEAST_DAYS = 5
-# Days that depended on each other more closely would be a walk, of which two weeks tell nothing.
-_MOST_DEPENDENT = 0.9
-# Where nothing tells it: what is usual of traffic.
-_UNKNOWN_DEPENDENCE = 0.5
 # With fewer windows on a side it is not known how much they differ by themselves.
 _LEAST_WINDOWS = 3
 # How far around the periods days are asked how much they depend on each other.
@@ -82,9 +77,14 @@ class Period:
         return np.asarray(self.discards / self.packets)
 
     @property
+    def values(self) -> Values:
+        """What their dependence is asked of."""
+        return self.ratios
+
+    @property
     def weekends(self) -> NDArray[np.bool_]:
         """Which days are Saturdays or Sundays."""
-        return np.asarray((self.day - 1) % 7 >= 5)  # day 1 was a Monday
+        return weekends(self.day)
 
     def only(self, which: NDArray[np.bool_]) -> Period:
         """Some of the days."""
@@ -281,60 +281,6 @@ def drift(sides: Iterable[list[Period]], autocorrelation: float) -> Drift:
         beyond += (len(windows) - 1) * (float(means.var(ddof=1)) / of_a_day - expected)
         freedom += len(windows) - 1
     return Drift(max(0.0, beyond / freedom), freedom) if freedom else Drift()
-
-
-def without_weekends(values: Values, weekends: NDArray[np.bool_]) -> Values:
-    """Deviations without what weekends have in common: matched, it cancels out of the comparison, but not of spread."""
-    if not weekends.any() or weekends.all():
-        return values
-    return np.asarray(values - np.where(weekends, values[weekends].mean(), values[~weekends].mean()))
-
-
-def dependence(windows: list[Period]) -> float:
-    """How much of a day's deviation is left on the next: the correlation of neighbouring days, 0 to 0.9.
-
-    Of ranks within each window, as one bad day would decide it otherwise. Each window is taken about its own mean; that
-    mean follows its days, which makes the correlation look smaller by about (1 + 4 rho) / n, which is undone (F. H. C.
-    Marriott and J. A. Pope, "Bias in the estimation of autocorrelations", Biometrika 41, 1954). Its standard error,
-    which that enlarges too, is added: taken for smaller than it is, it makes false alarms, and with two windows it is
-    not well known.
-    """
-    from scipy import stats
-
-    together, pairs, days, used = 0.0, 0, 0, 0
-    for window in windows:
-        ranks = stats.rankdata(window.ratios)
-        if len(ranks) < LEAST_DAYS or not np.ptp(ranks):
-            continue
-        centred = without_weekends(ranks - ranks.mean(), window.weekends)
-        if not centred.any():
-            continue
-        centred /= centred.std()
-        # A day that is missing separates its neighbours.
-        follows = np.diff(window.day) == 1
-        together += float((centred[1:] * centred[:-1])[follows].sum())
-        pairs += int(follows.sum())
-        days += len(ranks)
-        used += 1
-    if not pairs:
-        return _UNKNOWN_DEPENDENCE
-    length = days / used
-    found = (together / pairs + 1 / length) / (1 - 4 / length)
-    found += math.sqrt(max(0.0, 1 - found**2) / pairs) / (1 - 4 / length)
-    return min(max(found, 0.0), _MOST_DEPENDENT)
-
-
-def effective(days: NDArray[np.int64], autocorrelation: float) -> float:
-    """How many independent days tell as much of the mean as these, with their lag-1 autocorrelation."""
-    if not len(days):
-        return 0.0
-    apart = np.abs(days[:, None] - days[None, :])
-    return float(len(days) ** 2 / (autocorrelation**apart).sum())
-
-
-def effective_for_variance(days: NDArray[np.int64], autocorrelation: float) -> float:
-    """How many independent days tell as much of the variance: squares of deviations have its square."""
-    return effective(days, autocorrelation**2)
 
 
 def _interval(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,12 @@ from whydrop.show import page as pages
 from whydrop.show.embedding import Choice
 from whydrop.show.page import text
 from whydrop.studies.discards import figures, words
+from whydrop.studies.page import Column, grid, listed
 
 if TYPE_CHECKING:
     from whydrop.show.facets.schema import FacetSpec
     from whydrop.show.figure import Figure
     from whydrop.studies.discards.study import Results
-
-# Rows of a table in the page; the files have all of them.
-_LONGEST_TABLE = 200
-
-Row = Mapping[str, Any]
 
 
 def page(results: Results, laid_out: Mapping[str, Figure]) -> str:
@@ -44,7 +39,7 @@ def page(results: Results, laid_out: Mapping[str, Figure]) -> str:
         f"<footer><p>Made by whydrop {text(_core.__version__)}. Days and times are UTC.</p></footer>",
     ]
     shown = [figure for figure in laid_out.values() if figures.rows(figure)]
-    sheet = resources.files("whydrop.studies.discards").joinpath("report.css").read_text(encoding="utf-8")
+    sheet = resources.files("whydrop.studies").joinpath("report.css").read_text(encoding="utf-8")
     return pages.document(title, body, {"figures": [Choice(shown)]} if shown else {}, sheet=sheet)
 
 
@@ -61,16 +56,11 @@ def _header(results: Results) -> str:
 def _answer(results: Results) -> str:
     """The written summary; its first sentence is the page's headline."""
     first, *rest = [*words.answer(results), *words.findings(results)] or ["The store holds nothing of these days."]
-    parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>', _list(rest)]
+    parts = [f'<section class="answer" id="summary" aria-label="Summary"><h1>{text(first)}</h1>', listed(rest)]
     careful = [*words.caveats(results), *results.notes]
     if careful:
-        parts += ["<h2>To be known about it</h2>", _list(careful)]
+        parts += ["<h2>To be known about it</h2>", listed(careful)]
     return "".join([*parts, "</section>"])
-
-
-def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if items else ""
 
 
 def _contents() -> str:
@@ -106,22 +96,6 @@ def _why_missing(spec: FacetSpec, results: Results) -> str:
 
 
 # --- tables ---
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table for people: one value of a row, or two as an interval, in words."""
-
-    title: str
-    names: tuple[str, ...]
-    write: Callable[[Any], str]
-
-    def cell(self, row: Row) -> str:
-        """The text of a row's cell; a dash where there is no value."""
-        values = [row[name] for name in self.names]
-        if any(value is None or value != value for value in values):
-            return "–"
-        return " to ".join(self.write(value) for value in values)
 
 
 def _ratio(value: float) -> str:
@@ -161,9 +135,9 @@ _COMPARISONS = (
 def _conclusions(results: Results) -> str:
     tables, parameters = results.tables, results.parameters
     parts = [
-        _grid("Did the switches' discards change?", tables.get("discard_changes"), _CHANGES),
-        _grid("Did clients' download speeds change?", tables.get("comparisons"), _COMPARISONS),
-        _grid("The same between two periods before the change (placebo)", tables.get("placebo_comparisons"),
+        grid("Did the switches' discards change?", tables.get("discard_changes"), _CHANGES),
+        grid("Did clients' download speeds change?", tables.get("comparisons"), _COMPARISONS),
+        grid("The same between two periods before the change (placebo)", tables.get("placebo_comparisons"),
               _COMPARISONS),
     ]  # fmt: skip
     found = "".join(parts) or "<p>There are none: no change was named, or the tables behind them have no rows.</p>"
@@ -177,22 +151,6 @@ def _conclusions(results: Results) -> str:
             "that it may be what sites do by themselves.</p>"
         )
     return f'<section id="conclusions"><h2>Conclusions</h2>{found}{how}</section>'
-
-
-def _grid(title: str, frame: pl.DataFrame | None, columns: Sequence[Column]) -> str:
-    if frame is None or not frame.height:
-        return ""
-    # Columns that these definitions do not have are all null.
-    used = [
-        column
-        for column in columns
-        if set(column.names) <= set(frame.columns) and frame[column.names[0]].null_count() < frame.height
-    ]
-    rows = [[column.cell(row) for column in used] for row in frame.head(_LONGEST_TABLE).iter_rows(named=True)]
-    heads = [(column.title, frame.schema[column.names[0]].is_numeric()) for column in used]
-    left = frame.height - len(rows)
-    more = f'<p class="small">and {units.count(left)} more in the files</p>' if left else ""
-    return f"<h3>{text(title)}</h3>{pages.table(title, heads, rows, 'scroll wide')}{more}"
 
 
 _COVERED = (
@@ -210,7 +168,7 @@ _COVERED = (
 
 def _coverage(results: Results) -> str:
     frame = coverage(results.tables)
-    found = _grid("What the numbers rest on", frame, _COVERED) or "<p>Nothing: the tables have no rows.</p>"
+    found = grid("What the numbers rest on", frame, _COVERED) or "<p>Nothing: the tables have no rows.</p>"
     return (
         f'<section id="coverage"><h2>Coverage</h2>{found}<p class="small">Coverage is the share of a day that the '
         "switch's samples of octets cover. A download is unknown if they do not cover all of its time.</p></section>"

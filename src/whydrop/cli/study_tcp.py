@@ -1,0 +1,210 @@
+"""``whydrop study tcp``: what limits the TCP connections of a store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import aligned, ctrl_c, ending, study_output
+
+if TYPE_CHECKING:
+    from whydrop.studies.tcp.study import Results
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop study tcp fleet.store
+  whydrop study tcp fleet.store --first 2019-05-01 --last 2019-05-31 --site ams01 --site lhr01
+  whydrop study tcp fleet.store --output report --format html,csv
+  whydrop study tcp fleet.store --backend spark://host:7077 --json
+"""
+SCHEMA = 1
+_FORMATS = ("png", "svg", "pdf", "html", "parquet", "csv")
+_DEFAULT = "html,png,csv"
+# By network there may be a hundred thousand rows: the files have them.
+_IN_DOCUMENT = ("all", "site", "day")
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+def _listed(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    given = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    wrong = [part for part in given if part not in _FORMATS]
+    if wrong:
+        raise click.BadParameter(f"{ending.printable(wrong[0])!r}: expected some of {', '.join(_FORMATS)}.")
+    return given
+
+
+@click.command("tcp", epilog=EXAMPLES, short_help="What limits TCP connections, by site, day and clients' network.")
+@click.argument("store", metavar="STORE")
+@click.option("--first", type=_DAY, metavar="DAY", help="The first UTC day, such as 2019-05-01.")
+@click.option("--last", type=_DAY, metavar="DAY", help="The last UTC day.")
+@click.option("--site", "sites", multiple=True, metavar="SITE", help="Only this site; may be given again.")
+@click.option(
+    "--backend",
+    default="duckdb",
+    show_default=True,
+    metavar="ENGINE",
+    help="duckdb, spark://HOST:PORT, spark:local[N] or bigquery:PROJECT.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A folder for figures, report and tables.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default=_DEFAULT,
+    show_default=True,
+    callback=_listed,
+    metavar="LIST",
+    help=f"What --output writes, of {', '.join(_FORMATS)}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")  # fmt: skip
+def tcp(
+    store: str,
+    first: datetime | None,
+    last: datetime | None,
+    sites: tuple[str, ...],
+    backend: str,
+    output: Path | None,
+    formats: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """What limits TCP connections, and how fast are they?
+
+    STORE is a folder, or a prefix of an object store, with TCP's own statistics (web100, tcp-info, NDT) that `whydrop
+    import --store` wrote. Prints what was found, by site; --output DIR writes figures, a report and all tables, also by
+    day and by network of the clients.
+
+    Exits with 0 when the study was made, 1 when it could not be computed or there was nothing to study, 2 when the
+    command line is wrong.
+    """
+    from whydrop.store.engines import BackendError, check_engine
+    from whydrop.studies.tcp.study import Parameters
+
+    parameters = Parameters(first and first.date(), last and last.date(), sites)
+    if first and last and first > last:
+        raise click.UsageError(f"--first ({parameters.first}) is after --last ({parameters.last}).")
+    try:
+        check_engine(backend, None)
+    except BackendError as reason:
+        raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
+    try:
+        sys.exit(_run(store, backend, parameters, output, formats, as_json=as_json))
+    except KeyboardInterrupt as reason:
+        sys.exit(ending.status(reason))
+
+
+def _run(
+    store: str, engine: str, parameters: Any, output: Path | None, formats: tuple[str, ...], *, as_json: bool
+) -> int:
+    from whydrop.store.engines import BackendError, open_backend
+    from whydrop.studies.folder import Folder
+    from whydrop.studies.tcp import study
+
+    ctrl_c.raised_once()
+    folder = None if output is None else Folder(output, {"parameters": parameters.document()})
+    try:
+        with (
+            study_output.said_where(folder),
+            ctrl_c.deferred() as raise_if_received,
+            open_backend(store, engine) as backend,
+            study_output.showing(raise_if_received) as progress,
+        ):
+            results = study.run(backend, parameters, progress)
+            raise_if_received()
+            files = 0
+            if folder is not None and results.facts["connections"]:
+                files = _write(results, folder, formats, progress)
+    except (BackendError, OSError) as reason:
+        return ending.status(reason)
+    if as_json:
+        ending.write_document(json.dumps(document(results), ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(_lines(results)))
+    if folder is not None and files:
+        study_output.say_files(folder, files, sys.stderr if as_json else sys.stdout)
+    return 0 if results.facts["connections"] else ending.NOT_ANALYSED
+
+
+def _write(results: Results, folder: Any, formats: tuple[str, ...], progress: study_output.Progress) -> int:
+    from whydrop.studies import writing
+    from whydrop.studies.tcp import figures, page
+
+    pictures = figures.figures(results)
+    contents = writing.Contents(
+        {"parameters": results.parameters.document(), "notes": results.notes, "facts": results.facts},
+        results.tables,
+        pictures,
+        lambda: page.page(results, pictures),
+    )
+    return len(writing.write(contents, folder, formats, lambda what, done, of: progress(f"Writing {what}", done, of)))
+
+
+def document(results: Results) -> dict[str, Any]:
+    """The study as JSON has it: its sentences and tables, those of networks left to the files."""
+    import polars as pl
+
+    from whydrop import _core
+    from whydrop.studies.tcp import words
+
+    tables = {
+        name: frame.filter(pl.col("by").is_in(_IN_DOCUMENT)) if "by" in frame.columns else frame
+        for name, frame in results.tables.items()
+    }
+    return {
+        "whydrop": _core.__version__,
+        "schema": SCHEMA,
+        "study": "tcp",
+        "parameters": results.parameters.document(),
+        "summary": words.summary(results),
+        "notes": results.notes,
+        "facts": results.facts,
+        "rows": {name: frame.height for name, frame in results.tables.items()},
+        "tables": {name: study_output.rows_of(frame) for name, frame in tables.items()},
+    }
+
+
+def _lines(results: Results) -> list[str]:
+    from whydrop.cli import study_text
+    from whydrop.studies.tcp import words
+
+    first, *rest = words.summary(results)
+    found = [aligned.paragraph(words.TITLE), "", aligned.paragraph(first)]
+    rows = _sites(results)
+    if len(rows) > 1:
+        found += ["", "Sites:", *study_text.table(rows, aligned.width() if sys.stdout.isatty() else None)]
+    return [*found, "", *(aligned.paragraph(line) for line in (*rest, *results.notes))]
+
+
+def _sites(results: Results) -> list[list[str]]:
+    """One row for each site: its connections, the medians, and the shares of what limits them."""
+    import polars as pl
+
+    from whydrop import units
+    from whydrop.studies.tcp import words
+
+    limits = results.tables["limits"].filter(pl.col("by") == "site")
+    spread = results.tables["distributions"].filter(pl.col("by") == "site")
+    limiters = words.order(limits["limiter"].unique().to_list())
+    medians = {(row["group"], row["quantity"]): row["p50"] for row in spread.iter_rows(named=True)}
+    shares = {(row["group"], row["limiter"]): row for row in limits.iter_rows(named=True)}
+    counts = dict(limits.group_by("group").agg(pl.col("connections").sum()).iter_rows())
+    head = ["site", "connections", *words.QUANTITIES.values(), *limiters]
+    rows = [
+        [
+            site,
+            units.count(counts[site]),
+            *(words.value(name, medians.get((site, name))) for name in words.QUANTITIES),
+            *(units.percent(shares[site, one]["share"]) if (site, one) in shares else "0 %" for one in limiters),
+        ]
+        for site in sorted(counts)
+    ]
+    return [head, *rows]
