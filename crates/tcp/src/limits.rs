@@ -100,6 +100,14 @@ impl Account {
         Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
     }
 
+    /// Takes back all from then on.
+    pub(crate) fn retract(&mut self, from_ns: i64) {
+        while self.spans.pop_if(|span| span.from_ns >= from_ns).is_some() {}
+        if let Some(last) = self.spans.last_mut() {
+            last.until_ns = last.until_ns.min(from_ns);
+        }
+    }
+
     /// Appends a stretch that begins where the last one ended.
     pub(crate) fn push(&mut self, until_ns: i64, from_ns: i64, limiter: Limiter) {
         let from_ns = self.spans.last().map_or(from_ns, |span| span.until_ns);
