@@ -28,7 +28,10 @@ PROBES = {
 # Features that need more than one command.
 ON_INGRESS = {"police": "matchall action police rate 1mbit burst 10k conform-exceed drop"}
 
-FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS)
+# The family of generic netlink that tells of drops; a module of it is loaded when it is asked for.
+FAMILIES = {"drop_monitor": "NET_DM"}
+
+FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS) | frozenset(FAMILIES)
 
 # The modules of the features, as Debian's kernel names them.
 MODULES = (
@@ -41,6 +44,7 @@ MODULES = (
     "nf_tables",
     "nft_ct",
     "tcp_bbr",
+    "drop_monitor",
 )
 
 
@@ -54,6 +58,9 @@ def has(feature: str) -> bool:
     """True if this kernel has a feature; found out by asking for it in an empty namespace."""
     if feature not in FEATURES:
         raise ValueError(f"no feature {feature!r} is known; expected one of {', '.join(sorted(FEATURES))}")
+    if feature in FAMILIES:
+        shown = subprocess.run(["genl", "ctrl", "get", "name", FAMILIES[feature]], capture_output=True, check=False)
+        return shown.returncode == 0
     try:
         with Network() as network:
             host = network.host("probe")

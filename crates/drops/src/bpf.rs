@@ -7,8 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const MAP_CREATE: i32 = 0;
 const MAP_UPDATE: i32 = 2;
 const PROGRAM_LOAD: i32 = 5;
+const INFORMATION: i32 = 15;
+const TRACEPOINT_OPEN: i32 = 17;
 const PERF_EVENT_ARRAY: u32 = 4;
-const OF_TRACEPOINT: u32 = 5;
+const OF_RAW_TRACEPOINT: u32 = 17;
+/// Where `struct bpf_prog_info` has `recursion_misses` (Linux 5.12).
+const MISSES: usize = 208;
 /// The helpers that read the kernel's memory are for programs under the GPL; ours may be had under it as well.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 
@@ -38,18 +42,43 @@ pub fn put(map: BorrowedFd<'_>, processor: u32, event: BorrowedFd<'_>) -> io::Re
     call(MAP_UPDATE, &mut attributes).map(|_| ())
 }
 
-/// Loads a program for a tracepoint.
+/// Loads a program for a tracepoint, which is called with its arguments.
 ///
 /// # Errors
 /// `EPERM` without the right to (`CAP_BPF`, `CAP_PERFMON`); `EACCES`, `EINVAL` where the kernel's verifier refuses it.
 pub fn load(program: &[[u8; 8]]) -> io::Result<OwnedFd> {
     let mut attributes = Vec::new();
-    attributes.extend(OF_TRACEPOINT.to_ne_bytes());
+    attributes.extend(OF_RAW_TRACEPOINT.to_ne_bytes());
     attributes.extend((program.len() as u32).to_ne_bytes());
     attributes.extend((program.as_ptr() as u64).to_ne_bytes());
     attributes.extend((LICENCE.as_ptr() as u64).to_ne_bytes());
     attributes.extend([0; 24]); // no log
     call(PROGRAM_LOAD, &mut attributes).and_then(owned)
+}
+
+/// Has a program run at a tracepoint, on all processors, for as long as what is returned is open.
+///
+/// # Errors
+/// There is no such tracepoint.
+pub fn attach(program: BorrowedFd<'_>, tracepoint: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    let mut attributes = Vec::new();
+    attributes.extend((tracepoint.as_ptr() as u64).to_ne_bytes());
+    attributes.extend((program.as_raw_fd() as u64).to_ne_bytes());
+    call(TRACEPOINT_OPEN, &mut attributes).and_then(owned)
+}
+
+/// How often a program did not run because it was interrupted by another event while it did: a processor runs it once at a
+/// time. 0 where the kernel does not count.
+pub fn missed(program: BorrowedFd<'_>) -> u64 {
+    let mut told = [0_u8; MISSES + 8];
+    let mut attributes = Vec::new();
+    attributes.extend(program.as_raw_fd().to_ne_bytes());
+    attributes.extend((told.len() as u32).to_ne_bytes());
+    attributes.extend((told.as_mut_ptr() as u64).to_ne_bytes());
+    match call(INFORMATION, &mut attributes) {
+        Ok(_) => u64::from_ne_bytes(told[MISSES..].try_into().expect("eight")),
+        Err(_) => 0,
+    }
 }
 
 fn call(command: i32, attributes: &mut [u8]) -> io::Result<i32> {

@@ -8,6 +8,7 @@
 pub mod assembler;
 pub mod bpf;
 pub mod btf;
+pub mod drop_monitor;
 pub mod monitor;
 pub mod packet;
 pub mod perf;

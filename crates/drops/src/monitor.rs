@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whydrop_sockets::clock::{Clock, since_boot_ns, thread_cpu_ns};
 
 use crate::packet::{self, Packet, Protocol};
@@ -67,7 +68,7 @@ pub struct Seen {
 /// How the monitor stands, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Events that found no room, and were not counted.
+    /// Events that found no room, or came while another one was looked at on the same processor, and were not counted.
     pub lost: u64,
     /// Drops that were counted by reason only, because there were too many to look at.
     pub not_looked_at: u64,
@@ -97,12 +98,9 @@ impl Monitor {
     pub fn start(wanted: Option<Way>) -> io::Result<Monitor> {
         let (source, shortfall) = match wanted {
             Some(way) => (Source::open(way)?, None),
-            None => match Source::open(Way::Program) {
-                Ok(source) => (source, None),
-                Err(error) => (Source::open(Way::Tracepoint)?, Some(error.to_string())),
-            },
+            None => best()?,
         };
-        let (sleep, wake) = pipe()?;
+        let (sleep, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let shared = Arc::new(Mutex::new((Seen::default(), Standing::default())));
         let (way, tells_sent_again) = (source.way, source.tells_sent_again);
         let counting = Counting::new(source, shared.clone());
@@ -141,6 +139,20 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The first way that the kernel allows, and why not a better one.
+fn best() -> io::Result<(Source, Option<String>)> {
+    let first = match Source::open(Way::Program) {
+        Ok(source) => return Ok((source, None)),
+        Err(error) => error,
+    };
+    for way in [Way::DropMonitor, Way::Tracepoint] {
+        if let Ok(source) = Source::open(way) {
+            return Ok((source, Some(first.to_string())));
+        }
+    }
+    Err(first)
 }
 
 fn lock(shared: &Mutex<(Seen, Standing)>) -> MutexGuard<'_, (Seen, Standing)> {
@@ -194,24 +206,29 @@ impl Counting {
     /// Waits until a ring fills, or the interval ends; whether to go on.
     fn wait(&self, stop: &OwnedFd) -> bool {
         let left_ns = (self.begun_ns + INTERVAL_NS - since_boot_ns()).max(0);
-        let watched = std::iter::once(stop).chain(self.source.descriptors());
-        let mut watched: Vec<libc::pollfd> = watched
-            .map(|descriptor| libc::pollfd {
-                fd: descriptor.as_fd().as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            })
+        // Each message of the drop monitor is a system call: what is too much waits, and is lost where it finds no room.
+        let listens = self.source.way != Way::DropMonitor || self.budget().is_left();
+        let sources = self.source.descriptors().filter(|_| listens);
+        let watched = std::iter::once(stop).chain(sources);
+        let mut watched: Vec<PollFd<'_>> = watched
+            .map(|descriptor| PollFd::new(descriptor, PollFlags::IN))
             .collect();
-        let timeout = i32::try_from(left_ns / 1_000_000 + 1).unwrap_or(i32::MAX);
-        // SAFETY: the kernel writes to so many entries, which live through the call.
-        unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, timeout) };
-        watched[0].revents == 0
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: left_ns,
+        };
+        // What interrupts it changes nothing: the rings are read, and it is waited again.
+        let _ = poll(&mut watched, Some(&timeout));
+        watched[0].revents().is_empty()
+    }
+
+    fn budget(&self) -> Budget {
+        Budget::new(self.begun_cpu_ns)
     }
 
     fn read(&mut self) {
-        let due = std::mem::take(&mut self.pending);
+        let (mut budget, mut due) = (self.budget(), std::mem::take(&mut self.pending));
         let (tally, pending) = (&mut self.tally, &mut self.pending);
-        let mut budget = Budget::new(self.begun_cpu_ns);
         let mut not_looked_at = 0;
         self.standing.lost += self.source.read(|time_ns, event| match event {
             Event::SentAgain(again) => pending.push(again),
@@ -234,7 +251,6 @@ impl Counting {
             }
         });
         self.standing.not_looked_at += not_looked_at;
-        let mut due = due;
         due.sort_unstable_by_key(|again| again.time_ns);
         for again in due {
             tally.sent_again(again);
@@ -242,6 +258,7 @@ impl Counting {
     }
 
     fn end_interval(&mut self) {
+        self.standing.lost += self.source.lost_elsewhere();
         let start_ns = self.clock.of_boot_ns(self.begun_ns);
         self.begun_ns = since_boot_ns();
         let end_ns = self.clock.of_boot_ns(self.begun_ns);
@@ -257,7 +274,7 @@ impl Counting {
         );
         let mut names = HashMap::new();
         let drops = interval.drops.into_iter().map(|(kind, count)| {
-            let told = self.source.way == Way::Program;
+            let told = self.source.way != Way::Tracepoint;
             self.drop_row(start_ns, end_ns, &kind, count, told, &mut names)
         });
         let drops: Vec<DropRow> = drops.collect();
@@ -403,16 +420,6 @@ impl Budget {
         }
         self.left
     }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the kernel writes two descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given them to us.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 #[cfg(test)]

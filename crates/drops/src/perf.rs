@@ -22,7 +22,6 @@ const DISABLED: u64 = 1 << 0;
 const WATERMARK: u64 = 1 << 14;
 const USE_CLOCK: u64 = 1 << 25;
 const ENABLE: libc::c_ulong = 0x2400;
-const SET_BPF: libc::c_ulong = 0x4004_2408;
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const HEAD: usize = 1024;
@@ -73,20 +72,6 @@ pub fn open(source: Source, processor: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just given it to us.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
-}
-
-/// Has a program run at each event of a tracepoint, on all processors.
-///
-/// # Errors
-/// The program is not fit for it.
-pub fn attach(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the argument is a number.
-    let done = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF, program.as_raw_fd()) };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }
 
 /// Begins.

@@ -1,7 +1,10 @@
 //! The two programs that look at a packet where the kernel drops it, or at a segment where TCP sends it again.
 //!
 //! Each hands a [`Told`] to the ring of its processor, and nothing of other network namespaces. They are made for the
-//! kernel that runs: offsets of the tracepoint's fields from tracefs, those of the kernel's structures from its BTF.
+//! kernel that runs: offsets in the kernel's structures come from its BTF. They are called with the arguments of the
+//! tracepoints, `(skb, location, reason, rx_sk)` and `(sk, skb, err)`, of which older kernels lack the last.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::assembler::{Label, Program, Register, STACK, Width};
 use crate::btf::Btf;
@@ -28,7 +31,10 @@ const SIZE: usize = BYTES as usize + HEADERS;
 const FIRST: i16 = BYTES;
 const END: i16 = BYTES + 4;
 const PORTS: i16 = BYTES + 8;
-const ADDRESSES: i16 = BYTES + 16;
+const FAMILY: i16 = BYTES + 12;
+const IPV4: i16 = BYTES + 16;
+const IPV6: i16 = BYTES + 24;
+const AF_INET: u16 = 2;
 
 const DROPPED: u32 = 1;
 const SENT_AGAIN: u32 = 2;
@@ -46,6 +52,7 @@ pub struct Offsets {
     packet_device: u16,
     packet_socket: u16,
     packet_length: u16,
+    packet_protocol: u16,
     packet_arrived_by: u16,
     packet_head: u16,
     packet_tail: u16,
@@ -54,6 +61,10 @@ pub struct Offsets {
     device_index: u16,
     device_namespace: u16,
     socket_namespace: u16,
+    socket_family: u16,
+    socket_ports: [u16; 2],
+    socket_ipv4: [u16; 2],
+    socket_ipv6: [u16; 2],
     namespace_number: u16,
     control_first: u16,
     control_end: u16,
@@ -62,10 +73,12 @@ pub struct Offsets {
 impl Offsets {
     /// Those of the kernel that runs; `None` where it lacks one.
     pub fn of(btf: &Btf) -> Option<Offsets> {
+        let socket = |member: &str| btf.of("sock", &format!("__sk_common.{member}"));
         Some(Offsets {
             packet_device: btf.of("sk_buff", "dev")?,
             packet_socket: btf.of("sk_buff", "sk")?,
             packet_length: btf.of("sk_buff", "len")?,
+            packet_protocol: btf.of("sk_buff", "protocol")?,
             packet_arrived_by: btf.of("sk_buff", "skb_iif")?,
             packet_head: btf.of("sk_buff", "head")?,
             packet_tail: btf.of("sk_buff", "tail")?,
@@ -73,7 +86,15 @@ impl Offsets {
             packet_control: btf.of("sk_buff", "cb")?,
             device_index: btf.of("net_device", "ifindex")?,
             device_namespace: btf.of("net_device", "nd_net")?,
-            socket_namespace: btf.of("sock", "__sk_common.skc_net")?,
+            socket_namespace: socket("skc_net")?,
+            socket_family: socket("skc_family")?,
+            socket_ports: [socket("skc_num")?, socket("skc_dport")?],
+            socket_ipv4: [socket("skc_rcv_saddr")?, socket("skc_daddr")?],
+            // A kernel without IPv6 has no addresses of it.
+            socket_ipv6: [
+                socket("skc_v6_rcv_saddr").unwrap_or(0),
+                socket("skc_v6_daddr").unwrap_or(0),
+            ],
             namespace_number: btf.of("net", "ns.inum")?,
             control_first: btf.of("tcp_skb_cb", "seq")?,
             control_end: btf.of("tcp_skb_cb", "end_seq")?,
@@ -81,43 +102,36 @@ impl Offsets {
     }
 }
 
-/// For `skb/kfree_skb`; `None` where the tracepoint has other fields than are known.
+/// For `kfree_skb`, as the tracepoint says what it is called with.
 pub fn of_drops(
     tracepoint: &Tracepoint,
     offsets: &Offsets,
     namespace: u32,
     map: i32,
-) -> Option<Vec<[u8; 8]>> {
+) -> Vec<[u8; 8]> {
     let mut program = Program::default();
     let end = program.label();
-    begin(&mut program, DROPPED, tracepoint.field("skbaddr", 8)?);
-    for (field, size, place) in [
-        ("location", 8, LOCATION),
-        ("reason", 4, REASON),
-        ("protocol", 2, PROTOCOL),
-    ] {
-        let Some(offset) = tracepoint.field(field, size) else {
-            // Kernels before 5.17 give no reasons.
-            if field == "reason" {
-                continue;
-            }
-            return None;
-        };
-        let width = Width::of(size)?;
-        program.load(width, 1, CONTEXT, offset as i16);
-        program.store(width, STACK, OUT + place, 1);
-    }
+    begin(&mut program, DROPPED, 0);
+    program.probe(OUT + PROTOCOL, 2, PACKET, offsets.packet_protocol);
+    program.load(Width::Two, 1, STACK, OUT + PROTOCOL);
     // What has no protocol is no packet: messages between processes, and from the kernel.
     program.jump_if(1, 0, end);
+    program.load(Width::Eight, 1, CONTEXT, argument(1));
+    program.store(Width::Eight, STACK, OUT + LOCATION, 1);
+    // Kernels before 5.17 give no reasons.
+    if tracepoint.field("reason", 4).is_some() {
+        program.load(Width::Eight, 1, CONTEXT, argument(2));
+        program.store(Width::Four, STACK, OUT + REASON, 1);
+    }
     namespace_of_device(&mut program, offsets);
     let known = program.label();
     jump_if_known(&mut program, known);
     program.probe(POINTER, 8, PACKET, offsets.packet_socket);
     program.load(Width::Eight, 8, STACK, POINTER);
     namespace_of_socket(&mut program, offsets, 8);
-    jump_if_known(&mut program, known);
-    if let Some(receiver) = tracepoint.field("rx_sk", 8) {
-        program.load(Width::Eight, 8, CONTEXT, receiver as i16);
+    if tracepoint.field("rx_sk", 8).is_some() {
+        jump_if_known(&mut program, known);
+        program.load(Width::Eight, 8, CONTEXT, argument(3));
         namespace_of_socket(&mut program, offsets, 8);
     }
     program.place(known);
@@ -136,56 +150,53 @@ pub fn of_drops(
     program.add_register(8, 9);
     program.probe(OUT + BYTES, HEADERS as u16, 8, 0);
     finish(&mut program, map, end);
-    Some(program.assembled())
+    program.assembled()
 }
 
-/// For `tcp/tcp_retransmit_skb`; `None` where the tracepoint has other fields than are known.
+/// For `tcp_retransmit_skb`, as the tracepoint says what it is called with.
 pub fn of_retransmissions(
     tracepoint: &Tracepoint,
     offsets: &Offsets,
     namespace: u32,
     map: i32,
-) -> Option<Vec<[u8; 8]>> {
+) -> Vec<[u8; 8]> {
     let mut program = Program::default();
     let end = program.label();
-    begin(&mut program, SENT_AGAIN, tracepoint.field("skbaddr", 8)?);
-    if let Some(error) = tracepoint.field("err", 4) {
+    begin(&mut program, SENT_AGAIN, 1);
+    if tracepoint.field("err", 4).is_some() {
+        program.load(Width::Eight, 1, CONTEXT, argument(2));
         // It could not be sent at all.
-        program.load(Width::Four, 1, CONTEXT, error as i16);
         program.jump_if_negative(1, end);
     }
-    program.load(
-        Width::Eight,
-        8,
-        CONTEXT,
-        tracepoint.field("skaddr", 8)? as i16,
-    );
+    program.load(Width::Eight, 8, CONTEXT, argument(0));
     namespace_of_socket(&mut program, offsets, 8);
     only_of(&mut program, namespace, end);
     let control = offsets.packet_control;
     program.probe(OUT + FIRST, 4, PACKET, control + offsets.control_first);
     program.probe(OUT + END, 4, PACKET, control + offsets.control_end);
-    for (field, size, place) in [
-        ("sport", 2, PORTS),
-        ("dport", 2, PORTS + 2),
-        ("saddr_v6", 16, ADDRESSES),
-        ("daddr_v6", 16, ADDRESSES + 16),
+    program.probe(OUT + FAMILY, 2, 8, offsets.socket_family);
+    for (place, size, members) in [
+        (PORTS, 2, offsets.socket_ports),
+        (IPV4, 4, offsets.socket_ipv4),
+        (IPV6, 16, offsets.socket_ipv6),
     ] {
-        let offset = tracepoint.field(field, size)? as i16;
-        // Two bytes at a time: fields of addresses need not be aligned to more.
-        for at in (0..size as i16).step_by(2) {
-            program.load(Width::Two, 1, CONTEXT, offset + at);
-            program.store(Width::Two, STACK, OUT + place + at, 1);
+        for (side, offset) in members.into_iter().enumerate() {
+            program.probe(OUT + place + side as i16 * size, size as u16, 8, offset);
         }
     }
     finish(&mut program, map, end);
-    Some(program.assembled())
+    program.assembled()
 }
 
-/// Keeps what the program was called with, makes the stack ready, and tells the kind.
-fn begin(program: &mut Program, kind: u32, packet: u16) {
+/// Where a program finds an argument of its tracepoint.
+fn argument(number: i16) -> i16 {
+    8 * number
+}
+
+/// Keeps what the program was called with and its packet, makes the stack ready, and tells the kind.
+fn begin(program: &mut Program, kind: u32, packet: i16) {
     program.copy(CONTEXT, 1);
-    program.load(Width::Eight, PACKET, CONTEXT, packet as i16);
+    program.load(Width::Eight, PACKET, CONTEXT, argument(packet));
     program.set(1, 0);
     for at in (POINTER..0).step_by(8) {
         program.store(Width::Eight, STACK, at, 1);
@@ -257,8 +268,8 @@ pub enum Told<'a> {
     SentAgain {
         first: u32,
         end: u32,
-        ports: [u16; 2],
-        addresses: [[u8; 16]; 2],
+        /// This end and the other one.
+        ends: [(IpAddr, u16); 2],
     },
 }
 
@@ -286,17 +297,74 @@ impl Told<'_> {
                     interface: four(INTERFACE),
                     arrived_by: four(ARRIVED_BY),
                     length: four(LENGTH),
-                    ethertype: two(PROTOCOL),
+                    ethertype: u16::from_be(two(PROTOCOL)),
                     headers: &bytes[BYTES as usize..SIZE][..valid.min(HEADERS)],
                 })
             }
-            SENT_AGAIN => Some(Told::SentAgain {
-                first: four(FIRST),
-                end: four(END),
-                ports: [two(PORTS), two(PORTS + 2)],
-                addresses: [sixteen(ADDRESSES), sixteen(ADDRESSES + 16)],
-            }),
+            SENT_AGAIN => {
+                let address = |side: i16| {
+                    if two(FAMILY) == AF_INET {
+                        let address = four(IPV4 + 4 * side).to_ne_bytes();
+                        return IpAddr::from(Ipv4Addr::from(address));
+                    }
+                    Ipv6Addr::from(sixteen(IPV6 + 16 * side)).to_canonical()
+                };
+                // The kernel keeps its own port as a number, the other one as packets have it.
+                let ports = [two(PORTS), u16::from_be(two(PORTS + 2))];
+                Some(Told::SentAgain {
+                    first: four(FIRST),
+                    end: four(END),
+                    ends: [(address(0), ports[0]), (address(1), ports[1])],
+                })
+            }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retransmission_is_read_with_both_ends() {
+        let mut bytes = vec![0; SIZE];
+        let mut put =
+            |at: i16, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
+        put(KIND, &SENT_AGAIN.to_ne_bytes());
+        put(FIRST, &7_u32.to_ne_bytes());
+        put(END, &1455_u32.to_ne_bytes());
+        put(PORTS, &49152_u16.to_ne_bytes());
+        put(PORTS + 2, &443_u16.to_be_bytes());
+        put(FAMILY, &AF_INET.to_ne_bytes());
+        put(IPV4, &[192, 0, 2, 1, 198, 51, 100, 7]);
+        let ends = [
+            (IpAddr::from([192, 0, 2, 1]), 49152),
+            (IpAddr::from([198, 51, 100, 7]), 443),
+        ];
+        let (first, end) = (7, 1455);
+        assert_eq!(
+            Told::parse(&bytes),
+            Some(Told::SentAgain { first, end, ends })
+        );
+        assert_eq!(Told::parse(&bytes[..SIZE - 1]), None);
+    }
+
+    #[test]
+    fn of_a_packet_only_its_own_bytes_are_told() {
+        let mut bytes = vec![0xee; SIZE];
+        let mut put =
+            |at: i16, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
+        put(KIND, &DROPPED.to_ne_bytes());
+        put(PROTOCOL, &0x0800_u16.to_be_bytes());
+        put(NETWORK, &100_u16.to_ne_bytes());
+        put(TAIL, &128_u32.to_ne_bytes());
+        let Some(Told::Dropped {
+            ethertype, headers, ..
+        }) = Told::parse(&bytes)
+        else {
+            panic!("a drop");
+        };
+        assert_eq!((ethertype, headers.len()), (0x0800, 28));
     }
 }

@@ -1,13 +1,14 @@
 //! Where the kernel's word comes from: programs at two tracepoints, or the one tracepoint of drops alone.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use crate::bpf;
 use crate::btf::Btf;
+use crate::drop_monitor::{Alert, DropMonitor};
 use crate::packet::Span;
 use crate::perf::{self, Record, Ring};
 use crate::program::{self, Offsets, Told};
@@ -16,6 +17,11 @@ use crate::tracefs::Tracepoint;
 
 const DROPS: &str = "skb/kfree_skb";
 const RETRANSMISSIONS: &str = "tcp/tcp_retransmit_skb";
+/// Of the drop monitor at once; each is a system call.
+const MOST_MESSAGES: usize = 4096;
+/// Reasons that are told by name have numbers from here on, of our own. More than so many are no reasons.
+const OWN_NUMBERS: u32 = 1 << 31;
+const MOST_OWN: usize = 1024;
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub enum Way {
     Program,
     /// The tracepoint alone: reasons and places, of all of the machine.
     Tracepoint,
+    /// The kernel's drop monitor: packets with their headers, of all of the machine, and of hardware.
+    DropMonitor,
 }
 
 /// A packet that was dropped, as far as it is told.
@@ -59,12 +67,16 @@ pub struct Source {
     namespace: u32,
     fields: Fields,
     rings: Vec<Ring>,
-    /// Programs and their tracepoints: they work for as long as they are open.
-    _held: Vec<OwnedFd>,
+    monitor: Option<DropMonitor>,
+    programs: Vec<OwnedFd>,
+    /// Events that programs were not run for, as far as they were told.
+    missed: u64,
+    /// What makes programs run, for as long as it is open.
+    held: Vec<OwnedFd>,
 }
 
 /// Where the tracepoint of drops has what we read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Fields {
     location: u16,
     protocol: u16,
@@ -77,6 +89,9 @@ impl Source {
     /// # Errors
     /// The kernel has it not, or does not let us.
     pub fn open(way: Way) -> io::Result<Source> {
+        if way == Way::DropMonitor {
+            return Source::open_monitor();
+        }
         let tracepoint = Tracepoint::find(DROPS)?;
         let fields = Fields {
             location: tracepoint.field("location", 8).ok_or_else(unknown)?,
@@ -91,16 +106,35 @@ impl Source {
             namespace,
             fields,
             rings: Vec::new(),
-            _held: Vec::new(),
+            monitor: None,
+            programs: Vec::new(),
+            missed: 0,
+            held: Vec::new(),
         };
-        match way {
-            Way::Program => source.open_programs(&tracepoint)?,
-            Way::Tracepoint => source.open_rings(perf::Source::Tracepoint(tracepoint.number))?,
+        if way == Way::Program {
+            source.open_programs(&tracepoint)?;
+        } else {
+            source.open_rings(perf::Source::Tracepoint(tracepoint.number))?;
         }
         for ring in &source.rings {
             perf::enable(ring.event().as_fd())?;
         }
         Ok(source)
+    }
+
+    fn open_monitor() -> io::Result<Source> {
+        Ok(Source {
+            way: Way::DropMonitor,
+            tells_sent_again: false,
+            reasons: HashMap::new(),
+            namespace: 0,
+            fields: Fields::default(),
+            rings: Vec::new(),
+            monitor: Some(DropMonitor::open()?),
+            programs: Vec::new(),
+            missed: 0,
+            held: Vec::new(),
+        })
     }
 
     fn open_rings(&mut self, of: perf::Source) -> io::Result<()> {
@@ -120,43 +154,63 @@ impl Source {
         for (processor, ring) in processors.iter().zip(&self.rings) {
             bpf::put(map.as_fd(), *processor, ring.event().as_fd())?;
         }
-        let first = *processors.first().ok_or_else(unknown)?;
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&map);
         let written = program::of_drops(drops, &offsets, self.namespace, descriptor);
-        self.attach(drops.number, first, &written.ok_or_else(unknown)?)?;
+        self.attach(c"kfree_skb", &written)?;
         self.tells_sent_again = Tracepoint::find(RETRANSMISSIONS).is_ok_and(|again| {
-            program::of_retransmissions(&again, &offsets, self.namespace, descriptor)
-                .is_some_and(|written| self.attach(again.number, first, &written).is_ok())
+            let written = program::of_retransmissions(&again, &offsets, self.namespace, descriptor);
+            self.attach(c"tcp_retransmit_skb", &written).is_ok()
         });
-        self._held.push(map);
+        self.held.push(map);
         Ok(())
     }
 
-    fn attach(&mut self, tracepoint: u64, processor: u32, program: &[[u8; 8]]) -> io::Result<()> {
-        let loaded = bpf::load(program)?;
-        let event = perf::open(perf::Source::Tracepoint(tracepoint), processor)?;
-        perf::attach(event.as_fd(), loaded.as_fd())?;
-        perf::enable(event.as_fd())?;
-        self._held.extend([loaded, event]);
+    fn attach(&mut self, tracepoint: &CStr, program: &[[u8; 8]]) -> io::Result<()> {
+        let program = bpf::load(program)?;
+        let attached = bpf::attach(program.as_fd(), tracepoint)?;
+        self.held.push(attached);
+        self.programs.push(program);
         Ok(())
     }
 
     /// The descriptors to wait for.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.rings.iter().map(Ring::event)
+        let monitor = self.monitor.iter().map(DropMonitor::descriptor);
+        self.rings.iter().map(Ring::event).chain(monitor)
+    }
+
+    /// To be called once in an interval: events that were lost otherwise than in the rings, since the last call.
+    pub fn lost_elsewhere(&mut self) -> u64 {
+        if let Some(monitor) = &self.monitor {
+            // The answer is read with the packets. Where it cannot be asked it is asked again.
+            let _ = monitor.ask_statistics();
+        }
+        let missed = self
+            .programs
+            .iter()
+            .map(|program| bpf::missed(program.as_fd()))
+            .sum();
+        let before = std::mem::replace(&mut self.missed, missed);
+        missed.saturating_sub(before)
     }
 
     /// Calls `each` for all that came, with its moment by `CLOCK_MONOTONIC`; how many events found no room.
     pub fn read(&mut self, mut each: impl FnMut(i64, Event<'_>)) -> u64 {
         let (way, namespace, fields) = (self.way, self.namespace, self.fields);
         let mut lost = 0;
+        if let Some(monitor) = &mut self.monitor {
+            let reasons = &mut self.reasons;
+            lost += monitor.read(MOST_MESSAGES, |alert| {
+                each(0, Event::Dropped(alerted(alert, reasons)))
+            });
+        }
         for ring in &mut self.rings {
             ring.read(|record| match record {
                 Record::Lost(count) => lost += count,
                 Record::Sample { time_ns, raw } => {
                     let event = match way {
                         Way::Program => told(namespace, raw, time_ns as i64),
-                        Way::Tracepoint => traced(&fields, raw),
+                        _ => traced(&fields, raw),
                     };
                     if let Some(event) = event {
                         each(time_ns as i64, event);
@@ -182,7 +236,6 @@ fn told(namespace: u32, raw: &[u8], time_ns: i64) -> Option<Event<'_>> {
         } => Event::Dropped(Dropped {
             reason,
             location,
-            // The tracepoint has it as the header does.
             ethertype,
             here: of == namespace,
             interface,
@@ -193,22 +246,12 @@ fn told(namespace: u32, raw: &[u8], time_ns: i64) -> Option<Event<'_>> {
         Told::SentAgain {
             first,
             end,
-            ports,
-            addresses,
-        } => {
-            let place = |side: usize| {
-                let address = Ipv6Addr::from(addresses[side]);
-                let known = address
-                    .to_ipv4_mapped()
-                    .map_or(IpAddr::V6(address), IpAddr::V4);
-                SocketAddr::new(known, ports[side])
-            };
-            Event::SentAgain(Again {
-                time_ns,
-                ends: (place(0), place(1)),
-                span: Span { first, end },
-            })
-        }
+            ends: [local, remote],
+        } => Event::SentAgain(Again {
+            time_ns,
+            ends: (local.into(), remote.into()),
+            span: Span { first, end },
+        }),
     })
 }
 
@@ -241,6 +284,34 @@ fn traced<'a>(fields: &Fields, raw: &[u8]) -> Option<Event<'a>> {
         length: None,
         headers: &[],
     }))
+}
+
+fn alerted<'a>(alert: &Alert<'a>, reasons: &mut HashMap<u32, String>) -> Dropped<'a> {
+    Dropped {
+        reason: numbered(alert.reason, reasons),
+        location: alert.place,
+        ethertype: alert.ethertype,
+        // Of which namespace an interface is nobody says.
+        here: false,
+        interface: 0,
+        arrived_by: 0,
+        length: Some(alert.length),
+        headers: alert.headers,
+    }
+}
+
+/// A number for a reason that has a name only.
+fn numbered(name: &str, reasons: &mut HashMap<u32, String>) -> u32 {
+    let known = reasons.iter().find(|(_, known)| known.as_str() == name);
+    if let Some((number, _)) = known {
+        return *number;
+    }
+    if name.is_empty() || reasons.len() >= MOST_OWN {
+        return 0;
+    }
+    let number = OWN_NUMBERS + reasons.len() as u32;
+    reasons.insert(number, name.to_owned());
+    number
 }
 
 fn unknown() -> io::Error {

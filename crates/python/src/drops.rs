@@ -28,7 +28,7 @@ impl DropMonitor {
 
 #[pymethods]
 impl DropMonitor {
-    /// Begins: `way` is `program`, `tracepoint`, or `auto`, the first of them that the kernel allows. Raises `OSError` where
+    /// Begins: `way` is `program`, `drop-monitor`, `tracepoint`, or `auto`, the first of them that the kernel allows. Raises `OSError` where
     /// it allows none.
     #[new]
     fn new(py: Python<'_>, way: &str) -> PyResult<DropMonitor> {
@@ -36,9 +36,10 @@ impl DropMonitor {
             "auto" => None,
             "program" => Some(Way::Program),
             "tracepoint" => Some(Way::Tracepoint),
+            "drop-monitor" => Some(Way::DropMonitor),
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "{other}: no way to watch drops; expected auto, program or tracepoint"
+                    "{other}: no way to watch drops; expected auto, program, drop-monitor or tracepoint"
                 )));
             }
         };
@@ -76,6 +77,7 @@ impl DropMonitor {
                 match monitor.way {
                     Way::Program => "program",
                     Way::Tracepoint => "tracepoint",
+                    Way::DropMonitor => "drop-monitor",
                 },
             )?;
             told.set_item("tells_sent_again", monitor.tells_sent_again)?;

@@ -50,7 +50,8 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
 @click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
               metavar="TIME",
               help="Read this host's counters of drops and errors so often; 0: not at all.")  # fmt: skip
-@click.option("--drops", type=click.Choice(("auto", "program", "tracepoint", "off")), default="auto", show_default=True,
+@click.option("--drops", type=click.Choice(("auto", "program", "drop-monitor", "tracepoint", "off")), default="auto",
+              show_default=True,
               help="How the packets that this host drops are watched; auto: as well as the kernel allows.")  # fmt: skip
 @click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
               help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
@@ -193,8 +194,9 @@ def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
     def begun() -> None:
         dropped = watch.host.dropped
         if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
-            what = "not watched" if dropped.way == "off" else "told without addresses, of all of the machine"
-            view.say(f"what this host drops is {what}: {dropped.shortfall}")
+            what = {"off": "is not watched", "drop-monitor": "is told of all of the machine, without retransmissions"}
+            how = what.get(dropped.way, "is told without addresses, of all of the machine")
+            view.say(f"what this host drops {how}: {dropped.shortfall}")
         started.go()
 
     return begun

@@ -15,8 +15,8 @@ from whydrop.recording.metadata.kernel_sources import Reading
 from whydrop.recording.tables import COUNTERS
 
 # How drops may be watched, the one that tells most first; `auto` takes the first that the kernel allows.
-AUTO, PROGRAM, TRACEPOINT, OFF = "auto", "program", "tracepoint", "off"
-WAYS = (AUTO, PROGRAM, TRACEPOINT, OFF)
+AUTO, PROGRAM, DROP_MONITOR, TRACEPOINT, OFF = "auto", "program", "drop-monitor", "tracepoint", "off"
+WAYS = (AUTO, PROGRAM, DROP_MONITOR, TRACEPOINT, OFF)
 
 LOST = "more packets were dropped at once than could be counted: counter lost_events of drops has how many"
 NOT_LOOKED_AT = "so many packets were dropped at once that some were counted without their addresses"
@@ -47,7 +47,7 @@ class Dropped:
     def add(self, frames: dict[str, pl.DataFrame]) -> None:
         """Count what was seen."""
         if "drops" in frames:
-            here = pl.col("here").fill_null(self.way == TRACEPOINT)
+            here = pl.col("here").fill_null(self.way != PROGRAM)
             sums = frames["drops"].filter(here).group_by("reason").agg(pl.col("packets").sum())
             for reason, packets in sums.iter_rows():
                 self.reasons[reason] += packets
@@ -91,8 +91,6 @@ class Host:
             return
         standing = self._monitor.standing()
         shortfall = standing["shortfall"]
-        if standing["way"] == TRACEPOINT and shortfall is None:
-            shortfall = "by the tracepoint alone"
         again = 0 if standing["tells_sent_again"] else None
         self.dropped = Dropped(standing["way"], shortfall, sent_again=again)
 

@@ -137,5 +137,10 @@ def _drops(
 
 
 def _lost_events(recording: Recording) -> int:
-    counted = recording.table("counters").filter((pl.col("source") == "drops") & (pl.col("counter") == "lost_events"))
-    return int(counted["value"].max() or 0) if counted.height else 0  # type: ignore[arg-type]
+    counted = (
+        recording.table("counters")
+        .filter((pl.col("source") == "drops") & (pl.col("counter") == "lost_events"))
+        .sort("time_ns")
+    )
+    # It counts since the watch began, which may have been some recordings ago.
+    return int(counted["value"][-1] - counted["value"][0]) if counted.height else 0
