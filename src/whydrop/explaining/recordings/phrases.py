@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from whydrop.units import count, duration, percent, rate, significant
+from whydrop.units import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _number(many: float, one: str) -> str:
-    return f"{count(many)} {one}{'' if many == 1 else 's'}"
+    return f"{count(many)} {one if many == 1 else _many(one)}"
 
 
 def _delay_under_load(v: Values) -> str:
@@ -85,12 +85,70 @@ def _kernel_limited(v: Values) -> str:
     return f"by the sender's {by} {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
 
 
+_LIMITS = {
+    "receive-window": "the receive window",
+    "send-buffer": "the send buffer",
+    "application": "the application",
+    "congestion-window": "the congestion window",
+    "pacing": "pacing",
+    "path-rate": "the path's rate",
+}
+
+
+def _limited_by(v: Values) -> str:
+    shares = ", ".join(
+        f"{_LIMITS[name]} {percent(share)}" for name, share in zip(v["limits"], v["shares"], strict=True)
+    )
+    by = "the sender's kernel and its samples" if v["by"] == "kernel" else "the samples"
+    return f"by {by} what limited {v['flow']} in {duration(v['span_s'])}: {shares}"
+
+
+_SIGNALS = {
+    "fast_retransmit": "fast retransmit",
+    "timeout": "timeout",
+    "ecn": "mark (ECN)",
+    "local_stall": "stall of this host's own queue",
+    "unexplained": "unexplained one",
+}
+
+
+def _congestion_signals(v: Values) -> str:
+    kinds = ", ".join(_number(v[kind], words) for kind, words in _SIGNALS.items() if v[kind])
+    told = f"{v['flow']} reduced its window {_number(v['count'], 'time')}" + (f": {kinds}" if kinds else "")
+    if v["undone"]:
+        told += f"; {_number(v['undone'], 'time')} this was taken back"
+    if v["timeouts_apart"]:
+        told += f"; its kernel counts {_number(v['timeouts_apart'], 'timeout')} apart from these"
+    return told
+
+
+def _throughput_by_window(v: Values) -> str:
+    kink, low, high = (size(v[f"kink_bytes{end}"]) for end in ("", "_low", "_high"))
+    told = (
+        f"throughput of {v['flow']} grows with its congestion window (one window in {duration(v['rtt_s'])}) "
+        f"up to {kink} (95 % interval {low} to {high}), and stays at {rate(v['plateau_bps'])} beyond: "
+    )
+    if v["of"] == "receive-window":
+        return told + f"there the receive window of {size(v['receive_window_bytes'])} stops it, not the path"
+    return told + "the bandwidth-delay product of the path"
+
+
 def _unequal(v: Values) -> str:
     pairs = sorted(zip(v["rates_bps"], v["flows"], strict=True), reverse=True)
     shown = [pairs[0], pairs[-1]] if len(pairs) > _MOST_NAMES else pairs
     told = ", ".join(f"{name} {rate(bps)}" for bps, name in shown)
     most = "most and least: " if len(pairs) > _MOST_NAMES else ""
     return f"Jain's index of {len(pairs)} flows is {significant(v['index'])} (1 is fair); {most}{told}"
+
+
+def _many(one: str) -> str:
+    """The plural of the words that stand here: of the first noun, where more follow it.
+
+    >>> _many("segment"), _many("stall of this host's own queue"), _many("mark (ECN)")
+    ('segments', "stalls of this host's own queue", 'marks (ECN)')
+    """
+    noun, space, rest = one.partition(" ")
+    return f"{noun}s {rest}" if space and rest.startswith(("of ", "(")) else f"{one}s"
 
 
 PHRASES: dict[str, Callable[[Values], str]] = {
@@ -100,6 +158,9 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "retransmissions": _retransmissions,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
+    "limited-by": _limited_by,
+    "congestion-signals": _congestion_signals,
+    "throughput-by-window": _throughput_by_window,
     "unequal-shares": _unequal,
     "queue-never-empties": lambda v: (
         f"the queue never empties: 95 % of the probes under load waited more than {duration(v['low_s'])}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import hosts, losses, outages, queues, sharing
+from whydrop.explaining.recordings.naming import hosts, losses, outages, queues, senders, sharing
 from whydrop.explaining.recordings.naming.sides import Side, facts, sides
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
@@ -34,7 +34,18 @@ def of_scene(scene: Scene) -> list[Finding]:
     for side in judged:
         found += [*queues.findings(scene, side), *losses.findings(side), _background(side)]
     found += [*hosts.findings(scene, judged), *sharing.findings(scene), *outages.findings(scene)]
-    return [_paid(finding) for finding in found]
+    return [_paid(_with_senders(scene, finding)) for finding in found]
+
+
+def _with_senders(scene: Scene, finding: Finding) -> Finding:
+    """With what the senders of its flows tell of themselves, whatever the cause."""
+    if finding.cause in ("unfairness", "outage"):
+        return finding
+    told = senders.facts(scene, finding.subject.flows)
+    # That one of the limits is the cause is said once.
+    named = {fact.values["flow"] for fact in finding.facts if fact.code == "kernel-limited"}
+    own = [fact for fact in told if fact.code != "limited-by" or fact.values["flow"] not in named]
+    return replace(finding, facts=(*finding.facts, *own))
 
 
 def _paid(finding: Finding) -> Finding:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from whydrop.explaining.recordings.measures import delays, limits, loads, losses, outages, series, spans
+from whydrop.explaining.recordings.measures import delays, kink, limits, loads, losses, outages, series, signals, spans
 from whydrop.explaining.recordings.measures.delays import Delay
+from whydrop.explaining.recordings.measures.kink import WindowFit
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Stream
+from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Scene:
     losses: dict[str, Losses]
     loads: dict[str, Load]
     limits: list[HeldShares]
+    signals: list[Signals]
+    window_fits: list[WindowFit]
     outages: list[Outage]
 
     @property
@@ -60,6 +64,8 @@ def measure(recording: Recording) -> Scene | None:
         _known({way: losses.measure(working, time, way) for way in WAYS}),
         _known({direction: loads.measure(direction, flows, time, stopped) for direction in ("up", "down")}),
         limits.measure(flows, time),
+        signals.measure(flows),
+        kink.measure(flows),
         stopped,
     )
 
