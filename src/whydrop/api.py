@@ -90,7 +90,8 @@ def explain_recording(path: str | PathLike[str], captured: Analysis | None = Non
     """Explain from the recording of a test why packets of the path were dropped or had to wait.
 
     Args:
-        path: a folder ``NAME.recording``, or a file of Flent, netperf-wrapper or ``iperf3 --json``.
+        path: a folder ``NAME.recording``, a file of Flent, netperf-wrapper or ``iperf3 --json``, a file with TCP's
+            statistics of connections (web100, tcp-info, NDT7, a log of ``ss``), or the folder of a store with such.
         captured: the analysis of captures of the same test (``whydrop._core.explain`` or ``explain_pair``): what both
             tell of a direction makes one verdict.
 

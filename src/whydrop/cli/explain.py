@@ -27,6 +27,9 @@ Examples:
   whydrop explain --store paths.store captures/ @more-captures.txt
   whydrop explain rrul.recording
   whydrop explain rrul.flent.gz --report report.html
+  whydrop explain watch.recording
+  whydrop explain 20170430T115426Z_client.s2c_snaplog
+  whydrop explain telemetry
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
 
@@ -89,7 +92,8 @@ def command(
 
     A recording of a test (a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 --json) is explained
     from its probes, its flows and what the senders' kernels said of them; with captures of the same test, given beside
-    it or kept in its folder, from both.
+    it or kept in its folder, from both. A recording of connections (of whydrop watch; a web100 snaplog, tcp-info, NDT7
+    or an archive of them; a log of ss), and those in a store, are explained one by one: what limited each.
 
     With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
 
@@ -103,9 +107,7 @@ def command(
         if value not in (None, False):
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
     _check_usage(captures, sequence, report, folder, picture)
-    from whydrop.formats.kinds import is_recording
-
-    if any(map(is_recording, captures)):
+    if any(map(_is_measured, captures)):
         only_captures = {"--charts": folder, "--flow": flow_filter}
         sys.exit(_of_recording(captures, sequence, as_json, report, only_captures))
     from whydrop._core import CaptureError
@@ -151,14 +153,20 @@ def _into_store(
         return ending.status(reason)
 
 
+def _is_measured(path: Path) -> bool:
+    """True if a path is a recording, a file that is taken for one, or a store."""
+    from whydrop.formats.kinds import is_recording, is_store
+
+    return is_recording(path) or is_store(path)
+
+
 def _of_recording(
     paths: tuple[Path, ...], sequence: bool, as_json: bool, report: Path | None, only_captures: dict[str, Any]
 ) -> int:
     from whydrop.cli.explain_recording import explain
-    from whydrop.formats.kinds import is_recording
 
-    recording, *others = (path for path in paths if is_recording(path))
-    captures = [path for path in paths if not is_recording(path)]
+    recording, *others = (path for path in paths if _is_measured(path))
+    captures = [path for path in paths if not _is_measured(path)]
     if others:
         raise click.UsageError(
             f"Two recordings ({recording}, {others[0]}): give one, and captures of the same test if there are any."

@@ -60,11 +60,9 @@ def explain(
 
 
 def _kept_in(recording: Path) -> list[Path]:
-    """The captures that lie in a recording's folder; none where it is a file."""
+    """The captures that lie in a recording's folder; none where it is a file, or a store."""
     from whydrop.explaining.many.finding import is_capture
+    from whydrop.recording.document import FILE_NAME
 
-    return (
-        [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)]
-        if recording.is_dir()
-        else []
-    )
+    is_folder = (recording / FILE_NAME).is_file()
+    return [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)] if is_folder else []

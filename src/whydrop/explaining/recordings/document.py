@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining.recordings import connections, together
@@ -12,6 +12,7 @@ from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.naming import senders
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
+from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
 from whydrop.explaining.recordings.words import in_words
 from whydrop.recording.errors import RecordingError
 
@@ -43,14 +44,22 @@ class RecordingAnalysis:
 
 
 def explain(path: str | PathLike[str], captured: Analysis | None = None) -> RecordingAnalysis:
-    """Explain a recording, or a file of another tool that can be imported; with the analysis of captures of its test.
+    """Explain a recording, a store, or a file of another tool; with the analysis of captures of its test.
 
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
     from whydrop.formats.importing import open_recording
+    from whydrop.formats.kinds import is_store
 
-    return of_recording(open_recording(path), captured)
+    return of_recording(_of_store(path) if is_store(fspath(path)) else open_recording(path), captured)
+
+
+def _of_store(path: str | PathLike[str]) -> Recording:
+    from whydrop.formats.connections import of_store
+    from whydrop.store.store import Store
+
+    return of_store(Store.open(path), MOST_CONNECTIONS)
 
 
 def of_recording(recording: Recording, captured: Analysis | None = None) -> RecordingAnalysis:
