@@ -283,3 +283,71 @@ def test_an_empty_store_has_nothing_to_explain(tmp_path: Path, run_here: Run) ->
     told = run_here("explain", tmp_path / "telemetry")
     assert told.returncode == 1
     assert "holds no samples of TCP connections" in told.stderr
+
+
+# A switch's port on the path.
+
+
+def losing(at_s: list[float]) -> pl.DataFrame:
+    """Sixty seconds, with a segment sent again at each of these."""
+    seconds = np.arange(6000) * EVERY_NS / 1e9
+    return samples(6000, retransmitted_packets=np.sum([seconds >= one for one in at_s], axis=0), srtt_ns=BASE_NS)
+
+
+def polled(folder: Path, discards: dict[int, float], since_ns: int) -> Path:
+    """Counters of s1.lab01/uplink every five seconds; ``discards`` by the number of the poll."""
+    rows = [
+        {
+            "end_ns": since_ns + (number + 1) * 5 * 10**9,
+            "span_ns": 5 * 10**9,
+            "switch": "s1.lab01",
+            "port": "uplink",
+            "counter": counter,
+            "value": value,
+            "quality": "ok",
+        }
+        for number in range(12)
+        for counter, value in (("discards.tx", discards.get(number, 0.0)), ("unicast.tx", 9000.0))
+    ]
+    Store.create(folder).add("counters", pl.DataFrame(rows))
+    return folder
+
+
+def with_port(tmp_path: Path, rows: pl.DataFrame, discards: dict[int, float], late_s: int = 0) -> dict[str, Any]:
+    store = polled(tmp_path / "telemetry", discards, int(rows["time_ns"][0]) + late_s * 10**9)
+    found = document.of_recording(connection(rows), switch=(str(store), "s1.lab01/uplink")).document()
+    (verdict,) = found["verdicts"]
+    return verdict
+
+
+def test_a_port_that_discards_whenever_the_flow_loses_is_a_full_queue(tmp_path: Path) -> None:
+    verdict = with_port(tmp_path, losing([7, 17, 32, 48]), {1: 3, 3: 1, 6: 2, 9: 4})
+    assert verdict["cause"] == "shallow-queue"
+    assert verdict["explained"] == 1.0
+    assert "switch" in verdict["sources"]
+    assert any("s1.lab01/uplink discarded 10 of 108 000 packets" in line for line in verdict["evidence"])
+
+
+@pytest.mark.parametrize(
+    ("discards", "told"),
+    [({}, "discarded nothing while the flows ran"), ({2: 5, 5: 5, 8: 5, 11: 5}, "in 0 of the 4 polls in which")],
+)
+def test_a_port_that_discards_at_other_times_is_none(tmp_path: Path, discards: dict[int, float], told: str) -> None:
+    verdict = with_port(tmp_path, losing([7, 17, 32, 48]), discards)
+    assert verdict["cause"] == "unknown"
+    assert any(told in line for line in verdict["evidence"])
+
+
+def test_one_discard_in_the_time_of_one_loss_proves_nothing(tmp_path: Path) -> None:
+    assert with_port(tmp_path, losing([7]), {1: 3})["cause"] == "unknown"
+
+
+def test_counters_of_another_time_or_port_say_so(tmp_path: Path, run_here: Run) -> None:
+    made = connection(losing([7]))
+    folder = made.save(tmp_path / "made.recording")
+    store = polled(tmp_path / "telemetry", {}, int(made.table("tcp_info")["time_ns"][0]) + 10**15)
+    told = run_here("explain", folder, "--switch-port", store, "s1.lab01/uplink")
+    assert (told.returncode, "do not cover the time" in told.stderr) == (1, True)
+    told = run_here("explain", folder, "--switch-port", store, "s1.lab01/local")
+    assert told.returncode == 1
+    assert "no counters of a port 's1.lab01/local' (SWITCH/PORT); it has those of s1.lab01/uplink" in told.stderr

@@ -30,6 +30,7 @@ Examples:
   whydrop explain watch.recording
   whydrop explain 20170430T115426Z_client.s2c_snaplog
   whydrop explain telemetry
+  whydrop explain watch.recording --switch-port telemetry s1.dfw07/uplink
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
 
@@ -64,6 +65,13 @@ Examples:
     "--sequence", is_flag=True, help="The captures are one capture in several files (tcpdump -C), in any order."
 )
 @click.option(
+    "--switch-port",
+    "switch",
+    nargs=2,
+    metavar="STORE SWITCH/PORT",
+    help="Of a recording: the path goes through this port (towards the receivers); its counters in STORE are evidence.",
+)
+@click.option(
     "--store",
     metavar="STORE",
     help="Explain each capture by itself, and all those of folders, into the tables of a store.",
@@ -81,6 +89,7 @@ def command(
     picture: str | None,
     flow_filter: str | None,
     sequence: bool,
+    switch: tuple[str, str] | None,
     store: str | None,
     **many: Any,
 ) -> None:
@@ -101,7 +110,13 @@ def command(
     capture was analysed, 1 when it could not be, and 2 when the command line is wrong.
     """
     if store is not None:
-        only_single = {"--report": report, "--charts": folder, "--format": picture, "--flow": flow_filter}
+        only_single: dict[str, Any] = {
+            "--report": report,
+            "--charts": folder,
+            "--format": picture,
+            "--flow": flow_filter,
+        }
+        only_single |= {"--switch-port": switch}
         sys.exit(_into_store(store, captures, as_json, {**only_single, "--sequence": sequence or None}, many))
     for name, value in many.items():
         if value not in (None, False):
@@ -109,7 +124,9 @@ def command(
     _check_usage(captures, sequence, report, folder, picture)
     if any(map(_is_measured, captures)):
         only_captures = {"--charts": folder, "--flow": flow_filter}
-        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures))
+        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures, switch))
+    if switch is not None:
+        raise click.UsageError("--switch-port goes with a recording of flows: give one, or a store's connections.")
     from whydrop._core import CaptureError
     from whydrop.api import Explanation
 
@@ -161,7 +178,12 @@ def _is_measured(path: Path) -> bool:
 
 
 def _of_recording(
-    paths: tuple[Path, ...], sequence: bool, as_json: bool, report: Path | None, only_captures: dict[str, Any]
+    paths: tuple[Path, ...],
+    sequence: bool,
+    as_json: bool,
+    report: Path | None,
+    only_captures: dict[str, Any],
+    switch: tuple[str, str] | None,
 ) -> int:
     from whydrop.cli.explain_recording import explain
 
@@ -177,7 +199,7 @@ def _of_recording(
         if value is not None:
             plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
             raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
-    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report)
+    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report, switch=switch)
 
 
 def _check_usage(

@@ -22,6 +22,7 @@ def explain(
     as_json: bool = False,
     report: Path | None = None,
     quiet: bool = False,
+    switch: tuple[str, str] | None = None,
 ) -> int:
     """Print the verdicts of a recording, and write the report where one is wanted; return the exit status.
 
@@ -32,6 +33,7 @@ def explain(
         as_json: print the document, and no words beside it.
         report: the page to write.
         quiet: print neither document nor words.
+        switch: a store with counters of switches, and the port in it that the path goes through.
     """
     from whydrop._core import CaptureError
     from whydrop.api import explain_recording
@@ -44,7 +46,7 @@ def explain(
     except (CaptureError, OSError, KeyboardInterrupt) as reason:
         return ending.not_analysed(reason, files)
     try:
-        found = explain_recording(path, captured)
+        found = explain_recording(path, captured, switch)
         if as_json:
             ending.write_document(found.json(pretty=sys.stdout.isatty()))
         elif not quiet:

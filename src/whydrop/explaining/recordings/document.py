@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining.recordings import connections, together
+from whydrop.explaining.recordings.measures import ports
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.naming import senders
 from whydrop.explaining.recordings.producing import of_scene
@@ -43,7 +44,9 @@ class RecordingAnalysis:
         return self._captured.table(name)
 
 
-def explain(path: str | PathLike[str], captured: Analysis | None = None) -> RecordingAnalysis:
+def explain(
+    path: str | PathLike[str], captured: Analysis | None = None, switch: tuple[str, str] | None = None
+) -> RecordingAnalysis:
     """Explain a recording, a store, or a file of another tool; with the analysis of captures of its test.
 
     Raises:
@@ -52,7 +55,7 @@ def explain(path: str | PathLike[str], captured: Analysis | None = None) -> Reco
     from whydrop.formats.importing import open_recording
     from whydrop.formats.kinds import is_store
 
-    return of_recording(_of_store(path) if is_store(fspath(path)) else open_recording(path), captured)
+    return of_recording(_of_store(path) if is_store(fspath(path)) else open_recording(path), captured, switch)
 
 
 def _of_store(path: str | PathLike[str]) -> Recording:
@@ -62,8 +65,15 @@ def _of_store(path: str | PathLike[str]) -> Recording:
     return of_store(Store.open(path), MOST_CONNECTIONS)
 
 
-def of_recording(recording: Recording, captured: Analysis | None = None) -> RecordingAnalysis:
+def of_recording(
+    recording: Recording, captured: Analysis | None = None, switch: tuple[str, str] | None = None
+) -> RecordingAnalysis:
     """Explain a recording that is open.
+
+    Args:
+        recording: of a test, or of connections.
+        captured: the analysis of captures of the same.
+        switch: a store, and the port ``SWITCH/PORT`` in it that the path goes through.
 
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
@@ -73,11 +83,12 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
     if not measured:
         raise RecordingError(f"{recording.path}: a recording without probes and without flows: nothing to explain")
     about = _about(recording, measured, notes)
+    port = None if switch is None else ports.read(*switch, *_span(measured))
     if captured is not None:
         seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
         far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
-        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen)}
+        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port)}
         return RecordingAnalysis({**seen, **found}, captured)
     return RecordingAnalysis(
         {
@@ -87,7 +98,7 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
             "recordings": [about],
             "flows": [],
             "transfers": [],
-            "verdicts": in_order(in_words(verdict) for scene in measured for verdict in reduce(of_scene(scene))),
+            "verdicts": in_order(in_words(verdict) for scene in measured for verdict in reduce(of_scene(scene, port))),
             "pair": None,
             "hops": [],
         }
@@ -103,16 +114,21 @@ def _overlap(captured: dict[str, Any], about: dict[str, Any]) -> bool:
     return not apart
 
 
+def _span(measured: list[Scene]) -> tuple[int, int]:
+    """From the first sample to the last."""
+    return min(scene.spans.first_ns for scene in measured), max(scene.spans.last_ns for scene in measured)
+
+
 def _about(recording: Recording, measured: list[Scene], notes: list[str]) -> dict[str, Any]:
-    spans = [scene.spans for scene in measured]
+    first_ns, last_ns = _span(measured)
     loads = [scene.spans for scene in measured if scene.flows]
     return {
         "path": str(recording.path),
         "test": recording.metadata["name"],
         "title": recording.metadata["title"],
         "status": recording.status,
-        "first": min(span.first_ns for span in spans) / 1e9,
-        "last": max(span.last_ns for span in spans) / 1e9,
+        "first": first_ns / 1e9,
+        "last": last_ns / 1e9,
         "load_start": min(span.start_ns for span in loads) / 1e9 if loads else None,
         "load_end": max(span.end_ns for span in loads) / 1e9 if loads else None,
         "flows": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME
 from whydrop.units import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
@@ -96,9 +97,10 @@ _LIMITS = {
 
 
 def _limited_by(v: Values) -> str:
-    shares = ", ".join(
-        f"{_LIMITS[name]} {percent(share)}" for name, share in zip(v["limits"], v["shares"], strict=True)
-    )
+    held = zip(v["limits"], v["shares"], strict=True)
+    shares = ", ".join(f"{_LIMITS[name]} {percent(share)}" for name, share in held)
+    if v["queue_delay_s"] is not None and "path-rate" in v["limits"]:
+        shares += f"; while the path's rate did, its packets waited {duration(v['queue_delay_s'])} in queues"
     by = "the sender's kernel and its samples" if v["by"] == "kernel" else "the samples"
     return f"by {by} what limited {v['flow']} in {duration(v['span_s'])}: {shares}"
 
@@ -133,6 +135,20 @@ def _throughput_by_window(v: Values) -> str:
     return told + "the bandwidth-delay product of the path"
 
 
+def _port_discards(v: Values) -> str:
+    polls = f"in {_number(v['bins'], 'poll')} of {duration(v['span_s'])} together"
+    if not v["discards"]:
+        return f"{v['port']} discarded nothing while the flows ran ({polls})"
+    of = f" of {count(v['packets'])} packets" if v["packets"] else ""
+    told = f"{v['port']} discarded {count(v['discards'])}{of} while the flows ran ({polls})"
+    if not v["with_losses"]:
+        return f"{told}; the flows sent nothing again"
+    return (
+        f"{told}: in {count(v['with_both'])} of the {_number(v['with_losses'], 'poll')} in which the flows sent again "
+        f"(by chance: {significant(100 * v['chance'], 2)} %)"
+    )
+
+
 def _unequal(v: Values) -> str:
     pairs = sorted(zip(v["rates_bps"], v["flows"], strict=True), reverse=True)
     shown = [pairs[0], pairs[-1]] if len(pairs) > _MOST_NAMES else pairs
@@ -161,6 +177,8 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "limited-by": _limited_by,
     "congestion-signals": _congestion_signals,
     "throughput-by-window": _throughput_by_window,
+    "port-discards": _port_discards,
+    "port-not-known-then": lambda v: f"the counters of {v['port']} do not cover the time of these flows",
     "unequal-shares": _unequal,
     "queue-never-empties": lambda v: (
         f"the queue never empties: 95 % of the probes under load waited more than {duration(v['low_s'])}"
@@ -346,8 +364,17 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
     "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
-    "unknown": lambda v: f"What is known of packets {_ways(_way(v))} names no single cause.",
+    "unknown": lambda v: f"{_mostly(v)}What is known of packets {_ways(_way(v))} names no single cause.",
 }
+
+
+def _mostly(verdict: Mapping[str, Any]) -> str:
+    """What limited the flows for most of the time, where that is one flow's one limit."""
+    told = [fact["values"] for fact in verdict["facts"] if fact["code"] == "limited-by"]
+    if len(told) != 1 or not told[0]["shares"] or told[0]["shares"][0] <= MOST_OF_THE_TIME:
+        return ""
+    limit, share = told[0]["limits"][0], told[0]["shares"][0]
+    return f"{_LIMITS[limit].capitalize()} limits {told[0]['flow']} for {percent(share)} of the time. "
 
 
 def sentence(verdict: Mapping[str, Any]) -> str:

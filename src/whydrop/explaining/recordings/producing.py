@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.measures.ports import Port
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import hosts, losses, outages, queues, senders, sharing
+from whydrop.explaining.recordings.naming import hosts, losses, outages, ports, queues, senders, sharing
 from whydrop.explaining.recordings.naming.sides import Side, facts, sides
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
@@ -27,12 +28,13 @@ def produce(recording: Recording) -> list[Finding]:
     return [] if scene is None else of_scene(scene)
 
 
-def of_scene(scene: Scene) -> list[Finding]:
-    """The findings of what was measured."""
+def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
+    """The findings of what was measured; with the counters of a switch's port that the path goes through."""
     judged = sides(scene)
     found = []
     for side in judged:
         found += [*queues.findings(scene, side), *losses.findings(side), _background(side)]
+        found += ports.findings(port, side) if port is not None else []
     found += [*hosts.findings(scene, judged), *sharing.findings(scene), *outages.findings(scene)]
     return [_paid(_with_senders(scene, finding)) for finding in found]
 

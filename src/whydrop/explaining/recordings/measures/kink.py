@@ -105,7 +105,7 @@ def _in_use(counted: Counted) -> Flags:
     flight, window = in_flight(counted), counted["congestion_window_packets"]
     state = counted[STATE]
     mends = (state == STATES["recovery"]) | (state == STATES["loss"])
-    return np.asarray(~mends & ~((flight < VALIDATED * window) & (counted["not_sent_bytes"] == 0)))
+    return np.asarray(~mends & ~((flight < VALIDATED * window) & (counted["not_sent_bytes"] < counted["mss_bytes"])))
 
 
 def _each_round_trip(times: Values, rtt: Values, usable: Flags) -> NDArray[np.int64]:

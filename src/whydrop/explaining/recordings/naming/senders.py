@@ -5,6 +5,7 @@ Of few flows one by one; of many these would be a table, which the document has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ def of_flow(scene: Scene, name: str) -> dict[str, Any]:
         and {
             "by": held.by,
             "span_s": held.span_s,
+            "queue_delay_s": _known(held.queue_delay_s),
             "shares": {key: one for key, one in held.shares.items() if one},
         },
         "congestion_signals": signals
@@ -63,6 +65,10 @@ def of_flow(scene: Scene, name: str) -> dict[str, Any]:
     }
 
 
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _document(ends: Ends) -> dict[str, float]:
     return {"value": float(ends.value), "low": float(ends.low), "high": float(ends.high)}
 
@@ -75,6 +81,7 @@ def _limited(limits: HeldShares) -> Fact:
             "flow": limits.flow.name,
             "by": limits.by,
             "span_s": limits.span_s,
+            "queue_delay_s": _known(limits.queue_delay_s),
             "limits": [name for _, name in shares],
             "shares": [share for share, _ in shares],
         },
