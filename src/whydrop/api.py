@@ -86,13 +86,18 @@ def explain_pair(
     return Explanation(_core.explain_pair(paths, progress=progress))
 
 
-def explain_recording(path: str | PathLike[str], captured: Analysis | None = None) -> Explanation:
+def explain_recording(
+    path: str | PathLike[str], captured: Analysis | None = None, switch: tuple[str, str] | None = None
+) -> Explanation:
     """Explain from the recording of a test why packets of the path were dropped or had to wait.
 
     Args:
-        path: a folder ``NAME.recording``, or a file of Flent, netperf-wrapper or ``iperf3 --json``.
+        path: a folder ``NAME.recording``, a file of Flent, netperf-wrapper or ``iperf3 --json``, a file with TCP's
+            statistics of connections (web100, tcp-info, NDT7, a log of ``ss``), or the folder of a store with such.
         captured: the analysis of captures of the same test (``whydrop._core.explain`` or ``explain_pair``): what both
             tell of a direction makes one verdict.
+        switch: a store with counters of switches, and the port in it (``SWITCH/PORT``) that sends towards the flows'
+            receivers: what it discarded is evidence, too.
 
     Returns:
         The explanation; it has :attr:`Explanation.recordings`, and without captures neither flows nor tables.
@@ -102,7 +107,7 @@ def explain_recording(path: str | PathLike[str], captured: Analysis | None = Non
     """
     from whydrop.explaining.recordings import document
 
-    return Explanation(document.explain(path, captured))
+    return Explanation(document.explain(path, captured, switch))
 
 
 def open(path: str | PathLike[str]) -> Recording | Store:

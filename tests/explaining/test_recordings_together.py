@@ -34,7 +34,7 @@ def seen(cause: str, flow: str, confidence: float = 0.9, **changes: Any) -> dict
 
 
 def judged(scene: Scene, *found: dict[str, Any], far: str = FAR) -> list[dict[str, Any]]:
-    return together.verdicts(scene, [far], {"verdicts": list(found), "pair": None})
+    return together.verdicts([scene], [far], {"verdicts": list(found), "pair": None})
 
 
 def on_the_way_up(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -92,6 +92,6 @@ def test_the_second_verdict_on_a_direction_stands_beside_the_first(rrul: Scene) 
 
 
 def test_a_recording_without_its_hosts_addresses_joins_nothing(rrul: Scene, tmp_path: Path) -> None:
-    found = together.verdicts(rrul, [], {"verdicts": [seen("policer", UP)], "pair": None})
+    found = together.verdicts([rrul], [], {"verdicts": [seen("policer", UP)], "pair": None})
     assert "policer" not in on_the_way_up(found)["sources"]
     assert any(one["cause"] == "policer" for one in found)

@@ -27,6 +27,10 @@ Examples:
   whydrop explain --store paths.store captures/ @more-captures.txt
   whydrop explain rrul.recording
   whydrop explain rrul.flent.gz --report report.html
+  whydrop explain watch.recording
+  whydrop explain 20170430T115426Z_client.s2c_snaplog
+  whydrop explain telemetry
+  whydrop explain watch.recording --switch-port telemetry s1.dfw07/uplink
   tcpdump -r capture.pcap -w - host 192.0.2.7 | whydrop explain -
 """
 
@@ -61,6 +65,13 @@ Examples:
     "--sequence", is_flag=True, help="The captures are one capture in several files (tcpdump -C), in any order."
 )
 @click.option(
+    "--switch-port",
+    "switch",
+    nargs=2,
+    metavar="STORE SWITCH/PORT",
+    help="Of a recording: the path goes through this port (towards the receivers); its counters in STORE are evidence.",
+)
+@click.option(
     "--store",
     metavar="STORE",
     help="Explain each capture by itself, and all those of folders, into the tables of a store.",
@@ -78,6 +89,7 @@ def command(
     picture: str | None,
     flow_filter: str | None,
     sequence: bool,
+    switch: tuple[str, str] | None,
     store: str | None,
     **many: Any,
 ) -> None:
@@ -89,7 +101,8 @@ def command(
 
     A recording of a test (a folder NAME.recording, or a file of Flent, netperf-wrapper or iperf3 --json) is explained
     from its probes, its flows and what the senders' kernels said of them; with captures of the same test, given beside
-    it or kept in its folder, from both.
+    it or kept in its folder, from both. A recording of connections (of whydrop watch; a web100 snaplog, tcp-info, NDT7
+    or an archive of them; a log of ss), and those in a store, are explained one by one: what limited each.
 
     With --store captures are explained each by itself, side by side: files, folders and @FILE lists of them.
 
@@ -97,17 +110,23 @@ def command(
     capture was analysed, 1 when it could not be, and 2 when the command line is wrong.
     """
     if store is not None:
-        only_single = {"--report": report, "--charts": folder, "--format": picture, "--flow": flow_filter}
+        only_single: dict[str, Any] = {
+            "--report": report,
+            "--charts": folder,
+            "--format": picture,
+            "--flow": flow_filter,
+        }
+        only_single |= {"--switch-port": switch}
         sys.exit(_into_store(store, captures, as_json, {**only_single, "--sequence": sequence or None}, many))
     for name, value in many.items():
         if value not in (None, False):
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --store STORE.")
     _check_usage(captures, sequence, report, folder, picture)
-    from whydrop.formats.kinds import is_recording
-
-    if any(map(is_recording, captures)):
+    if any(map(_is_measured, captures)):
         only_captures = {"--charts": folder, "--flow": flow_filter}
-        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures))
+        sys.exit(_of_recording(captures, sequence, as_json, report, only_captures, switch))
+    if switch is not None:
+        raise click.UsageError("--switch-port goes with a recording of flows: give one, or a store's connections.")
     from whydrop._core import CaptureError
     from whydrop.api import Explanation
 
@@ -151,14 +170,25 @@ def _into_store(
         return ending.status(reason)
 
 
+def _is_measured(path: Path) -> bool:
+    """True if a path is a recording, a file that is taken for one, or a store."""
+    from whydrop.formats.kinds import is_recording, is_store
+
+    return is_recording(path) or is_store(path)
+
+
 def _of_recording(
-    paths: tuple[Path, ...], sequence: bool, as_json: bool, report: Path | None, only_captures: dict[str, Any]
+    paths: tuple[Path, ...],
+    sequence: bool,
+    as_json: bool,
+    report: Path | None,
+    only_captures: dict[str, Any],
+    switch: tuple[str, str] | None,
 ) -> int:
     from whydrop.cli.explain_recording import explain
-    from whydrop.formats.kinds import is_recording
 
-    recording, *others = (path for path in paths if is_recording(path))
-    captures = [path for path in paths if not is_recording(path)]
+    recording, *others = (path for path in paths if _is_measured(path))
+    captures = [path for path in paths if not _is_measured(path)]
     if others:
         raise click.UsageError(
             f"Two recordings ({recording}, {others[0]}): give one, and captures of the same test if there are any."
@@ -169,7 +199,7 @@ def _of_recording(
         if value is not None:
             plots = "; `whydrop plot` draws recordings" if option == "--charts" else ""
             raise click.UsageError(f"{option} is for captures, not for a recording{plots}.")
-    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report)
+    return explain(recording, captures, sequence=sequence, as_json=as_json, report=report, switch=switch)
 
 
 def _check_usage(

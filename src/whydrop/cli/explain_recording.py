@@ -22,6 +22,7 @@ def explain(
     as_json: bool = False,
     report: Path | None = None,
     quiet: bool = False,
+    switch: tuple[str, str] | None = None,
 ) -> int:
     """Print the verdicts of a recording, and write the report where one is wanted; return the exit status.
 
@@ -32,6 +33,7 @@ def explain(
         as_json: print the document, and no words beside it.
         report: the page to write.
         quiet: print neither document nor words.
+        switch: a store with counters of switches, and the port in it that the path goes through.
     """
     from whydrop._core import CaptureError
     from whydrop.api import explain_recording
@@ -44,7 +46,7 @@ def explain(
     except (CaptureError, OSError, KeyboardInterrupt) as reason:
         return ending.not_analysed(reason, files)
     try:
-        found = explain_recording(path, captured)
+        found = explain_recording(path, captured, switch)
         if as_json:
             ending.write_document(found.json(pretty=sys.stdout.isatty()))
         elif not quiet:
@@ -60,11 +62,9 @@ def explain(
 
 
 def _kept_in(recording: Path) -> list[Path]:
-    """The captures that lie in a recording's folder; none where it is a file."""
+    """The captures that lie in a recording's folder; none where it is a file, or a store."""
     from whydrop.explaining.many.finding import is_capture
+    from whydrop.recording.document import FILE_NAME
 
-    return (
-        [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)]
-        if recording.is_dir()
-        else []
-    )
+    is_folder = (recording / FILE_NAME).is_file()
+    return [file for file in sorted(recording.iterdir()) if file.is_file() and is_capture(file)] if is_folder else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -17,6 +17,9 @@ from whydrop.recording import tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.recording import Recording
 from whydrop.store.tables import TCP, conform
+
+if TYPE_CHECKING:
+    from whydrop.store.store import Store
 
 NAME = "connections"
 # Payload is put into intervals no shorter than this, as a watch does: shorter ones see single round trips.
@@ -80,6 +83,25 @@ def recording(frame: pl.DataFrame, path: Path, notes: Sequence[str] = (), damage
     }
     damaged = [] if damage is None else [f"Damaged: {damage}. What is before that is shown"]
     return Recording(path, _metadata(rows, path, damage), parts, [*notes, *damaged])
+
+
+def of_store(store: Store, most: int) -> Recording:
+    """The connections in a store's table ``tcp`` that carried most, as a recording.
+
+    Raises:
+        RecordingError: there are none, or the store cannot be read.
+    """
+    rows = store.scan("tcp")
+    grown = [
+        pl.col(name).max().fill_null(0) - pl.col(name).min().fill_null(0) for name in ("acked_bytes", "received_bytes")
+    ]
+    carried = rows.group_by(_IDENTITY).agg(carried=pl.sum_horizontal(grown)).collect()
+    chosen = carried.sort("carried", *_IDENTITY, descending=[True] + [False] * len(_IDENTITY)).head(most)
+    found = rows.drop("day").join(chosen.lazy().select(_IDENTITY), on=list(_IDENTITY), how="semi", nulls_equal=True)
+    notes = list(store.notes)
+    if carried.height > most:
+        notes.append(f"{carried.height} connections: the {most} that carried most are here")
+    return recording(found.collect(), Path(store.files.shown), notes)
 
 
 def _numbered(frame: pl.DataFrame) -> pl.DataFrame:

@@ -22,6 +22,7 @@ _HEAD = 4096
 # bzip2 gives nothing before the end of its first block, which is up to 900 kB.
 _BZIP2_HEAD = 1 << 20
 _DESCRIPTION = "recording.json"
+_STORE = "whydrop-store.json"
 
 # Of ss with and without its line of titles; of bcc's tcpretrans and tcpdrop.
 _OF_LOGS = (b"Recv-Q", b"ESTAB ", b"LADDR:LPORT", b"SADDR:SPORT")
@@ -44,6 +45,11 @@ def is_recording(path: str | Path) -> bool:
         return os.path.isfile(name)
     head = _head(name)
     return _is_json(head) or _is_of_connections(name, head)
+
+
+def is_store(path: str | Path) -> bool:
+    """True if a path is the folder of a store."""
+    return os.path.isfile(os.path.join(os.fspath(path), _STORE))
 
 
 def is_of_connections(path: str | Path) -> bool:

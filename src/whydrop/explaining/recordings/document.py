@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from whydrop.explaining.recordings import step_down, together
+from whydrop.explaining.recordings import connections, step_down, together
+from whydrop.explaining.recordings.measures import ports
 from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.naming import senders
 from whydrop.explaining.recordings.producing import of_scene
-from whydrop.explaining.recordings.reducing import reduce
+from whydrop.explaining.recordings.reducing import in_order, reduce
+from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
 from whydrop.explaining.recordings.words import in_words
 from whydrop.recording.errors import RecordingError
 
@@ -41,41 +44,63 @@ class RecordingAnalysis:
         return self._captured.table(name)
 
 
-def explain(path: str | PathLike[str], captured: Analysis | None = None) -> RecordingAnalysis:
-    """Explain a recording, or a file of another tool that can be imported; with the analysis of captures of its test.
+def explain(
+    path: str | PathLike[str], captured: Analysis | None = None, switch: tuple[str, str] | None = None
+) -> RecordingAnalysis:
+    """Explain a recording, a store, or a file of another tool; with the analysis of captures of its test.
 
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
     from whydrop.formats.importing import open_recording
+    from whydrop.formats.kinds import is_store
 
-    return of_recording(open_recording(path), captured)
+    return of_recording(_of_store(path) if is_store(fspath(path)) else open_recording(path), captured, switch)
 
 
-def of_recording(recording: Recording, captured: Analysis | None = None) -> RecordingAnalysis:
+def _of_store(path: str | PathLike[str]) -> Recording:
+    from whydrop.formats.connections import of_store
+    from whydrop.store.store import Store
+
+    return of_store(Store.open(path), MOST_CONNECTIONS)
+
+
+def of_recording(
+    recording: Recording, captured: Analysis | None = None, switch: tuple[str, str] | None = None
+) -> RecordingAnalysis:
     """Explain a recording that is open.
+
+    Args:
+        recording: of a test, or of connections.
+        captured: the analysis of captures of the same.
+        switch: a store, and the port ``SWITCH/PORT`` in it that the path goes through.
 
     Raises:
         RecordingError: it cannot be read, or holds neither probes nor flows with a time.
     """
-    scene = scenes.measure(recording)
-    if scene is None:
+    apart, notes = connections.apart(recording)
+    measured = [scene for part in apart if (scene := scenes.measure(part)) is not None]
+    if (host := scenes.of_host(recording)) is not None:
+        measured.append(host)
+    if not measured:
         raise RecordingError(f"{recording.path}: a recording without probes and without flows: nothing to explain")
+    about = _about(recording, measured, notes)
+    port = None if switch is None else ports.read(*switch, *_span(measured))
     if captured is not None:
         seen = captured.document()
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
-        far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, scene) else ()
-        found = {"recordings": [_about(recording, scene)], "verdicts": together.verdicts(scene, far, seen)}
+        far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, about) else ()
+        found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port)}
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
-    verdicts = [in_words(verdict) for verdict in reduce(of_scene(scene))]
+    verdicts = in_order(in_words(verdict) for scene in measured for verdict in reduce(of_scene(scene, port)))
     step_down.said_of(verdicts, recording.metadata)
     return RecordingAnalysis(
         {
             "whydrop": metadata.version("whydrop"),
             "schema": SCHEMA,
             "captures": [],
-            "recordings": [_about(recording, scene)],
+            "recordings": [about],
             "flows": [],
             "transfers": [],
             "verdicts": verdicts,
@@ -85,33 +110,47 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
     )
 
 
-def _overlap(captured: dict[str, Any], scene: Scene) -> bool:
+def _overlap(captured: dict[str, Any], about: dict[str, Any]) -> bool:
     """True if the captures were taken while the test ran; notes with each where not."""
-    first, last = scene.spans.first_ns / 1e9, scene.spans.last_ns / 1e9
+    first, last = about["first"], about["last"]
     apart = [one for one in captured["captures"] if one["first"] is None or one["first"] > last or one["last"] < first]
     for one in apart:
         one["notes"].append("not of the time of the test: explained by itself")
     return not apart
 
 
-def _about(recording: Recording, scene: Scene) -> dict[str, Any]:
-    loaded = bool(scene.flows)
+def _span(measured: list[Scene]) -> tuple[int, int]:
+    """From the first sample to the last."""
+    return min(scene.spans.first_ns for scene in measured), max(scene.spans.last_ns for scene in measured)
+
+
+def _about(recording: Recording, measured: list[Scene], notes: list[str]) -> dict[str, Any]:
+    first_ns, last_ns = _span(measured)
+    loads = [scene.spans for scene in measured if scene.flows]
     return {
         "path": str(recording.path),
         "test": recording.metadata["name"],
         "title": recording.metadata["title"],
         "status": recording.status,
-        "first": scene.spans.first_ns / 1e9,
-        "last": scene.spans.last_ns / 1e9,
-        "load_start": scene.spans.start_ns / 1e9 if loaded else None,
-        "load_end": scene.spans.end_ns / 1e9 if loaded else None,
+        "first": first_ns / 1e9,
+        "last": last_ns / 1e9,
+        "load_start": min(span.start_ns for span in loads) / 1e9 if loads else None,
+        "load_end": max(span.end_ns for span in loads) / 1e9 if loads else None,
         "flows": [
-            {"flow": flow.name, "direction": flow.direction, "kind": flow.kind, "host": flow.host or None}
+            {
+                "flow": flow.name,
+                "direction": flow.direction,
+                "kind": flow.kind,
+                "host": flow.host or None,
+                **senders.of_flow(scene, flow.name),
+            }
+            for scene in measured
             for flow in scene.flows
         ],
         "probes": [
             {"stream": stream.name, "host": stream.host or None, "sent": len(stream.times_ns)}
+            for scene in measured
             for stream in scene.streams
         ],
-        "notes": list(recording.notes),
+        "notes": [*recording.notes, *notes],
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from whydrop.units import count, duration, percent, rate, significant
+from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME
+from whydrop.units import count, duration, percent, rate, significant, size
 
 Values = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _number(many: float, one: str) -> str:
-    return f"{count(many)} {one}{'' if many == 1 else 's'}"
+    return f"{count(many)} {one if many == 1 else _many(one)}"
 
 
 def _delay_under_load(v: Values) -> str:
@@ -85,6 +86,69 @@ def _kernel_limited(v: Values) -> str:
     return f"by the sender's {by} {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
 
 
+_LIMITS = {
+    "receive-window": "the receive window",
+    "send-buffer": "the send buffer",
+    "application": "the application",
+    "congestion-window": "the congestion window",
+    "pacing": "pacing",
+    "path-rate": "the path's rate",
+}
+
+
+def _limited_by(v: Values) -> str:
+    held = zip(v["limits"], v["shares"], strict=True)
+    shares = ", ".join(f"{_LIMITS[name]} {percent(share)}" for name, share in held)
+    if v["queue_delay_s"] is not None and "path-rate" in v["limits"]:
+        shares += f"; while the path's rate did, its packets waited {duration(v['queue_delay_s'])} in queues"
+    by = "the sender's kernel and its samples" if v["by"] == "kernel" else "the samples"
+    return f"by {by} what limited {v['flow']} in {duration(v['span_s'])}: {shares}"
+
+
+_SIGNALS = {
+    "fast_retransmit": "fast retransmit",
+    "timeout": "timeout",
+    "ecn": "mark (ECN)",
+    "local_stall": "stall of this host's own queue",
+    "unexplained": "unexplained one",
+}
+
+
+def _congestion_signals(v: Values) -> str:
+    kinds = ", ".join(_number(v[kind], words) for kind, words in _SIGNALS.items() if v[kind])
+    told = f"{v['flow']} reduced its window {_number(v['count'], 'time')}" + (f": {kinds}" if kinds else "")
+    if v["undone"]:
+        told += f"; {_number(v['undone'], 'time')} this was taken back"
+    if v["timeouts_apart"]:
+        told += f"; its kernel counts {_number(v['timeouts_apart'], 'timeout')} apart from these"
+    return told
+
+
+def _throughput_by_window(v: Values) -> str:
+    kink, low, high = (size(v[f"kink_bytes{end}"]) for end in ("", "_low", "_high"))
+    told = (
+        f"throughput of {v['flow']} grows with its congestion window (one window in {duration(v['rtt_s'])}) "
+        f"up to {kink} (95 % interval {low} to {high}), and stays at {rate(v['plateau_bps'])} beyond: "
+    )
+    if v["of"] == "receive-window":
+        return told + f"there the receive window of {size(v['receive_window_bytes'])} stops it, not the path"
+    return told + "the bandwidth-delay product of the path"
+
+
+def _port_discards(v: Values) -> str:
+    polls = f"in {_number(v['bins'], 'poll')} of {duration(v['span_s'])} together"
+    if not v["discards"]:
+        return f"{v['port']} discarded nothing while the flows ran ({polls})"
+    of = f" of {count(v['packets'])} packets" if v["packets"] else ""
+    told = f"{v['port']} discarded {count(v['discards'])}{of} while the flows ran ({polls})"
+    if not v["with_losses"]:
+        return f"{told}; the flows sent nothing again"
+    return (
+        f"{told}: in {count(v['with_both'])} of the {_number(v['with_losses'], 'poll')} in which the flows sent again "
+        f"(by chance: {significant(100 * v['chance'], 2)} %)"
+    )
+
+
 def _unequal(v: Values) -> str:
     pairs = sorted(zip(v["rates_bps"], v["flows"], strict=True), reverse=True)
     shown = [pairs[0], pairs[-1]] if len(pairs) > _MOST_NAMES else pairs
@@ -115,6 +179,16 @@ def _dropped_here(v: Values) -> str:
     return f"the kernel of this host dropped {_number(v['packets'], 'packet')}{at}: {v['reason']}{function}"
 
 
+def _many(one: str) -> str:
+    """The plural of the words that stand here: of the first noun, where more follow it.
+
+    >>> _many("segment"), _many("stall of this host's own queue"), _many("mark (ECN)")
+    ('segments', "stalls of this host's own queue", 'marks (ECN)')
+    """
+    noun, space, rest = one.partition(" ")
+    return f"{noun}s {rest}" if space and rest.startswith(("of ", "(")) else f"{one}s"
+
+
 PHRASES: dict[str, Callable[[Values], str]] = {
     "dropped-here": _dropped_here,
     "sent-again-after-drops-here": lambda v: (
@@ -135,6 +209,11 @@ PHRASES: dict[str, Callable[[Values], str]] = {
     "retransmissions": _retransmissions,
     "probes-lost": _probes_lost,
     "kernel-limited": _kernel_limited,
+    "limited-by": _limited_by,
+    "congestion-signals": _congestion_signals,
+    "throughput-by-window": _throughput_by_window,
+    "port-discards": _port_discards,
+    "port-not-known-then": lambda v: f"the counters of {v['port']} do not cover the time of these flows",
     "unequal-shares": _unequal,
     "queue-never-empties": lambda v: (
         f"the queue never empties: 95 % of the probes under load waited more than {duration(v['low_s'])}"
@@ -359,8 +438,17 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
     "none": lambda v: f"Under load nothing waits {_ways(_way(v))} that did not before, and nothing is seen to be lost.",
-    "unknown": lambda v: f"What is known of packets {_ways(_way(v))} names no single cause.",
+    "unknown": lambda v: f"{_mostly(v)}What is known of packets {_ways(_way(v))} names no single cause.",
 }
+
+
+def _mostly(verdict: Mapping[str, Any]) -> str:
+    """What limited the flows for most of the time, where that is one flow's one limit."""
+    told = [fact["values"] for fact in verdict["facts"] if fact["code"] == "limited-by"]
+    if len(told) != 1 or not told[0]["shares"] or told[0]["shares"][0] <= MOST_OF_THE_TIME:
+        return ""
+    limit, share = told[0]["limits"][0], told[0]["shares"][0]
+    return f"{_LIMITS[limit].capitalize()} limits {told[0]['flow']} for {percent(share)} of the time. "
 
 
 def sentence(verdict: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
+from whydrop.explaining.recordings.measures.ports import Port
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import drops, hosts, losses, outages, queues, sharing
+from whydrop.explaining.recordings.naming import drops, hosts, losses, outages, ports, queues, senders, sharing
 from whydrop.explaining.recordings.naming.sides import Side, facts, sides
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
@@ -27,15 +28,27 @@ def produce(recording: Recording) -> list[Finding]:
     return [] if scene is None else of_scene(scene)
 
 
-def of_scene(scene: Scene) -> list[Finding]:
-    """The findings of what was measured."""
-    judged = sides(scene) if scene.names else []
+def of_scene(scene: Scene, port: Port | None = None) -> list[Finding]:
+    """The findings of what was measured; with the counters of a switch's port that the path goes through."""
+    judged = sides(scene)
     found = []
     for side in judged:
         found += [*queues.findings(scene, side), *losses.findings(side), _background(side)]
+        found += ports.findings(port, side) if port is not None else []
     found += [*hosts.findings(scene, judged), *sharing.findings(scene), *outages.findings(scene)]
     found += drops.findings(scene)
-    return [_paid(finding) for finding in found]
+    return [_paid(_with_senders(scene, finding)) for finding in found]
+
+
+def _with_senders(scene: Scene, finding: Finding) -> Finding:
+    """With what the senders of its flows tell of themselves, whatever the cause."""
+    if finding.cause in ("unfairness", "outage", "host-drop"):
+        return finding
+    told = senders.facts(scene, finding.subject.flows)
+    # That one of the limits is the cause is said once.
+    named = {fact.values["flow"] for fact in finding.facts if fact.code == "kernel-limited"}
+    own = [fact for fact in told if fact.code != "limited-by" or fact.values["flow"] not in named]
+    return replace(finding, facts=(*finding.facts, *own))
 
 
 def _paid(finding: Finding) -> Finding:

@@ -83,6 +83,22 @@ AT_MOST = 0.99
 # Congestion controls that send by their estimate of the path's rate, and keep a window of twice what that needs.
 BY_RATE = frozenset({"bbr", "bbr1", "bbr2", "bbr3"})
 
+# --- Throughput by congestion window ---
+
+# A line and a level are told by no fewer samples than a median is.
+FEWEST_ON_A_SIDE = FEWEST_SAMPLES
+# Of longer flows so many round trips, evenly: more cost time, and make the interval no narrower than the model is true.
+MOST_WINDOWS = 4000
+# A kink that is e^3 times likelier than none, once its parameter is paid for (R. E. Kass, A. E. Raftery, 1995: strong).
+WORTH_A_KINK = 3.0
+
+# Of so many connections of a host verdicts are given one by one.
+MOST_CONNECTIONS = 100
+
+# A port that discards while flows lose is theirs only if so many coincidences come by chance less than once in a hundred
+# such recordings: a path that was named is no proof.
+COMING_TOGETHER = 0.01
+
 # --- Sharing ---
 
 # R. Jain's index of two flows of which one gets half of what the other gets: (1 + 2)^2 / (2 (1 + 4)).

@@ -20,6 +20,7 @@ from whydrop.explaining.recordings.reducing import in_order, reduce
 from whydrop.explaining.recordings.words import in_words
 
 if TYPE_CHECKING:
+    from whydrop.explaining.recordings.measures.ports import Port
     from whydrop.explaining.recordings.measures.scene import Scene
 
 Json = dict[str, Any]
@@ -30,19 +31,35 @@ _OF_THE_RECORD = frozenset({"capture-loss"})
 _SUREST = 1 - 1e-9
 
 
-def verdicts(scene: Scene, far: Iterable[str], captured: Mapping[str, Any]) -> list[Json]:
+def verdicts(
+    scenes: Sequence[Scene], far: Iterable[str], captured: Mapping[str, Any], port: Port | None = None
+) -> list[Json]:
     """All verdicts, in words.
 
     Args:
-        scene: what was measured of the recording.
+        scenes: what was measured of the recording; of one of connections, of each of them.
         far: addresses of the hosts that the test's flows went to.
         captured: the document of the captures, before it is put into words.
+        port: counters of a switch's port that the path goes through.
     """
-    heads, apart = _sorted_out(sides(scene), frozenset(far), captured["verdicts"])
+    left: list[Json] = list(captured["verdicts"])
     source = "pair" if captured.get("pair") else "capture"
-    findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
-    found = [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduce([*of_scene(scene), *findings])]
-    return in_order([*found, *map(completing.verdict, apart)])
+    hosts, found = frozenset(far), []
+    for scene in scenes:
+        own, others = _of_connection(scene, left) if len(scenes) > 1 else (left, [])
+        heads, apart = _sorted_out(sides(scene), hosts, own)
+        left = [*apart, *others]
+        findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
+        reduced = reduce([*of_scene(scene, port), *findings])
+        found += [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduced]
+    return in_order([*found, *map(completing.verdict, left)])
+
+
+def _of_connection(scene: Scene, found: Sequence[Json]) -> tuple[list[Json], list[Json]]:
+    """Verdicts of captures on the flows of one connection, by their names, and the others."""
+    names = {flow.name.partition(" #")[0] for flow in scene.flows}
+    own = [one for one in found if set(one["flows"]) <= names]
+    return own, [one for one in found if one not in own]
 
 
 def _sorted_out(

@@ -8,8 +8,9 @@ each interval:
 
 - ``receive-window``: what is under way and one segment more do not fit into what the other end lets be sent, and data
   waits;
-- ``application``: nothing waits to be sent, and the congestion window is not full; ``send-buffer`` if the socket's
-  memory is. Where a kernel does not tell what waits: less than half of the window is in use (RFC 7661, section 4.2);
+- ``application``: no whole segment waits to be sent (a shorter one waits for acknowledgments: RFC 896), and the
+  congestion window is not full; ``send-buffer`` if the socket's memory is. Where a kernel does not tell what waits:
+  less than half of the window is in use (RFC 7661, section 4.2);
 - ``pacing``: data waits, the window is not full, and the pacing rate is below a window each round trip, or at the
   most that is set;
 - ``path-rate``: the window is full, and more than `BACKLOG_PACKETS` of the flow stand in queues: W (1 - base / RTT), as
@@ -59,6 +60,7 @@ Flags = NDArray[np.bool_]
 class HeldShares:
     """Shares of the steady load in which one flow was held, by what held it.
 
+    ``queue_delay_s`` is the median of what its packets waited where the path's rate did; NaN where it never did.
     ``samples`` is how many independent samples of it there are, by limit. ``by`` is ``kernel`` where its clocks tell of
     the receive window and the send buffer, else ``samples``. Shares add up to the part of the time that is known.
     """
@@ -67,6 +69,7 @@ class HeldShares:
     shares: dict[str, float]
     samples: dict[str, float]
     span_s: float
+    queue_delay_s: float
     by: str
 
 
@@ -87,23 +90,26 @@ def _of(flow: Flow, spans: Spans) -> HeldShares | None:
     if len(times) < 4 or times[-1] <= times[0]:
         return None
     elapsed = np.diff(times).astype(float)
-    by, parts = _parts(counted, flow.control, elapsed)
+    shown = _shown(counted, flow.control)
+    by, parts = _parts(counted, shown, elapsed)
     known = np.isfinite(parts).all(axis=0) & (elapsed > 0)
     if known.sum() < 3:
         return None
+    waited = (counted["srtt_ns"] - base_rtt_ns(counted))[shown == _PATH] / 1e9
+    waited = waited[np.isfinite(waited)]
     parts, weights = parts[:, known], elapsed[known] / elapsed[known].sum()
     return HeldShares(
         flow,
         {name: float(np.clip(part @ weights, 0.0, 1.0)) for name, part in zip(LIMITS, parts, strict=True)},
         {name: len(part) / dependence(part) for name, part in zip(LIMITS, parts, strict=True)},
         float(elapsed[known].sum()) / 1e9,
+        float(np.median(waited)) if len(waited) else math.nan,
         by,
     )
 
 
-def _parts(counted: Counted, control: str, elapsed: Values) -> tuple[str, Values]:
+def _parts(counted: Counted, shown: Values, elapsed: Values) -> tuple[str, Values]:
     """Who tells; and for each limit the share of each interval, NaN where nobody does."""
-    shown = _shown(counted, control)
     # A clock may be read a little late, and then again early: more than all of an interval is made up for by others.
     clocks = {name: counted.grown(name) / np.maximum(elapsed, 1.0) for name in _CLOCKS}
     window, buffer, busy, congestion, sender = clocks.values()
@@ -174,7 +180,7 @@ def _shown(counted: Counted, control: str) -> Values:
     by_rate = control in BY_RATE
     with np.errstate(invalid="ignore", divide="ignore"):
         full = flight >= window
-        used = np.where(np.isfinite(waits), full | (waits > 0), flight >= VALIDATED * window)
+        used = np.where(np.isfinite(waits), full | (waits >= mss), flight >= VALIDATED * window)
         # What has left and is not acknowledged, SACKed or not, is what the receive window is about.
         ahead = counted["unacked_packets"] * mss + mss > counted["send_window_bytes"]
         memory_full = counted["send_memory_bytes"] >= BUFFER_FULL * counted["send_buffer_bytes"]

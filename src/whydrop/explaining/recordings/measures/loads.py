@@ -60,7 +60,7 @@ class Load:
 def measure(direction: str, flows: Sequence[Flow], spans: Spans, outages: Sequence[Outage] = ()) -> Load | None:
     """The load of one direction outside of outages; ``None`` where no flow of it says what it carried."""
     own = [flow for flow in flows if flow.direction == direction and len(flow.intervals)]
-    own = [flow for flow in own if flow.kind in ("tcp", "udp")]
+    own = [flow for flow in own if flow.kind in ("tcp", "udp") and flow.makes_load]
     if not own:
         return None
     seconds = np.sum([flow.to_ip * rate_of_seconds(flow, spans) for flow in own], axis=0)

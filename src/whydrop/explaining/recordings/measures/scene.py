@@ -7,14 +7,27 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from whydrop.explaining.recordings.measures import delays, drops, limits, loads, losses, outages, series, spans
+from whydrop.explaining.recordings.measures import (
+    delays,
+    drops,
+    kink,
+    limits,
+    loads,
+    losses,
+    outages,
+    series,
+    signals,
+    spans,
+)
 from whydrop.explaining.recordings.measures.delays import Delay
 from whydrop.explaining.recordings.measures.drops import HostDrops
+from whydrop.explaining.recordings.measures.kink import WindowFit
 from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
 from whydrop.explaining.recordings.measures.series import Flow, Stream
+from whydrop.explaining.recordings.measures.signals import Signals
 from whydrop.explaining.recordings.measures.spans import Spans
 
 if TYPE_CHECKING:
@@ -36,6 +49,8 @@ class Scene:
     losses: dict[str, Losses]
     loads: dict[str, Load]
     limits: list[HeldShares]
+    signals: list[Signals]
+    window_fits: list[WindowFit]
     outages: list[Outage]
     drops: list[HostDrops]
 
@@ -46,10 +61,9 @@ class Scene:
 
 
 def measure(recording: Recording) -> Scene | None:
-    """The numbers of a recording; ``None`` where it holds neither probes nor load, nor what its host dropped."""
+    """The numbers of a recording; ``None`` where it holds neither probes nor load. What its host dropped is apart."""
     streams, flows = series.streams(recording), series.flows(recording)
-    dropped = drops.measure(recording)
-    time = spans.of(flows, streams, recording.step_s) or _of_drops(dropped, recording.step_s)
+    time = spans.of(flows, streams, recording.step_s)
     if time is None:
         return None
     stopped = outages.measure(streams, flows)
@@ -63,17 +77,22 @@ def measure(recording: Recording) -> Scene | None:
         _known({way: losses.measure(working, time, way) for way in WAYS}),
         _known({direction: loads.measure(direction, flows, time, stopped) for direction in ("up", "down")}),
         limits.measure(flows, time),
+        signals.measure(flows),
+        kink.measure(flows),
         stopped,
-        dropped,
+        [],
     )
 
 
-def _of_drops(found: list[HostDrops], step_s: float) -> Spans | None:
+def of_host(recording: Recording) -> Scene | None:
+    """The packets that the host of a recording dropped itself; ``None`` where there are none."""
+    found = drops.measure(recording)
     if not found:
         return None
     first_ns, last_ns = min(one.first_ns for one in found), max(one.last_ns for one in found)
     # No load, and so no end of it.
-    return Spans(last_ns, last_ns, last_ns, last_ns, first_ns, last_ns, round(step_s * 1e9))
+    time = Spans(last_ns, last_ns, last_ns, last_ns, first_ns, last_ns, round(recording.step_s * 1e9))
+    return Scene([], [], time, {}, {}, {}, [], [], [], [], found)
 
 
 def _known(found: dict[str, T | None]) -> dict[str, T]:

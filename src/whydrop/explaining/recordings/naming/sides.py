@@ -126,7 +126,9 @@ class Side:
 
 
 def sides(scene: Scene) -> list[Side]:
-    """The sides judged separately, in the order down, up."""
+    """The sides judged separately, in the order down, up; none of what a host dropped by itself."""
+    if not scene.names:
+        return []
     loaded = [direction for direction in ("down", "up") if direction in scene.loads]
     one_way = all(direction in scene.delays for direction in loaded)
     if len(loaded) == 2 and not one_way:

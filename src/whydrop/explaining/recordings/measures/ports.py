@@ -1,0 +1,156 @@
+"""A switch's port on the path, by its counters in a store: what it discarded, and whether flows lost packets then.
+
+Nothing tells by itself that a path goes through a port: whoever asks names it. Each sample of its counters is a bin, in
+which the port discarded or not, and a flow sent again or not. That bins in which both happened are as many by chance
+has the probability of Fisher's exact test (R. A. Fisher, 1935).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+import polars as pl
+
+from whydrop.explaining.recordings.measures.series import Flow, Values
+from whydrop.recording.errors import RecordingError
+
+_DISCARDS = "discards.tx"
+_PACKETS = ("unicast.tx", "multicast.tx", "broadcast.tx")
+# Samples that are kept of one recording: a day at one a second.
+_MOST_SAMPLES = 100_000
+
+
+@dataclass(frozen=True)
+class Port:
+    """Counters of one port, in the direction in which it sends.
+
+    Attributes:
+        name: switch and port.
+        starts_ns, ends_ns: of each bin, in order.
+        discards, packets, octets: in each; NaN where the counter was not read.
+    """
+
+    name: str
+    starts_ns: Values
+    ends_ns: Values
+    discards: Values
+    packets: Values
+    octets: Values
+
+    def while_(self, first_ns: float, last_ns: float) -> Port:
+        """The bins that lie in a time, but for their edges."""
+        kept = (self.ends_ns > first_ns) & (self.starts_ns < last_ns)
+        parts = (self.starts_ns, self.ends_ns, self.discards, self.packets, self.octets)
+        return Port(self.name, *(part[kept] for part in parts))
+
+
+@dataclass(frozen=True)
+class Coincidence:
+    """What a port discarded while flows ran.
+
+    Attributes:
+        discards, packets: of the port, in all bins.
+        bins, with_discards, with_losses, with_both: bins, and those in which the port discarded, the flows sent again.
+        chance: that as many or more have both, were they independent.
+        highest_bps: of the bins, Ethernet frames as the switch counts them.
+    """
+
+    port: str
+    span_s: float
+    discards: float
+    packets: float
+    bins: int
+    with_discards: int
+    with_losses: int
+    with_both: int
+    chance: float
+    highest_bps: float
+
+
+def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> Port:
+    """The samples of a port, named ``SWITCH/PORT``, that lie in a time.
+
+    Raises:
+        RecordingError: the store cannot be read, has no such port, or nothing of that time.
+    """
+    from whydrop.store.store import Store
+
+    switch, _, port = name.rpartition("/")
+    rows = Store.open(store).scan("counters")
+    there = rows.select("switch", "port").unique().collect().sort("switch", "port")
+    if (switch, port) not in there.rows():
+        has = ", ".join(f"{one}/{other}" for one, other in there.head(10).rows()) or "none"
+        raise RecordingError(f"{store}: no counters of a port {name!r} (SWITCH/PORT); it has those of {has}")
+    counters = pl.col("counter").is_in([_DISCARDS, *_PACKETS, "octets.tx"])
+    wanted = (pl.col("switch") == switch) & (pl.col("port") == port) & counters
+    # A growth over a time that is not known, or after a reset, is none.
+    grown = pl.col("value").is_not_null() & (pl.col("span_ns") > 0)
+    within = (pl.col("end_ns") > first_ns) & (pl.col("end_ns") - pl.col("span_ns") < last_ns)
+    found = rows.filter(wanted & grown & within).head(_MOST_SAMPLES).collect()
+    # Several machines may poll one switch, and tell the same.
+    wide = found.pivot("counter", index=["end_ns", "span_ns"], values="value", aggregate_function="max").sort("end_ns")
+    if _DISCARDS not in wide.columns:
+        raise RecordingError(f"{store}: the counters of {name} do not cover the time of the recording")
+    columns = {key: wide[key].cast(pl.Float64).fill_null(math.nan).to_numpy() for key in wide.columns}
+    nothing = np.full(wide.height, math.nan)
+    packets = [columns[key] for key in _PACKETS if key in columns]
+    return Port(
+        name,
+        columns["end_ns"] - columns["span_ns"],
+        columns["end_ns"],
+        columns[_DISCARDS],
+        np.sum(packets, axis=0) if packets else nothing,
+        columns.get("octets.tx", nothing),
+    )
+
+
+def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
+    """What came together; ``None`` where no bin lies in the time of flows that tell what they sent again."""
+    telling = [flow for flow in flows if np.isfinite(flow.counted["retransmitted_packets"]).sum() > 1]
+    if not telling:
+        return None
+    seen = port.while_(min(flow.start_ns for flow in telling), max(flow.end_ns for flow in telling))
+    known = np.isfinite(seen.discards)
+    if not known.any():
+        return None
+    again = np.sum([_sent_again(flow, seen) for flow in telling], axis=0)[known] > 0
+    discards = seen.discards[known] > 0
+    seconds = (seen.ends_ns - seen.starts_ns) / 1e9
+    bins, both = int(known.sum()), int((again & discards).sum())
+    rates = seen.octets * 8 / seconds
+    return Coincidence(
+        port.name,
+        float(seconds[known].sum()),
+        float(seen.discards[known].sum()),
+        float(np.nansum(seen.packets[known])),
+        bins,
+        int(discards.sum()),
+        int(again.sum()),
+        both,
+        _chance(bins, int(discards.sum()), int(again.sum()), both),
+        float(np.nanmax(rates)) if np.isfinite(rates).any() else math.nan,
+    )
+
+
+def _sent_again(flow: Flow, port: Port) -> Values:
+    """Segments that a flow sent again in each bin, and until the round trip after it in which that shows."""
+    counts, times = flow.counted["retransmitted_packets"], flow.counted.times_ns.astype(float)
+    known = np.isfinite(counts)
+    rtt = flow.counted["srtt_ns"]
+    late = float(np.nanmax(rtt)) if np.isfinite(rtt).any() else 0.0
+    until, since = (np.interp(edge, times[known], counts[known]) for edge in (port.ends_ns + late, port.starts_ns))
+    return np.asarray(until - since)
+
+
+def _chance(bins: int, first: int, second: int, both: int) -> float:
+    """The upper tail of the hypergeometric distribution.
+
+    >>> _chance(10, 2, 2, 2) == 1 / 45, _chance(10, 2, 2, 0)
+    (True, 1.0)
+    """
+    ways = [math.comb(first, k) * math.comb(bins - first, second - k) for k in range(both, min(first, second) + 1)]
+    return min(1.0, sum(ways) / math.comb(bins, second))
