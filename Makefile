@@ -30,12 +30,13 @@ test-fast: setup ## run the Python tests that take seconds
 test-all: setup ## run every test in its exhaustive form, and every setting of the lab: once before a release
 	@tools/run-tests all
 
-check: setup ## formatting, lints, types and the direction of imports, of both languages
+check: setup ## formatting, lints, types, the direction of imports and docstrings, of both languages
 	cargo fmt --all --check
 	$(RUN)/ruff check
 	$(RUN)/ruff format --check
 	$(RUN)/mypy
 	$(RUN)/python tools/arrows.py
+	$(RUN)/python tools/docstrings.py
 	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: setup ## format the code of both languages

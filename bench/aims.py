@@ -1,4 +1,4 @@
-"""What we hold whydrop to, and whether it was met."""
+"""The aims that we hold whydrop to, and whether they were met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a stated 80 % is right four times in five: the confidence of transfers' causes.
+"""Check that a stated 80 % is right four times in five: the confidence of transfers' causes.
 
     cargo run --release -p whydrop-simulate -- transfers --out /tmp/drawn --split validation --seed 9 --count 2000
     .venv/bin/python bench/calibrate.py /tmp/drawn --figure docs/images/calibration.png
@@ -40,7 +40,7 @@ ENDS = ("b.pcap", "y.pcap")
 
 @dataclass(frozen=True)
 class Stated:
-    """What was said of one transfer."""
+    """The statement on one transfer."""
 
     name: str
     cause: str

@@ -53,7 +53,7 @@ class Punctuality:
 
 @dataclass(frozen=True)
 class Crowd:
-    """What went missing of many flows at once."""
+    """The losses of many flows at once."""
 
     flows: int
     intervals: int

@@ -23,13 +23,13 @@ PROBE_INTERVALS_S = (0.005, 0.02)
 
 @dataclass
 class Pairs:
-    """What two programs measured in turns, whydrop first."""
+    """The measurements of two programs in turns, whydrop first."""
 
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
     def add(self, ours: float, theirs: float) -> None:
-        """What one turn brought."""
+        """Add the values of one turn."""
         self.ours.append(ours)
         self.theirs.append(theirs)
 

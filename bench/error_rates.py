@@ -60,7 +60,7 @@ class Speeds:
         return f"speeds x {self.ratio:g}, {self.clients} clients a site{shared}{placebos}"
 
     def conclusions(self, seed: int) -> pl.DataFrame:
-        """What the study says of the fleet of a seed, with as many placebos as the study makes."""
+        """The study's conclusions on the fleet of a seed, with as many placebos as the study makes."""
         random = np.random.default_rng([seed, 1])
         sites = [self._site(site, random) for site in SITES]
         parameters = PARAMETERS.model_copy(update={"seed": seed})
@@ -121,7 +121,7 @@ class Discards:
         return f"discards x {self.ratio:g}, a day keeps {self.kept:g}, {known}"
 
     def conclusions(self, seed: int) -> pl.DataFrame:
-        """What the study says of the fleet of a seed."""
+        """The study's conclusions on the fleet of a seed."""
         random = np.random.default_rng([seed, 2])
         frames = [self._site(site, random) for site in SITES]
         return changes.discard_changes(pl.concat(frames), PARAMETERS)
@@ -213,7 +213,7 @@ def share_of(found: Found, kind: str, conclusions: tuple[str, ...]) -> Count:
 
 
 def lines(fleet: Fleet, found: Found) -> Iterator[str]:
-    """What is reported of a fleet."""
+    """The lines of the report on a fleet."""
     yield str(fleet)
     kinds = {"mean": "by means", "max": "by largest speeds"} if isinstance(fleet, Speeds) else {"discards": ""}
     right = (

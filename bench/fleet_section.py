@@ -70,7 +70,7 @@ class Size:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen of this section."""
+    """Add the options of this section."""
     parser.add_argument(
         "--fleet-days", type=int, nargs="+", default=list(DAYS), metavar="N",
         help="sizes of the fleet's history, of 100 ports (%(default)s)",
@@ -151,7 +151,7 @@ def compare(ours: Path, theirs: Path) -> None:
 
 
 def slopes(measured: list[Size]) -> Grid:
-    """What each further sample takes, start-up apart: by least squares over the sizes."""
+    """The cost of each further sample, start-up apart: by least squares over the sizes."""
     grid = Grid(
         "Each further sample, by least squares over the sizes",
         ["program", "wall ns", "CPU ns", "start-up, CPU s", "peak bytes"],

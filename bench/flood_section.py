@@ -26,7 +26,7 @@ KINDS = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen of this section."""
+    """Add the options of this section."""
     parser.add_argument("--tuples", type=int, default=TUPLES, metavar="N", help="5-tuples of a flood (%(default)s)")
 
 

@@ -1,4 +1,4 @@
-"""What a long watch takes on disk, and how fast it is drawn: eight hours of two connections at 100 ms.
+"""The cost of a long watch on disk, and how fast it is drawn: eight hours of two connections at 100 ms.
 
     .venv/bin/python bench/long_watch.py [--hours 8] [--connections 2] [--every 0.1]
 

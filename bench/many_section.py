@@ -19,7 +19,7 @@ COPIES = 600
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen of this section."""
+    """Add the options of this section."""
     parser.add_argument("--many", type=int, default=COPIES, metavar="N", help="captures in a folder (%(default)s)")
 
 

@@ -18,7 +18,7 @@ KILOBYTE = 1024
 
 @dataclass(frozen=True)
 class Run:
-    """What one process took."""
+    """The resources that one process took."""
 
     wall_s: float
     cpu_s: float
@@ -78,7 +78,7 @@ def run_once(command: Sequence[str]) -> Run:
 
 
 def own_peak_bytes() -> int:
-    """What this program itself has held at most: the kernel reports no smaller peak for a child."""
+    """The peak memory of this program itself: the kernel reports no smaller peak for a child."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
 
 

@@ -26,7 +26,7 @@ class Shown(Protocol):
     """A table as it is shown: the first cell of a row is text, the others are numbers."""
 
     def caption(self) -> str:
-        """What it is about."""
+        """The caption."""
 
     def headings(self) -> list[str]:
         """Of the columns."""
@@ -36,7 +36,7 @@ class Shown(Protocol):
 
 
 class Section(NamedTuple):
-    """What is measured together, and where in the page it goes."""
+    """The tables and bars measured together, and where in the page they go."""
 
     name: str
     tables: Sequence[Shown]
@@ -56,7 +56,7 @@ class Grid:
     lines: list[list[str]] = field(default_factory=list)
 
     def caption(self) -> str:
-        """What it is about."""
+        """The caption."""
         return self.title
 
     def headings(self) -> list[str]:
@@ -78,7 +78,7 @@ class Table:
     series: list[Series]
 
     def caption(self) -> str:
-        """What the programs ran on."""
+        """The caption: the capture that the programs ran on."""
         return f"{self.title}: {grouped(self.packets)} packets, {self.size_bytes / 1e6:.1f} MB"
 
     def named(self, name: str) -> Series | None:

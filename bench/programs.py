@@ -58,7 +58,7 @@ class Program:
         return ["sh", "-c", script, self.name, *map(str, captures)]
 
     def is_installed(self) -> bool:
-        """Whether there is such a program."""
+        """True if there is such a program."""
         return shutil.which(self.before[0]) is not None
 
     def version(self) -> str:

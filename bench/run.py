@@ -99,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def of_module(name: str) -> Callable[[argparse.Namespace, tuple[str, ...]], Section | None]:
-    """What measures a section that has a module of its own."""
+    """The function that measures a section that has a module of its own."""
 
     def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section | None:
         if options.only not in (None, name):

@@ -29,7 +29,7 @@ EQUIVALENCE_MARGIN = 0.10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen of this section."""
+    """Add the options of this section."""
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="study: fleets of each kind (%(default)s)")
 
 
@@ -121,7 +121,7 @@ def bars(cases: Sequence[Case]) -> list[Bar]:
 
 
 def is_nothing(case: Case) -> bool:
-    """Whether nothing was changed."""
+    """True if nothing was changed."""
     return bool(case["effect"] == 1.0)
 
 

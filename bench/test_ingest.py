@@ -1,4 +1,4 @@
-"""What ingestion is measured on is what its reader takes it for."""
+"""Tests that files made for measuring ingestion are what its reader takes them for."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_line_of_the_table_has_a_cell_for_each_heading() -> None:
 
 
 def check(found: Collected, folder: Path) -> pl.DataFrame:
-    """What holds of any run, however busy the machine is; the rows of the store."""
+    """Check what holds of any run, however busy the machine is; return the rows of the store."""
     assert found.due == len(found.late_ns) + found.missed
     assert found.missed < found.due
     assert all(late >= 0 for late in found.asleep_ns)

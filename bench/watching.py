@@ -1,11 +1,15 @@
-"""What watching costs: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
+"""The cost of watching: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
 
     .venv/bin/python bench/watching.py [--connections 10000] [--every 0.1] [--seconds 20]
+    .venv/bin/python bench/watching.py --drops 100000 [--seconds 20]    # as root
 
 All connections are at rest, so that what is measured is the asking: the kernel lists each of them, both ends, ten
 times a second. Processor time is user and system of the whole process with its start (`whydrop watch` with its
 recording; `ss` started for each poll, as scripts do), the median of three turns. The polls alone are those of table
 `polls`. A bare dump asks the kernel as we do and throws away what it says: the least that any program could take.
+
+With `--drops`, so many datagrams a second go to a socket whose buffer is full, and the kernel drops each of them: what
+the watch's own process takes beside a flood, and whether all of them were counted.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import statistics
 import struct
@@ -37,7 +42,10 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=0.1, help="seconds between two polls")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--drops", type=int, metavar="RATE", help="packets a second that this host drops")
     wanted = parser.parse_args()
+    if wanted.drops is not None:
+        return flooded(wanted.drops, wanted.seconds)
     with established(wanted.connections) as port:
         print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s")
         ours: list[float] = []
@@ -114,6 +122,60 @@ def watched(port: int, every_s: float, seconds: float) -> tuple[float, float]:
         size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
         print(f"  {told['polls']} polls, {told['missed']} missed, {told['connections']} ends, {size / 1e6:.1f} MB")
         return _used_since(before) / seconds, told["cpu_share"]
+
+
+def flooded(rate: int, seconds: float) -> int:
+    """Print what a watch takes beside a flood of drops, and beside none."""
+    for wanted in (0, rate):
+        with full_socket() as port, tempfile.TemporaryDirectory() as output:
+            words = [sys.executable, "-m", "whydrop", "watch", "--port", "1", "--no-live", "--json"]
+            watching = subprocess.Popen([*words, "--output", output], stdout=subprocess.PIPE, text=True)
+            while not any(Path(output).glob("*.recording/journal/polls*")):
+                time.sleep(0.05)
+            at_rest = _process_s(watching.pid)
+            sent, took_s = flood(port, wanted, seconds)
+            cpu = (_process_s(watching.pid) - at_rest) / took_s
+            status = Path(f"/proc/{watching.pid}/status").read_text()
+            most_kib = int(status.partition("VmHWM:")[2].split()[0])
+            watching.send_signal(signal.SIGINT)
+            told = json.loads(watching.communicate()[0])["dropped"]
+            size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
+        print(f"{sent / took_s:.0f} datagrams a second for {took_s:.1f} s to a socket that is full, {told['way']}:")
+        print(f"  {100 * cpu:.1f} % of a processor, at most {most_kib / 1024:.0f} MiB of memory, {size / 1e6:.2f} MB")
+        counted = told["reasons"].get("SOCKET_RCVBUFF", 0)
+        print(f"  {counted} of {sent} counted, {told['lost_events']} lost, {told['not_looked_at']} by reason only")
+    return 0
+
+
+@contextlib.contextmanager
+def full_socket() -> Iterator[int]:
+    """A port of UDP whose socket takes nothing more."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        held.bind(("127.0.0.1", 0))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+            for _ in range(100):
+                sending.sendto(bytes(1000), held.getsockname())
+        yield held.getsockname()[1]
+
+
+def flood(port: int, rate: int, seconds: float) -> tuple[int, float]:
+    """Send so many datagrams a second, a millisecond's worth at a time; how many there were, and how long it took."""
+    sent, start = 0, time.monotonic()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+        sending.connect(("127.0.0.1", port))
+        while (elapsed := time.monotonic() - start) < seconds:
+            for _ in range(min(1000, round(rate * elapsed) - sent)):
+                sending.send(b"x")
+                sent += 1
+            time.sleep(0.001)
+    return sent, time.monotonic() - start
+
+
+def _process_s(pid: int) -> float:
+    """Processor time of a process, as it is now."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def listed(port: int, every_s: float, seconds: float) -> float:

@@ -64,7 +64,7 @@ def _do(*command: str) -> None:
 
 @dataclass
 class Ended:
-    """What a process took, with its children that it waited for."""
+    """The cost of a process, with its children that it waited for."""
 
     status: int
     cpu_s: float
@@ -118,6 +118,6 @@ def _cpu_s(usage: resource.struct_rusage) -> float:
 
 
 def tell(step: str) -> None:
-    """What is being done, on a terminal."""
+    """Show on a terminal what is being done."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{step}", end="", file=sys.stderr, flush=True)

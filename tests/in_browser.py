@@ -92,7 +92,7 @@ class Opened:
             self.trouble.append(message.text)
 
     def pictures(self) -> dict[str, str]:
-        """What each chart shows now, to compare."""
+        """The picture of each chart as it is now, to compare."""
         return self.page.evaluate(PICTURES)
 
 

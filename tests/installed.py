@@ -35,7 +35,7 @@ SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/s
 
 
 def found(*programs: str) -> bool:
-    """Whether one of the programs is on this machine."""
+    """True if one of the programs is on this machine."""
     return any(shutil.which(program, path=SEARCHED) for program in programs)
 
 

@@ -26,7 +26,7 @@ IDLE_RTT_MS, LOADED_RTT_MS = 20.0, 80.0
 
 
 def metadata(**changes: Any) -> dict[str, Any]:
-    """What ``recording.json`` of :func:`rrul` says."""
+    """The content of ``recording.json`` of :func:`rrul`."""
     flows = [
         *({"name": name, "kind": "tcp", "direction": "up", **_load()} for name in UPLOADS),
         *({"name": name, "kind": "tcp", "direction": "down", **_load()} for name in DOWNLOADS),

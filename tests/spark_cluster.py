@@ -110,7 +110,7 @@ def _spark_process(folder: Path, name: str, role: str, arguments: Sequence[str])
 
 
 def _wait_for(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> re.Match[str]:
-    """What a program's log says of ``pattern``, as soon as it does."""
+    """Wait until a program's log matches ``pattern``."""
     limit = time.monotonic() + PATIENCE_S
     while True:
         has_ended = process.poll() is not None

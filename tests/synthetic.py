@@ -52,7 +52,7 @@ class Run:
 
 
 class Sender:
-    """What TCP knows: its window, what is acknowledged, what to repair."""
+    """The state of TCP: its window, what is acknowledged, what to repair."""
 
     def __init__(self, packets: int) -> None:
         self.packets = packets

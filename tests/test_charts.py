@@ -27,7 +27,7 @@ def layer_data(drawn: Figure | Panel, name: str) -> pl.DataFrame:
 
 
 def look(layer: Layer) -> tuple[object, ...]:
-    """What of a layer is seen in black and white."""
+    """The look of a layer in black and white."""
     return layer.mark, layer.style.shape if layer.mark == "points" else layer.style.dash
 
 

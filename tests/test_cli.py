@@ -184,7 +184,7 @@ def test_a_reader_that_stops_early_causes_no_complaint():
 
 
 def on_a_terminal(columns: int, **environment: str) -> str:
-    """What explain prints on a terminal of so many columns."""
+    """The output of explain on a terminal of so many columns."""
     leader, follower = pty.openpty()
     env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **environment}
     process = subprocess.Popen(
@@ -281,7 +281,7 @@ def interrupted_pipe(interrupts: int) -> tuple[subprocess.Popen[bytes], str, str
 
 
 def is_asleep(pid: int) -> bool:
-    """Whether a process's first thread waits."""
+    """True if a process's first thread waits."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 

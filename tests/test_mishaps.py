@@ -1,4 +1,4 @@
-"""What users do by mistake or in a hurry, in every command: one clear line and the right exit status."""
+"""Mistakes of users, and their haste, in every command: one clear line and the right exit status."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_reader_that_stops_early_is_no_mistake_of_any_command(rrul: Path, comm
 
 
 def help_of(command: str, columns: int) -> str:
-    """What `--help` prints on a terminal so wide, made within this process."""
+    """The output of `--help` on a terminal so wide, made within this process."""
     from whydrop.cli.commands import whydrop
 
     # Click leaves two columns free, but not of a width that it is given.

@@ -29,7 +29,7 @@ class _Repeating(dict):
 
 
 def section(unit: Path) -> configparser.SectionProxy:
-    """What a unit says of its service."""
+    """The service section of a unit."""
     parser = configparser.RawConfigParser(strict=False, dict_type=_Repeating, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read(unit)

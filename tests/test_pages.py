@@ -44,7 +44,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def place(axis: dict[str, Any], value: float | None) -> float | str | None:
-    """What a number of a page stands for: a word of an axis of words, 0 where zeros stand."""
+    """The meaning of a number of a page: a word of an axis of words, 0 where zeros stand."""
     if value is None or value != value:
         return None
     if axis["words"]:
@@ -135,7 +135,7 @@ def test_grids_of_panels_are_drawn_zoomed_and_have_the_numbers_of_their_csv(brow
     made = [
         grid
         for name in ("ping", "ping_cdf")
-        for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.Wishes())
+        for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.PlotOptions())
     ]
     opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
     seen = opened.page.evaluate(READ)

@@ -1,4 +1,4 @@
-"""What a call imports decides how fast it starts; times would depend on the machine, imports do not."""
+"""Tests of what calls import, which decides how fast they start: times depend on the machine, imports do not."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ ROOMS = (
     "explaining",
     "show",
     "studies",
+    "act",
     "api",
     "cli",
     "__main__",
@@ -53,7 +54,7 @@ def main() -> int:
 
 
 def python_complaints(source: Path, package: str = "whydrop", rooms: tuple[str, ...] = ROOMS) -> Iterator[str]:
-    """What is wrong with the imports of a package, a sentence each."""
+    """The faults in the imports of a package, a sentence each."""
     graph = python_graph(source, package)
     order = {room: place for place, room in enumerate(rooms)}
     for module in sorted(graph):

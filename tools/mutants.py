@@ -123,7 +123,7 @@ def drawn(before: Path, after: Path, executed: dict[str, set[int]], count: int, 
 
 
 def notices(words: list[str], tree: Path) -> bool:
-    """Whether tests fail, or do not end."""
+    """True if tests fail, or do not end."""
     try:
         done = subprocess.run(words, cwd=tree, capture_output=True, check=False, timeout=MOST_S)
     except subprocess.TimeoutExpired:

@@ -232,7 +232,7 @@ def windows(
 
 
 def any_in(marks: NDArray[np.bool_], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether any of the windows first ... last is marked; beyond the fleet's time none is."""
+    """True where any of the windows first ... last is marked; beyond the fleet's time none is."""
     sums = np.concatenate([[0], np.cumsum(marks)])
     return sums[np.clip(last + 1, 0, len(marks))] > sums[np.clip(first, 0, len(marks))]
 

@@ -140,7 +140,7 @@ def _days(site: Site) -> Iterator[tuple[Any, ...]]:
 
 
 def conclusions(situation: Situation, seed: int) -> dict[str, list[str]]:
-    """What the study says of one fleet, by definition: a conclusion for each site (and statistic)."""
+    """The study's conclusions on one fleet, by definition: a conclusion for each site (and statistic)."""
     fleet = Fleet(replace(situation.plan(seed), tests_per_day=PLAN.tests_per_day))
     if situation.kind == "discards":
         table = changes.discard_changes(discard_ratio(fleet), parameters("corrected"))

@@ -19,10 +19,10 @@ from .traffic import Counts, Site, growth
 
 @dataclass
 class Contacts:
-    """What there is to know of the discards at each window of the fleet's time at one site: arrays of ``plan.bins``."""
+    """The discards at each window of the fleet's time at one site: arrays of ``plan.bins``."""
 
     dropped: NDArray[np.uint32]
-    """What the uplink truly dropped."""
+    """Packets that the uplink truly dropped."""
     known: NDArray[np.bool_]
     """A sample of some machine covers the window."""
     seen: NDArray[np.bool_]
@@ -114,7 +114,7 @@ class Fleet:
             yield str(name), frame, truth.of_tests(self.plan, ordered, self.contacts)
 
     def true_days(self) -> pl.DataFrame:
-        """What each uplink truly passed and dropped, by the UTC day of the windows' ends."""
+        """The packets that each uplink truly passed and dropped, by the UTC day of the windows' ends."""
         return pl.concat(self.daily)
 
     def _poll_times(self, number: int, end_ns: pl.Series) -> dict[str, pl.Series]:

@@ -1,4 +1,4 @@
-"""What can be chosen of a fleet."""
+"""The choices that make a fleet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY_NS = 86_400 * 1_000_000_000
 TYPES = ("octets", "unicast", "multicast", "broadcast", "discards", "errors")
 ALL_COUNTERS = tuple(f"{kind}.{direction}" for kind in TYPES for direction in ("tx", "rx"))
 NEEDED_COUNTERS = ("octets.tx", "unicast.tx", "discards.tx")
-"""What figures 1 and 3 are made of."""
+"""The counters that figures 1 and 3 are made of."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Plan:
         return self.first_day + timedelta(days=number)
 
     def is_changed(self, site: str, number: int) -> bool:
-        """Whether flow control is on at ``site`` on day ``number``."""
+        """True if flow control is on at ``site`` on day ``number``."""
         if self.change_day is None or (self.change_sites and site not in self.change_sites):
             return False
         return self.day(number) >= self.change_day

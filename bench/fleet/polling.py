@@ -1,4 +1,4 @@
-"""What polls see of a switch's counters: samples, gaps where polls fail, resets where the switch begins anew."""
+"""A switch's counters as polls see them: samples, gaps where polls fail, resets where the switch begins anew."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Series:
 
 @dataclass
 class _Poller:
-    """What a machine remembers between polls, in windows before the day's first."""
+    """A machine's memory between polls, in windows before the day's first."""
 
     since: int = 0
     """Windows since its last poll, not counting the one that it was made in."""
@@ -124,7 +124,7 @@ class Polls:
         return found
 
     def _running_total(self, number: int, port: str, name: str, values: Counts) -> Counts:
-        """What the switch's counter is at the end of each window, not yet wrapped."""
+        """The switch's counter at the end of each window, not yet wrapped."""
         key = (port, name)
         if key not in self._totals:
             chance = self.plan.chance("totals", self.site.name, port, name)
@@ -232,7 +232,7 @@ class Polls:
 
 
 def is_narrow(counter: str) -> bool:
-    """Whether a counter has 32 bits."""
+    """True if a counter has 32 bits."""
     return counter.partition(".")[0] in NARROW
 
 

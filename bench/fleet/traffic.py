@@ -1,4 +1,4 @@
-"""What passes a switch's uplink: a load that follows day and week, bursts shorter than a window, and what they drop.
+"""Traffic through a switch's uplink: a load that follows day and week, bursts shorter than a window, and their drops.
 
 A burst is two or more machines sending to the uplink at line rate at once, for milliseconds. It overflows when what
 arrives beyond the port's speed, besides the load that passes anyway, is more than the port's buffer holds:
@@ -27,7 +27,7 @@ _DAY_CORRELATION = 0.5
 
 @dataclass
 class Site:
-    """What stays the same at a site."""
+    """The constants of a site."""
 
     plan: Plan
     name: str
@@ -90,7 +90,7 @@ def utilisation(site: Site, number: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Burst:
-    """What bursts of a day did in each window."""
+    """The effects of a day's bursts in each window."""
 
     octets: NDArray[np.float64]
     discards: Counts
@@ -167,6 +167,6 @@ _SHARED = ("octets.tx", "octets.rx", "unicast.tx", "unicast.rx")
 
 
 def _across(counter: str) -> str:
-    """What goes out of the uplink came in from a machine."""
+    """The counter on the other side: what goes out of the uplink came in from a machine."""
     kind, _, direction = counter.partition(".")
     return f"{kind}.{'rx' if direction == 'tx' else 'tx'}"

@@ -1,4 +1,4 @@
-"""What a study of the fleet ought to find."""
+"""The truth that a study of the fleet ought to find."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ pub const SMALLEST_FRAME_BYTES: usize = ETHERNET_BYTES + 20 + 20;
 pub const NS_PER_SECOND: i64 = 1_000_000_000;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What one path carried, as captured at each of its points at the same time, by the same clock.
+/// The traffic of one path, as captured at each of its points at the same time, by the same clock.
 pub struct Template {
     pub epoch_ns: i64,
     pub duration_ns: i64,

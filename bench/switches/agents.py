@@ -1,4 +1,4 @@
-"""What is polled: net-snmp's agent with many real interfaces, or snmpsim playing many switches; both on loopback."""
+"""Agents to poll: net-snmp's with many real interfaces, or snmpsim playing many switches; both on loopback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Agents:
     ports: int
     """Of each switch."""
     inside: tuple[str, ...] = ()
-    """What a command begins with that is to reach them."""
+    """The words that begin a command that is to reach them."""
     instead_of_pause: bool = False
 
     def config(self, store: Path, interval_s: int) -> str:

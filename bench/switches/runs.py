@@ -23,7 +23,7 @@ SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Collected:
-    """What a run brought and took."""
+    """The results and the cost of a run."""
 
     agent: str
     switches: int
@@ -161,7 +161,7 @@ def summary(
     peak_bytes: int,
     asleep_ns: list[int],
 ) -> Collected:
-    """What a store's polls come to. A tick between the first and the last that a switch has no row for was missed."""
+    """Sum up a store's polls. A tick between the first and the last that a switch has no row for was missed."""
     interval_ns = interval_s * SECOND_NS
     first, last = int(polls["due_ns"].min()), int(polls["due_ns"].max())  # type: ignore[arg-type]
     ticks = (last - first) // interval_ns + 1

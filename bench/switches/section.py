@@ -21,7 +21,7 @@ PORTS_OF_MANY = 5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen of this section."""
+    """Add the options of this section."""
     parser.add_argument(
         "--switch-seconds", type=int, default=600, help="one switch each second for so long (%(default)s)"
     )
@@ -86,7 +86,7 @@ def bars(found: Sequence[Collected]) -> list[Bar]:
 
 
 def programs(whydrop: Sequence[str]) -> list[Program]:
-    """What ran."""
+    """The programs that ran."""
     ours = Program(
         name="whydrop",
         before=(*whydrop, "collect", "--duration", "TIME"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from whydrop.explaining.matching import Matching, match
-    from whydrop.explaining.pair import AfterGap, Changes, ClockStretch, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.measure.handle import Run
     from whydrop.recording.recording import Recording
     from whydrop.store.store import Store
@@ -47,7 +47,7 @@ _HOMES = {
     "CaptureError": "whydrop._core",
     "Cause": "whydrop.explaining.document",
     "Changes": "whydrop.explaining.pair",
-    "ClockStretch": "whydrop.explaining.pair",
+    "ClockInterval": "whydrop.explaining.pair",
     "Explanation": "whydrop.api",
     "Flow": "whydrop.explaining.document",
     "LeftOut": "whydrop.explaining.pair",
@@ -82,7 +82,7 @@ __all__ = [
     "CaptureError",
     "Cause",
     "Changes",
-    "ClockStretch",
+    "ClockInterval",
     "Explanation",
     "Flow",
     "LeftOut",

@@ -254,7 +254,7 @@ def study(
 
 
 class Explanation(Explained):
-    """What was found in a capture, in several of one path, or in a recording; it draws charts and writes reports."""
+    """The findings in a capture, in several of one path, or in a recording; it draws charts and writes reports."""
 
     def chart(self, name: str, *, flow: str | None = None) -> altair.VConcatChart:
         """One chart, to show in a notebook or to save.

@@ -1,4 +1,4 @@
-"""What comes of reading a file: rows, or one line for the person who gave it."""
+"""The outcome of reading a file: rows, or one line for the person who gave it."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_json_cut_off_anywhere_is_read_as_far_as_its_values_are_whole(length: in
 
 
 def within(part: Any, whole: Any) -> bool:
-    """Whether all of a document is in another, in its place, and what is in lists is there whole."""
+    """True if all of a document is in another, in its place, and what is in lists is there whole."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(key in whole and within(part[key], whole[key]) for key in part)
     if isinstance(part, list):

@@ -385,7 +385,7 @@ def test_a_command_that_may_not_be_killed_is_named_and_not_waited_for(
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked after does not."""
+    """True if a process runs; one that has ended and that nobody has asked after does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

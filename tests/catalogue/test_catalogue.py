@@ -1,4 +1,4 @@
-"""What holds for every test of the catalogue."""
+"""Properties of every test of the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whydrop says of a test file with mistakes."""
+"""Messages on test files with mistakes."""
 
 from __future__ import annotations
 

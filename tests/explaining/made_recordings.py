@@ -162,7 +162,7 @@ class FlowQueues(Queue):
 
 @dataclass
 class MadePath:
-    """What is measured: base round trips of each host, a queue each way, and everything odd about it."""
+    """The path that is measured: base round trips of each host, a queue each way, and everything odd about it."""
 
     up: Queue
     down: Queue

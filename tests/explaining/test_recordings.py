@@ -1,4 +1,4 @@
-"""What recordings are explained by: each finding from the recording alone, and twins that must not trigger it."""
+"""Explaining recordings: each finding from the recording alone, and like recordings that must not trigger it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def rrul(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 def seen(cause: str, flow: str, confidence: float = 0.9, **changes: Any) -> dict[str, Any]:
-    """What a capture tells of a flow, before it is put into words."""
+    """A capture's verdict on a flow, before it is put into words."""
     fact = {"code": "sent-again", "values": {"retransmitted": 96, "spurious": 0}}
     verdict = {"cause": cause, "confidence": confidence, "flows": [flow], "lost": 96, "explained": 1.0}
     verdict |= {"limited_share": 1.0, "parameters": {}, "byte_basis": None, "at": None, "detail": None, "family": None}

@@ -1,4 +1,4 @@
-"""What the analysis finds in codes and numbers, in words."""
+"""Words for the codes and numbers that the analysis finds."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Batch:
 
     @property
     def has_run(self) -> bool:
-        """Whether the machine was started and has ended."""
+        """True if the machine was started and has ended."""
         return self._reports is not None
 
     def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""What a test asks of the kernel, and what this one lacks of it."""
+"""The demands of tests on the kernel, and those that this one does not meet."""
 
 from __future__ import annotations
 
@@ -37,18 +37,21 @@ MODULES = (
     "sch_ingress",
     "act_police",
     "cls_matchall",
+    "cls_u32",
+    "nf_tables",
+    "nft_ct",
     "tcp_bbr",
 )
 
 
 def may_make_namespaces() -> bool:
-    """Whether we have the rights to make network namespaces (root's)."""
+    """True if we have the rights to make network namespaces (root's)."""
     return os.geteuid() == 0
 
 
 @functools.cache
 def has(feature: str) -> bool:
-    """Whether this kernel has a feature; found out by asking for it in an empty namespace."""
+    """True if this kernel has a feature; found out by asking for it in an empty namespace."""
     if feature not in FEATURES:
         raise ValueError(f"no feature {feature!r} is known; expected one of {', '.join(sorted(FEATURES))}")
     try:

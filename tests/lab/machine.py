@@ -65,7 +65,7 @@ def vng() -> str | None:
 
 
 def missing() -> str | None:
-    """What the machine needs and this one lacks, with the packages to install; ``None`` if all is there."""
+    """The needs of the machine that this one lacks, with the packages to install; ``None`` if all is there."""
     packages = [
         package
         for package, found in (

@@ -1,4 +1,4 @@
-"""What other people's programs measure in the lab, as numbers."""
+"""Measurements of other people's programs in the lab, as numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def start_ping(host: Host, address: str, duration_s: float, interval_s: float = 
 
 
 def pings_of(process: Process, timeout_s: float = HANGS_S) -> Pings:
-    """What :func:`start_ping` has measured."""
+    """The measurement of :func:`start_ping`."""
     return _pings(process.wait(timeout_s))
 
 
@@ -87,7 +87,7 @@ def iperf3_of(process: Process, timeout_s: float = HANGS_S) -> dict[str, Any]:
 
 
 def received_bps(end: dict[str, Any]) -> float:
-    """What the receivers of an iperf3 run got together, in bit/s."""
+    """The rate that the receivers of an iperf3 run got together, in bit/s."""
     return float(end["sum_received"]["bits_per_second"])
 
 

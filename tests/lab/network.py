@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 PREFIX = "whydrop-lab"
-"""What the names of our namespaces begin with."""
+"""The beginning of our namespaces' names."""
 
 # Packets as a line carries them: no part of the stack may pass on what is bigger than the MTU, or queues and policers
 # drop 64 KiB at a time and captures show what never was on a wire.
@@ -109,7 +109,7 @@ class Process:
         return self._process.poll()
 
     def output(self) -> str:
-        """What it has printed so far, on stdout and stderr."""
+        """The output so far, on stdout and stderr."""
         return self.log.read_text(errors="replace")
 
     def wait(self, timeout_s: float = HANGS_S) -> str:

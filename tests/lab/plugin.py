@@ -42,7 +42,7 @@ def _folder_name(nodeid: str) -> str:
 
 
 def _kind_of_time(item: pytest.Item) -> bool | None:
-    """What the test says of virtual time: it wants it, refuses it, or does not care."""
+    """The test's demand on virtual time: it wants it, refuses it, or does not care."""
     said = [marker.kwargs["virtual_time"] for marker in item.iter_markers("needs_kernel") if marker.kwargs]
     return said[0] if said else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +16,10 @@ from typing import Any
 from lab.network import Host, Network
 
 PORT = 5001
+# Scenes are about milliseconds: their programs run ahead of whatever else the machine does, where one may have them so.
+REAL_TIME = ["chrt", "--rr", "1"]
+if subprocess.run([*REAL_TIME, "true"], capture_output=True, check=False).returncode:
+    REAL_TIME = []
 MIDDLEBOX = Path(__file__).parent / "middlebox.py"
 
 # The server: each connection is served by what its first line says; what is written to it is not read else.
@@ -89,7 +94,7 @@ print("over", flush=True)
 
 @dataclass
 class Scene:
-    """What happens between a client and a server.
+    """The events between a client and a server.
 
     Attributes:
         talk: what the client does, one entry each: ``["send", bytes, pause_s, piece_bytes]`` has the server send,
@@ -147,6 +152,7 @@ class Scene:
         host = network.hosts["box" if place == "router" else place]
         link = "any" if place == "router" else next(iter(host.interfaces.values())).name
         words = [
+            *REAL_TIME,
             "tcpdump",
             "--immediate-mode",
             "-i",
@@ -165,10 +171,10 @@ class Scene:
         tcpdump.stop()
 
     def _talk(self, client: Host, server: Host) -> None:
-        serving = server.popen([sys.executable, "-c", SERVER])
+        serving = server.popen([*REAL_TIME, sys.executable, "-c", SERVER])
         serving.wait_for("listening")
-        words = [sys.executable, "-c", CLIENT, server.address, json.dumps(self.talk), str(self.patience_s)]
-        talking = client.popen(words)
+        conversation = [server.address, json.dumps(self.talk), str(self.patience_s)]
+        talking = client.popen([*REAL_TIME, sys.executable, "-c", CLIENT, *conversation])
         if self.ends_after_s is None:
             talking.wait_for("over", timeout_s=90)
         else:
@@ -184,7 +190,8 @@ def carry(box: Host, client: Host, server: Host, settings: dict[str, Any]) -> No
         near, end = box.interfaces[far.name], next(iter(far.interfaces.values()))
         addresses = {"to": end.hardware_address, "from": near.hardware_address}
         links.append({"name": near.name, **{key: value.replace(":", "") for key, value in addresses.items()}})
-    box.popen([sys.executable, str(MIDDLEBOX), json.dumps({**settings, "links": links})]).wait_for("carrying")
+    carrying = [sys.executable, str(MIDDLEBOX), json.dumps({**settings, "links": links})]
+    box.popen([*REAL_TIME, *carrying]).wait_for("carrying")
 
 
 def played(

@@ -1,4 +1,4 @@
-"""What becomes of a test's report when the machine does not get through it, and of the machine when we do not."""
+"""The fate of a test's report when the machine does not get through it, and of the machine when we do not."""
 
 from __future__ import annotations
 

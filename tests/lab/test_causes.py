@@ -185,6 +185,22 @@ TWINS = {
 }
 
 
+# A scene is played again, alone, where it did not come out: other work on the machine may have held up a box of ours,
+# a host or a capture for longer than what the scene is about. What whydrop gets wrong stays wrong.
+PLAYED_AT_MOST = 3
+
+
+def wrong_of(wanted: dict[str, tuple[str | None, str | None, Scene]], found: dict[str, Any]) -> dict[str, Any]:
+    """The verdicts on those scenes that are not as wanted."""
+    wrong = {}
+    for name, document in found.items():
+        cause, detail, _ = wanted[name]
+        verdicts = [(one["cause"], one["detail"]) for one in document["verdicts"]]
+        if [kind for one, kind in verdicts if one == cause] != ([] if name in TWINS else [detail]):
+            wrong[name] = verdicts
+    return wrong
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_each_is_named_where_it_is_and_not_in_its_twin(lab: Lab, setting: int) -> None:
     wanted = scenes(setting)
@@ -193,11 +209,8 @@ def test_each_is_named_where_it_is_and_not_in_its_twin(lab: Lab, setting: int) -
         found = whydrop.explain_pair(*captures) if len(captures) > 1 else whydrop.explain(captures[0])
         return found.document
 
-    found = played({name: scene for name, (_, _, scene) in wanted.items()}, lab.folder, explained)
-    wrong = {}
-    for name, (cause, detail, _) in wanted.items():
-        verdicts = [(one["cause"], one["detail"]) for one in found[name]["verdicts"]]
-        kinds = [kind for one, kind in verdicts if one == cause]
-        if kinds != ([] if name in TWINS else [detail]):
-            wrong[name] = verdicts
+    at_once, wrong = 8, dict.fromkeys(wanted)
+    for _ in range(PLAYED_AT_MOST):
+        played_now = played({name: wanted[name][2] for name in wrong}, lab.folder, explained, at_once)
+        at_once, wrong = 1, wrong_of(wanted, played_now)
     assert wrong == {}

@@ -1,4 +1,4 @@
-"""What the virtual machine adds: delay, loss, active queue management, policers; the same lab, another kernel."""
+"""Tests of the virtual machine: delay, loss, active queue management, policers; the same lab, another kernel."""
 
 from __future__ import annotations
 

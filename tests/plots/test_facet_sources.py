@@ -15,7 +15,7 @@ from whydrop.formats.importing import open_recording
 from whydrop.show.facets import numbers, of_recordings, of_store
 from whydrop.show.figure import NothingToDraw
 from whydrop.show.plots import catalogue
-from whydrop.show.plots.building import Wishes
+from whydrop.show.plots.building import PlotOptions
 from whydrop.show.plots.catalogue import PlotError
 from whydrop.store.engines import Backend, open_backend
 from whydrop.store.store import Store
@@ -60,8 +60,8 @@ def backend(store: Path) -> Iterator[Backend]:
 
 @pytest.mark.slow
 def test_what_the_engine_thinned_has_the_counts_of_all_rows_and_every_rare_value(backend: Backend) -> None:
-    wish = of_store.Wish("counters", "value", panel_by=("site",), filters=("counter=discards.tx",), log=True)
-    (made,) = of_store.facets(backend, wish)
+    options = of_store.Options("counters", "value", panel_by=("site",), filters=("counter=discards.tx",), log=True)
+    (made,) = of_store.facets(backend, options)
     own = counters().filter(pl.col("counter") == "discards.tx")
     assert made.left_out.rows == own.height == 2 * SAMPLES
     assert made.left_out.missing == 2
@@ -75,8 +75,8 @@ def test_what_the_engine_thinned_has_the_counts_of_all_rows_and_every_rare_value
 
 @pytest.mark.parametrize("kind", ["points", "line"])
 def test_what_the_engine_thinned_are_rows_of_the_table(backend: Backend, kind: str) -> None:
-    wish = of_store.Wish("counters", "value", group_by=("counter",), filters=("site=dfw*",), kind=kind)  # type: ignore[arg-type]
-    (made,) = of_store.facets(backend, wish)
+    options = of_store.Options("counters", "value", group_by=("counter",), filters=("site=dfw*",), kind=kind)  # type: ignore[arg-type]
+    (made,) = of_store.facets(backend, options)
     true = counters().filter(pl.col("site") == "dfw01").select("counter", x=pl.col("end_ns") / S, y="value")
     drawn = numbers.frame(made).select(counter="group", x="x", y="y")
     assert drawn.join(true, on=["counter", "x", "y"], how="anti").is_empty()
@@ -85,7 +85,7 @@ def test_what_the_engine_thinned_are_rows_of_the_table(backend: Backend, kind: s
 
 def test_small_tables_are_drawn_whole(backend: Backend) -> None:
     filters = ("counter=discards.tx", "site=dfw01", "value>0")
-    (made,) = of_store.facets(backend, of_store.Wish("counters", "value", filters=filters))
+    (made,) = of_store.facets(backend, of_store.Options("counters", "value", filters=filters))
     true = counters().filter(pl.col("counter").eq("discards.tx") & pl.col("site").eq("dfw01") & (pl.col("value") > 0))
     assert numbers.frame(made)["y"].sort().to_list() == true["value"].sort().to_list()
     assert made.notes == ()
@@ -93,7 +93,7 @@ def test_small_tables_are_drawn_whole(backend: Backend) -> None:
 
 def test_a_rate_is_growth_over_its_span_and_octets_are_bits(backend: Backend) -> None:
     filters = ("counter=octets.tx", "site=dfw01")
-    (made,) = of_store.facets(backend, of_store.Wish("counters", "rate", filters=filters, kind="line"))
+    (made,) = of_store.facets(backend, of_store.Options("counters", "rate", filters=filters, kind="line"))
     assert numbers.frame(made)["y"].max() == pytest.approx(5000 * 8 / 10)
     assert made.panels[0].y.unit == "bit/s"
 
@@ -112,46 +112,46 @@ def test_a_rate_is_growth_over_its_span_and_octets_are_bits(backend: Backend) ->
     ],
 )
 def test_filters_choose_rows(backend: Backend, filters: tuple[str, ...], rows: int) -> None:
-    (made,) = of_store.facets(backend, of_store.Wish("counters", "end_ns", filters=filters))
+    (made,) = of_store.facets(backend, of_store.Options("counters", "end_ns", filters=filters))
     assert made.left_out.rows == rows
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
-        (of_store.Wish("counter", "value"), "a store has no table 'counter'; it has counters"),
-        (of_store.Wish("counters", "values"), "--y: table counters has no column 'values' (did you mean 'value'?)"),
-        (of_store.Wish("counters", "site"), "--y: site is text"),
-        (of_store.Wish("counters", "value", filters=("dfw01",)), "expected a column, ="),
-        (of_store.Wish("counters", "value", filters=("value>many",)), "value: expected a number, got 'many'"),
-        (of_store.Wish("counters", "value", filters=("end_ns>noon",)), "expected a time such as 2018-02-11"),
+        (of_store.Options("counter", "value"), "a store has no table 'counter'; it has counters"),
+        (of_store.Options("counters", "values"), "--y: table counters has no column 'values' (did you mean 'value'?)"),
+        (of_store.Options("counters", "site"), "--y: site is text"),
+        (of_store.Options("counters", "value", filters=("dfw01",)), "expected a column, ="),
+        (of_store.Options("counters", "value", filters=("value>many",)), "value: expected a number, got 'many'"),
+        (of_store.Options("counters", "value", filters=("end_ns>noon",)), "expected a time such as 2018-02-11"),
     ],
 )
-def test_a_wrong_wish_is_refused_with_what_there_is(backend: Backend, wish: of_store.Wish, said: str) -> None:
+def test_wrong_options_are_refused_with_what_there_is(backend: Backend, options: of_store.Options, said: str) -> None:
     with pytest.raises(PlotError) as raised:
-        of_store.facets(backend, wish)
+        of_store.facets(backend, options)
     assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
-        (of_store.Wish("counters", "value", filters=("site=zzz",)), "no rows that --filter site=zzz leaves"),
-        (of_store.Wish("counters", "value", filters=("day>2018-03-01", "day<2018-02-01")), "no day is from"),
-        (of_store.Wish("counters", "total"), "without end_ns or total"),
-        (of_store.Wish("counters", "value", group_by=("end_ns",)), "more than 60; leave some out with --filter"),
-        (of_store.Wish("ndt", "acked_bytes"), "no rows in this store"),
+        (of_store.Options("counters", "value", filters=("site=zzz",)), "no rows that --filter site=zzz leaves"),
+        (of_store.Options("counters", "value", filters=("day>2018-03-01", "day<2018-02-01")), "no day is from"),
+        (of_store.Options("counters", "total"), "without end_ns or total"),
+        (of_store.Options("counters", "value", group_by=("end_ns",)), "more than 60; leave some out with --filter"),
+        (of_store.Options("ndt", "acked_bytes"), "no rows in this store"),
     ],
 )
-def test_nothing_to_draw_is_said_with_why(backend: Backend, wish: of_store.Wish, said: str) -> None:
+def test_nothing_to_draw_is_said_with_why(backend: Backend, options: of_store.Options, said: str) -> None:
     with pytest.raises(NothingToDraw) as raised:
-        of_store.facets(backend, wish)
+        of_store.facets(backend, options)
     assert said in str(raised.value)
 
 
 def test_a_column_may_make_pictures(backend: Backend) -> None:
-    wish = of_store.Wish("counters", "value", figure_by=("counter",), panel_by=("site",))
-    made = of_store.facets(backend, wish)
+    options = of_store.Options("counters", "value", figure_by=("counter",), panel_by=("site",))
+    made = of_store.facets(backend, options)
     assert [one.key for one in made] == ["discards.tx", "octets.tx"]
 
 
@@ -168,7 +168,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(folder: Path, plot: str, **keys: tuple[str, ...]) -> list[of_recordings.Facets]:
     opened = [open_recording(path) for path in sorted(folder.glob("*.recording"))]
-    return of_recordings.facets(plot, catalogue.find(plot), opened, of_recordings.Keys(**keys), Wishes())
+    return of_recordings.facets(plot, catalogue.find(plot), opened, of_recordings.Keys(**keys), PlotOptions())
 
 
 def test_recordings_stand_in_panels_by_their_metadata(folder: Path) -> None:

@@ -40,7 +40,7 @@ def svg(built: Figure, **options: Any) -> str:
 
 
 def groups(built: Figure, panel: int = 0) -> list[Layer]:
-    """What stands for the rows of each group, in the order of the legend."""
+    """The layers for the rows of each group, in the order of the legend."""
     own = built.panels[panel]
     return sorted((one for one in own.layers if not one.helper), key=lambda one: own.order.index(one.name))
 

@@ -1,4 +1,4 @@
-"""What pictures hold: built from made-up recordings whose numbers are known."""
+"""Contents of pictures built from made-up recordings whose numbers are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import recordings
 from whydrop.recording.recording import Recording
 from whydrop.show.figure import Figure, Layer, NothingToDraw
 from whydrop.show.plots import catalogue, numbers
-from whydrop.show.plots.building import Wishes, applies, available, build, default
+from whydrop.show.plots.building import PlotOptions, applies, available, build, default
 from whydrop.show.plots.traces import LeftOut
 from whydrop.show.theme import INK, cycled
 
@@ -31,8 +31,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
     ]
 
 
-def draw(name: str, *of: Recording, **wishes: object) -> Figure:
-    return build(name, catalogue.find(name), of, Wishes(**wishes))  # type: ignore[arg-type]
+def draw(name: str, *of: Recording, **options: object) -> Figure:
+    return build(name, catalogue.find(name), of, PlotOptions(**options))  # type: ignore[arg-type]
 
 
 def legend(picture: Figure, panel: int = 0) -> list[str]:
@@ -108,8 +108,8 @@ def test_no_moving_average_before_the_load_holds_anything_of_it_and_none_of_it_o
         known = Recording("here", {**known.metadata, "test": test}, frames)
     start_s, end_s = recordings.DELAY_S + 0.05, recordings.DELAY_S + recordings.LENGTH_S
 
-    def averages(**wishes: object) -> pl.DataFrame:
-        picture = draw(plot, known, smoothing=10, **wishes)
+    def averages(**options: object) -> pl.DataFrame:
+        picture = draw(plot, known, smoothing=10, **options)
         found = [trace.data for trace in picture.panels[-1].layers if is_heavy(trace) or plot != "ping"]
         return pl.concat([data.select("x", "y") for data in found if "y" in data]).drop_nulls()
 

@@ -186,15 +186,16 @@ def test_connections_that_only_waited_make_room_for_those_that_sent(tmp_path: Pa
 def test_drops_stand_on_each_other_by_the_kernels_reason(tmp_path: Path) -> None:
     drops = pl.DataFrame(
         {
-            "time_ns": [START_NS + second * S for second in range(11)] * 2,
+            "start_ns": [START_NS + second * S for second in range(-1, 10)] * 2,
+            "end_ns": [START_NS + second * S for second in range(11)] * 2,
             "reason": ["NO_SOCKET"] * 11 + ["QDISC_DROP"] * 11,
-            "count": [2] * 11 + [0] * 5 + [10] * 6,
+            "packets": [2] * 11 + [0] * 5 + [10] * 6,
         }
     )
     figure = build("drops_by_reason", write(tmp_path / "drops.recording", {"drops": drops}, test={"step_s": 1.0}))
     (panel,) = figure.panels
     assert panel.y.title == "Dropped (packets/s)"
-    assert heights(figure) == pytest.approx({"NO_SOCKET": 2.0, "QDISC_DROP": 6.0})
+    assert heights(figure) == pytest.approx({"NO_SOCKET": 22 / 11, "QDISC_DROP": 60 / 11})
 
 
 def test_a_report_has_those_that_have_data_and_none_else(log: Recording, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is worked out of TCP's counters from row to row."""
+"""Columns derived from TCP's counters, row to row."""
 
 from __future__ import annotations
 

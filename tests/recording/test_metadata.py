@@ -1,4 +1,4 @@
-"""What is gathered of hosts, checked against other programs; what is sampled; and what redaction hides."""
+"""Metadata of hosts, checked against other programs; what is sampled; and what redaction hides."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ import recordings
 from patience import wait_until
 from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
 from whydrop.recording.metadata.host import SYSCTLS
+from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Softnet
 from whydrop.recording.metadata.redaction import HIDDEN
-from whydrop.recording.metadata.rtnetlink import TrafficObject, attributes
 from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.runtime.rtnetlink import TrafficObject, attributes
 
 TESTS = Path(__file__).parents[1]
 
@@ -156,7 +157,7 @@ def test_queues_are_described_as_tc_describes_them(namespace: str) -> None:
         """
         import json
         from whydrop.recording.metadata import qdiscs
-        from whydrop.recording.metadata.rtnetlink import Netlink
+        from whydrop.runtime.rtnetlink import Netlink
         netlink = Netlink()
         index = next(index for index, (name, _) in netlink.links().items() if name == "vb")
         print(json.dumps(qdiscs.describe(netlink, index)))
@@ -342,9 +343,10 @@ def test_counters_of_the_stack_that_stay_as_they_are_are_left_out() -> None:
     sampler._keep(2, [("netstat", "TcpExt", "TCPTimeouts", 5.0, True), ("qdisc", "x", "drops", 0.0, True)])
     sampler._keep(3, [("netstat", "TcpExt", "TCPTimeouts", 7.0, True)])
     sampler._keep(4, [("netstat", "TcpExt", "TCPTimeouts", 7.0, True)])
+    sampler._keep(5, [("netstat", "TcpExt", "TCPTimeouts", 8.0, True)])
     rows = sampler.drain()
     stack = rows.filter(pl.col("source") == "netstat")
-    assert stack.select("time_ns", "value").rows() == [(2, 5.0), (3, 7.0), (4, 7.0)]
+    assert stack.select("time_ns", "value").rows() == [(2, 5.0), (3, 7.0), (4, 7.0), (5, 8.0)]
     assert rows.filter(pl.col("source") == "qdisc").height == 2
 
 
@@ -358,6 +360,51 @@ def test_counters_in_files_are_read_as_the_kernel_writes_them(tmp_path: Path) ->
     (tmp_path / "snmp").write_text("Tcp: RetransSegs X\nTcp: 7 8\n")
     found = {(thing, counter): value for _, thing, counter, value, _ in Stack(tmp_path).read()}
     assert found == {("TcpExt", "TCPTimeouts"): 42.0, ("Tcp", "RetransSegs"): 7.0}
+
+
+def test_of_all_interfaces_only_counters_of_trouble_that_move_are_kept() -> None:
+    sampler = CounterSampler(None, 10.0)
+    for time_ns, grown in ((1, 0.0), (2, 0.0), (3, 1.0)):
+        sampler._keep(
+            time_ns,
+            [
+                ("qdisc", "eth0 pfifo 1:", "dropped_packets", grown, True),
+                ("qdisc", "eth0 pfifo 1:", "sent_packets", grown, True),
+                ("interface", "eth0", "receive_missed_packets", grown, True),
+                ("interface", "eth0", "received_packets", grown, True),
+                ("netstat", "TcpExt", "ListenOverflows", grown, True),
+                ("netstat", "Ip", "InReceives", grown, True),
+                ("driver", "eth0", "rx_no_buffer_count", grown, True),
+                ("driver", "eth0", "tx_queue_0_bytes", grown, True),
+                ("cpu", "cpu0", "steal_s", 2 * grown, True),
+                ("cpu", "cpu0", "user_s", grown, True),
+                ("netstat", "TcpExt", "TCPTimeouts", 3.0, True),
+            ],
+        )
+    kept = sampler.drain()
+    assert kept["time_ns"].to_list() == [2, 3] * 5
+    assert kept["counter"].unique(maintain_order=True).to_list() == [
+        "dropped_packets", "receive_missed_packets", "ListenOverflows", "rx_no_buffer_count", "steal_s",
+    ]  # fmt: skip
+
+
+def test_receive_queues_tables_and_pressure_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    line = "00c9ca8a 00000003 0000000f 0 0 0 0 0 0 0 00000002 0 00000005 0 0"
+    (tmp_path / "softnet_stat").write_text(f"{line}\n")
+    found = {(thing, counter): value for _, thing, counter, value, _ in Softnet(tmp_path).read()}
+    assert found["cpu5", "dropped_packets"] == 3
+    assert (found["cpu5", "time_squeezed"], found["cpu5", "flow_limit_dropped_packets"]) == (15, 2)
+    (tmp_path / "stat").mkdir()
+    (tmp_path / "stat/nf_conntrack").write_text("entries insert_failed drop early_drop\n2 1 a 0\n2 1 1 0\n")
+    (tmp_path / "netfilter").mkdir()
+    (tmp_path / "netfilter/nf_conntrack_count").write_text("12\n")
+    tables = {(thing, counter): value for _, thing, counter, value, _ in NetworkTables(tmp_path, tmp_path).read()}
+    assert tables == {
+        ("nf_conntrack", "drop"): 11.0, ("nf_conntrack", "early_drop"): 0.0, ("nf_conntrack", "insert_failed"): 2.0,
+        ("nf_conntrack", "entries"): 12.0,
+    }  # fmt: skip
+    (tmp_path / "memory").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\n")
+    assert list(Pressure(tmp_path).read()) == [("pressure", "memory", "some_s", 2.5, True)]
 
 
 def test_wireless_links_and_byte_queue_limits_are_read_where_there_are_any(tmp_path: Path) -> None:

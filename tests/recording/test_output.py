@@ -1,4 +1,4 @@
-"""What the commands print and write, where a terminal, a locale or a disk is not as one would wish."""
+"""Output of the commands where a terminal, a locale or a disk is not as one would wish."""
 
 from __future__ import annotations
 

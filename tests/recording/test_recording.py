@@ -1,4 +1,4 @@
-"""What a recording gives to those who read it: tables, series, grids; and what it refuses."""
+"""Recordings as their readers see them: tables, series, grids; and what they refuse."""
 
 from __future__ import annotations
 

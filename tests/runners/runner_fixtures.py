@@ -1,4 +1,4 @@
-"""What the tests of runners share: fixtures of real output, and running a flow to its end."""
+"""Code shared by the tests of runners: fixtures of real output, and running a flow to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runners refuse, and the command lines that they make of what they accept."""
+"""Refusals of runners, and the command lines that they make of what they accept."""
 
 from __future__ import annotations
 

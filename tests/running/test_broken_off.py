@@ -48,7 +48,7 @@ def _in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broken(BaseException):
-    """What nobody has thought of."""
+    """An exception that nobody has thought of."""
 
 
 def breaks(*_: object, **__: object) -> NoReturn:

@@ -39,7 +39,7 @@ class FarClock:
 
 
 def believed_ns(known: Known, time_ns: int) -> int:
-    """The offset at a time by one estimate, as the engine reckons it."""
+    """The offset at a time by one estimate, as the engine computes it."""
     return known.offset_ns + int((time_ns - known.time_ns) * (known.drift_ppm or 0.0) * 1e-6)
 
 

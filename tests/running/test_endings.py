@@ -145,7 +145,7 @@ def test_a_reader_of_the_summary_that_leaves_does_not_hide_how_the_test_went(
 
 
 def on_a_terminal(*words: str | Path, stdout: int | None = None, **environment: str) -> tuple[int, str]:
-    """What the program says to a terminal, and its status; on standard output too where that goes nowhere else."""
+    """The output of the program on a terminal, and its status; standard output too where that goes nowhere else."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*WHYDROP, *map(str, words)],

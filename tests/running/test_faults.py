@@ -1,4 +1,4 @@
-"""What goes wrong in the middle of a test, in the lab: the right exit status, one clear line, nothing lost."""
+"""Faults in the middle of a test, in the lab: the right exit status, one clear line, nothing lost."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def induced_latency_ms(document: dict[str, Any]) -> float:
 
 
 def goodputs_bps(document: dict[str, Any], direction: str, load_s: int) -> list[float]:
-    """What each TCP flow of a direction got while the load lasted."""
+    """The goodput of each TCP flow of a direction while the load lasted."""
     flows = rows(document, "flows").filter((pl.col("kind") == "tcp") & (pl.col("direction") == direction))
     return [size * 8 / load_s for size in flows["payload_bytes"]]
 

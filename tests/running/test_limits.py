@@ -1,4 +1,4 @@
-"""What a responder takes of its clients: no more than its limit, and said to be its limit and not the path."""
+"""Limits of a responder to its clients: no more than its limit, and said to be its limit and not the path."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def filled(where: str | Path) -> Store:
 
 
 def steps(store: Store) -> list[Step]:
-    """What a compaction does to the files of a local store, one thing after the other; none of it is done yet."""
+    """The steps of a compaction on the files of a local store, one after the other; none of it is done yet."""
     done: list[Step] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Files, "remove", lambda *given: done.append(lambda: remove(*given)))

@@ -1,4 +1,4 @@
-"""What engines spill is never left for good, however the program ends."""
+"""Tests that files spilled by engines are never left for good, however the program ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left_by_a_kill(place: Path) -> Path:
-    """What a process leaves that is killed while it has spilled something."""
+    """The folder left by a process that is killed while it has spilled something."""
     before = set(place.iterdir())
     child = os.fork()
     if child == 0:

@@ -33,7 +33,7 @@ class SmallFleet:
         return pl.read_parquet(truth_folder(self.store) / "tests.parquet")
 
     def true_days(self) -> pl.DataFrame:
-        """What each site's uplink truly passed and dropped each day."""
+        """The packets that each site's uplink truly passed and dropped each day."""
         return pl.read_parquet(truth_folder(self.store) / "days.parquet")
 
     def tables(self) -> dict[str, pl.DataFrame]:

@@ -22,7 +22,7 @@ DAY_S = 86_400
 
 
 class Tables:
-    """What the store holds: samples by counter, and tests. Rows have the column ``day``."""
+    """The tables of the store: samples by counter, and tests. Rows have the column ``day``."""
 
     def __init__(self, counters: dict[str, Rows], ndt: Rows) -> None:
         self.counters = counters

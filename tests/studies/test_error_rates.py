@@ -1,4 +1,4 @@
-"""What error rates are counted on is what the study computes, and the counting is right."""
+"""Tests that error rates are counted on what the study computes, and that the counting is right."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FEBRUARY_11, FEBRUARY_12 = 1518307200.0, 1518393600.0
 
 
 def drawn(figure: Figure, panel: int = 0) -> list[Layer]:
-    """What stands for the rows of each group, in the order of the legend."""
+    """The layers for the rows of each group, in the order of the legend."""
     own = figure.panels[panel]
     return sorted((one for one in own.layers if not one.helper), key=lambda one: own.order.index(one.name))
 

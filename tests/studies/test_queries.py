@@ -1,4 +1,4 @@
-"""What the study computes, on stores small enough to be computed by hand."""
+"""Queries of the study, on stores small enough to be computed by hand."""
 
 from __future__ import annotations
 

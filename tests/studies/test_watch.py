@@ -372,7 +372,7 @@ class EnoughError(Exception):
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, count: int, *arguments: object) -> Result:
-    """What ``--every`` prints at so many looks, each ten seconds after the one before, from noon on."""
+    """Run ``--every`` for so many looks, each ten seconds after the one before, from noon on."""
     past = 0
 
     def sleep(_: float) -> None:

@@ -22,7 +22,7 @@ TOO_BIG, GENERAL_ERROR, AUTHORIZATION = 1, 5, 16
 
 @dataclass
 class OddAgent:
-    """What it holds, and how it is odd.
+    """An SNMP agent: its objects, and how it is odd.
 
     Attributes:
         objects: 64-bit counters, by identifier.
@@ -58,7 +58,7 @@ class OddAgent:
     working: bool = False
 
     def is_idle(self) -> bool:
-        """Whether it has answered all that came."""
+        """True if it has answered all that came."""
         # Looked at in this order: while it takes a request there is one, or it is at work.
         assert self.socket is not None
         return not _waiting_bytes(self.socket) and not self.working and not _waiting_bytes(self.socket)

@@ -108,7 +108,7 @@ class Agent:
 
 
 def answers(address: str, port: int, community: str) -> bool:
-    """Whether an agent of v2c is there."""
+    """True if an agent of v2c is there."""
     from gufo.snmp import SnmpError
     from gufo.snmp.sync import SnmpSession
 

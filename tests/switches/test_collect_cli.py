@@ -154,7 +154,7 @@ def collector(configure: Configure) -> Iterator[Callable[..., subprocess.Popen[s
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
-    """What a collector says on stderr up to a line with these words."""
+    """Read a collector's stderr up to a line with these words."""
     assert process.stderr is not None
     said = ""
     for line in process.stderr:
@@ -229,7 +229,7 @@ def test_what_it_could_not_keep_is_said_and_its_status_is_1(
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether all threads of a process are stopped."""
+    """True if all threads of a process are stopped."""
     states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return set(states) == {"T"}
 

@@ -109,7 +109,7 @@ class Scripted:
 def collect(
     sources: list[Any], duration_s: float, interval_ns: int = SECOND_NS // 5, **more: Any
 ) -> tuple[Kept, list[str]]:
-    """What a collector keeps and says in a time, and what ``meanwhile`` does to it; the time is virtual."""
+    """Run a collector for a time, while ``meanwhile`` acts on it; the time is virtual."""
     kept, said = Kept(), []
     meanwhile = more.pop("meanwhile", None)
     clock = more.pop("clock", None) or clock_of_tests()
@@ -250,7 +250,7 @@ def _switch(agent: Agent, *entries: PortEntry, **more: Any) -> Switch:
 
 
 def collect_until(source: SnmpSource, done: Callable[[Kept], Awaitable[None]]) -> tuple[Kept, list[str]]:
-    """What a collector keeps and says of an agent that is there, each second until ``done`` is."""
+    """Run a collector on an agent that is there, each second until ``done`` is."""
     kept, said = Kept(), []
     delivery = Delivery(SECOND_NS, [kept], say=said.append)
 

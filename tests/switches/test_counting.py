@@ -400,7 +400,7 @@ FRACTIONS = st.lists(st.floats(0, 1) | st.just(0.0) | st.just(1.0), min_size=len
 
 @st.composite
 def histories(draw: st.DrawFn) -> dict[str, Any]:
-    """What a switch does from tick to tick, and what becomes of the polls."""
+    """Draw what a switch does from tick to tick, and what becomes of the polls."""
     step = st.fixed_dictionaries(
         {
             "grows": FRACTIONS,

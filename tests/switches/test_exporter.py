@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from whydrop.collect.switches import scraping
+from whydrop.collect import scraping
+from whydrop.collect.scraping import ExporterError
 from whydrop.collect.switches.counting import Counting
-from whydrop.collect.switches.exporter import Exporter, ExporterError
+from whydrop.collect.switches.exporter import Exporter
 from whydrop.collect.switches.reading import Counter, Port, Reading
 
 SECOND = 1_000_000_000
@@ -61,7 +62,7 @@ def observed(exporter: Exporter, *readings: Reading) -> None:
 
 
 def scraped(exporter: Exporter) -> dict[str, dict[Labels, float]]:
-    """What Prometheus would know: by name of the sample, by labels."""
+    """Scrape as Prometheus would: by name of the sample, by labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         text = answer.read().decode()

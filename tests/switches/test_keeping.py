@@ -1,4 +1,4 @@
-"""What was read is in the store once, whatever happened to the collector, its journal and the disk."""
+"""Tests that readings are in the store once, whatever happened to the collector, its journal and the disk."""
 
 from __future__ import annotations
 

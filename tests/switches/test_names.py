@@ -29,7 +29,7 @@ def named(port: int) -> Switch:
 
 @pytest.fixture
 def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the server of names answers."""
+    """The answers of the server of names."""
     found = [SILENT, "127.0.0.1"]
 
     async def look_up(_loop: Any, _host: str, port: int, **_: Any) -> Any:

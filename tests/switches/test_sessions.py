@@ -45,12 +45,12 @@ async def asked(switch: Switch, question: Callable[[SwitchSession], Awaitable[An
 
 
 def ask(switch: Switch, question: Callable[[SwitchSession], Awaitable[Any]]) -> Any:
-    """What comes of a question to another process, or to nobody."""
+    """Ask another process, or nobody."""
     return asyncio.run(asked(switch, question))
 
 
 def ask_odd(agent: OddAgent, question: Callable[[SwitchSession], Awaitable[Any]], **more: Any) -> Any:
-    """What comes of a question to an agent of this process; what it does not answer is waited for in virtual time."""
+    """Ask an agent of this process; what it does not answer is waited for in virtual time."""
     return run(asked(switch_at(agent.port, **more), question), agent.is_idle)
 
 

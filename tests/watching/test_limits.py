@@ -1,4 +1,4 @@
-"""What limits a connection, by two readings of what its kernel counts."""
+"""Limits of a connection, by two readings of what its kernel counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def readings(**values: Any) -> pl.DataFrame:
 
 
 def limited(control: str | None = "cubic", **values: Any) -> dict[str, Any]:
-    """What is said of a connection that has these values a second after the first reading."""
+    """The limits of a connection that has these values a second after the first reading."""
     controls = pl.DataFrame({"flow": [0], "congestion_control": [control]}, schema_overrides={"flow": pl.Int32})
     return limits(readings(), readings(**{**BUSY, **values}), controls).row(0, named=True)
 

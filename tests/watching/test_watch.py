@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from patience import PATIENCE_S, wait_until
 from watching.traffic import flow, pair, rows, tcp_info, watch
@@ -317,3 +320,65 @@ def test_a_client_that_downloads_is_not_said_to_send_too_little(tmp_path: Path, 
 def test_help_has_an_example(run: Run) -> None:
     done = run("watch", "--help")
     assert "whydrop watch --port 443" in done.stdout
+
+
+def scraped(url: str) -> dict[tuple[str, str], float]:
+    """What Prometheus would read: by name of the sample and its first label."""
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_prometheus_reads_totals_of_the_watch(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "whydrop", "watch", "--output", str(tmp_path), "--exporter", "127.0.0.1:0"]
+    with pair() as connection:
+        words += ["--port", str(connection.port), "--no-live"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+            assert watching.stderr is not None
+            url = watching.stderr.readline().split()[-1]
+            wait_until(lambda: scraped(url).get(("whydrop_connections", "")) == 2)
+            connection.send(SIZE)
+            wait_until(lambda: scraped(url)["whydrop_sent_payload_bytes_total", ""] >= SIZE)
+            found = scraped(url)
+            watching.send_signal(signal.SIGINT)
+            watching.communicate()
+    assert found["whydrop_received_payload_bytes_total", ""] == SIZE
+    assert found["whydrop_connections_seen_total", ""] == 2
+    assert found["whydrop_polls_total", ""] >= 1
+
+
+@pytest.mark.parametrize("place", ["9797", "127.0.0.1:http", ":9797", "127.0.0.1:99999"])
+def test_a_place_for_the_exporter_that_is_none_is_told(place: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "whydrop", "watch", "--output", str(tmp_path), "--exporter", place]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "expected ADDRESS:PORT" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="what this host drops is told to root only")
+@pytest.mark.parametrize("way", ["program", "tracepoint"])
+def test_datagrams_that_nobody_takes_are_dropped_by_the_kernel_s_reason(tmp_path: Path, way: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        closed.bind(("127.0.0.1", 0))
+        place = closed.getsockname()
+    with watch(tmp_path, "--drops", way) as watching:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+            for _ in range(30):
+                sending.sendto(b"x", place)
+        _, out, _ = watching.stop(signal.SIGINT)
+    rows = watching.recording.table("drops").filter(pl.col("reason") == "NO_SOCKET")
+    assert "NO_SOCKET" in out
+    # The tracepoint tells of all of the machine, and nothing of addresses.
+    if way == "program":
+        rows = rows.filter(pl.col("destination") == f"127.0.0.1:{place[1]}")
+        assert rows["packets"].sum() == 30
+        assert rows["here"].all()
+    else:
+        assert rows["packets"].sum() >= 30
+        assert rows["here"].null_count() == rows.height
+    assert watching.recording.series("drops NO_SOCKET::packets")

@@ -27,7 +27,7 @@ _U64 = {"bytes_acked": 120, "bytes_received": 128, "bytes_sent": 200}
 
 
 def tcp_info(sock: socket.socket) -> dict[str, int]:
-    """What the kernel tells of a socket of ours, by getsockopt."""
+    """The kernel's ``tcp_info`` of a socket of ours, by getsockopt."""
     content = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
     found = {name: struct.unpack_from("=I", content, offset)[0] for name, offset in _U32.items()}
     return found | {name: struct.unpack_from("=Q", content, offset)[0] for name, offset in _U64.items()}
@@ -97,7 +97,7 @@ class Watching:
 
     @property
     def recording(self) -> Recording:
-        """What it has written."""
+        """The recording that it has written."""
         (folder,) = self.output.glob("*.recording")
         return Recording.open(folder)
 
@@ -126,5 +126,5 @@ def flow(recording: Recording, name: str, direction: str = "up") -> dict[str, An
 
 
 def rows(recording: Recording, table: str, name: str, direction: str = "up") -> pl.DataFrame:
-    """What a table has of a flow."""
+    """The rows of a flow in a table."""
     return recording.table(table).filter(pl.col("flow") == flow(recording, name, direction)["flow"])

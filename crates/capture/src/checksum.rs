@@ -1,11 +1,11 @@
-//! Whether a TCP segment arrived as it was sent (RFC 9293, section 3.1; RFC 1071).
+//! Checksums of TCP segments: did one arrive as it was sent (RFC 9293, section 3.1; RFC 1071)?
 
 use std::net::IpAddr;
 
 use crate::decode::Decoded;
 use crate::packet::Transport;
 
-/// What the checksum of a TCP segment says.
+/// The checksum of a TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksum {
     Right,

@@ -1,4 +1,4 @@
-//! What is said when a capture cannot be read: one line for the person who must act.
+//! Errors of captures that cannot be read: one line for the person who must act.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct CaptureError {
     pub decompressed: bool,
     pub found: String,
     pub expected: String,
-    /// What the reader of this message can do about it.
+    /// The remedy for the reader of this message.
     pub remedy: String,
 }
 
@@ -52,7 +52,7 @@ fn on_one_line(text: &str) -> String {
         .collect()
 }
 
-/// What a format reader knows of a fault; the path is added by who knows it.
+/// A fault as a format reader knows it; the path is added by who knows it.
 #[derive(Debug)]
 pub(crate) struct Damage {
     pub(crate) offset: u64,

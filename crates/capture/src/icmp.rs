@@ -1,4 +1,4 @@
-//! What an ICMP error says, and of which packet (RFC 792, RFC 1191, RFC 1812; RFC 4443 for IPv6).
+//! ICMP errors, and the packets they quote (RFC 792, RFC 1191, RFC 1812; RFC 4443 for IPv6).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -76,7 +76,7 @@ pub struct IcmpError {
 }
 
 impl Packet<'_> {
-    /// What this packet says of another one, if it is an ICMP error that quotes a whole IP header and ports.
+    /// The report on another packet, if this is an ICMP error that quotes a whole IP header and ports.
     pub fn icmp_error(&self) -> Option<IcmpError> {
         let (
             Some(network),

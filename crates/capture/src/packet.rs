@@ -1,4 +1,4 @@
-//! What a captured packet says, decoded down to its transport header.
+//! A captured packet, decoded down to its transport header.
 //!
 //! Everything here is copied out of the frame except the payload: the values are small, and the
 //! rooms that follow keep them for longer than the reader keeps its buffer.
@@ -20,7 +20,7 @@ pub struct Packet<'a> {
     pub captured_bytes: u32,
     /// The innermost IP header that was unwrapped, if the frame holds one.
     pub network: Option<Network>,
-    /// What follows that header.
+    /// The transport layer after that header.
     pub transport: Transport<'a>,
 }
 

@@ -43,7 +43,7 @@ impl OpenFile {
 pub(crate) struct Sequence {
     pub(crate) first: OpenFile,
     pub(crate) following: VecDeque<PathBuf>,
-    /// What to say about the order, if it is not the one given.
+    /// A note on the order, if it is not the one given.
     pub(crate) note: Option<String>,
     /// Size of all files; 0 where one is a stream.
     pub(crate) total_bytes: u64,

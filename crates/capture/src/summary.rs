@@ -1,4 +1,4 @@
-//! What was read, for the head of a result.
+//! A summary of what was read, for the head of a result.
 
 use crate::packet::Transport;
 
@@ -20,7 +20,7 @@ pub struct Summary {
     pub snaplen_bytes: Option<u32>,
     /// A file ends in the middle of a packet or is damaged; `notes` say where.
     pub truncated: bool,
-    /// What the reader of a result should know about the capture, one line each.
+    /// Notes on the capture for the reader of a result, one line each.
     pub notes: Vec<String>,
     /// All packets by what they carry, duplicates included: the kinds add up to `packets`.
     pub kinds: PacketKinds,

@@ -312,7 +312,7 @@ pub(crate) fn enhanced_packet(
     block(order, 6, &body)
 }
 
-/// What a test wants to know of each packet.
+/// The fields that tests compare of each packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) index: u64,

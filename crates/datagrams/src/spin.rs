@@ -19,7 +19,7 @@ const REORDERED: i64 = 10;
 /// With fewer packets back their bit may miss changes.
 const ENOUGH_BACK: u64 = 20;
 
-/// What the short headers of one direction show.
+/// The short headers of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct SpinBit {
     is_quic: bool,

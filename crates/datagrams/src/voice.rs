@@ -1,4 +1,4 @@
-//! What loss does to speech, by the E-model (ITU-T G.107).
+//! The effect of loss on speech, by the E-model (ITU-T G.107).
 //!
 //! The rating `R = 93.2 - Id - Ie,eff` (default values of G.107 for all else) becomes a mean opinion score. What one capture
 //! cannot tell is the delay from mouth to ear: `Id` is taken for 0, as up to 150 ms it nearly is, so the score is the best

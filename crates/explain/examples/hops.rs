@@ -1,4 +1,4 @@
-//! What is measured of each stretch between two captures, for development.
+//! Measurements of each hop between two captures, for development.
 //!
 //!     cargo run --release -p whydrop-explain --example hops -- CAPTURE CAPTURE2
 

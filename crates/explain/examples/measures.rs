@@ -72,14 +72,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("  {:?}", e.pattern);
             if let Some(o) = &e.occupancy {
                 println!(
-                    "  occupancy empty {:.2} ms brink {:.2} ms expected {:.2} ms ratio {:.3} {:.3?} n {} {}",
+                    "  occupancy empty {:.2} ms near limit {:.2} ms expected {:.2} ms ratio {:.3} {:.3?} n {} {}",
                     o.empty_s * 1e3,
-                    o.brink_s * 1e3,
+                    o.near_limit_s * 1e3,
                     o.expected_s * 1e3,
                     o.ratio(),
                     o.ratio_bounds(),
                     o.samples_empty,
-                    o.samples_brink
+                    o.samples_near_limit
                 );
             }
             if let Some(a) = &e.at_loss {

@@ -27,7 +27,7 @@ use whydrop_verdict::Cause;
 /// counts of losses are off by as much.
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
-/// What one group of flows came to.
+/// The judgement of one group of flows.
 struct Judged {
     verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.

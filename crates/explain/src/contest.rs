@@ -7,7 +7,7 @@ use crate::judge::Judgement;
 /// Of a cause for which nothing speaks, nats.
 const NOTHING_NATS: f64 = -1e4;
 
-/// What is said for and against each cause.
+/// The findings for and against each cause.
 #[derive(Debug, Default)]
 pub struct Contest {
     findings: Vec<Finding>,
@@ -19,13 +19,13 @@ impl Contest {
         self.finding(cause).nats = nats.max(NOTHING_NATS);
     }
 
-    /// What is now known outweighs what spoke against the cause.
+    /// Let what is now known outweigh what spoke against the cause.
     pub fn prove(&mut self, cause: Cause, nats: f64) {
         let finding = self.finding(cause);
         (finding.nats, finding.veto) = (nats, None);
     }
 
-    /// What spoke against the cause is no longer true.
+    /// Take back what spoke against the cause: it is no longer true.
     pub fn allow(&mut self, cause: Cause) {
         self.finding(cause).veto = None;
     }

@@ -20,9 +20,9 @@ pub struct Document {
     pub flows: Vec<FlowInfo>,
     pub transfers: Vec<TransferInfo>,
     pub verdicts: Vec<Verdict>,
-    /// What two captures show together; `null` for one.
+    /// The pair that two captures make; `null` for one.
     pub pair: Option<PairInfo>,
-    /// With more than two captures: each stretch between two neighbours along the path.
+    /// With more than two captures: each segment between two neighbours along the path.
     pub hops: Vec<PairInfo>,
     /// UDP of one capture.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct FlowInfo {
     /// Share of the flow's busy time with bytes in flight within one segment of the receive window.
     pub window_limited_share: Option<f64>,
     pub window_scale: Option<u8>,
-    /// What the handshake agreed on about ECN: `off`, `classic`, `accurate`, or `unknown`.
+    /// The use of ECN that the handshake agreed on: `off`, `classic`, `accurate`, or `unknown`.
     pub ecn: String,
     /// The same as `ecn` being `accurate` (RFC 9768).
     pub accecn: bool,
@@ -142,7 +142,7 @@ pub struct FlowInfo {
     /// Payload bytes outstanding when packets left that were lost: mean and standard deviation; `null` without losses.
     pub outstanding_at_loss_mean_bytes: Option<f64>,
     pub outstanding_at_loss_deviation_bytes: Option<f64>,
-    /// What limited it at each moment; `null` where acknowledgments of its data were not captured.
+    /// The limiters at each moment; `null` where acknowledgments of its data were not captured.
     pub limits: Option<LimitsInfo>,
 }
 
@@ -153,7 +153,7 @@ pub struct LimitsInfo {
     pub until: f64,
     /// Share of that time by limiter; those that are 0 are left out.
     pub shares: BTreeMap<&'static str, f64>,
-    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each stretch its largest limiter,
+    /// Of a flow: what to draw, `[from, until, limiter]`, one behind the other; of each interval its largest limiter,
     /// where there were too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<(f64, f64, &'static str)>,
@@ -199,14 +199,14 @@ pub struct Verdict {
     pub family: Option<String>,
     /// With several captures: mechanisms replayed over the packets, the winner first.
     pub models: Vec<ModelInfo>,
-    /// What was found: the headline first, then the evidence, and the path's own numbers.
+    /// Findings: the headline first, then the evidence, and the path's own numbers.
     pub facts: Vec<Fact>,
     pub against: Vec<Against>,
     /// Throughput lost to the cause.
     pub throughput_lost: Option<ThroughputLost>,
 }
 
-/// A mechanism replayed over the packets that entered a stretch of path, beside what happened to them.
+/// A mechanism replayed over the packets that entered a segment of the path, beside what happened to them.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
     /// `winner` or `rival`.
@@ -216,7 +216,7 @@ pub struct ModelInfo {
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,
-    /// Of a policer with two buckets in company: the second.
+    /// Of a dual-rate policer: the second bucket.
     pub peak_rate_bps: Option<f64>,
     pub peak_burst_bytes: Option<f64>,
     /// Packets that the replay drops; of those, packets that were lost.
@@ -248,7 +248,7 @@ pub struct ThroughputLost {
     pub share: f64,
 }
 
-/// What two captures of one path show together.
+/// The findings of two captures of one path together.
 #[derive(Debug, Clone, Serialize)]
 pub struct PairInfo {
     /// Positions in `captures`: points 1 and 2 of what follows.
@@ -278,7 +278,7 @@ pub struct PairInfo {
     pub clock_drift_ppm: Option<f64>,
     pub clock_drift_error_ppm: Option<f64>,
     /// More than one where a clock was stepped.
-    pub clock_stretches: Vec<ClockStretchInfo>,
+    pub clock_stretches: Vec<ClockIntervalInfo>,
     pub transit_1_to_2_s: Option<TransitInfo>,
     pub transit_2_to_1_s: Option<TransitInfo>,
     pub reordered_1_to_2: u64,
@@ -302,9 +302,9 @@ pub struct LeftOutInfo {
     pub unmatched: u64,
 }
 
-/// A stretch of time over which both clocks ran without a step; times by capture 1's clock.
+/// An interval over which both clocks ran without a step; times by capture 1's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ClockStretchInfo {
+pub struct ClockIntervalInfo {
     pub start: f64,
     pub end: f64,
     pub offset_s: f64,
@@ -332,7 +332,7 @@ pub struct AfterGapInfo {
     pub other_median_s: f64,
 }
 
-/// What the path rewrote, in packets; of the TTL by how much it fell on most.
+/// Packets that the path rewrote; of the TTL by how much it fell on most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChangesInfo {
     pub ttl_hops: Option<i64>,

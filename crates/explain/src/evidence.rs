@@ -1,4 +1,4 @@
-//! What is measured of a group of flows before any cause is named.
+//! Evidence of a group of flows, measured before any cause is named.
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
@@ -51,8 +51,8 @@ impl ReplayCheck {
         check
     }
 
-    /// Whether the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and hardly
-    /// others. Where no delay can rule out a queue, exactly those.
+    /// True if the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and
+    /// hardly others. Where no delay can rule out a queue, exactly those.
     pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
         let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
         let agreed = if delays_tell { self.nearby } else { self.hits };
@@ -145,7 +145,7 @@ pub struct Evidence {
     pub drain: Option<DrainFit>,
     /// Rate at which super-segments were taken to leave the sender, where the capture holds any.
     pub line_rate_bps: Option<f64>,
-    /// Delays are those of the packets themselves, seen at both ends of a stretch; else they are round trips, with what
+    /// Delays are those of the packets themselves, seen at both ends of a hop; else they are round trips, with what
     /// held their acknowledgments up.
     pub delays_are_own: bool,
 }

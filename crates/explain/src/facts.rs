@@ -1,4 +1,4 @@
-//! What is measured, as facts: codes with numbers, of which prose is made elsewhere.
+//! Facts of what is measured: codes with numbers, of which prose is made elsewhere.
 
 use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, fact};
@@ -7,7 +7,7 @@ use crate::evidence::Evidence;
 use crate::limits;
 use crate::thresholds::DELAY_EXPLAINED;
 
-/// What the cause did, in the numbers that its parameters do not hold.
+/// The headline: what the cause did, in the numbers that its parameters do not hold.
 pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
     let totals = &evidence.totals;
     let flows = totals.lossy_flows;
@@ -77,7 +77,7 @@ fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
         .with("limited_share", share)
 }
 
-/// What speaks for the cause.
+/// The facts that speak for the cause.
 pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
     let totals = &evidence.totals;
     let mut facts: Vec<Option<Fact>> = match cause {
@@ -141,7 +141,7 @@ fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
     let at_bucket = evidence.occupancy.as_ref().map(|occupancy| {
         fact!(
             "delay-at-spent-bucket",
-            more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0),
+            more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0),
             queue_s = occupancy.expected_s
         )
     });

@@ -94,7 +94,7 @@ impl Hosts {
         hosts
     }
 
-    /// Whether a host sent something to another endpoint than this after a time.
+    /// True if a host sent something to another endpoint than this after a time.
     fn is_heard_after(&self, host: IpAddr, after_ns: i64, other_than: Endpoint) -> bool {
         let heard = self.0.get(&host).map_or(&[][..], Vec::as_slice);
         heard
@@ -141,7 +141,7 @@ fn rejection(connection: &Connection) -> Option<&Notice> {
 /// Packets named in a fact at most.
 const MOST_PACKETS: usize = 16;
 
-/// What is counted of connections that failed alike.
+/// Counts of connections that failed alike.
 #[derive(Debug, Default)]
 struct Count {
     connections: u64,
@@ -411,7 +411,7 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
-/// What broke off is worth more than the news that nothing was lost before.
+/// True for a failure: it is worth more than the news that nothing was lost before.
 fn is_failure(ranked: &Ranked) -> bool {
     matches!(
         ranked.verdict.cause.as_str(),

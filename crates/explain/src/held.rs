@@ -1,4 +1,4 @@
-//! What held transfers up that lost nothing: each cause claims the time of its limiters, and the claims compete.
+//! Limits of transfers that lost nothing: each cause claims the time of its limiters, and the claims compete.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::judge::Judgement;
 use crate::limits;
 use crate::thresholds::*;
 
-/// What a sender meets on the path whose congestion window is full.
+/// The bottleneck of a sender whose congestion window is full.
 #[derive(Debug, Clone)]
 pub struct Bottleneck {
-    /// What a full congestion window is to be called ...
+    /// The cause that a full congestion window is to be called ...
     congested: Cause,
     /// ... and one that still grows with each acknowledgment.
     growing: Cause,
@@ -201,7 +201,7 @@ impl Bottleneck {
     }
 }
 
-/// What a cause claims of the time.
+/// The claim of a cause to the time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Claim {
     /// Share of the time: of all limiters of one cause together, of the largest of those that are none's.

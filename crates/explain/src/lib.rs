@@ -15,13 +15,15 @@
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
 //! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
-//! | [`hop`] | the same for the stretch between two captures |
+//! | [`hop`] | the same for the hop between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
+//! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
 //! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod assemble;
+pub mod bursts;
 mod conditions;
 mod contest;
 pub mod document;

@@ -42,7 +42,7 @@ fn within(account: &Account, from_ns: i64, until_ns: i64) -> LimitsInfo {
     }
 }
 
-/// All spans, or, where they are too many, even stretches with the limiter that has most of each.
+/// All spans, or, where they are too many, even intervals with the limiter that has most of each.
 fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
     let named =
         |from_ns, until_ns, limiter: Limiter| (seconds(from_ns), seconds(until_ns), limiter.name());
@@ -111,8 +111,8 @@ pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
     sums_s
 }
 
-/// What to call a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are the
-/// path's own causes, set-up and slow start are none.
+/// The cause of a transfer that lost nothing, where one of the ends limits it. Windows that are full on the path are
+/// the path's own causes, set-up and slow start are none.
 pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
     match limiter {
         Limiter::PeerApplication => Some(Cause::PeerApplication),

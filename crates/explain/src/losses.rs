@@ -1,4 +1,4 @@
-//! What dropped the packets of a group of flows: each mechanism's likelihood against the background.
+//! Causes of a group's losses: each mechanism's likelihood against the background.
 //!
 //! The scale is that of losses by chance at one rate for all packets, at 0. A bucket or queue is worth what it makes the
 //! losses more likely, less the search; queue management and tail drop what the delays do. The background has all these
@@ -48,7 +48,7 @@ pub fn share_in_silence(evidence: &Evidence) -> f64 {
     silence(evidence).map_or(0.0, |silence| silence.lost as f64 / lost)
 }
 
-/// What losses lean on, nats above losses at one rate.
+/// Patterns of losses, nats above losses at one rate.
 struct Patterns {
     bucket: f64,
     by_delay: f64,
@@ -275,7 +275,7 @@ fn again(evidence: &Evidence) -> bool {
     evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES
 }
 
-/// Whether delays may be measured at the losses: what was lost before the capture point leaves none.
+/// True if delays may be measured at the losses: what was lost before the capture point leaves none.
 fn delays_tell(evidence: &Evidence) -> bool {
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
 }
@@ -333,7 +333,7 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
 }
 
-/// Whether packets that find the fitted bucket nearly spent were delayed as by a queue: `None` when it cannot be told.
+/// Find out if packets near the limit of the fitted bucket were delayed as by a queue: `None` when it cannot be told.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
     let Some(occupancy) = evidence
         .occupancy
@@ -343,13 +343,13 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
         return queue_shows_at_losses(evidence);
     };
     let (low, high) = occupancy.ratio_bounds();
-    // shorter round trips at the brink than elsewhere are neither's: other flows' acknowledgments were late
+    // shorter round trips near the limit than elsewhere are neither's: other flows' acknowledgments were late
     if high < -NO_QUEUE_RATIO && !evidence.delays_are_own {
         return queue_shows_at_losses(evidence);
     }
     if low > QUEUE_RATIO
         && high < OTHER_DELAY_RATIO
-        && occupancy.brink_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
+        && occupancy.near_limit_s - occupancy.empty_s > one_packet_s(evidence) / 2.0
     {
         Some(true)
     } else if high < NO_QUEUE_RATIO {
@@ -387,8 +387,8 @@ fn tail_drop_shows(evidence: &Evidence) -> bool {
     };
     let related = at_loss.mean_rank > TAIL_DROP_RANK && at_loss.log_chance < CHANCE / 2.0;
     // a packet more or less in the queue when the delay was measured
-    let blur_s = TAIL_DROP_BLUR_PACKETS * evidence.packet_time_s();
-    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - blur_s;
+    let noise_s = TAIL_DROP_NOISE_PACKETS * evidence.packet_time_s();
+    let all_at_the_top = at_loss.low_s > TAIL_DROP_LOWEST * at_loss.largest_s - noise_s;
     // a second cause may take some packets at any delay
     let most_at_the_top = at_loss.events >= ENOUGH_EVENTS
         && at_loss.median_s > MOST_AT_TOP * at_loss.high_s
@@ -466,7 +466,7 @@ fn waited_s(evidence: &Evidence) -> f64 {
 
 fn no_queue_reason(evidence: &Evidence) -> Fact {
     if let Some(occupancy) = &evidence.occupancy {
-        let more_s = (occupancy.brink_s - occupancy.empty_s).max(0.0);
+        let more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0);
         return fact!("no-queue", queue_s = occupancy.expected_s, more_s = more_s);
     }
     let bucket = evidence.bucket.as_ref();

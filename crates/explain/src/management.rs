@@ -63,7 +63,7 @@ impl Family {
             .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats))
     }
 
-    /// What the law aims at.
+    /// The parameters of the law.
     pub fn parameters(&self) -> BTreeMap<String, Quantity> {
         let Some(fit) = self.law else {
             return BTreeMap::new();
@@ -87,9 +87,9 @@ impl Family {
     }
 }
 
-/// What is said of one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
-/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does, no
-/// queue management made them; where a law beats it as clearly, and everything else, one did.
+/// Judge one capture's group, from round trips above the smallest for waits: the judge of losses, put right by the
+/// laws, and the family. A full queue competes with the laws: where it makes the drops far likelier than any law does,
+/// no queue management made them; where a law beats it as clearly, and everything else, one did.
 pub fn of_one_capture(
     group: &Group,
     evidence: &Evidence,
@@ -178,7 +178,7 @@ impl Laws {
             rate_bps: evidence
                 .drain
                 .map_or(mean_bps, |drain| drain.rate_bps.max(mean_bps)),
-            blur_s: RTT_BLUR_S,
+            noise_s: RTT_NOISE_S,
             isolated,
             by_acknowledgments: true,
         };
@@ -204,7 +204,7 @@ impl Laws {
 }
 
 /// Acknowledgments come some packets late, seconds.
-const RTT_BLUR_S: f64 = 0.5e-3;
+const RTT_NOISE_S: f64 = 0.5e-3;
 
 /// The packets with what they waited. Of the marks those that an acknowledgment begins to report; of what is sent before
 /// the sender can answer, nobody hears (RFC 3168, section 6.1.3).

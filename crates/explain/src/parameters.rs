@@ -7,7 +7,7 @@ use whydrop_path::fit::Interval;
 use crate::evidence::Evidence;
 use whydrop_verdict::{Cause, Quantity};
 
-/// What a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
+/// Bytes that a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
 /// (8 + 14 + 4 + 12, IEEE 802.3). Losses alone do not tell, so the upper ends of the intervals make room for it.
 pub const WIRE_OVERHEAD_BYTES: f64 = 38.0;
 /// No rate is known better than the clock that it was measured by: oscillators of computers are off by up to some
@@ -93,7 +93,7 @@ fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
     ))
 }
 
-/// What a queue holds when it drops: by the delay just before the losses, at the rate at which it drains. That is
+/// The content of a queue when it drops: by the delay just before the losses, at the rate at which it drains. That is
 /// what the last packet found whose delay was measured. Up to four more fit: it, one that was let in after it but
 /// acknowledged together with another, most of the one that did not fit, and what has left of the one in service,
 /// which some queues count until all of it has.

@@ -17,7 +17,7 @@ pub(crate) struct Ranked {
     pub payload_bytes: u64,
     /// Time that the cause limits, summed over the flows.
     pub limited_s: f64,
-    /// What that time counts beside that of others.
+    /// The weight of that time beside that of others.
     pub weight: f64,
     /// Nothing can be said of so few losses, or it is not known whether there were any; what held the same flows up is judged, too.
     pub doubtful: bool,

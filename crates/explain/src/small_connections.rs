@@ -1,4 +1,4 @@
-//! What the document says of connections that were too small and too many to be listed.
+//! The document's part on connections that were too small and too many to be listed.
 
 use whydrop_tcp::{Hosts, SMALL_PACKETS, SmallConnections};
 

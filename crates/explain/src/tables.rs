@@ -53,7 +53,7 @@ pub struct ModelTable {
     pub verdict: Vec<u32>,
     pub flow: Vec<u32>,
     pub time_ns: Vec<i64>,
-    /// What the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
+    /// The level that the packet finds: bucket fill (policer), or bytes queued (queue, shaper).
     pub level_bytes: Vec<f64>,
     pub ip_bytes: Vec<u32>,
     pub predicted_drop: Vec<bool>,
@@ -136,7 +136,7 @@ impl ModelTable {
 }
 
 impl CrossingTable {
-    /// Appends the rows of another stretch of the path.
+    /// Appends the rows of another segment of the path.
     pub fn append(&mut self, mut rows: Self, hop: u32) {
         self.hop.extend(std::iter::repeat_n(hop, rows.flow.len()));
         self.flow.append(&mut rows.flow);

@@ -7,8 +7,8 @@
 /// A bucket must make the losses this many times more likely than chance before it is looked at, nats. Chance: e^20 is
 /// 5e8, which leaves room for the many rates and limits that the search tries.
 pub const NEEDED_GAIN: f64 = 20.0;
-/// What the search for a bucket costs, nats: the logarithm of the rates and limits that it looks at, some 1e5, and of the
-/// two parameters' precision. Chance.
+/// The cost of the search for a bucket, nats: the logarithm of the rates and limits that it looks at, some 1e5, and of
+/// the two parameters' precision. Chance.
 pub const SEARCH_NATS: f64 = 12.0;
 /// A bucket must remove this share of the uncertainty about which packets were lost. Train, and half of the published
 /// captures.
@@ -24,7 +24,7 @@ pub const REPLAYED_SHARE: f64 = 0.6;
 /// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
 /// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell. Train.
 pub const SEEN_BUCKET_PACKETS: f64 = 8.0;
-/// A bucket below this is no bucket: one packet and its neighbour, blurred by jitter. Physics.
+/// A bucket below this is no bucket: one packet and its neighbour, with jitter between them. Physics.
 pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.
 /// Physics.
@@ -57,7 +57,7 @@ pub const TAIL_DROP_RANK: f64 = 0.75;
 /// Losses at delays that differ by more than this share of the longest were not all made by one full queue. Train.
 pub const TAIL_DROP_LOWEST: f64 = 0.75;
 /// The delay is measured on the packet before the lost one, which may have found a packet or two less. Physics.
-pub const TAIL_DROP_BLUR_PACKETS: f64 = 1.5;
+pub const TAIL_DROP_NOISE_PACKETS: f64 = 1.5;
 /// A full queue lets nobody in who would wait longer than those that it drops; what acknowledgments were late adds so many
 /// for each loss. Train.
 pub const LET_IN: usize = 3;
@@ -85,7 +85,7 @@ pub const SHALLOW_RTT_SHARE: f64 = 0.5;
 /// Round trip of a path whose own was not seen, because only one direction was captured, seconds.
 pub const USUAL_RTT_S: f64 = 0.05;
 
-/// What it costs to have looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
+/// The cost of having looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
 pub const LOOKED_FOR_NATS: f64 = 2.0;
 /// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's ...
 /// Fitted on transfers of the training split (`bench/calibrate.py`).
@@ -116,10 +116,10 @@ pub const SETTLED_ROUND_TRIPS: f64 = 20.0;
 pub const REORDERED_SHARE: f64 = 1e-3;
 /// ... and one in a hundred disturbs any, slow start included. Train.
 pub const MUCH_REORDERED_SHARE: f64 = 1e-2;
-/// So many packets of one that was overtaken may be sent again needlessly: an initial window (RFC 6928). Physics.
+/// So many packets of one that was overtaken may be retransmitted needlessly: an initial window (RFC 6928). Physics.
 pub const REPEATED_FOR_EACH: u64 = 10;
-/// Of what both facts show: packets that others overtook, and that were sent again needlessly. As of a limiter that has all of
-/// the time ([`ACCOUNT_NATS`]).
+/// Of what both facts show: packets that others overtook, and that were retransmitted needlessly. As of a limiter that
+/// has all of the time ([`ACCOUNT_NATS`]).
 pub const REPEATED_CONFIDENCE: f64 = 0.97;
 /// Of losses in runs before the first point that no bucket made, and no queue: what else drops by itself is in no list.
 /// Chosen while looking at the training split, and not fitted.

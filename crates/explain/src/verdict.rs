@@ -13,7 +13,7 @@ use crate::limits;
 use crate::losses::share_in_silence;
 use crate::parameters::parameters;
 
-/// What is found beside the judgement and its evidence.
+/// The findings beside the judgement and its evidence.
 pub(crate) struct Found {
     pub source: &'static str,
     pub flows: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What one capture shows of a group of flows.
+    /// The findings of one capture on a group of flows.
     pub fn new(cause: Cause, evidence: &Evidence, flows: Vec<String>, mss_bytes: f64) -> Self {
         Self {
             source: "capture",
@@ -137,7 +137,7 @@ impl Verdict {
     }
 }
 
-/// What can drop packets, as far as it is looked for.
+/// The causes of loss, as far as they are looked for.
 const CAUSES_OF_LOSS: [Cause; 5] = [
     Cause::Policer,
     Cause::ShallowQueue,

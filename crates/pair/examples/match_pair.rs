@@ -57,17 +57,17 @@ fn json(pair: &Pair, with_flows: bool, seconds: f64) -> String {
     ] {
         fields.push(format!("\"{name}\":{values:?}"));
     }
-    let stretches = pair.clock.iter().flat_map(|clock| &clock.stretches);
-    let stretches: Vec<String> = stretches
-        .map(|stretch| {
+    let intervals = pair.clock.iter().flat_map(|clock| &clock.intervals);
+    let intervals: Vec<String> = intervals
+        .map(|interval| {
             format!(
                 "{{\"offset_s\":{:.9},\"drift_ppm\":{:.4}}}",
-                stretch.offset_ns / 1e9,
-                stretch.drift_ppm
+                interval.offset_ns / 1e9,
+                interval.drift_ppm
             )
         })
         .collect();
-    fields.push(format!("\"clock\":[{}]", stretches.join(",")));
+    fields.push(format!("\"clock\":[{}]", intervals.join(",")));
     if with_flows {
         let flows: Vec<String> = pair.flows.iter().map(flow_json).collect();
         fields.push(format!("\"flows\":[{}]", flows.join(",")));

@@ -1,4 +1,4 @@
-//! What is said when two captures cannot be paired: one line for the person who must act.
+//! Errors of two captures that cannot be paired: one line for the person who must act.
 
 use std::fmt;
 

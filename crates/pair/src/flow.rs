@@ -1,4 +1,4 @@
-//! What became of each flow, and of the captures as wholes.
+//! Fates of each flow, and of the captures as wholes.
 
 use whydrop_tcp::Endpoint;
 

@@ -41,7 +41,7 @@ pub use flow::{Direction, FlowName, LeftOut, PairCounts, PairFlow, TrackedFlow};
 pub use packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 pub use reading::PairOptions;
 
-/// What two captures of one path say together.
+/// The findings from two captures of one path.
 #[derive(Debug)]
 pub struct Pair {
     pub summaries: [Summary; 2],

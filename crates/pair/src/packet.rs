@@ -1,11 +1,11 @@
-//! What became of each packet: the rows of the result.
+//! Fates of packets: the rows of the result.
 
 /// Stands in [`PairPacket::index`] for a packet that a capture does not hold.
 pub const NOT_CAPTURED: u32 = u32::MAX;
 /// Stands in [`PairPacket::time_ns`] for a packet that a capture does not hold.
 pub const NO_TIME: i64 = i64::MIN;
 
-/// What became of a packet between the two points.
+/// The fate of a packet between the two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Crossing {
@@ -91,7 +91,7 @@ impl PacketFlags {
     /// Replaced by other rows while matching; no row of a result has it.
     pub(crate) const WITHDRAWN: u16 = 1 << 15;
 
-    /// Whether any of the given flags is set.
+    /// True if any of the given flags is set.
     #[inline]
     pub fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
@@ -138,7 +138,7 @@ pub struct PairPacket {
 }
 
 impl PairPacket {
-    /// Whether capture 1 (`side` 0) or 2 holds it.
+    /// True if capture 1 (`side` 0) or 2 holds it.
     #[inline]
     pub fn is_at(&self, side: usize) -> bool {
         self.index[side] != NOT_CAPTURED

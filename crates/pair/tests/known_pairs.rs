@@ -1,4 +1,4 @@
-//! What is lost and reordered between two captures, beside what is known to have happened.
+//! Losses and reordering found between two captures, beside what is known to have happened.
 //!
 //! The captures are not part of the repository. Where a folder `shared` stands beside it they are read; else the
 //! tests say so and pass.

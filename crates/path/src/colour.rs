@@ -2,7 +2,7 @@
 
 use crate::{Arrival, Outcome, PathElement, TokenBucket};
 
-/// What a marker says of a packet.
+/// The colour that a marker gives a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Colour {
     /// Within the committed rate and burst.

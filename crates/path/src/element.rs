@@ -23,7 +23,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// Whether an element may mark the packet instead of dropping it.
+    /// True if an element may mark the packet instead of dropping it.
     #[inline]
     pub fn is_capable(self) -> bool {
         self != Self::NotCapable
@@ -40,7 +40,7 @@ impl Ecn {
     }
 }
 
-/// What elements read in the header of a packet, beside its length: those that keep flows apart, or mark.
+/// The header fields that elements read, beside the length: those that keep flows apart, or mark.
 ///
 /// Where nobody says ([`PathElement::arrive`]), all packets are of one flow and capable of ECN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +50,7 @@ pub struct Header {
     pub ecn: Ecn,
 }
 
-/// What becomes of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It leaves the element at this time, which may lie after that of its arrival.
@@ -128,12 +128,12 @@ pub trait PathElement {
         let _ = (now_ns, decided);
     }
 
-    /// Whether `arrive` never answers [`Outcome::Queued`].
+    /// True if `arrive` never answers [`Outcome::Queued`].
     fn decides_at_arrival(&self) -> bool {
         true
     }
 
-    /// Whether packets leave in the order in which they came.
+    /// True if packets leave in the order in which they came.
     fn keeps_order(&self) -> bool {
         true
     }
@@ -204,7 +204,7 @@ fn settle<E: PathElement + ?Sized>(element: &mut E, mut outcomes: Vec<Outcome>) 
     outcomes
 }
 
-/// What elements count on top of the IP packet, in bytes for each packet.
+/// Bytes that elements count on top of the IP packet, for each packet.
 pub mod overhead {
     /// The IP packet alone, as most routers' policers count.
     pub const IP: u32 = 0;

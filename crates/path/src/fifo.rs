@@ -4,7 +4,7 @@ use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement};
 
-/// Whether the packet in service holds a place in the queue. It decides by one packet how much the queue takes.
+/// Place of the packet in service: in the queue or not. It decides by one packet how much the queue takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InService {
     /// Its place is free once its transmission begins: a queue in front of a link, which hands the packet to the
@@ -52,7 +52,7 @@ impl Fifo {
         self
     }
 
-    /// What holds a place at this time. Time moves on with it.
+    /// The backlog at this time. Time moves on with it.
     pub fn backlog_at(&mut self, time_ns: i64) -> Backlog {
         self.places.advance(time_ns);
         self.places.backlog()

@@ -1,4 +1,4 @@
-//! What a hop does to packets: one small deterministic state machine for each kind of path element.
+//! Models of a hop: one small deterministic state machine for each kind of path element.
 //!
 //! A [`PathElement`] takes packets, each a time and a size, and says what becomes of them. It knows nothing of
 //! TCP, never looks ahead, and gives the same answer to the same arrivals every time, so one model serves to

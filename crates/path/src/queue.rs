@@ -1,4 +1,4 @@
-//! What a queue holds and how much it may hold.
+//! The content of a queue, and its limits.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ impl Limit {
         }
     }
 
-    /// Whether a packet of `bytes` may join `backlog`.
+    /// True if a packet of `bytes` may join `backlog`.
     #[inline]
     pub fn admits(self, backlog: Backlog, bytes: u64) -> bool {
         self.packets.is_none_or(|limit| backlog.packets < limit)
@@ -41,7 +41,7 @@ impl Limit {
     }
 }
 
-/// What a queue holds.
+/// The content of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     pub packets: u64,

@@ -49,7 +49,7 @@ impl Shaper {
         self
     }
 
-    /// What waits at this time. Time moves on with it.
+    /// The backlog at this time. Time moves on with it.
     pub fn backlog_at(&mut self, time_ns: i64) -> Backlog {
         self.places.advance(time_ns);
         self.places.backlog()

@@ -61,7 +61,7 @@ impl TokenBucket {
         inflow.saturating_sub(room)
     }
 
-    /// Whether tokens for `bytes` are there now (at the time of the last refill).
+    /// True if tokens for `bytes` are there now (at the time of the last refill).
     #[inline]
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         self.level >= u128::from(bytes) * UNITS_PER_BYTE

@@ -1,4 +1,4 @@
-//! What holds for every path element, or for every element of a kind, whatever the arrivals.
+//! Properties of every path element, or of every element of a kind, whatever the arrivals.
 
 use proptest::prelude::*;
 use whydrop_path::{
@@ -47,7 +47,7 @@ fn rate() -> impl Strategy<Value = u64> {
     prop_oneof![100_000u64..1_000_000_000, Just(7), Just(999_999_937)]
 }
 
-/// What passed, in the order of departure, as (time, bytes with overhead).
+/// The packets that passed, in the order of departure, as (time, bytes with overhead).
 fn passed(arrivals: &[Arrival], outcomes: &[Outcome], overhead_bytes: u32) -> Vec<(i64, u64)> {
     let sent = |(a, o): (&Arrival, &Outcome)| {
         Some((o.departure_ns()?, u64::from(a.bytes + overhead_bytes)))

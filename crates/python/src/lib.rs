@@ -3,7 +3,9 @@
 //! The document crosses as Python objects, the tables as Arrow record batches over the Arrow C stream interface.
 
 mod analysis;
+mod bursts;
 mod columns;
+mod drops;
 mod json;
 mod progress;
 mod reduce;
@@ -26,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::explain, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::explain_pair, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::match_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(bursts::explain_bursts, module)?)?;
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
     module.add_class::<analysis::Analysis>()?;
@@ -35,6 +38,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.py().get_type::<traffic::TrafficError>(),
     )?;
     module.add_class::<sockets::SocketSampler>()?;
+    module.add_class::<drops::DropMonitor>()?;
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;

@@ -50,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// What Python raised during the analysis, once.
+    /// The exception that Python raised during the analysis, once.
     pub fn raised(&self) -> Option<PyErr> {
         self.raised
             .lock()

@@ -19,7 +19,7 @@ macro_rules! batch {
 }
 pub(crate) use batch;
 
-/// What one place of a column holds.
+/// The value at one place of a column.
 pub trait Cell: Sized {
     fn array(values: impl Iterator<Item = Self>) -> ArrayRef;
 }
@@ -50,9 +50,10 @@ cells! {
     &'static str => StringArray, value => Some(value);
     Option<&'static str> => StringArray, value => value;
     String => StringArray, value => Some(value);
+    Option<String> => StringArray, value => value;
 }
 
-/// What does not fit is as large as can be.
+/// Convert to a signed number; one that does not fit becomes the largest.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -22,7 +22,7 @@ use crate::rows::{batch, goodput_bps};
 use crate::table::Table;
 use crate::tcp_columns::tcp_info;
 
-/// What is to be watched, as JSON.
+/// The sockets to watch, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
@@ -115,8 +115,8 @@ impl SocketSampler {
         })
     }
 
-    /// What was seen since the last call: tables by name, connections that are new or of which something else is known
-    /// now, those that are gone (flow, time_ns), and how many rows were thrown away because nobody took them.
+    /// Take what was seen since the last call: tables by name, connections that are new or of which something else is
+    /// known now, those that are gone (flow, time_ns), and how many rows were thrown away because nobody took them.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Taken<'py>> {
         let batch = py.detach(|| self.with(|sampler| sampler.take()));
         let connections = batch.connections.iter().map(|one| described(py, one));
@@ -177,7 +177,7 @@ pub fn socket_owners(
         .collect()
 }
 
-fn raised(error: &io::Error) -> PyErr {
+pub(crate) fn raised(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(number) => {
             let words = io::Error::from_raw_os_error(number).to_string();

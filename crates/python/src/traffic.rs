@@ -24,7 +24,7 @@ pyo3::create_exception!(
     "A test or a responder that cannot begin. The message names the host and what to try."
 );
 
-/// What Python gives to a test, as JSON.
+/// The configuration of a test, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TestConfig {
@@ -50,7 +50,7 @@ struct PlannedConfig {
     spec: FlowSpec,
 }
 
-/// What Python gives to a responder, as JSON. What is left out has the default of its kind (open or not).
+/// The configuration of a responder, as JSON. A key that is left out has the default of its kind (open or not).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResponderConfig {
@@ -210,7 +210,7 @@ fn secret(text: &str) -> PyResult<Secret> {
 #[pyclass(frozen, module = "whydrop._core")]
 pub struct Responder {
     serving: Serving,
-    /// What `describe` raised, to be shown once.
+    /// The error that `describe` raised, to be shown once.
     raised: std::sync::Arc<Mutex<Option<String>>>,
 }
 

@@ -1,9 +1,9 @@
-//! What a test measured as Arrow record batches, with the columns of a recording's tables.
+//! Measurements of a test as Arrow record batches, with the columns of a recording's tables.
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use whydrop_traffic::client::{ClockRow, ProbeRow, Taken};
-use whydrop_traffic::sample::{BurstPacket, Fate, Interval};
+use whydrop_traffic::sample::{BurstPacket, Departure, Fate, Interval};
 
 use crate::rows::{batch, goodput_bps};
 use crate::table::Table;
@@ -17,6 +17,7 @@ pub fn tables(taken: Taken) -> Result<Vec<(&'static str, Table)>, ArrowError> {
         ("probes", probes(&taken.probes)?),
         ("clocks", clocks(&taken.clocks)?),
         ("bursts", bursts(&taken.bursts)?),
+        ("departures", departures(&taken.departures)?),
     ];
     Ok(batches
         .into_iter()
@@ -88,5 +89,14 @@ fn bursts(rows: &[BurstPacket]) -> Result<RecordBatch, ArrowError> {
         sent_ns,
         received_ns,
         payload_bytes: row.payload_bytes as i32,
+        marked,
+    )
+}
+
+fn departures(rows: &[Departure]) -> Result<RecordBatch, ArrowError> {
+    batch!(rows, row =>
+        flow: row.flow as i32,
+        sequence,
+        left_ns,
     )
 }

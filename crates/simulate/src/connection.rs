@@ -15,11 +15,11 @@ use client::Repeated;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// First retransmission timeout of a SYN-ACK (RFC 6298).
 const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
-/// What a client sends to ask for a chunk.
+/// Bytes that a client sends to ask for a chunk.
 const REQUEST_BYTES: u32 = 120;
 const SERVER_WINDOW_BYTES: u32 = 65_152;
 
-/// What a host does with what it got.
+/// The reaction of a host to what it got.
 #[derive(Debug, Default)]
 pub struct Reaction {
     pub send: Vec<Segment>,
@@ -50,7 +50,7 @@ pub struct Connection {
     behaviour: Behaviour,
     /// A mark has reached the client and the server has not said that it reduced its window (RFC 3168, section 6.1.3).
     echoes: bool,
-    /// What the client sends again until it is answered.
+    /// The segment that the client repeats until it is answered.
     repeated: Option<Repeated>,
     client_rtt_ns: i64,
     syn_sent_ns: i64,
@@ -468,7 +468,7 @@ impl Connection {
     fn transmit(&mut self, now_ns: i64, sent: &mut Vec<Segment>) {
         while let Some(transmission) = self.sender.transmit(now_ns) {
             let segment = self.data(now_ns, transmission);
-            // what a timer sends again waits for the same acknowledgment as before
+            // what a timer retransmits waits for the same acknowledgment as before
             if !segment.reason.is_by_timer() {
                 self.ledger.sent(now_ns);
             }
@@ -482,7 +482,7 @@ impl Connection {
         let mut segment =
             self.server_segment(now_ns, flags::ACK | push, start, (end - start) as u32);
         segment.reason = transmission.reason;
-        // What is sent again must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
+        // What is retransmitted must not be marked (RFC 3168, section 6.1.5), nor may a window probe (6.1.6).
         let new_data = transmission.reason == Reason::New && !transmission.window_probe;
         if self.behaviour.ecn && new_data {
             segment.ecn = Ecn::Ect0;

@@ -11,7 +11,7 @@ use whydrop_path::Ecn;
 use crate::pcap::Endpoints;
 use crate::segment::{Segment, Toward, flags};
 
-/// What is written into the IP header beside addresses and lengths.
+/// The fields of the IP header beside addresses and lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpMarks {
     pub ttl: u8,

@@ -1,4 +1,4 @@
-//! What happened in a simulation: every packet, and what limited each connection.
+//! The history of a simulation: every packet, and what limited each connection.
 
 use whydrop_path::{Ecn, Header};
 
@@ -15,7 +15,7 @@ pub struct Packet {
     pub ip_bytes: u32,
     pub sent_ns: i64,
     pub fate: PacketFate,
-    /// What elements see of its header, as it is now.
+    /// The header fields that elements see, as they are now.
     pub header: Header,
     /// The stage that marked it first.
     pub marked: Option<usize>,

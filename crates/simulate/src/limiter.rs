@@ -1,4 +1,4 @@
-//! What limited a connection at each moment, as its own hosts and the path know it.
+//! Limiters of a connection at each moment, as its own hosts and the path know them.
 //!
 //! Time is the data sender's (the server's): a moment belongs to what kept it from sending more *then*. While the
 //! simulation runs a [`Ledger`] notes each change of the sender's state; [`Account::of`] makes an account of it, in
@@ -123,7 +123,7 @@ struct Interval {
     until_ns: i64,
 }
 
-/// What happened to one connection, as far as its limits go. Times are those of the data sender.
+/// Events of one connection, as far as its limits go. Times are those of the data sender.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     /// When each state began.
@@ -132,7 +132,7 @@ pub struct Ledger {
     requests: Vec<i64>,
     /// An acknowledgment of all that was out came later than it would have, by the receiver's doing.
     held: Vec<Interval>,
-    /// Silence that a timer ended, and the sequence number that was sent again then.
+    /// Silence that a timer ended, and the sequence number that was retransmitted then.
     silences: Vec<(Interval, u64)>,
     /// Outages in which a packet of the connection was lost.
     outages: Vec<Interval>,

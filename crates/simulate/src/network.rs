@@ -15,7 +15,7 @@ use crate::segment::{Segment, Toward};
 pub use back::WayBack;
 pub use watch::{DatagramSource, WatchConfig};
 
-/// What goes on beside a scenario; by default nothing.
+/// Extras beside a scenario; by default nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Of the first connections, in the order of the scenario.

@@ -15,7 +15,7 @@ pub enum Resolution {
     Microseconds,
 }
 
-/// What does not change during a connection.
+/// The addresses and ports, constant during a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
     pub client: [u8; 4],

@@ -1,4 +1,4 @@
-//! What is simulated: connections, the path between their hosts, other traffic, and where the capture is taken.
+//! Scenarios: connections, the path between their hosts, other traffic, and where the capture is taken.
 
 use whydrop_path::PathElement;
 
@@ -49,7 +49,7 @@ pub struct FlowConfig {
     pub extra_rtt_ns: i64,
 }
 
-/// What the client asks for and how the server's application delivers it.
+/// The requests of the client, and how the server's application delivers them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Application {
     /// `count` requests of `bytes` each, the next one `pause_ns` after the last one is complete: video in chunks.
@@ -75,7 +75,7 @@ pub enum Application {
     },
 }
 
-/// What hosts do beyond asking and answering. The default is what every connection did before there was a choice.
+/// The behaviour of hosts beyond asking and answering; by default that of connections before there was a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
     /// From the arrival of a request until the application begins to answer.

@@ -25,14 +25,14 @@ impl fmt::Display for ScoreError {
 
 impl std::error::Error for ScoreError {}
 
-/// What a command said of one capture, beside the truth.
+/// The statement of a command on one capture, beside the truth.
 struct Judged {
     file: String,
     kind: String,
     policed: bool,
     /// Where the capture was taken, and how much was lost in which stage: to understand a wrong answer by.
     circumstances: String,
-    /// What each judged transfer was called.
+    /// The cause stated for each judged transfer.
     causes: Vec<String>,
     headline: String,
     headline_right: bool,

@@ -66,8 +66,8 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
 
 type Shares = BTreeMap<&'static str, f64>;
 
-/// What the simulator knows of the first connection, within what the capture holds of it: of a pause between transfers that
-/// it begins in, nothing.
+/// The shares of limits that the simulator knows for the first connection, within what the capture holds of it: of a
+/// pause between transfers that it begins in, nothing.
 fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let capture = &truth["captures"][point];
     let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);

@@ -1,4 +1,4 @@
-//! What really happened, beside the capture that shows only a part of it.
+//! The truth, beside the capture that shows only a part of it.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ pub fn flow_truths(history: &History, flows: &[FlowConfig]) -> Vec<FlowTruth> {
         let truth = &mut truths[segment.flow];
         truth.delivered += 1;
         truth.last_data_ns = Some(time_ns);
-        // Segments keep their boundaries when sent again, so the first sequence number tells.
+        // Segments keep their boundaries when retransmitted, so the first sequence number tells.
         if seen[segment.flow].insert(segment.sequence) {
             truth.payload_bytes += u64::from(segment.payload_bytes);
         } else {

@@ -1,4 +1,4 @@
-//! What was seen since it was last taken, row by row as the tables of a recording have it.
+//! A batch of what was seen since it was last taken, row by row as the tables of a recording have it.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ pub struct Connection {
     pub flow: u32,
     /// When it was there for sure.
     pub seen_ns: i64,
-    /// Whether it was there at the first poll.
+    /// True if it was there at the first poll.
     pub older: bool,
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -36,7 +36,7 @@ pub struct Interval {
     pub payload_bytes: u64,
 }
 
-/// What a congestion control tells of itself.
+/// A value that a congestion control reports of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
     pub flow: u32,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::message::Socket;
 
-/// What is wanted. Of each list any entry does; an empty list wants everything.
+/// The sockets that are wanted. Of each list any entry does; an empty list wants everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Of either end.

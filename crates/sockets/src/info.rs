@@ -32,7 +32,7 @@ impl TcpInfo {
         })
     }
 
-    /// Whether the other reading says anything else, but for how long ago things were.
+    /// True if the other reading says anything else, but for how long ago things were.
     pub fn differs(&self, other: &TcpInfo) -> bool {
         self.length != other.length
             || self.bytes[..AGES.start] != other.bytes[..AGES.start]
@@ -139,12 +139,12 @@ since! {
 const TCPI_OPT_ECN: u8 = 8;
 
 impl TcpInfo {
-    /// Whether both ends agreed to use explicit congestion notification.
+    /// True if both ends agreed to use explicit congestion notification.
     pub fn uses_ecn(&self) -> bool {
         self.options() & TCPI_OPT_ECN != 0
     }
 
-    /// Whether the application, and not the network, limited the latest measurement of the delivery rate; in a byte
+    /// True if the application, and not the network, limited the latest measurement of the delivery rate; in a byte
     /// that was unused before Linux 4.9.
     pub fn delivery_rate_app_limited(&self) -> Option<bool> {
         self.delivery_rate_bytes().map(|_| self.bytes[7] & 1 != 0)

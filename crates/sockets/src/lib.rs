@@ -1,4 +1,4 @@
-//! What this host's kernel knows of its sockets: `tcp_info`, congestion control, buffers, drops.
+//! Sockets of this host as its kernel knows them: `tcp_info`, congestion control, buffers, drops.
 //!
 //! One reading of `struct tcp_info` ([`info`]) for whoever has it: from a socket of one's own ([`own`]), or from the
 //! kernel's answer to `sock_diag(7)` for the sockets of every process ([`message`], [`request`], [`netlink`]). The

@@ -1,4 +1,4 @@
-//! What `sock_diag` says of one socket (linux/inet_diag.h, `struct inet_diag_msg`), and the messages around it.
+//! Messages of `sock_diag` on one socket (linux/inet_diag.h, `struct inet_diag_msg`), and those around them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -115,7 +115,7 @@ pub struct Memory {
     pub drops: Option<u32>,
 }
 
-/// What a congestion control tells of itself (`union tcp_cc_info`).
+/// The state that a congestion control reports of itself (`union tcp_cc_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlState {
     Vegas {

@@ -89,7 +89,7 @@ impl Family {
         }
     }
 
-    /// Whether none of them is left.
+    /// True if none of them is left.
     pub fn is_gone(&self) -> bool {
         self.members.is_empty()
     }
@@ -129,7 +129,7 @@ impl Family {
             .collect();
     }
 
-    /// Whether one of them had this socket open at the last poll.
+    /// True if one of them had this socket open at the last poll.
     pub fn has(&self, inode: u32) -> bool {
         self.sockets.contains(&inode)
     }
@@ -179,7 +179,7 @@ fn parse_link(target: &str) -> Option<u32> {
         .ok()
 }
 
-/// What is in a folder; nothing of one that may not be read, or is gone.
+/// The names in a folder; none of one that may not be read, or is gone.
 fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
     fs::read_dir(folder)
         .into_iter()

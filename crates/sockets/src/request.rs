@@ -61,8 +61,8 @@ pub fn dump(family: Family, protocol: Protocol, states: u32, program: &[u8]) -> 
     bytes
 }
 
-/// What is to be told beside the message itself. `INET_DIAG_MEMINFO` is a part of `INET_DIAG_SKMEMINFO`; the states of
-/// DCTCP and BBR come with `INET_DIAG_VEGASINFO`.
+/// The extensions to report beside the message itself. `INET_DIAG_MEMINFO` is a part of `INET_DIAG_SKMEMINFO`; the
+/// states of DCTCP and BBR come with `INET_DIAG_VEGASINFO`.
 fn extensions(protocol: Protocol) -> u8 {
     let bit = |attribute: u16| 1_u8 << (attribute - 1);
     match protocol {

@@ -64,9 +64,9 @@ pub struct TcpSample {
     pub duplicate_sacks: Option<u32>,
     pub reordering_seen: Option<u32>,
     pub out_of_order_packets: Option<u32>,
-    /// What the other end lets this one send.
+    /// The window that the other end grants this one.
     pub send_window_bytes: Option<u32>,
-    /// What this end lets the other one send.
+    /// The window that this end grants the other one.
     pub receive_window_bytes: Option<u32>,
     pub rehashed: Option<u32>,
     pub timeouts: Option<u32>,
@@ -167,8 +167,8 @@ impl TcpSample {
     }
 }
 
-/// What a congestion control tells of itself, as (key, value) of the recording's table `values`. Keys that Flent has
-/// too are spelled as there.
+/// The values that a congestion control reports of itself, as (key, value) of the recording's table `values`. Keys that
+/// Flent has too are spelled as there.
 pub fn control_values(state: ControlState) -> Vec<(&'static str, f64)> {
     let ms = |micros: u32| f64::from(micros) / 1e3;
     match state {
@@ -200,7 +200,7 @@ pub fn control_values(state: ControlState) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// Whether a socket is of a connection's client and server alike; listeners and what waits are not.
+/// True if a socket is of a connection's client and server alike; listeners and what waits are not.
 pub fn has_peer(socket: &Socket<'_>) -> bool {
     socket.remote.port() != 0
 }

@@ -28,7 +28,7 @@ const FORGOTTEN_EVERY_NS: i64 = 500_000_000;
 /// UDP sockets are polled no more often: their queues are told, not their packets.
 const DATAGRAMS_EVERY_NS: i64 = 100_000_000;
 
-/// What to poll, and how often.
+/// The sockets to poll, and how often.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub every: Duration,
@@ -71,7 +71,7 @@ pub struct Standing {
     pub problem: Option<String>,
     /// Ends that the kernel could not tell, because too many came at once.
     pub ends_lost: u64,
-    /// Whether the kernel tells of ends at all.
+    /// True if the kernel reports ends at all.
     pub ends_told: bool,
     /// All processes that were to be watched are gone.
     pub processes_gone: bool,
@@ -104,7 +104,7 @@ impl Sampler {
         })
     }
 
-    /// What was seen since the last call.
+    /// Take what was seen since the last call.
     pub fn take(&self) -> Batch {
         std::mem::take(&mut self.shared.lock().batch)
     }
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// The state of the polling thread.
 struct Polling {
     config: Config,
     clock: Clock,
@@ -319,7 +319,7 @@ impl Polling {
     }
 }
 
-/// Whether a list was interrupted. A kernel without IPv6, or without UDP in its sock_diag, has no such sockets.
+/// True if a list was interrupted. A kernel without IPv6, or without UDP in its sock_diag, has no such sockets.
 fn unless_missing(listed: io::Result<crate::netlink::Listed>) -> io::Result<bool> {
     match listed {
         Ok(listed) => Ok(listed.interrupted),

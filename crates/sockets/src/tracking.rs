@@ -223,7 +223,7 @@ impl Tracker {
         }
     }
 
-    /// What was seen since the last call.
+    /// The batch of what was seen since the last call.
     pub fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
@@ -297,8 +297,8 @@ impl Known {
         }
     }
 
-    /// What is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode: it
-    /// keeps the one that it had.
+    /// Note what is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode:
+    /// it keeps the one that it had.
     fn describe(&mut self, socket: &Socket<'_>, batch: &mut Batch) {
         let old = &self.connection;
         let changed = (socket.inode != 0 && socket.inode != old.inode)
@@ -428,9 +428,9 @@ struct Counting {
     bytes: u64,
     /// Up to here nothing came since the start.
     quiet_ns: Option<i64>,
-    /// Whether a rest is an interval: else only after the first byte.
+    /// True if a rest is an interval: else only after the first byte.
     tells_rests: bool,
-    /// Whether there was an interval.
+    /// True if there was an interval.
     any: bool,
 }
 

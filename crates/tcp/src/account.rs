@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags};
+use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
 use crate::recovery::Recoveries;
@@ -28,8 +28,12 @@ const MOST_HELD_NS: i64 = 550_000_000;
 const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
+/// So many acknowledgments in a row are not lost one by one.
+const ALL_OF: usize = 3;
+/// The minimum of RFC 6298, section 2.4: what is sent again later, and no long round trip is why, was sent again before.
+const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
 
-/// What an account is made of.
+/// The input of an account.
 pub(crate) struct Told<'a> {
     pub flow: &'a Flow,
     /// The other direction: its data are requests.
@@ -81,7 +85,7 @@ struct Walk<'a> {
     recoveries: Recoveries,
     /// The next segment to leave.
     leaving: usize,
-    /// What limited the sender before it last sent, timers and recoveries apart.
+    /// The limiter before the sender last sent, timers and recoveries apart.
     before: Option<Limiter>,
     /// Limits the answer so far, for its tail.
     last: Option<Limiter>,
@@ -90,8 +94,8 @@ struct Walk<'a> {
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
-    /// Lost segments in a row that were looked at last.
-    lost: (usize, usize),
+    /// When the last acknowledgment was heard before an outage.
+    silent_since_ns: Option<i64>,
 }
 
 impl<'a> Walk<'a> {
@@ -137,7 +141,7 @@ impl<'a> Walk<'a> {
             answer_end: 0,
             coming: 0,
             slack_ns,
-            lost: (0, 0),
+            silent_since_ns: None,
         }
     }
 
@@ -193,7 +197,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What comes before a transfer's first packet; returns when the transfer begins.
+    /// Account for the time before a transfer's first packet; return when the transfer begins.
     fn begin_transfer(&mut self, number: usize, first: usize) -> i64 {
         let segment_ns = self.clock.sent_ns[first];
         let done_ns = self.account.bounds().map(|(_, until_ns)| until_ns);
@@ -246,7 +250,7 @@ impl<'a> Walk<'a> {
         let segment = segments[first];
         let now_ns = self.clock.sent_ns[first].max(self.last_sent_ns);
         if !begins_transfer {
-            self.wait_for(first, &segment, now_ns);
+            self.wait_for(&segment, now_ns);
         }
         self.hear_until(now_ns);
         let mut index = first;
@@ -275,13 +279,11 @@ impl<'a> Walk<'a> {
     }
 
     /// The stretch from the last packet to this one.
-    fn wait_for(&mut self, index: usize, segment: &Segment, now_ns: i64) {
-        if let Some(from_ns) = self.outage_from(index).filter(|ns| *ns < now_ns) {
-            self.suffer_outage(from_ns, now_ns);
-        }
+    fn wait_for(&mut self, segment: &Segment, now_ns: i64) {
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
+        self.suffer_outage(segment, now_ns, limiter);
         // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
         let waits = match limiter {
             _ if self.next >= self.answer_end => true,
@@ -348,8 +350,8 @@ impl<'a> Walk<'a> {
             && silent_ns > self.round_trip.recent_ns
     }
 
-    /// What a timer that ran out for nothing waited for: the acknowledgment of less than two full segments was held back,
-    /// any other one queued.
+    /// The limiter while a timer that ran out for nothing waited: the acknowledgment of less than two full segments was
+    /// held back, any other one queued.
     fn late_answer(&self) -> Limiter {
         match self.next - self.acknowledged < self.round_trip.stretch {
             true => Limiter::DelayedAck,
@@ -418,8 +420,8 @@ impl<'a> Walk<'a> {
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
-    /// What the receiver allowed when the last packet left. A window that the receiver still opens further is not the
-    /// limit because it might have been so a moment before.
+    /// The right edge of the window when the last packet left. A window that the receiver still opens further is not
+    /// the limit because it might have been so a moment before.
     fn edge(&mut self) -> Option<i64> {
         let certain_ns = self.last_sent_ns - self.clock.doubt_ns;
         while (self.edges.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
@@ -434,7 +436,7 @@ impl<'a> Walk<'a> {
         known.map(|(_, edge)| *edge)
     }
 
-    /// What the sender waits for that sends `segment` next.
+    /// The limiter of a sender that sends `segment` next.
     fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
             let before = match self.next >= self.answer_end {
@@ -469,7 +471,7 @@ impl<'a> Walk<'a> {
         self.rounds.limiter_at(now_ns)
     }
 
-    /// Whether an acknowledgment came just before, and for how long nothing had been out by then.
+    /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.
     fn released_at(&self, now_ns: i64) -> (bool, i64) {
         let mut heard_ns = self.last_heard_ns;
         let mut empty_since_ns = (self.acknowledged >= self.next).then_some(self.last_heard_ns);
@@ -489,45 +491,58 @@ impl<'a> Walk<'a> {
         (now_ns - heard_ns <= self.slack_ns, empty_ns)
     }
 
-    /// Nothing passes from then on.
-    fn suffer_outage(&mut self, from_ns: i64, until_ns: i64) {
-        let limiter = self.last.unwrap_or(self.rounds.window_at(from_ns));
-        while let Some(acknowledgment) = self.next_heard(from_ns) {
-            self.wait_until(self.clock.heard_ns[self.coming], limiter, None);
-            self.hear(&acknowledgment);
+    /// Gives the time until then to an outage, as far as nothing passes.
+    fn suffer_outage(&mut self, segment: &Segment, now_ns: i64, limiter: Limiter) {
+        if self.silent_since_ns != Some(self.last_heard_ns) {
+            if !is_by_timer(segment) {
+                return;
+            }
+            while let Some(acknowledgment) = self.next_heard(now_ns) {
+                self.wait_until(self.clock.heard_ns[self.coming], limiter, None);
+                self.hear(&acknowledgment);
+            }
+            let Some(from_ns) = self.unanswered_from_ns(segment, now_ns) else {
+                return;
+            };
+            self.account.retract(from_ns);
+            self.silent_since_ns = Some(self.last_heard_ns);
         }
-        self.wait_until(from_ns, limiter, None);
-        self.account.push(until_ns, from_ns, Limiter::Outage);
+        let heard_ns = self
+            .next_heard(now_ns)
+            .map(|_| self.clock.heard_ns[self.coming]);
+        let until_ns = heard_ns.map_or(now_ns, |ns| ns.min(now_ns));
+        self.account
+            .push(until_ns, self.last_sent_ns, Limiter::Outage);
     }
 
-    /// Everything that passed here from the last packet on was lost, again after a timeout: when the first of it left, but for
-    /// queues before this point, which it was alive to wait in.
-    fn outage_from(&mut self, index: usize) -> Option<i64> {
-        let (begin, end) = self.lost_run(index - 1)?;
-        let passed_ns = |index: usize| self.clock.left_ns(self.told.flow.segments[index].time_ns);
-        let (begin_ns, end_ns) = (passed_ns(begin), passed_ns(end - 1));
-        let due_ns = begin_ns
-            .saturating_add(self.round_trip.recent_ns)
-            .saturating_add(self.slack_ns);
-        let lasts = end_ns.saturating_sub(begin_ns) >= LASTING_NS;
-        (lasts && self.last_heard_ns <= due_ns).then_some(begin_ns)
-    }
-
-    /// The lost segments in a row around this one: first, and one past the last. Each row is looked through once.
-    fn lost_run(&mut self, index: usize) -> Option<(usize, usize)> {
-        let segments = &self.told.flow.segments;
-        if !segments[index].is_lost() {
-            return None;
+    /// Since when nothing passes, if so, when the sender was silent until a timer makes it send this again now: it sends again
+    /// later still, and hears of nothing; or none of several acknowledgments that passed here came through; or it sent again
+    /// before, out of sight, for no first timeout takes that long.
+    fn unanswered_from_ns(&self, segment: &Segment, now_ns: i64) -> Option<i64> {
+        let (heard_ns, sent_ns) = (&self.clock.heard_ns, &self.clock.sent_ns);
+        let next_ns = heard_ns.get(self.coming).copied().unwrap_or(i64::MAX);
+        let until = sent_ns.partition_point(|ns| *ns < next_ns);
+        let last_ns = until.checked_sub(1).map_or(now_ns, |last| sent_ns[last]);
+        let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
+        if last_ns.saturating_sub(now_ns) >= LASTING_NS && !spurious {
+            return Some(self.last_heard_ns);
         }
-        if !(self.lost.0..self.lost.1).contains(&index) {
-            let before = segments[..index].iter().rev();
-            let after = segments[index..].iter();
-            self.lost = (
-                index - before.take_while(|s| s.is_lost()).count(),
-                index + after.take_while(|s| s.is_lost()).count(),
-            );
+        let acknowledgments = &self.told.flow.acknowledgments;
+        let passed = acknowledgments.partition_point(|passed| passed.time_ns <= segment.time_ns);
+        let lost = acknowledgments[..passed].iter().rev();
+        let lost = lost
+            .take_while(|passed| passed.acknowledged > segment.sequence)
+            .count();
+        if lost >= ALL_OF && segment.kind == Kind::Timeout {
+            let (first, last) = (acknowledgments[passed - lost], acknowledgments[passed - 1]);
+            let silent_ns = segment.time_ns.saturating_sub(last.time_ns);
+            return (silent_ns >= LASTING_NS).then(|| self.clock.arrives_ns(first.time_ns));
         }
-        Some(self.lost)
+        let last_ns = self.last_sent_ns.max(self.last_heard_ns);
+        let silent_ns = now_ns.saturating_sub(last_ns);
+        let is_far = self.told.flow.vantage != Vantage::Sender;
+        let is_late = silent_ns > FIRST_TIMEOUT_NS.saturating_add(self.long_rtt_ns);
+        (is_far && is_late).then_some(last_ns)
     }
 
     /// All of an answer is out: until it is acknowledged.
@@ -541,7 +556,7 @@ impl<'a> Walk<'a> {
                 break;
             };
             let heard_ns = self.clock.heard_ns[self.coming];
-            // a sender that hears of nothing for so long sends again (RFC 6298): it heard what was not captured
+            // a sender that hears of nothing for so long retransmits (RFC 6298): it heard what was not captured
             let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
             if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {
                 let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);

@@ -1,4 +1,4 @@
-//! What limited a sender, by what ended each wait.
+//! Limiters of a sender, by what ended each wait.
 
 use crate::limits::Limiter;
 use crate::testing::{Extra, MS, MSS, Talk};
@@ -244,7 +244,7 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
     for number in 0..10 {
         data(&mut talk, 21, number);
     }
-    // the first is late: the others report it missing, and it is sent again before it is acknowledged
+    // the first is late: the others report it missing, and it is retransmitted before it is acknowledged
     for number in 1..10 {
         let sack = [(MSS, (number + 1) * MSS)];
         let extra = Extra {
@@ -358,4 +358,48 @@ fn the_port_tells_who_answers_where_the_capture_has_no_syn() {
     let (from_ns, until_ns) = account.bounds().unwrap();
     let far = account.times_ns(from_ns, until_ns)[Limiter::PeerApplication as usize] / MS;
     assert!((4 * 270..=4 * 280).contains(&far), "{far} ms");
+}
+
+#[test]
+fn nothing_passes_where_what_the_timer_sends_again_is_not_heard_of_either() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 10);
+    talk.ack(41 * MS, 4 * MSS);
+    talk.segments(42 * MS, 10, 14);
+    // the timer, and again when twice as much time is over
+    talk.segments(261 * MS, 4, 5);
+    talk.segments(701 * MS, 4, 5);
+    talk.ack(721 * MS, 5 * MSS);
+    talk.segments(722 * MS, 5, 14);
+    talk.ack(742 * MS, 14 * MSS);
+    let times = times_of(talk);
+    let outage = times(Limiter::Outage);
+    assert!((678..=682).contains(&outage), "{outage} ms");
+}
+
+#[test]
+fn one_timeout_is_no_outage() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 10);
+    talk.ack(41 * MS, 9 * MSS);
+    talk.segments(261 * MS, 9, 10);
+    talk.ack(281 * MS, 10 * MSS);
+    assert_eq!(times_of(talk)(Limiter::Outage), 0);
+}
+
+#[test]
+fn acknowledgments_that_pass_here_and_make_nothing_leave_for_a_timeout_do_not_come_through() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 10);
+    for number in 1..=5 {
+        talk.ack((40 + i64::from(number)) * MS, 2 * number * MSS);
+    }
+    // all is acknowledged, and all is sent again
+    talk.segments(301 * MS, 0, 10);
+    talk.ack(321 * MS, 10 * MSS);
+    let times = times_of(talk);
+    assert!(times(Limiter::Outage) > 240);
 }

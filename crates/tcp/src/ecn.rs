@@ -6,7 +6,7 @@
 
 use whydrop_capture::TcpFlags;
 
-/// What both ends agreed on.
+/// The use of ECN that both ends agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
     /// The handshake was not captured.
@@ -30,7 +30,7 @@ impl Ecn {
         }
     }
 
-    /// What a SYN offers (RFC 9768, section 3.1.1; RFC 3168, section 6.1.1).
+    /// The offer of a SYN (RFC 9768, section 3.1.1; RFC 3168, section 6.1.1).
     pub(crate) fn offered(syn: TcpFlags) -> Self {
         match syn.ace() {
             0b111 => Ecn::Accurate,
@@ -39,7 +39,7 @@ impl Ecn {
         }
     }
 
-    /// What a SYN/ACK makes of the offer (RFC 9768, table 2). An offer that was not seen is inferred.
+    /// The agreement that a SYN/ACK makes of the offer (RFC 9768, table 2). An offer that was not seen is inferred.
     pub(crate) fn agreed(offered: Option<Self>, syn_ack: TcpFlags) -> Self {
         match (offered, syn_ack.ace()) {
             (Some(Ecn::Accurate), 0b010 | 0b011 | 0b100 | 0b110) => Ecn::Accurate,
@@ -67,7 +67,7 @@ pub(crate) struct AceCounter {
     marked: u64,
 }
 
-/// What the congestion bits of an acknowledgment say.
+/// The congestion bits of an acknowledgment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EcnReport {
     pub flags: TcpFlags,

@@ -1,4 +1,4 @@
-//! What the tracker found: connections, flows, segments.
+//! The tracker's results: connections, flows, segments.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -33,7 +33,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What made the sender send a segment.
+/// The reason why a segment was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -43,7 +43,7 @@ pub enum Kind {
     Fast = 1,
     /// Retransmitted after a timeout (RFC 6298), or while recovering from one.
     Timeout = 2,
-    /// The last segment sent again to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
+    /// The last segment retransmitted to provoke an acknowledgment (tail-loss probe, RFC 8985 section 7).
     TailLossProbe = 3,
     /// A retransmission whose reason the capture does not show.
     Other = 4,
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// What became of one transmission.
+/// The fate of one transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fate {
@@ -209,7 +209,7 @@ pub struct Handshake {
     pub ack_ns: Option<i64>,
 }
 
-/// What a flow counted on its way.
+/// Counters of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounters {
     /// All packets of the direction, pure acknowledgments included; a super-segment counts as what it became.
@@ -292,7 +292,7 @@ pub struct Flow {
     pub account: Option<Box<Account>>,
     /// `None` where nothing was lost.
     pub outstanding_at_loss: Option<OutstandingAtLoss>,
-    /// What the connection agreed on.
+    /// The use of ECN that the connection agreed on.
     pub ecn: Ecn,
     pub first_ns: i64,
     pub last_ns: i64,
@@ -307,9 +307,9 @@ pub struct Flow {
     /// The first window but zero, and the largest, that its receiver advertised, SYNs aside, as sent.
     pub first_window: u16,
     pub largest_window: u16,
-    /// What its sender, and what its receiver offered; `None` without the SYN.
+    /// Offers of its sender and of its receiver; `None` without the SYN.
     pub offers: [Option<Offer>; 2],
-    /// What few flows show; `None` where it shows nothing.
+    /// Signs that few flows show; `None` where it shows nothing.
     pub signs: Option<Box<FlowSigns>>,
 }
 
@@ -323,7 +323,7 @@ impl Flow {
         !self.segments.is_empty()
     }
 
-    /// What limited it at each moment; empty where its acknowledgments were not captured.
+    /// The limiters at each moment; empty where its acknowledgments were not captured.
     pub fn account(&self) -> &Account {
         static NOTHING_KNOWN: Account = Account {
             spans: Vec::new(),
@@ -369,11 +369,11 @@ pub struct Connection {
     pub reset: Option<Box<Reset>>,
     /// Which sides sent a FIN.
     pub closed: [bool; 2],
-    /// What was outstanding at the end, of either direction.
+    /// Data outstanding at the end, of either direction.
     pub unanswered: [Unanswered; 2],
-    /// What the SYN offered.
+    /// The use of ECN that the SYN offered.
     pub ecn_offered: Ecn,
-    /// What few connections show; `None` where it shows nothing.
+    /// Signs that few connections show; `None` where it shows nothing.
     pub signs: Option<Box<ConnectionSigns>>,
 }
 

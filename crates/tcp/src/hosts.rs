@@ -39,7 +39,7 @@ impl Hosts {
         ((HASHES - 1) as f64 / share).round() as u64
     }
 
-    /// Whether there were too many hosts to count them one by one.
+    /// True if there were too many hosts to count them one by one.
     pub fn is_estimate(&self) -> bool {
         self.smallest.len() >= HASHES
     }

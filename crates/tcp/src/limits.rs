@@ -1,6 +1,7 @@
-//! What limited a flow at each moment: the words of the account of all time.
+//! Limiters of a flow at each moment: the words of the account of all time.
 
-/// What keeps a sender from sending more, after the order in which a sender asks (Linux's `tcp_write_xmit`).
+/// The limiter that keeps a sender from sending more, after the order in which a sender asks (Linux's
+/// `tcp_write_xmit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Limiter {
@@ -97,6 +98,14 @@ impl Account {
 
     pub fn bounds(&self) -> Option<(i64, i64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
+    }
+
+    /// Takes back all from then on.
+    pub(crate) fn retract(&mut self, from_ns: i64) {
+        while self.spans.pop_if(|span| span.from_ns >= from_ns).is_some() {}
+        if let Some(last) = self.spans.last_mut() {
+            last.until_ns = last.until_ns.min(from_ns);
+        }
     }
 
     /// Appends a stretch that begins where the last one ended.

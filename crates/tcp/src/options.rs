@@ -1,6 +1,6 @@
-//! What the tracker keeps, and how much.
+//! Options of the tracker: what it keeps, and how much.
 
-/// What the tracker keeps.
+/// Options of the tracker.
 #[derive(Debug, Clone)]
 pub struct TrackerOptions {
     /// Keep acknowledgments and SACK blocks (charts need them, verdicts do not).

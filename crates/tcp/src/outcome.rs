@@ -1,4 +1,4 @@
-//! What became of a connection: set up or not, closed, reset, or left without an answer.
+//! Outcomes of a connection: set up or not, closed, reset, or left without an answer.
 
 /// How a connection stands at its end, or that of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -12,7 +12,7 @@ pub enum Outcome {
     Refused,
     /// Reset after it was set up, by a side that had not closed it before.
     Reset,
-    /// Data was sent again and again, and nothing came back.
+    /// Data was retransmitted over and over, and nothing came back.
     DataUnanswered,
     /// One side closed.
     HalfClosed,
@@ -33,7 +33,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a connection that never carried data failed.
+    /// True if a connection that never carried data failed.
     pub fn is_failure(self) -> bool {
         matches!(self, Outcome::NoAnswer | Outcome::Refused | Outcome::Reset)
     }
@@ -133,7 +133,7 @@ const SYN_TIMEOUT_NS: i64 = 3_000_000_000;
 /// The shortest timeout in use (Linux's minimum).
 const SHORTEST_TIMEOUT_NS: i64 = 200_000_000;
 
-/// What decides the outcome.
+/// The evidence that decides the outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ending {
     pub setup: Setup,

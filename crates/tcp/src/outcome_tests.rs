@@ -1,4 +1,4 @@
-//! What becomes of connections.
+//! Outcomes of connections.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 

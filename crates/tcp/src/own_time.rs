@@ -8,7 +8,7 @@ const FEWEST_BURSTS: usize = 8;
 /// Most of the time between them: some pauses end with an acknowledgment by chance, and slow start waits for each.
 const MOST: f64 = 0.8;
 
-/// What the begins and ends of bursts tell of a flow.
+/// Signs of the sender's own timing, in the begins and ends of bursts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OwnTime {
     /// Bursts begin when no acknowledgment has come for a while.

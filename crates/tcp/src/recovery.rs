@@ -29,10 +29,10 @@ impl Recovery {
 #[derive(Debug)]
 pub(crate) struct Recoveries {
     timestamps: bool,
-    /// First bytes that duplicate acknowledgments made it send again, and with which segment, in order.
+    /// First bytes that duplicate acknowledgments made it retransmit, and with which segment, in order.
     repairs: Vec<(i64, usize)>,
     now: Option<Recovery>,
-    /// One past the last byte that was lost and sent again.
+    /// One past the last byte that was lost and retransmitted.
     repaired: i64,
     duplicates: u32,
 }
@@ -93,7 +93,7 @@ impl Recoveries {
         };
         match self.now {
             Some(recovery) if recovery.is_over(acknowledged) => {
-                // what was sent again beyond is a hole that the next one begins with (RFC 6675, section 5)
+                // what was retransmitted beyond is a hole that the next one begins with (RFC 6675, section 5)
                 let goes_on = !recovery.is_undone
                     && (self.repaired > acknowledged
                         || self.is_repaired_from(acknowledged, coming));
@@ -116,7 +116,7 @@ impl Recoveries {
         }
     }
 
-    /// Whether one of the segments to come repairs what begins there.
+    /// True if one of the segments to come repairs what begins there.
     fn is_repaired_from(&self, sequence: i64, coming: usize) -> bool {
         let after = self
             .repairs
@@ -127,7 +127,7 @@ impl Recoveries {
     }
 }
 
-/// Sent again because it was lost, by duplicate acknowledgments or by the timer.
+/// Retransmitted because it was lost, by duplicate acknowledgments or by the timer.
 fn is_repair(segment: &Segment) -> bool {
     matches!(segment.kind, Kind::Fast | Kind::Timeout) && !segment.flags.has(SegmentFlags::SPURIOUS)
 }

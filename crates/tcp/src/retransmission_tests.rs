@@ -1,4 +1,4 @@
-//! Why something was sent again, and whether it had to be.
+//! Why something was retransmitted, and whether it had to be.
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 

@@ -21,7 +21,7 @@ pub(crate) struct Heard {
     pub last_sent_ns: i64,
 }
 
-/// What acknowledgments tell of the round trip.
+/// The round trip by acknowledgments.
 #[derive(Debug)]
 pub(crate) struct RoundTrip<'a> {
     flow: &'a Flow,

@@ -37,7 +37,7 @@ struct Round {
     from_ns: i64,
     /// Most bytes out.
     flight: i64,
-    /// Something was sent again.
+    /// Something was retransmitted.
     recovers: bool,
     /// All of an answer was out before the round was over, so that the window need not have been full.
     is_cut: bool,
@@ -112,13 +112,13 @@ impl Rounds {
         }
     }
 
-    /// Whether a packet that leaves so long after the last one waited for its turn at a rate.
+    /// True if a packet that leaves so long after the last one waited for its turn at a rate.
     pub fn is_next_by_rate(&self, after_ns: i64) -> bool {
         self.paced_gap_ns
             .is_some_and(|gap_ns| after_ns as f64 <= LONGEST_GAP * gap_ns as f64)
     }
 
-    /// What holds a sender that waits for acknowledgments.
+    /// The limiter of a sender that waits for acknowledgments.
     pub fn limiter_at(&self, now_ns: i64) -> Limiter {
         let stands = self
             .at(now_ns)
@@ -177,7 +177,7 @@ impl Round {
     }
 }
 
-/// What is out, seen far from the sender, leaves out what waits between: only little can be known to stand there.
+/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between lacks.
 fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
     let most = rounds.iter().map(|round| round.flight).max()?;
     if is_far && most >= INITIAL_SEGMENTS * mss {
@@ -221,7 +221,7 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
-/// Whether full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
+/// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
 fn leaves_by_rate(
     gaps: &[i64],

@@ -1,4 +1,4 @@
-//! What a connection shows of trouble on its way, beside the fates of its packets: errors that routers sent, silences, what
+//! Signs of trouble on a connection's way, beside the fates of its packets: errors that routers sent, silences, what
 //! its SYNs offered, how it was answered after a pause.
 
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ pub(crate) fn add_notice(notices: &mut Vec<Notice>, new: Notice) {
     }
 }
 
-/// Data was sent again and again without any packet from the other side, until one came.
+/// Data was retransmitted over and over without any packet from the other side, until one came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Silence {
     /// The first transmission in it: that of what was then repeated, or the first repeat after the last answer.
@@ -62,7 +62,7 @@ pub struct Silence {
     pub packets: Vec<u64>,
 }
 
-/// What the SYN of one side offered.
+/// The offer in the SYN of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offer {
     pub window_scale: Option<u8>,
@@ -99,7 +99,7 @@ pub struct EcnWithdrawn {
     pub packet: u64,
 }
 
-/// What few connections show, and is kept of those alone.
+/// Signs that few connections show, kept of those alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConnectionSigns {
     pub notices: Vec<Notice>,

@@ -83,7 +83,7 @@ impl SlowStart {
     }
 }
 
-/// What was out when the sender next waited.
+/// The flight when the sender next waited.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at_ns: i64,
@@ -144,6 +144,10 @@ impl Walk {
         self.pending = None;
         if self.recovery.is_some_and(|high| self.acknowledged >= high) {
             self.recovery = None;
+            // a window that a model of the path sets grows on (BBR's start-up)
+            if self.phase.is_none() {
+                self.begin_phase(at_ns, false);
+            }
         }
         let by_window = self.edge.is_some_and(|edge| edge - self.next < self.mss);
         let sample = Sample {
@@ -221,7 +225,7 @@ struct Top {
     sample: Sample,
     /// How far ahead, bytes.
     ahead: f64,
-    /// What was out since, at the least and at the most.
+    /// The flight since, at the least and at the most.
     least: i64,
     most: i64,
     /// How often the sender waited since.
@@ -239,7 +243,7 @@ impl Top {
         }
     }
 
-    /// Whether growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
+    /// True if growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
     fn is_end(&self, last: &Sample, ahead: f64, mss: i64) -> bool {
         let since = last.acknowledged - self.sample.acknowledged;
         let behind = self.ahead - ahead;
@@ -258,7 +262,7 @@ impl Top {
 }
 
 impl Phase {
-    /// Whether there was slow start, and when it ended, if before the phase did.
+    /// Find out if there was slow start, and when it ended, if before the phase did.
     fn slow_start(&self, mss: i64, share: f64) -> (bool, Option<i64>) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None);

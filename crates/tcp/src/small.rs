@@ -69,7 +69,7 @@ fn began_ns(connection: &Connection) -> i64 {
     seen.map(|flow| flow.first_ns).min().unwrap_or(0)
 }
 
-/// What a small connection has to tell: losses first, then data.
+/// The weight of a small connection: losses first, then data.
 type Weight = (u64, u64, u64);
 
 fn weight(connection: &Connection) -> Weight {

@@ -19,8 +19,8 @@ use crate::sequence::{PLAUSIBLE_BYTES, Unwrapper};
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
 use crate::vantage;
 
-/// What Linux takes for a maximum segment size that makes sense (`TCP_MIN_MSS`: an IPv4 datagram that every host
-/// must accept, with all options): a smaller one would let one captured packet stand for thousands.
+/// The smallest maximum segment size that makes sense to Linux (`TCP_MIN_MSS`: an IPv4 datagram that every host must
+/// accept, with all options): a smaller one would let one captured packet stand for thousands.
 const SMALLEST_MSS: u16 = 88;
 
 /// A connection that has packets again after this time is likely to have more: those of a flood come at once.
@@ -60,7 +60,7 @@ struct Opening {
 pub(crate) struct State {
     pub key: ConnectionKey,
     endpoints: [Endpoint; 2],
-    /// Whether endpoint 0 (the initiator) is the lower one of the key.
+    /// True if endpoint 0 (the initiator) is the lower one of the key.
     pub initiator_is_low: bool,
     opening: [Opening; 2],
     handshake: Handshake,
@@ -121,7 +121,7 @@ impl State {
             .sum()
     }
 
-    /// Whether a connection that has lasted had packets since this was last asked.
+    /// True if a connection that has lasted had packets since this was last asked.
     pub fn goes_on(&mut self) -> bool {
         let first_ns = self
             .opening
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Whether it carries data.
+    /// True if it carries data.
     pub fn has_data(&self) -> bool {
         self.halves.is_some()
     }
@@ -391,7 +391,7 @@ impl State {
         }
     }
 
-    /// What the handshake agreed on.
+    /// The use of ECN that the handshake agreed on.
     fn ecn(&self) -> Ecn {
         let [syn, syn_ack] = &self.opening;
         let offered = syn.syn.map(|_| Ecn::offered(syn.flags));
@@ -438,7 +438,7 @@ impl State {
         }
     }
 
-    /// What is told of the connection as a whole, `now_ns` being the time of the capture's latest packet.
+    /// The connection as a whole, `now_ns` being the time of the capture's latest packet.
     fn connection(&self, now_ns: i64) -> Connection {
         let ending = self.ending(now_ns);
         let initiator = &self.opening[0];
@@ -486,7 +486,7 @@ impl State {
         }
     }
 
-    /// What became of the connection, if it carried data; nothing is left of it here.
+    /// The outcome of the connection, if it carried data; nothing is left of it here.
     pub fn finish(&mut self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
         let waits_until_ns = self.waits_until_ns(now_ns);

@@ -12,7 +12,8 @@ pub(crate) fn stretch(flow: &Flow) -> i64 {
     quantile(&newly_acknowledged(flow), MOST).max(2 * mss(flow))
 }
 
-/// Whether acknowledgments usually make room for several full packets, which leave at once unless a rate holds them back.
+/// True if acknowledgments usually make room for several full packets, which leave at once unless a rate holds them
+/// back.
 pub(crate) fn releases_several(flow: &Flow) -> bool {
     quantile(&newly_acknowledged(flow), 0.5) >= 2 * mss(flow)
 }

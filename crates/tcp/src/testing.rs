@@ -17,7 +17,7 @@ pub(crate) struct Talk {
     pub(crate) server_isn: u32,
     pub(crate) identification: u16,
     pub(crate) shift: u8,
-    /// What the server acknowledges.
+    /// The number that the server acknowledges.
     pub(crate) client_next: u32,
     /// Hop limit of what the client sends.
     pub(crate) client_ttl: u8,

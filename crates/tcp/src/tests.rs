@@ -1,4 +1,4 @@
-//! What the tracker must make of conversations.
+//! Conversations, and what the tracker must make of them.
 
 use proptest::prelude::*;
 use whydrop_capture::{TcpFlags, TcpOptions};

@@ -22,7 +22,7 @@ const LINGER_NS: i64 = 60_000_000_000;
 /// ... but no more than this many, since an open one takes several times the memory.
 const MOST_LINGERING: usize = 1 << 14;
 
-/// What the tracker found.
+/// The results of the tracker.
 #[derive(Debug, Default)]
 pub struct Tracked {
     /// Connections that carried data, in the order of their first packet.

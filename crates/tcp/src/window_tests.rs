@@ -20,7 +20,7 @@ fn closed() -> Talk {
     talk
 }
 
-/// What Linux probes with: no data, one byte before what was acknowledged.
+/// A probe as Linux sends it: no data, one byte before what was acknowledged.
 fn bare_probe(talk: &mut Talk, time_ns: i64, offset: u32) {
     let sequence = talk.server_isn + offset - 1;
     let probe = segment(

@@ -1,4 +1,4 @@
-//! What streams the UDP part carries: sends one each way through a responder in this process.
+//! Streams that the UDP part carries: sends one each way through a responder in this process.
 //!
 //!     cargo run --release -p whydrop-traffic --example stream -- [MBIT_PER_SECOND] [PACKET_BYTES] [SECONDS]
 

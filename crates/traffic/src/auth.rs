@@ -14,7 +14,7 @@ pub type Bytes32 = [u8; 32];
 /// Shorter secrets could be guessed by whoever overhears one proof.
 pub const SHORTEST_SECRET: usize = 16;
 
-/// What both ends know; never shown.
+/// The secret that both ends know; never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl Secret {
         Ok(Secret(text.to_vec()))
     }
 
-    /// What an open responder and its clients use instead: known to everybody.
+    /// The secret of an open responder and its clients: known to everybody.
     pub fn open() -> Secret {
         Secret(b"whydrop open".to_vec())
     }

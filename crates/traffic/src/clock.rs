@@ -21,7 +21,7 @@ pub fn now_ns() -> i64 {
 /// 0 until the clock is first read.
 static OFFSET_NS: AtomicI64 = AtomicI64::new(0);
 
-/// What [`now_ns`] adds to the monotonic clock; constant from one [`anchor`] to the next.
+/// The offset that [`now_ns`] adds to the monotonic clock; constant from one [`anchor`] to the next.
 pub fn epoch_minus_monotonic_ns() -> i64 {
     match OFFSET_NS.load(Ordering::Relaxed) {
         0 => anchor(),

@@ -1,4 +1,4 @@
-//! What one flow shall do: the engine's part of a test's plan.
+//! The specification of one flow: the engine's part of a test's plan.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,7 +20,7 @@ pub const PROOF_BYTES: usize = 32;
 pub const ANSWER_BYTES: usize = 33;
 
 /// The last byte is the protocol's version.
-const MAGIC: [u8; 8] = *b"whydrop\x02";
+const MAGIC: [u8; 8] = *b"whydrop\x03";
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct ResponderHello {
     pub nonce: Bytes32,
 }
 
-/// What the responder says to a proof.
+/// The responder's answer to a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
@@ -57,7 +57,7 @@ pub enum Status {
     Busy = 2,
 }
 
-/// What the bytes at the beginning of a connection are.
+/// Faults of the bytes at the beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HelloError {
     /// Not this protocol at all.

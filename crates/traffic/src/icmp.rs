@@ -27,7 +27,7 @@ use crate::udp::words::{ended, explained};
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Type, code, checksum, identifier, sequence.
 const HEADER_BYTES: usize = 8;
-/// What of an answer is read: the largest IPv4 header, ours, the number and the sequence.
+/// The bytes of an answer that are read: the largest IPv4 header, ours, the number and the sequence.
 const ANSWER_BYTES: usize = 60 + HEADER_BYTES + 16;
 
 /// Runs one flow of echo requests until it is over, in the caller's thread.

@@ -1,4 +1,4 @@
-//! Whether the other end still lives, by everything that comes from it.
+//! Signs of life of the other end, by everything that comes from it.
 //!
 //! On a path that the test itself has filled, the control channel may lose segment after segment and stay silent for
 //! longer than any peer should be waited for. What the flows receive, and what is acknowledged to them, counts as well.

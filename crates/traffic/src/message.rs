@@ -1,9 +1,9 @@
-//! What client and responder say to each other on the control channel.
+//! Messages of client and responder on the control channel.
 
 use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowSpec;
-use crate::sample::{BurstPacket, Ending, Interval, TcpSample};
+use crate::sample::{BurstPacket, Departure, Ending, Interval, TcpSample};
 
 /// From the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,12 +47,13 @@ pub enum Reply {
     Ended(String),
 }
 
-/// What the responder's end of the flows measured, in its own clock.
+/// Measurements of the responder's end of the flows, in its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub intervals: Vec<Interval>,
     pub tcp: Vec<TcpSample>,
     pub bursts: Vec<BurstPacket>,
+    pub departures: Vec<Departure>,
     pub endings: Vec<(u32, Ending)>,
     pub facts: Vec<(u32, String, String)>,
 }

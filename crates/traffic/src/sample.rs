@@ -1,4 +1,4 @@
-//! What is measured, row by row as the tables of a recording have it, and where it waits to be taken away.
+//! Measurements, row by row as the tables of a recording have them, and where they wait to be taken away.
 //!
 //! Times are nanoseconds since the Unix epoch in the clock of the host that measured, until the client corrects them.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use whydrop_sockets::sample::TcpSample;
 
-/// What arrived at the receiver of a TCP or UDP flow in one interval.
+/// Arrivals at the receiver of a TCP or UDP flow in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub flow: u32,
@@ -32,7 +32,7 @@ pub struct Datagrams {
     pub jitter_ns: i64,
 }
 
-/// What became of a probe.
+/// The fate of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// Answered in time.
@@ -77,6 +77,17 @@ pub struct BurstPacket {
     pub sent_ns: i64,
     pub received_ns: Option<i64>,
     pub payload_bytes: u32,
+    /// It came with Congestion Experienced set (RFC 3168).
+    pub marked: bool,
+}
+
+/// When a packet of a burst left its sender: the kernel's stamp, in the sender's clock, as it handed the packet to the
+/// interface, behind the sender's own queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    pub flow: u32,
+    pub sequence: u64,
+    pub left_ns: i64,
 }
 
 /// An exchange of stamps with the far end, from which the offset of the clocks is found.
@@ -98,13 +109,14 @@ pub enum Ending {
     Failed(String),
 }
 
-/// What one host's flows measured and nobody took away yet.
+/// Measurements of one host's flows that nobody took away yet.
 #[derive(Debug, Default)]
 pub struct Samples {
     pub intervals: Vec<Interval>,
     pub tcp: Vec<TcpSample>,
     pub probes: Vec<Probe>,
     pub bursts: Vec<BurstPacket>,
+    pub departures: Vec<Departure>,
     pub exchanges: Vec<Exchange>,
     /// How flows ended, and the congestion control that the sender's kernel really used.
     pub endings: Vec<(u32, Ending)>,
@@ -115,12 +127,13 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// What the rows occupy.
+    /// The bytes that the rows occupy.
     fn bytes(&self) -> usize {
         size_of_val(self.intervals.as_slice())
             + size_of_val(self.tcp.as_slice())
             + size_of_val(self.probes.as_slice())
             + size_of_val(self.bursts.as_slice())
+            + size_of_val(self.departures.as_slice())
             + size_of_val(self.exchanges.as_slice())
     }
 

@@ -400,7 +400,7 @@ fn connections_that_speak_something_else_or_nothing_do_not_disturb_a_test() {
     assert!(running.responder.statistics().foreign > 0);
 }
 
-/// What a test has measured while others connect, and how many they were.
+/// Run a test while others connect: its measurements, and how many they were.
 fn test_among_cross_traffic(running: &Running, seconds: f64) -> (Vec<Taken>, u32) {
     let flows = vec![
         tcp(0, Direction::Up, seconds),

@@ -59,6 +59,8 @@ causes! {
     Jitter = "jitter",
     /// Flows that share a bottleneck get very different parts of it.
     Unfairness = "unfairness",
+    /// The host of the record dropped packets itself, and its kernel said so.
+    HostDrop = "host-drop",
     /// Nothing was lost and nothing waited for long.
     None = "none",
     /// The background: no cause accounts for the evidence better than chance.

@@ -1,4 +1,4 @@
-//! What a producer finds: a cause, where, for which flows, how likely, and the facts behind it.
+//! Findings of a producer: a cause, where, for which flows, how likely, and the facts behind it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -65,12 +65,12 @@ impl Quantity {
     }
 }
 
-/// What a finding is about. Findings compete, and add up, where their subjects are equal.
+/// The subject of a finding. Findings compete, and add up, where their subjects are equal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subject {
     pub flows: Vec<String>,
-    /// Positions of the captures at both ends of the stretch.
+    /// Positions of the captures at both ends of the hop.
     pub hop: Option<[usize; 2]>,
     /// The span of time, seconds since the Unix epoch; `None` for all of it.
     pub start_s: Option<f64>,
@@ -90,7 +90,7 @@ pub enum Value {
 }
 
 impl From<f64> for Value {
-    /// What is no number is not known.
+    /// Convert a number; one that is not finite is not known.
     fn from(number: f64) -> Self {
         if number.is_finite() {
             Self::Number(number)

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cause::Cause;
 use crate::finding::{Fact, Finding, Place, Quantity, Subject, Value};
 
-/// What all findings on a subject at a place come to.
+/// The result of all findings on a subject at a place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     pub subject: Subject,

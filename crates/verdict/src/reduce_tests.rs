@@ -1,4 +1,4 @@
-//! What must hold of any findings.
+//! Properties that must hold of any findings.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-"""What a running batch shows: on a terminal two bars, the run at hand and the whole; everywhere a line for each run."""
+"""The display of a running batch: two bars on a terminal, of the run and of the whole; elsewhere a line each run."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _allow_sockets(switches: int) -> None:
 
 
 def _collect(config: Config, duration_s: float | None) -> int:
-    from whydrop.collect.switches.exporter import ExporterError
+    from whydrop.collect.scraping import ExporterError
     from whydrop.recording.errors import RecordingError
 
     with _display() as display:
@@ -170,7 +170,7 @@ def _out(line: str) -> None:
 
 
 def _summary(collector: Collector) -> str:
-    """What the polls came to."""
+    """A line that counts the polls by status, with how late they were."""
     from whydrop import units
 
     counts = collector.standings.counts

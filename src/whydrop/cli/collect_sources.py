@@ -1,4 +1,4 @@
-"""What the collector polls, and how it complains."""
+"""The sources that the collector polls, and how it complains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def complain(line: str) -> None:
 
 
 def sources_of(config: Config, say: Any) -> list[SnmpSource]:
-    """What is to be polled."""
+    """The SNMP sources of a configuration, one for each switch."""
     from whydrop.collect.switches.snmp import SnmpSource
 
     return [SnmpSource(switch, config.interval_ns, say=say) for switch in config.switches]

@@ -18,10 +18,15 @@ GROUPS = {
     },
     "Measure": {
         "run": ("whydrop.cli.run", "Measure a path by a test."),
+        "depth": ("whydrop.cli.depth", "Measure how much the queue of a path holds, and how fast it drains."),
         "batch": ("whydrop.cli.batch", "Run many tests from one file."),
         "tests": ("whydrop.cli.tests", "List the tests, or explain one."),
         "watch": ("whydrop.cli.watch", "Record what this host's kernel knows of its connections."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
+    },
+    "Change": {
+        "pace": ("whydrop.cli.pace", "Pace packets to one host, prove that it helps, and take it back."),
+        "fix": ("whydrop.cli.fix", "Measure, explain, try the mildest fix, and prove it."),
     },
     "Results": {
         "show": ("whydrop.cli.show", "Say what a recording measured, in figures."),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Numbers(Protocol):
-    """What writes the numbers of a figure."""
+    """A writer of the numbers of a figure."""
 
     def csv_text(self, figure: Figure) -> str:
         """Return a row for each mark."""

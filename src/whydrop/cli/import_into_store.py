@@ -110,7 +110,7 @@ def _print(report: Report, place: str) -> None:
 
 
 def _print_notes(report: Report) -> None:
-    """What was repaired or left out, of each kind once: files that were left out as a whole are counted above."""
+    """Print notes on repairs and omissions, each kind once: files that were left out as a whole are counted above."""
     from whydrop.formats.archives.noting import together
 
     notes = together(note for file in report.files if file.status != "left out" for note in file.notes)
@@ -121,7 +121,7 @@ def _print_notes(report: Report) -> None:
 
 
 def _print_problems(report: Report) -> None:
-    """What is damaged or in conflict, and parts of the store that are: each has a line."""
+    """Print a line for each damage or conflict, in files and in parts of the store."""
     damage = [one for file in report.files for one in file.damage]
     for one in damage[:_MOST_DAMAGE]:
         _note(one)

@@ -63,7 +63,7 @@ def _watched(
 
 
 class _Work:
-    """What another thread does. Waiting for it is interrupted by Ctrl-C, as waiting for a silent pipe is not."""
+    """Work in another thread. Waiting for it is interrupted by Ctrl-C, as waiting for a silent pipe is not."""
 
     def __init__(self) -> None:
         self.result: _core.Analysis | None = None

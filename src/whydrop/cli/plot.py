@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whydrop.cli import ending, figures, usage
-from whydrop.cli.plot_options import chosen_plots, made_wishes
+from whydrop.cli.plot_options import chosen_plots, plot_options
 from whydrop.cli.working import working
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def command(
     size: tuple[int, int] | None,
     title: str | None,
     no_legend: bool,
-    **wishes: Any,
+    **options: Any,
 ) -> None:
     """Draw recordings: one, or many overlaid, side by side, or combined by their metadata.
 
@@ -122,9 +122,9 @@ def command(
         usage.folder_exists("--output", output)
     from whydrop.cli import plot_facets
 
-    if plot_facets.wanted(recordings, wishes):
+    if plot_facets.wanted(recordings, options):
         sys.exit(
-            plot_facets.run(recordings, wanted, kind, output, wishes, legend=not no_legend, size=size, title=title)
+            plot_facets.run(recordings, wanted, kind, output, options, legend=not no_legend, size=size, title=title)
         )
     from whydrop.formats.importing import open_recording
     from whydrop.recording.errors import RecordingError
@@ -137,7 +137,7 @@ def command(
         if as_list:
             _print_list(building.available(opened))
             return
-        made = made_wishes(wishes)
+        made = plot_options(options)
         plots = chosen_plots(wanted, opened)
         for name, plot in plots:
             path = _path(output, recordings, name, kind, several=len(plots) > 1)

@@ -22,13 +22,13 @@ _STORE_ONLY = ("x", "y", "mark")
 _NOT_HERE = {"combine": "--combine", "reduce": "--reduce", "paired": "--paired", "absolute_time": "--absolute-time"}
 
 
-def wanted(paths: Sequence[Path], wishes: dict[str, Any]) -> bool:
+def wanted(paths: Sequence[Path], options: dict[str, Any]) -> bool:
     """True if a grid of panels is meant, and not one of the other plots."""
-    of_store = wishes["table"] is not None or any((path / _STORE).is_file() for path in paths)
-    if not of_store and any(wishes[name] is not None for name in _STORE_ONLY):
+    of_store = options["table"] is not None or any((path / _STORE).is_file() for path in paths)
+    if not of_store and any(options[name] is not None for name in _STORE_ONLY):
         raise click.UsageError("--x, --y and --kind are for the rows of a store; give --table too.")
-    meant = of_store or bool(wishes["figure_by"] or wishes["panel_by"])
-    beside = [option for name, option in _NOT_HERE.items() if wishes[name]]
+    meant = of_store or bool(options["figure_by"] or options["panel_by"])
+    beside = [option for name, option in _NOT_HERE.items() if options[name]]
     if meant and beside:
         what = "a store" if of_store else "--figure-by or --panel-by"
         raise click.UsageError(f"{beside[0]} does not go with {what}.")
@@ -40,7 +40,7 @@ def run(
     plot: str | None,
     kind: str,
     output: Path | None,
-    wishes: dict[str, Any],
+    options: dict[str, Any],
     *,
     legend: bool,
     size: tuple[int, int] | None,
@@ -58,14 +58,14 @@ def run(
     errors: tuple[type[BaseException], ...] = (
         NothingToDraw, CannotGroup, RecordingError, OSError, ValueError, KeyboardInterrupt,
     )  # fmt: skip
-    of_store = wishes["table"] is not None or any((path / _STORE).is_file() for path in paths)
+    of_store = options["table"] is not None or any((path / _STORE).is_file() for path in paths)
     if of_store:
         from whydrop.store.engines import BackendError
 
         errors = (*errors, BackendError)
     try:
         with working("Drawing"):
-            made = _of_store(paths, wishes) if of_store else _of_recordings(paths, plot, wishes)
+            made = _of_store(paths, options) if of_store else _of_recordings(paths, plot, options)
         files = _paths(paths[0], [figure.key for figure in made], kind, output)
         for figure, path in zip(made, files, strict=True):
             figures.write(figure.titled(title), path, kind, numbers, legend=legend, size=size)
@@ -76,44 +76,44 @@ def run(
     return 0
 
 
-def _of_store(paths: Sequence[Path], wishes: dict[str, Any]) -> list[Figure]:
+def _of_store(paths: Sequence[Path], options: dict[str, Any]) -> list[Figure]:
     from whydrop.show.facets import of_store
     from whydrop.store.engines import open_backend
     from whydrop.store.tables import TABLES
 
     if len(paths) != 1:
         raise click.UsageError("A store is drawn alone: give one folder or prefix.")
-    table = wishes["table"]
+    table = options["table"]
     if table is None:
         raise click.UsageError(f"{ending.printable(str(paths[0]))!r} is a store: give --table {', '.join(TABLES)}.")
-    y = wishes["y"] or ("value" if "value" in TABLES.get(table, ()) else None)
+    y = options["y"] or ("value" if "value" in TABLES.get(table, ()) else None)
     if y is None and table in TABLES:
         raise click.UsageError(f"--y: which column of {table}? It has {', '.join(TABLES[table])}.")
-    wish = of_store.Wish(
+    made = of_store.Options(
         table=table,
         y=y or "",
-        x=wishes["x"] or "",
-        figure_by=wishes["figure_by"],
-        panel_by=wishes["panel_by"],
-        group_by=wishes["keys"],
-        filters=wishes["filters"],
-        kind=wishes["mark"] or "points",
-        log=wishes["log"],
+        x=options["x"] or "",
+        figure_by=options["figure_by"],
+        panel_by=options["panel_by"],
+        group_by=options["keys"],
+        filters=options["filters"],
+        kind=options["mark"] or "points",
+        log=options["log"],
     )
     # A path has lost one of the two strokes of s3://bucket.
     location = re.sub(r"^(\w{2,}):/(?!/)", r"\1://", str(paths[0]))
     with open_backend(location) as backend:
-        return of_store.facets(backend, wish)
+        return of_store.facets(backend, made)
 
 
-def _of_recordings(paths: Sequence[Path], plot: str | None, wishes: dict[str, Any]) -> list[Figure]:
-    from whydrop.cli.plot_options import chosen_plots, made_wishes
+def _of_recordings(paths: Sequence[Path], plot: str | None, options: dict[str, Any]) -> list[Figure]:
+    from whydrop.cli.plot_options import chosen_plots, plot_options
     from whydrop.formats.importing import open_recording
     from whydrop.show.facets import of_recordings
 
     opened = [open_recording(path) for path in paths]
-    keys = of_recordings.Keys(wishes["figure_by"], wishes["panel_by"], wishes["keys"])
-    made = made_wishes(wishes)
+    keys = of_recordings.Keys(options["figure_by"], options["panel_by"], options["keys"])
+    made = plot_options(options)
     return [
         figure
         for name, spec in chosen_plots(plot, opened)

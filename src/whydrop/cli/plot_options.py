@@ -1,4 +1,4 @@
-"""What the options of ``whydrop plot`` ask for, as the catalogue of plots has it."""
+"""The options of ``whydrop plot``, translated for the catalogue of plots."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
-    from whydrop.show.plots.building import Wishes
+    from whydrop.show.plots.building import PlotOptions
     from whydrop.show.plots.schema import PlotSpec
 
 
-def made_wishes(given: dict[str, Any]) -> Wishes:
-    """What was given on the command line, as plots have it."""
+def plot_options(given: dict[str, Any]) -> PlotOptions:
+    """The options given on the command line, as plots have them."""
     from whydrop.recording.metrics.reducing import normalised
-    from whydrop.show.plots.building import Wishes
+    from whydrop.show.plots.building import PlotOptions
 
     reduce = given["reduce"]
     if reduce is not None and not reduce.startswith("meta:"):
         reduce = normalised(reduce)
-    return Wishes(
+    return PlotOptions(
         filters=given["filters"],
         zoom=given["zoom"],
         cut=given["cut"],

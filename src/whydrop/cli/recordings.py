@@ -1,4 +1,4 @@
-"""What the commands share that read recordings."""
+"""Code shared by the commands that read recordings."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _draw(finished: Finished, path: Path | None, *, wanted: bool) -> Path | None
     try:
         opened = [Recording.open(finished.folder)]
         name = building.default(opened)
-        figure = building.build(name, catalogue.find(name), opened, building.Wishes())
+        figure = building.build(name, catalogue.find(name), opened, building.PlotOptions())
         durable.write_bytes(path, rendered(figure, path.suffix.removeprefix(".")))
     except (NothingToDraw, catalogue.PlotError, OSError) as reason:
         finished.warnings.append(f"no picture: {ending.one_line(reason)}")

@@ -1,4 +1,4 @@
-"""What a running test shows on the terminal: how far it is, and what flows right now."""
+"""The display of a running test on the terminal: how far it is, and what flows right now."""
 
 from __future__ import annotations
 

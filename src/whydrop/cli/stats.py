@@ -97,7 +97,7 @@ def _metrics(label: str, recording: Recording) -> Rows:
 
 
 def _shares(label: str, recording: Recording) -> Rows:
-    """What each flow has of its direction's goodput; not known where a flow yielded nothing."""
+    """Each flow's share of its direction's goodput; not known where a flow yielded nothing."""
     from whydrop.recording.metrics import together
     from whydrop.recording.statistics.describing import finite
 
@@ -220,7 +220,7 @@ def _print_tables(metrics: Rows, series: Rows, labels: list[str], whole: bool, c
 
 
 def _notes(metrics: Rows, labels: list[str]) -> list[str]:
-    """What the notes of metrics say, each once, with the metrics and the recordings that it is said of."""
+    """The notes of metrics, each once, with the metrics and the recordings that it applies to."""
     said: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for row in metrics:
         # What is said of shares is said of their sum already.

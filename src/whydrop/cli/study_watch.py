@@ -98,7 +98,7 @@ def _once(
 
 
 def _read(place: Path, now_ns: int) -> dict[Key, int]:
-    """What was reported; nothing where that cannot be read, as alerts must not stay away because of it."""
+    """Read what was reported; nothing where that fails, as alerts must not stay away because of it."""
     from whydrop.studies.discards import watch_state
 
     try:
@@ -135,7 +135,7 @@ def _state(options: dict[str, Any]) -> Path | None:
 
 
 def lines(found: Look, parameters: Parameters) -> list[str]:
-    """What was found, for people: new ports first."""
+    """The findings for people: new ports first."""
     from whydrop import units
     from whydrop.studies.discards import phrases
 
@@ -212,7 +212,7 @@ def _nothing(found: Look, parameters: Parameters) -> str:
 
 
 def document(found: Look, parameters: Parameters) -> dict[str, Any]:
-    """What was found as JSON has it."""
+    """The findings as JSON."""
     from whydrop import _core
     from whydrop.cli.study_output import rows_of
 

@@ -1,4 +1,4 @@
-"""What commands check of their command line, and say where it is wrong (exit status 2)."""
+"""Checks of the command line, whose complaints say where it is wrong (exit status 2)."""
 
 from __future__ import annotations
 

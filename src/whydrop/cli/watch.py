@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +17,8 @@ from whydrop.cli import ending, quantities, terminating
 
 if TYPE_CHECKING:
     from whydrop.cli.watch_command import Command
+    from whydrop.cli.watch_view import View
+    from whydrop.collect.sockets.sampling import Taken
     from whydrop.collect.sockets.wanted import Wanted
     from whydrop.collect.sockets.watching import Settings, Watch, Watched
 
@@ -44,6 +47,11 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
 @click.option("--udp", is_flag=True, help="The queues and drops of UDP sockets too.")
 @click.option("--every", "every_s", type=quantities.DURATION, default="100ms", metavar="TIME", show_default=True,
               help="From one poll of the sockets to the next; from 1ms on.")  # fmt: skip
+@click.option("--counters", "counters_every_s", type=quantities.DURATION, default="1s", show_default=True,
+              metavar="TIME",
+              help="Read this host's counters of drops and errors so often; 0: not at all.")  # fmt: skip
+@click.option("--drops", type=click.Choice(("auto", "program", "tracepoint", "off")), default="auto", show_default=True,
+              help="How the packets that this host drops are watched; auto: as well as the kernel allows.")  # fmt: skip
 @click.option("--for", "for_s", type=quantities.DURATION, metavar="TIME",
               help="Stop after this time.  [default: at Ctrl-C, or when COMMAND ends]")  # fmt: skip
 @click.option("--title", default="", help="Distinguishes this recording from others.")
@@ -54,6 +62,8 @@ _LEAST_S, _MOST_S = 0.001, 3600.0
               help="Begin a new recording so often.  [default: after a million rows]")  # fmt: skip
 @click.option("--keep", type=click.IntRange(min=1), metavar="COUNT",
               help="Keep so many recordings of this watch, and remove older ones.  [default: all]")  # fmt: skip
+@click.option("--exporter", metavar="ADDRESS:PORT",
+              help="Let Prometheus scrape totals there, such as 127.0.0.1:9797; [::1]:9797 for IPv6.")  # fmt: skip
 @click.option("--no-live", is_flag=True, help="Show nothing while it runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
@@ -72,6 +82,7 @@ def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **option
     the recording could not be written, and 2 when the command line is wrong.
     """
     from whydrop.cli.watch_command import Command, CommandError
+    from whydrop.collect.scraping import ExporterError
     from whydrop.collect.sockets.sampling import SamplingError
     from whydrop.recording.errors import RecordingError
 
@@ -81,11 +92,12 @@ def command(words: tuple[str, ...], as_json: bool, for_s: float | None, **option
         try:
             with Command(words) as started:
                 settings = _settings(wanted, started, options)
-                watched = _watch(settings, started, for_s, live=not (options["no_live"] or as_json))
+                live = not (options["no_live"] or as_json)
+                watched = _watch(settings, started, for_s, _place(options["exporter"]), live=live)
         except CommandError as reason:
             print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
             sys.exit(reason.status)
-        except (SamplingError, RecordingError, OSError, KeyboardInterrupt) as reason:
+        except (SamplingError, RecordingError, ExporterError, OSError, KeyboardInterrupt) as reason:
             sys.exit(ending.status(reason))
         try:
             _report(watched, as_json=as_json)
@@ -130,21 +142,62 @@ def _settings(wanted: Wanted, started: Command, options: dict[str, Any]) -> Sett
         title=options["title"],
         note=options["note"],
         datagrams=options["udp"],
+        counters_every_s=options["counters_every_s"],
+        drops=options["drops"],
         rotate_s=options["rotate_s"],
         keep=options["keep"],
     )
 
 
-def _watch(settings: Settings, started: Command, for_s: float | None, *, live: bool) -> Watched:
+def _place(text: str | None) -> tuple[str, int] | None:
+    """An address and a port to listen at."""
+    if text is None:
+        return None
+    address, colon, port = text.rpartition(":")
+    if not colon or not address or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise click.UsageError(f"--exporter: expected ADDRESS:PORT, such as 127.0.0.1:9797, not {text!r}.")
+    return address.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _watch(
+    settings: Settings, started: Command, for_s: float | None, place: tuple[str, int] | None, *, live: bool
+) -> Watched:
     from whydrop.cli.watch_view import viewing
     from whydrop.collect.sockets.watching import Watch
 
     if os.geteuid() != 0:
-        _say("not root: connections of other users are watched without their processes' names (and marks)")
+        _say(
+            "not root: connections of other users are watched without their processes' names (and marks), and what "
+            "this host drops is not seen"
+        )
     # COMMAND has the terminal, if there is one.
-    with viewing(live=live and started.pid is None) as view:
+    with viewing(live=live and started.pid is None) as view, contextlib.ExitStack() as opened:
         watch = Watch(settings, view.say)
-        return watch.run(_over(watch, started, for_s), begun=started.go, tick=view.show)
+        tick: Callable[[Watch, Taken], None] = view.show
+        if place is not None:
+            from whydrop.collect.sockets.connections import place as written
+            from whydrop.collect.sockets.exporter import WatchExporter
+
+            exporter = opened.enter_context(WatchExporter(*place))
+            _say(f"metrics at http://{written(place[0], exporter.port)}/metrics")
+
+            def both(watch: Watch, taken: Taken) -> None:
+                view.show(watch, taken)
+                exporter.observe(watch, taken)
+
+            tick = both
+        return watch.run(_over(watch, started, for_s), begun=_begun(watch, started, view), tick=tick)
+
+
+def _begun(watch: Watch, started: Command, view: View) -> Callable[[], None]:
+    def begun() -> None:
+        dropped = watch.host.dropped
+        if os.geteuid() == 0 and watch.settings.drops != "off" and dropped.shortfall is not None:
+            what = "not watched" if dropped.way == "off" else "told without addresses, of all of the machine"
+            view.say(f"what this host drops is {what}: {dropped.shortfall}")
+        started.go()
+
+    return begun
 
 
 def _over(watch: Watch, started: Command, for_s: float | None) -> Callable[[], bool]:
@@ -186,5 +239,14 @@ def _document(watched: Watched) -> dict[str, Any]:
         "missed": tally.missed,
         "cpu_share": tally.cpu_share,
         "lost_rows": tally.lost_rows,
+        "dropped": {
+            "way": watched.dropped.way,
+            "shortfall": watched.dropped.shortfall,
+            "reasons": dict(watched.dropped.reasons.most_common()),
+            "lost_events": watched.dropped.lost,
+            "not_looked_at": watched.dropped.not_looked_at,
+            "sent_again": watched.dropped.sent_again,
+            "sent_again_laid_here": watched.dropped.laid,
+        },
         "warnings": watched.warnings,
     }

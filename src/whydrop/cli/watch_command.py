@@ -89,7 +89,7 @@ class Command:
                 os.kill(self._process.pid, signal.SIGCONT)
 
     def has_ended(self) -> bool:
-        """Whether there was one, and it has ended."""
+        """True if there was one, and it has ended."""
         return self._process is not None and self._process.poll() is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What a watch shows while it runs: a table on a terminal, a line a second elsewhere; and what it came to."""
+"""The display of a watch while it runs: a table on a terminal, a line a second elsewhere; and its summary."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from whydrop.collect.sockets.connections import Connection
+    from whydrop.collect.sockets.host import Dropped
     from whydrop.collect.sockets.sampling import Taken
     from whydrop.collect.sockets.watching import Watch, Watched
 
@@ -23,6 +24,8 @@ _LINE_EVERY_S = 1.0
 # Beside the rows: the title, the heads, and what does not fit.
 _BESIDE_ROWS = 6
 _FEWEST_ROWS = 5
+# Of the kernel's reasons for drops, in a line.
+_FEW_REASONS = 3
 
 
 class View(Protocol):
@@ -90,9 +93,24 @@ def in_a_line(watch: Watch, rows: pl.DataFrame) -> str:
     ]
     if held:
         parts.append(f"limited by: {held}")
+    if watch.host.dropped.reasons:
+        parts.append(f"dropped here: {dropped_in_words(watch.host.dropped, _FEW_REASONS)}")
     if watch.tally.missed:
         parts.append(f"{units.count(watch.tally.missed)} polls missed")
     return "  ".join(parts)
+
+
+def dropped_in_words(dropped: Dropped, most: int | None = None) -> str:
+    """The drops of this host by the kernel's reasons, the most frequent first.
+
+    >>> from collections import Counter
+    >>> from whydrop.collect.sockets.host import Dropped
+    >>> dropped_in_words(Dropped(reasons=Counter(QDISC_DROP=7, NO_SOCKET=2)), 1)
+    '7 QDISC_DROP, 2 others'
+    """
+    named = [f"{units.count(packets)} {reason}" for reason, packets in dropped.reasons.most_common(most)]
+    rest = dropped.reasons.total() - sum(packets for _, packets in dropped.reasons.most_common(most))
+    return ", ".join([*named, *([f"{units.count(rest)} others"] if rest else [])])
 
 
 class Table:
@@ -167,10 +185,17 @@ def _number(count: int, thing: str) -> str:
 
 
 def summary(watched: Watched) -> list[str]:
-    """What came of a watch, in lines."""
+    """The summary of a watch, in lines."""
     tally = watched.tally
     lines = [f"{_number(watched.connections, 'connection')} seen"]
     polls = f"{_number(tally.polls, 'poll')} of the kernel's sockets, {units.count(tally.missed)} missed"
     if tally.cpu_share is not None:
         polls += f"; {units.percent(tally.cpu_share)} of a processor"
-    return [*lines, polls]
+    lines.append(polls)
+    dropped = watched.dropped
+    if dropped.way != "off":
+        lines.append(f"Dropped by this host: {dropped_in_words(dropped) or 'nothing'}")
+    if dropped.sent_again:
+        again = _number(dropped.sent_again, "segment")
+        lines.append(f"{again} sent again, {units.count(dropped.laid)} of them after a drop on this host")
+    return lines

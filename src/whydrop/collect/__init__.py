@@ -1,1 +1,1 @@
-"""What is sampled for long, into a store."""
+"""Sampling over long times, into a store."""

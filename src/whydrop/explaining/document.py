@@ -37,6 +37,7 @@ Cause = Literal[
     "batching",
     "jitter",
     "unfairness",
+    "host-drop",
     "none",
     "unknown",
 ]

@@ -1,4 +1,4 @@
-"""What was found, as an object: verdicts, flows and transfers by attribute, tables as Arrow-backed frames."""
+"""Findings as an object: verdicts, flows and transfers by attribute, tables as Arrow-backed frames."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ArrowTable(Protocol):
 
 
 class Analysis(Protocol):
-    """What an analysis hands over: what it found in codes and numbers, and tables."""
+    """The result of an analysis: findings in codes and numbers, and tables."""
 
     def document(self) -> dict[str, Any]:
         """Return the document of the JSON contract before it is put into words."""
@@ -52,7 +52,7 @@ class Analysis(Protocol):
 
 
 class Explained:
-    """What whydrop found in a capture, in several of one path, or in a recording."""
+    """The findings in a capture, in several of one path, or in a recording."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
@@ -117,12 +117,12 @@ class Explained:
 
     @cached_property
     def hops(self) -> tuple[Pair, ...]:
-        """Of more than two captures, each stretch of the path between two neighbours; ``pair`` is all of it."""
+        """Of more than two captures, each segment of the path between two neighbours; ``pair`` is all of it."""
         return tuple(Pair.from_json(hop) for hop in self.document.get("hops", ()))
 
     @cached_property
-    def stretches(self) -> tuple[Pair, ...]:
-        """What lies between neighbouring captures: the hops, or the pair; ``hop`` columns index this tuple."""
+    def path_segments(self) -> tuple[Pair, ...]:
+        """The segments between neighbouring captures: the hops, or the pair; ``hop`` columns index this tuple."""
         return self.hops or (() if self.pair is None else (self.pair,))
 
     def table(self, name: str) -> polars.DataFrame:

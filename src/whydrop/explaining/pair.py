@@ -29,8 +29,8 @@ class Transit(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class ClockStretch(Entry):
-    """A stretch of time in which the two clocks ran evenly; a clock that was stepped makes more than one.
+class ClockInterval(Entry):
+    """An interval in which the two clocks ran evenly; a clock that was stepped makes more than one.
 
     ``offset_s`` is how far capture 2's clock is ahead at ``start``, ``drift_ppm`` how much faster it runs.
     """
@@ -54,7 +54,7 @@ class AfterGap(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Changes(Entry):
-    """What was rewritten between the captures.
+    """Headers that were rewritten between the captures.
 
     ``ttl_hops`` is how much the time to live fell; the others count packets: DSCP or ECN changed, marked with
     congestion experienced (RFC 3168), and the maximum segment size option rewritten; ``translated_flows`` counts flows
@@ -129,7 +129,7 @@ class Pair(Entry):
     clock_offset_high_s: float | None
     clock_drift_ppm: float | None
     clock_drift_error_ppm: float | None
-    clock_stretches: tuple[ClockStretch, ...]
+    clock_stretches: tuple[ClockInterval, ...]
     transit_1_to_2_s: Transit | None
     transit_2_to_1_s: Transit | None
     reordered_1_to_2: int
@@ -152,7 +152,7 @@ class Pair(Entry):
             entry,
             first=entry.get("from", 0),
             second=entry.get("to", 1),
-            clock_stretches=tuple(ClockStretch.from_json(stretch) for stretch in entry.get("clock_stretches", ())),
+            clock_stretches=tuple(ClockInterval.from_json(interval) for interval in entry.get("clock_stretches", ())),
             transit_1_to_2_s=Transit.or_none(entry.get("transit_1_to_2_s")),
             transit_2_to_1_s=Transit.or_none(entry.get("transit_2_to_1_s")),
             loss_runs_1_to_2=_runs(entry, "loss_runs_1_to_2"),

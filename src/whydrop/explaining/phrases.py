@@ -180,8 +180,8 @@ _PHRASES: Mapping[str, Phrase] = {
         f"10^{max(v['gain_nats'] / math.log(10), 0):.0f} times less likely"
     ),
     "two-buckets": (
-        "two buckets in company: {committed_alone|lost packet} that found no room in the one of {rate_bps} did find "
-        "it in the one of {peak_rate_bps}, and {peak_alone} the other way round"
+        "two buckets of a dual-rate policer: {committed_alone|lost packet} that found no room in the one of {rate_bps} "
+        "did find it in the one of {peak_rate_bps}, and {peak_alone} the other way round"
     ),
     "queue-not-ruled-out": (
         "a queue that drains at {rate_bps} would drop the same packets, and nothing tells whether packets waited for it"

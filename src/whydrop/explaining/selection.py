@@ -56,10 +56,10 @@ def only_flows(found: _Found, wanted: str) -> _Found:
     """
     matches = matcher(wanted)
     document = dict(found.document)
-    crossing = [_crossing(stretch, matches) for stretch in found.stretches]
+    crossing = [_crossing(segment, matches) for segment in found.path_segments]
     elsewhere = {
-        stretch.flows[number].flow
-        for stretch, numbers in zip(found.stretches, crossing, strict=True)
+        segment.flows[number].flow
+        for segment, numbers in zip(found.path_segments, crossing, strict=True)
         for number in numbers
     }
     flows = _kept(document["flows"], lambda flow: matches(flow["flow"]) or flow["flow"] in elsewhere)
@@ -73,8 +73,8 @@ def only_flows(found: _Found, wanted: str) -> _Found:
         document[f"{singular}s"] = [document[f"{singular}s"][number] for number in numbers]
     if found.pair is not None:
         document["pair"] = _with_flows(document["pair"], _crossing(found.pair, matches))
-        stretches = zip(document.get("hops", ()), crossing, strict=False)
-        document["hops"] = [_with_flows(hop, numbers) for hop, numbers in stretches]
+        hops = zip(document.get("hops", ()), crossing, strict=False)
+        document["hops"] = [_with_flows(hop, numbers) for hop, numbers in hops]
     return type(found)(_Narrowed(found, document, kept, crossing))
 
 
@@ -82,9 +82,9 @@ def _kept(entries: list[dict[str, Any]], keep: Callable[[dict[str, Any]], bool])
     return [number for number, entry in enumerate(entries) if keep(entry)]
 
 
-def _crossing(stretch: Pair, matches: Callable[[str], bool]) -> list[int]:
+def _crossing(segment: Pair, matches: Callable[[str], bool]) -> list[int]:
     """The numbers of the flows between two captures that match."""
-    flows = enumerate(stretch.flows)
+    flows = enumerate(segment.flows)
     return [number for number, flow in flows if matches(flow.flow) or matches(flow.flow_at_2 or "")]
 
 

@@ -1,4 +1,4 @@
-"""What captures of packets begin with, whatever they are called."""
+"""The first bytes of captures of packets, whatever they are called."""
 
 from __future__ import annotations
 

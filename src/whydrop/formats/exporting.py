@@ -13,7 +13,7 @@ _SUFFIXES = {"flent": ".flent.gz", "csv": ".csv", "json": ".json"}
 
 
 def suffix(to: str) -> str:
-    """What the names of exported files end in.
+    """The suffix of exported files' names.
 
     >>> suffix("flent")
     '.flent.gz'
@@ -22,7 +22,7 @@ def suffix(to: str) -> str:
 
 
 def exporter(to: str) -> Callable[[Recording], bytes]:
-    """What turns a recording into the contents of a file.
+    """The function that turns a recording into the contents of a file.
 
     Raises:
         KeyError: there is no such format.

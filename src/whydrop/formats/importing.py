@@ -1,4 +1,4 @@
-"""Files of other tools as recordings: Flent's and netperf-wrapper's, iperf3's JSON, and what M-Lab has published."""
+"""Files of other tools as recordings: Flent's, netperf-wrapper's, iperf3's JSON, DISCO's, statistics of connections."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from whydrop.formats.files import parsed, read
+from whydrop.formats.kinds import is_of_connections
 from whydrop.recording import document
 from whydrop.recording.recording import Recording, RecordingError
 
@@ -19,7 +20,22 @@ def open_recording(path: str | PathLike[str]) -> Recording:
     path = Path(path)
     if path.name == document.FILE_NAME or path.is_dir():
         return Recording.open(path)
-    return _of_another_tool(path)
+    return _of_connections(path) if is_of_connections(path) else _of_another_tool(path)
+
+
+def _of_connections(path: Path) -> Recording:
+    """A file or an archive with TCP's statistics of connections."""
+    import polars as pl
+
+    from whydrop.formats import connections
+    from whydrop.formats.archives.reading import pieces
+    from whydrop.store.tables import TCP
+
+    found = list(pieces(path))
+    frames = [piece.frame for piece in found if piece.table == "tcp"] or [pl.DataFrame(schema=TCP)]
+    damage = [f"{piece.source}: {piece.damage}" for piece in found if piece.damage]
+    notes = [note for piece in found for note in piece.notes]
+    return connections.recording(pl.concat(frames), path, notes, "; ".join(damage) or None)
 
 
 def _of_another_tool(path: Path) -> Recording:
@@ -28,10 +44,6 @@ def _of_another_tool(path: Path) -> Recording:
 
     if disco.is_disco(raw):
         return disco.recording(raw, path)
-    from whydrop.formats import tcp_statistics
-
-    if tcp_statistics.is_tcp_statistics(raw, path):
-        return tcp_statistics.recording(path)
     content = parsed(raw, path)
     if isinstance(content, dict) and "results" in content and "x_values" in content:
         from whydrop.formats.flent import recording

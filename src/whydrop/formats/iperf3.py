@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 def recording(content: Object, path: Path) -> Recording:
-    """What iperf3 wrote, read from JSON, as a recording.
+    """Convert iperf3's output, read from JSON, to a recording.
 
     Raises:
         RecordingError: it measured nothing.
@@ -179,7 +179,7 @@ class _Output:
         }
 
     def _whole(self, socket: int) -> Object:
-        """What iperf3 says of a stream in the end."""
+        """The summary of a stream at iperf3's end."""
         for stream in _objects(self.end.get("streams")):
             if any(_object(part).get("socket") == socket for part in stream.values()):
                 return stream

@@ -1,4 +1,4 @@
-"""What a file is, by what it holds: a capture of packets, or a recording of a test.
+"""The kind of a file by its content: a capture of packets, or a recording of a test.
 
 Of the standard library and of whydrop only what costs nothing to import: each start of ``whydrop explain`` asks.
 """
@@ -23,9 +23,15 @@ _HEAD = 4096
 _BZIP2_HEAD = 1 << 20
 _DESCRIPTION = "recording.json"
 
+# Of ss with and without its line of titles; of bcc's tcpretrans and tcpdrop.
+_OF_LOGS = (b"Recv-Q", b"ESTAB ", b"LADDR:LPORT", b"SADDR:SPORT")
+# Keys of tcp-info's lines and NDT7's results; and of DISCO's telemetry, Flent's and iperf3's files.
+_OF_CONNECTIONS = (b'"RawIDM"', b'"GitShortCommit"', b'"ServerMeasurements"', b'"Download"', b'"Upload"')
+_OF_TESTS = (b'"experiment"', b'"x_values"', b'"intervals"')
+
 
 def is_recording(path: str | Path) -> bool:
-    """True if a path is a recording, or another tool's file of a test (JSON, plain or compressed).
+    """True if a path is a recording, or another tool's file of a test or of connections, plain or compressed.
 
     Whatever cannot be read is none: who reads it as a capture says why. Standard input and pipes are captures.
     """
@@ -36,33 +42,61 @@ def is_recording(path: str | Path) -> bool:
         return os.path.isfile(os.path.join(name, _DESCRIPTION))
     if os.path.basename(name) == _DESCRIPTION:
         return os.path.isfile(name)
+    head = _head(name)
+    return _is_json(head) or _is_of_connections(name, head)
+
+
+def is_of_connections(path: str | Path) -> bool:
+    """True if a file has TCP's statistics of connections: a snaplog, a log of ss, a platform's archive, ..."""
+    name = os.fspath(path)
+    return _is_of_connections(name, _head(name))
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
+
+
+def _is_of_connections(name: str, head: bytes) -> bool:
+    if _is_json(head):
+        return any(key in head for key in _OF_CONNECTIONS) and not any(key in head for key in _OF_TESTS)
+    return (
+        head.startswith(b"K: ")
+        or b"\n/spec\n" in head[:256]
+        or head[257:262] == b"ustar"
+        or name.endswith(".jsonl.zst")
+        or (b"\0" not in head and any(words in head for words in _OF_LOGS))
+    )
+
+
+def _head(name: str) -> bytes:
+    """The beginning of what a file holds; empty of a capture, and of what cannot be read."""
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
-            return False
+            return b""
         with open(name, "rb") as file:
             head = file.read(_HEAD)
             if head.startswith(b"BZh"):
                 head += file.read(_BZIP2_HEAD)
     except OSError:
-        return False
-    return not head.startswith(BEGINNINGS) and _plain(head).lstrip().startswith(b"{")
+        return b""
+    return b"" if head.startswith(BEGINNINGS) else _plain(head)
 
 
 def _plain(head: bytes) -> bytes:
-    """The beginning of what a compressed file holds; empty where it is damaged."""
+    """The beginning of what a file holds, unpacked where it is compressed; empty where it is damaged."""
     try:
         if head.startswith(b"\x1f\x8b"):
             import zlib
 
-            return zlib.decompressobj(31).decompress(head, 64)
+            return zlib.decompressobj(31).decompress(head, _HEAD)
         if head.startswith(b"BZh"):
             import bz2
 
-            return bz2.BZ2Decompressor().decompress(head, 64)
+            return bz2.BZ2Decompressor().decompress(head, _HEAD)
         if head.startswith(b"\xfd7zXZ"):
             import lzma
 
-            return lzma.LZMADecompressor().decompress(head, 64)
+            return lzma.LZMADecompressor().decompress(head, _HEAD)
     except Exception:
         # zlib.error, lzma.LZMAError, OSError, ValueError, EOFError: whoever reads it in earnest says what is wrong.
         return b""

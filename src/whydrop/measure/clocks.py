@@ -50,8 +50,9 @@ _CORRECTIONS: dict[tuple[str, str], _Correction] = {
     ("tcp_info", "down"): _Correction(("time_ns",), {"time_ns": -1}),
     ("bursts", "down"): _Correction(("received_ns", "sent_ns"), {"sent_ns": -1}),
     ("bursts", "up"): _Correction(("received_ns", "sent_ns"), {"received_ns": -1}),
+    ("departures", "down"): _Correction(("left_ns",), {"left_ns": -1}),
 }
-TABLES = ("probes", "intervals", "tcp_info", "bursts", "clocks")
+TABLES = ("probes", "intervals", "tcp_info", "bursts", "departures", "clocks")
 
 
 class Clocks:

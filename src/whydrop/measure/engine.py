@@ -230,7 +230,7 @@ def _place(flow: PlannedFlow, known: Mapping[str, FarHost]) -> _Place:
 
 
 def _parsed(metadata: str | None) -> dict[str, Any]:
-    """What a host told about itself, if it is what it should be."""
+    """Parse what a host reported about itself, if it is what it should be."""
     if metadata is None:
         return {}
     try:

@@ -58,7 +58,7 @@ class Run:
         self._thread.start()
 
     def events(self) -> Iterator[Event]:
-        """What happens, as it happens, until the run has ended; about twice a second while it measures.
+        """Yield events as they happen, until the run has ended; about twice a second while it measures.
 
         For one reader: an event that was taken does not come again.
         """

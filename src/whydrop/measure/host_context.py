@@ -1,4 +1,4 @@
-"""What is around a test: the hosts as they are, their counters while it runs, and the programs that help."""
+"""Host context of a test: the hosts as they are, their counters while it runs, and the programs that help."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class HostContext:
             self._sampler.start()
 
     def counters(self) -> dict[str, pl.DataFrame]:
-        """What was sampled since the last call."""
+        """The samples of counters since the last call."""
         if self._sampler is None:
             return {}
         frame = self._sampler.drain()

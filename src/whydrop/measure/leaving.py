@@ -40,7 +40,7 @@ def check(flows: Iterable[PlannedFlow], addresses: Mapping[str, str]) -> None:
 
 
 def complaint(local: str, hosts: Iterable[str], ip_version: int | None) -> str | None:
-    """What does not fit together of an address to leave from, far ends and a version of IP; ``None``: nothing.
+    """Say why a local address, far ends and a version of IP do not fit together; ``None``: they do.
 
     >>> complaint("192.0.2.1", ["a.example", "2001:db8::7"], None)
     '192.0.2.1 is of IPv4, and 2001:db8::7 is of IPv6'

@@ -39,7 +39,7 @@ _LONGEST_S = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Finished:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         folder: the recording.
@@ -238,7 +238,7 @@ class _Run:
 
     @contextmanager
     def _all_the_same(self) -> Iterator[None]:
-        """What fails in here keeps nothing else from being done."""
+        """Keep an exception until the end, so that what fails in here keeps nothing else from being done."""
         try:
             yield
         except KeyboardInterrupt:
@@ -331,7 +331,7 @@ class _Run:
         self.writer.update(self.context.redacted({"hosts": {"local": self.context.after(), **far}}))
 
     def _by_one_clock(self) -> Callable[[str, pl.DataFrame], pl.DataFrame]:
-        """What was corrected by what was known then, by what is known now."""
+        """The correction of times by the clocks as finally known, in place of the one made while the test ran."""
         final: dict[int, list[Known]] = {}
         with self._all_the_same():
             final = self.engine.clocks()

@@ -1,4 +1,4 @@
-"""What each flow of a running test has yielded so far: a flow without data must not pass unseen."""
+"""The yield of each flow of a running test so far: a flow without data must not pass unseen."""
 
 from __future__ import annotations
 

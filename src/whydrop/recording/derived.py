@@ -1,4 +1,4 @@
-"""What is worked out of TCP's counters from row to row: growth that survives a wrap, rates, mean round-trip times.
+"""Columns derived from TCP's counters, row to row: growth that survives a wrap, rates, mean round-trip times.
 
 The definitions are those of the UCL study of TCP with web100 (2003), but for the time over which rates are taken.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong with a recording, in words for the person who must act."""
+"""Errors of recordings, in words for the person who must act."""
 
 from __future__ import annotations
 

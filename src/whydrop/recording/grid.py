@@ -112,7 +112,7 @@ class Grid:
         return computing.compute(self._plans[name]["by"], values, expected)
 
     def _members(self, name: str) -> list[str]:
-        """What a computed series is made of: measured series by pattern, earlier computed ones by their exact names.
+        """The members of a computed series: measured series by pattern, earlier computed ones by their exact names.
 
         An optional flow that yielded nothing is left out.
         """
@@ -175,7 +175,7 @@ def computed_plans(test: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def computed_series(plan: Mapping[str, Any]) -> Series:
-    """What a computed series is called."""
+    """The name and units of a computed series."""
     return Series(plan["name"], None, "computed", str(plan["by"]), str(plan.get("units") or ""))
 
 

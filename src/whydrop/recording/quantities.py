@@ -1,4 +1,4 @@
-"""What the columns of the tables mean as series: their keys, units, and how a sample is made of a row.
+"""The meaning of the tables' columns as series: their keys, units, and how a sample is made of a row.
 
 A flow's own series has its name and no key; further quantities of it are the series ``NAME::key``. Keys that Flent has
 too are spelled as there.

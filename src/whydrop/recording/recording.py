@@ -35,7 +35,7 @@ _TIMES = {
     "fetches": ("start_ns",),
     "counters": ("time_ns",),
     "values": ("time_ns",),
-    "drops": ("time_ns",),
+    "drops": ("start_ns", "end_ns"),
 }
 
 

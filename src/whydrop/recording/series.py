@@ -247,21 +247,24 @@ def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataF
 
 
 def _drops(tables: Tables) -> Iterator[SampledSeries]:
-    """Packets that this host's kernel dropped since the recording began, by its reason."""
+    """What the host dropped, by reason."""
     frame = tables.table("drops")
-    if not frame.height:
-        return
     for (reason,), rows in frame.partition_by("reason", as_dict=True, maintain_order=True).items():
-        key = str(reason or "reason not told")
-        yield _dropped(Series(_joined("kernel drops", key), None, "counter", "drops", "packets", key), rows)
+        yield _dropped(str(reason), rows)
 
 
-def _dropped(series: Series, rows: pl.DataFrame) -> SampledSeries:
+def _dropped(reason: str, rows: pl.DataFrame) -> SampledSeries:
+    name = f"drops {reason}{SEPARATOR}packets"
+
     def samples() -> pl.DataFrame:
-        ordered = _tidy(rows.select("time_ns", value=pl.col("count").cast(pl.Float64)))
-        return ordered.with_columns(pl.col("value").cum_sum())
+        sums = rows.group_by("start_ns", "end_ns").agg(pl.col("packets").sum()).sort("end_ns")
+        # An interval without drops has no row.
+        before = pl.col("end_ns").shift(1).fill_null(0) < pl.col("start_ns")
+        quiet = sums.filter(before).select(time_ns="start_ns", value=pl.lit(0.0))
+        rate = pl.col("packets") * 1e9 / (pl.col("end_ns") - pl.col("start_ns"))
+        return _tidy(pl.concat([quiet, sums.select(time_ns="end_ns", value=rate)]))
 
-    return SampledSeries(series, samples)
+    return SampledSeries(Series(name, None, "counter", "drops", "packets/s", "packets"), samples)
 
 
 def _rates(ordered: pl.DataFrame, factor: float) -> pl.DataFrame:

@@ -114,25 +114,26 @@ TCP_INFO: Schema = {
     "send_memory_bytes": _I64,
     "send_buffer_bytes": _I64,
     "socket_drops": _I64,  # packets that the socket itself dropped
-    # What web100's kernels told (RFC 4898), and Linux's tcp_info does not.
-    "congestion_limited_ns": _I64,  # SndLimTimeCwnd
-    "sender_limited_ns": _I64,  # SndLimTimeSender: the application, or its send buffer
-    "sample_rtt_ns": _I64,  # the last round-trip time
+    # What web100 counts (RFC 4898) and Linux does not tell: of imported files.
+    "congestion_limited_ns": _I64,
+    "sender_limited_ns": _I64,  # the application and the send buffer together
+    "max_congestion_window_packets": _I64,
+    "sample_rtt_ns": _I64,
     "max_rtt_ns": _I64,
-    "sum_rtt_ns": _I64,  # of all round-trip times
+    "sum_rtt_ns": _I64,  # of all samples
     "count_rtt": _I64,
-    "congestion_signals": _I64,  # kernel 2.5.17 counts timeouts among them, 2.5.27 does not
+    "congestion_signals": _I64,  # reductions of the window; some kernels count timeouts among them, others do not
     "congestion_over_count": _I64,  # signals that were undone
     "fast_retransmits": _I64,
-    "subsequent_timeouts": _I64,  # while the timer was backed off already
-    "abrupt_timeouts": _I64,  # without duplicate acknowledgments before
-    "other_reductions": _I64,  # of the congestion window, not by congestion signals
-    "send_stalls": _I64,  # a queue of this host was full
-    "slow_start_increases": _I64,  # of the congestion window
+    "subsequent_timeouts": _I64,
+    "abrupt_timeouts": _I64,
+    "other_reductions": _I64,
+    "send_stalls": _I64,  # the host's own queue took no packet
+    "slow_start_increases": _I64,
     "congestion_avoidance_increases": _I64,
     "duplicate_acks": _I64,
-    "ece_received": _I64,  # acknowledgments that echo a congestion mark
-    "quenches_received": _I64,  # ICMP Source Quench
+    "ece_received": _I64,
+    "quenches_received": _I64,
 }
 
 # One row for each probe that was due (kinds probe and icmp).
@@ -169,6 +170,14 @@ BURSTS: Schema = {
     "sent_ns": _I64,
     "received_ns": _I64,  # null: lost
     "payload_bytes": _I32,
+    "marked": _BOOL,  # it came with Congestion Experienced set (RFC 3168)
+}
+
+# When packets of bursts left their sender: its kernel's stamps as it handed them to the interface.
+DEPARTURES: Schema = {
+    "flow": _I32,
+    "sequence": _I64,
+    "left_ns": _I64,
 }
 
 # HTTP fetches.
@@ -202,18 +211,6 @@ VALUES: Schema = {
     "value": _F64,
 }
 
-# Packets that this host's kernel dropped. One row for each reason, flow and time at which they were counted.
-DROPS: Schema = {
-    "time_ns": _I64,
-    "reason": _TEXT,  # as this kernel's text says it, such as NO_SOCKET
-    "symbol": _TEXT,  # the kernel's function that dropped them
-    "protocol": _TEXT,
-    "interface": _TEXT,
-    "source": _TEXT,
-    "destination": _TEXT,
-    "count": _I64,
-}
-
 # When this host's kernel was asked for its sockets, and what that cost.
 POLLS: Schema = {
     "start_ns": _I64,
@@ -222,6 +219,36 @@ POLLS: Schema = {
     "sockets": _I64,  # that the kernel told of
     "missed": _I64,  # polls that were due since the one before and were not made
     "interrupted": _BOOL,  # sockets came or went meanwhile: one may be missing
+}
+
+# Packets that this host's kernel dropped: one row for each interval (100 ms) and what they have in common.
+DROPS: Schema = {
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "reason": _TEXT,  # as this kernel names it: NETFILTER_DROP, QDISC_DROP, ...
+    "location": _TEXT,  # the kernel's function that dropped them
+    "protocol": _TEXT,  # the innermost that is known: tcp, udp, icmp, ipv4, arp, ...
+    "interface": _TEXT,  # that they were at
+    "arrived_by": _TEXT,  # the interface by which they came; null: made by this host, or not told
+    "source": _TEXT,  # address:port; null: not told, or too many to keep apart
+    "destination": _TEXT,
+    "packets": _I64,
+    "bytes": _I64,
+    "here": _BOOL,  # of the network namespace of the watch; null: not told
+}
+
+# TCP segments that this host sent again, by interval and connection.
+RETRANSMISSIONS: Schema = {
+    "start_ns": _I64,
+    "end_ns": _I64,
+    "source": _TEXT,  # this end
+    "destination": _TEXT,
+    "packets": _I64,
+    "payload_bytes": _I64,
+    # Of the drop on this host that made them needed: before them, of the same connection, direction and bytes. Null:
+    # not known, which is not to say that they were lost elsewhere.
+    "reason": _TEXT,
+    "location": _TEXT,
 }
 
 # Series that another tool had put on a grid itself, kept beside the samples that it made them of.
@@ -238,11 +265,13 @@ TABLES: dict[str, Schema] = {
     "probes": PROBES,
     "clocks": CLOCKS,
     "bursts": BURSTS,
+    "departures": DEPARTURES,
     "fetches": FETCHES,
     "counters": COUNTERS,
     "values": VALUES,
-    "drops": DROPS,
     "polls": POLLS,
+    "drops": DROPS,
+    "retransmissions": RETRANSMISSIONS,
     "grids": GRIDS,
 }
 

@@ -1,1 +1,1 @@
-"""What every room builds on: signals, child processes, files that replace others, files that users write."""
+"""The base of every room: signals, child processes, files that replace others, files that users write."""

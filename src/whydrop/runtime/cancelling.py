@@ -6,7 +6,7 @@ import threading
 
 
 class CancelledError(Exception):
-    """What was begun was cancelled before it came to anything."""
+    """Raised where work was cancelled before it came to anything."""
 
 
 class Cancellation:

@@ -41,7 +41,7 @@ class Left:
     user: str | None
 
     def __str__(self) -> str:
-        """What runs on, why, and what to do about it."""
+        """The process that runs on, why, and what to do about it."""
         why = f"belongs to {self.user}, whose processes whydrop may not end" if self.user else "did not end when killed"
         kill = "sudo kill" if self.user else "kill"
         return f"process {self.pid} ({self.command}) is left running: it {why}; end it by: {kill} {self.pid}"

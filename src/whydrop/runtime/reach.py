@@ -25,7 +25,7 @@ _MOST_TRIES = 10
 
 
 def interruptible(work: Callable[[], T], interrupt: Callable[[], object], name: str) -> T:
-    """What ``work`` gives or raises. Where this is interrupted, the work has ended when the exception arrives.
+    """Return or raise what ``work`` does. Where this is interrupted, the work has ended when the exception arrives.
 
     Unless it does not end within :data:`PATIENCE_S`, as on storage that does not answer any more: then the exception
     says so in a note, and the work is left alone with its thread, which ends with the program at the latest.

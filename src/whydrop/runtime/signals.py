@@ -86,7 +86,7 @@ _holding: list[Held] = []
 
 
 def deliver(number: int, act: Callable[[], NoReturn]) -> None:
-    """What a handler of signals calls: ``act``, which raises, now or as soon as the signal is let in."""
+    """Call ``act``, which raises, now or as soon as the signal is let in; handlers of signals call this."""
     if _holding:
         _holding[-1]._handle(number, act)
     else:

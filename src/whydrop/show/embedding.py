@@ -45,7 +45,7 @@ class Choice:
 
 
 def data(parts: Mapping[str, Sequence[Choice]], *, exact: bool = True, legend: bool = True) -> dict[str, Any]:
-    """What the page's script draws, as JSON values.
+    """The data that the page's script draws, as JSON values.
 
     Args:
         parts: by the identifier of the section of the page in which they are shown.
@@ -98,7 +98,7 @@ def _thinned(figures: Sequence[Figure]) -> dict[int, list[Layer]]:
 
 
 def _points(layers: Sequence[Layer]) -> int:
-    """What layers take of the budget; slants three times as much as points, for two ends and exact times."""
+    """The cost of layers in the budget; slants cost three times as much as points, for two ends and exact times."""
     return sum(layer.data.height * (3 if layer.mark == "slants" else 1) for layer in layers)
 
 

@@ -14,7 +14,7 @@ LONGEST = 48
 
 
 def distinct(names: Sequence[str]) -> tuple[str, list[str]]:
-    """What the names share at their beginning, and what is left of each; whole words only.
+    """Split names into what they share at their beginning and what is left of each; whole words only.
 
     What they share at their end is left out of both: the axis says it.
 

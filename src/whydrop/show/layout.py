@@ -89,7 +89,7 @@ def wrapped(text: str, width: float, letter: float = 5.9) -> list[str]:
 
 
 def listed(figure: Figure, number: int) -> list[Layer]:
-    """What the legend of a panel lists; one for all panels lists what any of them has."""
+    """The layers in the legend of a panel; one for all panels lists what any of them has."""
     if not figure.one_legend:
         return _once(figure.panels[number].listed())
     order = figure.panels[0].order

@@ -1,4 +1,4 @@
-"""What two captures of one path show, in words and as tables; text and report lay them out."""
+"""Two captures of one path, in words and as tables; text and report lay them out."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _UNMATCHED = {
 }
 
 
-def title(stretches: Sequence[Pair]) -> str:
+def title(segments: Sequence[Pair]) -> str:
     """The heading."""
-    return f"{len(stretches) + 1} captures of one path" if len(stretches) > 1 else "Two captures"
+    return f"{len(segments) + 1} captures of one path" if len(segments) > 1 else "Two captures"
 
 
 def summary(pair: Pair) -> str:
@@ -47,7 +47,7 @@ def ends(pair: Pair) -> tuple[str, str]:
     return f"capture {pair.first + 1}", f"capture {pair.second + 1}"
 
 
-def ways(stretches: Sequence[Pair]) -> Sheet:
+def ways(segments: Sequence[Pair]) -> Sheet:
     """Losses and transit times, a row for each direction between neighbouring captures."""
     columns = (
         Column("Way", False, 0),
@@ -60,7 +60,7 @@ def ways(stretches: Sequence[Pair]) -> Sheet:
         Column("Reordered", True, 7),
         Column("Duplicated", True, 8),
     )
-    rows = tuple(row for stretch in stretches for row in _hop_rows(stretch))
+    rows = tuple(row for segment in segments for row in _hop_rows(segment))
     return Sheet("Between the captures", columns, rows, tuple((0.0, 0.0) for _ in rows), "")
 
 
@@ -99,16 +99,16 @@ def _transit(transit: Transit | None) -> tuple[str, str, str, str]:
     )
 
 
-def facts(pair: Pair, stretches: Sequence[Pair]) -> list[tuple[str, str]]:
-    """What else is to be said, each with a label."""
+def facts(pair: Pair, segments: Sequence[Pair]) -> list[tuple[str, str]]:
+    """Further facts, each with a label."""
     lines = [("Matched", _matched(pair))]
     if pair.unmatched:
         reasons = [f"{units.count(number)} {_reason(reason)}" for reason, number in pair.unmatched.items() if number]
         lines.append(("Unmatched", "; ".join(reasons)))
     if pair.left_out is not None:
         lines.append(("Left out", _left_out(pair.left_out)))
-    for hop in stretches:
-        lines += _clock(hop, named=len(stretches) > 1)
+    for hop in segments:
+        lines += _clock(hop, named=len(segments) > 1)
     if pair.after_gap is not None:
         lines.append(("After pauses", _pauses(pair, pair.after_gap)))
     changed = _changes(pair)

@@ -1,4 +1,4 @@
-"""What a page says of a recording beside its verdicts: plots, statistics, and what is known of test and hosts."""
+"""The page of a recording beside its verdicts: plots, statistics, and what is known of test and hosts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _sheet(title: str, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]],
 
 
 def facts(recording: Recording) -> Iterator[tuple[str, str]]:
-    """What was run, where and how: a label and its words."""
+    """The test, where and how it was run: a label and its words."""
     metadata = recording.metadata
     yield "Test", recordings.headline(Summary(recording))
     for label, key in (("Title", "title"), ("Note", "note")):
@@ -105,7 +105,7 @@ def facts(recording: Recording) -> Iterator[tuple[str, str]]:
 
 
 def _host(host: Mapping[str, Any]) -> Iterator[str]:
-    """What of a host most often explains a difference: its system, its congestion control, its queues."""
+    """The parts of a host that most often explain a difference: its system, its congestion control, its queues."""
     flat = flattened(host)
     for key, label in _OF_HOST.items():
         if flat.get(key):

@@ -43,7 +43,7 @@ def print_recording(summary: Summary, console: Console | None = None, *, every: 
 
 
 def headline(summary: Summary) -> str:
-    """What was run, where, when, and how it ended."""
+    """A line on what was run, where, when, and how it ended."""
     metadata = summary.recording.metadata
     test = metadata["test"]
     hosts = ", ".join(str(host) for host in test.get("hosts") or [])
@@ -211,7 +211,7 @@ def _print_rest(summary: Summary, console: Console) -> None:
 
 
 def _together(summary: Summary) -> list[str]:
-    """What all flows of a direction have together, or why that is not known."""
+    """The sum over all flows of a direction, or why it is not known."""
     lines = []
     fairness = summary.fairness()
     for direction, mean in summary.goodput().items():

@@ -138,15 +138,15 @@ def _models(verdict: Verdict) -> str:
 
 
 def _pair(found: Explained) -> str:
-    """What two captures of one path show together, with the charts of all packets between them."""
+    """The section on two captures of one path, with the charts of all packets between them."""
     if found.pair is None:
         return ""
     facts = "".join(
         f"<div><dt>{text(label)}</dt><dd>{text(words.sentence(said))}</dd></div>"
-        for label, said in pair_words.facts(found.pair, found.stretches)
+        for label, said in pair_words.facts(found.pair, found.path_segments)
     )
-    sheet = pair_words.ways(found.stretches)
-    title = text(pair_words.title(found.stretches))
+    sheet = pair_words.ways(found.path_segments)
+    title = text(pair_words.title(found.path_segments))
     figures = (
         f'{page.controls("charts between the captures", focus=_FOCUS)}<div class="figures"></div>'
         if found.flows

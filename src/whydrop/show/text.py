@@ -46,7 +46,7 @@ def _print(found: Explained, console: Console) -> None:
     for verdict in found.verdicts[:1]:
         _print_verdict(verdict, console, found)
     if found.pair is not None:
-        _print_pair(found.pair, found.stretches, console)
+        _print_pair(found.pair, found.path_segments, console)
     further = words.further(found.verdicts)
     if further:
         heading(console, "Also")
@@ -104,14 +104,14 @@ def _print_matching(pair: Pair, console: Console) -> None:
     _print_pair(pair, (pair,), console)
 
 
-def _print_pair(pair: Pair, stretches: Sequence[Pair], console: Console) -> None:
-    """What captures of one path show together."""
-    sheet = replace(pair_words.ways(stretches), title=pair_words.title(stretches))
+def _print_pair(pair: Pair, segments: Sequence[Pair], console: Console) -> None:
+    """Print what captures of one path show together."""
+    sheet = replace(pair_words.ways(segments), title=pair_words.title(segments))
     _print_table(console, sheet, ordered=False)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for label, text in pair_words.facts(pair, stretches):
+    for label, text in pair_words.facts(pair, segments):
         grid.add_row(Text(label, style="dim"), safe(text))
     console.print(Padding(grid, (1, 0, 0, 2), expand=False))
 

@@ -47,7 +47,7 @@ class Style:
 
     @property
     def hollow(self) -> bool:
-        """Whether points are outlines."""
+        """True if points are outlines."""
         return not self.filled or self.shape in ("cross", "ring")
 
 

@@ -35,6 +35,7 @@ _CAUSES = {
     "duplicate": ("Duplicates", "packets exist twice, on the path or in the capture alone"),
     "batching": ("Batching", "a link kept packets and let them go together"),
     "jitter": ("Jitter", "delays varied, and this traffic's load does not explain it"),
+    "host-drop": ("Dropped by this host", "this host's own kernel dropped packets, and said why"),
     "unfairness": ("Unfairness", "flows of one direction get unequal shares"),
     "none": ("Nothing", "nothing dropped packets or held them up"),
     "unknown": ("Unknown", "the evidence names no single cause"),
@@ -51,7 +52,7 @@ def cause_title(cause: str) -> str:
 
 
 def cause_meaning(cause: str) -> str:
-    """What the cause does, in a phrase; empty for a cause that this version does not know."""
+    """A phrase on what the cause does; empty for a cause that this version does not know."""
     return _CAUSES[cause][1] if cause in _CAUSES else ""
 
 
@@ -86,7 +87,7 @@ def flows(verdict: Verdict, of: int) -> str:
 
 
 def further(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """What to tell behind the headline: where nothing dropped or waited there is nothing to tell."""
+    """The verdicts after the headline: where nothing dropped or waited there is nothing to tell."""
     return [verdict for verdict in verdicts[1:] if verdict.cause != "none"]
 
 

@@ -37,7 +37,7 @@ _MOST_SLICES = 256
 
 @dataclass(frozen=True)
 class Compacted:
-    """What was made of one day."""
+    """The outcome of compacting one day."""
 
     table: str
     day: str

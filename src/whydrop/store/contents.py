@@ -1,4 +1,4 @@
-"""What a store holds, as its parts' footers tell."""
+"""The contents of a store, as its parts' footers tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a store, in words for the person who must act."""
+"""Errors of a store, in words for the person who must act."""
 
 from __future__ import annotations
 

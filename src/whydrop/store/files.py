@@ -65,7 +65,7 @@ class Files:
         return cls(filesystem, root.rstrip("/"), local, shown)
 
     def path(self, name: str) -> str:
-        """What the file system calls a file."""
+        """The name by which the file system knows a file."""
         return f"{self.root}/{name}" if name else self.root
 
     def show(self, name: str) -> str:

@@ -40,7 +40,7 @@ class Conflict:
 
 @dataclass
 class Merged:
-    """What came of rows that were to be added."""
+    """The outcome of rows that were to be added."""
 
     new: pl.DataFrame
     # By source: how many of its rows were left out as duplicates, and how many for conflicts

@@ -66,7 +66,7 @@ class Reader:
         self.notes.append(f"{shown}: {damage}. This part is left out: move it out of the store, and {again}")
 
     def footer(self, name: str) -> parquet.FileMetaData:
-        """What a part's footer tells.
+        """Read a part's footer.
 
         Raises:
             PartGoneError: it is not there any more.
@@ -148,7 +148,7 @@ def _by_day(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _foreign(table: str, content: NativeFile) -> str | None:
-    """What tells that a Parquet file holds no rows of ``table``: other columns may be missing, those of its key not."""
+    """Say why a Parquet file holds no rows of ``table``: other columns may be missing, those of its key not."""
     from pyarrow import ArrowException, parquet
 
     try:

@@ -111,7 +111,7 @@ def _listing(files: Files, table: str, days: Iterable[str] | None) -> tuple[_Siz
 
 
 def by_day(reader: Reader, table: str, work: Callable[[_Sizes], T], days: Iterable[str] | None = None) -> list[T]:
-    """What ``work`` gives of the parts of each day; of a day that is compacted meanwhile once more.
+    """Apply ``work`` to the parts of each day; to a day that is compacted meanwhile once more.
 
     Args:
         reader: of the store.
@@ -136,7 +136,7 @@ def _of_day(reader: Reader, table: str, day: str, there: _Sizes, work: Callable[
 def collected(
     reader: Reader, table: str, query: Callable[[pl.LazyFrame], pl.LazyFrame], days: Iterable[str] | None = None
 ) -> pl.DataFrame:
-    """What a query that looks at each row by itself gives of a table, or of some of its days."""
+    """Run a query that looks at each row by itself on a table, or on some of its days."""
     asked = None if days is None else set(days)
     there = sound(reader, table, asked)
     try:

@@ -38,7 +38,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass
 class Added:
-    """What came of the rows of one source."""
+    """The outcome of adding the rows of one source."""
 
     rows: int = 0  # that are new
     duplicates: int = 0  # left out: they were there already
@@ -60,7 +60,7 @@ class Store:
 
     @property
     def notes(self) -> list[str]:
-        """What was found amiss so far: parts that are damaged and were left out. Sentences."""
+        """Damage found so far: parts that were left out. Sentences."""
         return self._reader.notes
 
     @classmethod
@@ -185,7 +185,7 @@ class Store:
     def read(
         self, table: str, query: Callable[[pl.LazyFrame], pl.LazyFrame], days: Iterable[str] | None = None
     ) -> pl.DataFrame:
-        """What a query gives of a table, or of some of its UTC days, whatever happens to the store meanwhile.
+        """Run a query on a table, or on some of its UTC days, whatever happens to the store meanwhile.
 
         Parts that are damaged are left out, also where that shows only inside of them, and named in :attr:`notes`.
 
@@ -228,7 +228,7 @@ class Store:
         return compacting.Changing(self._reader, table)
 
     def source(self, sha256: str) -> dict[str, Any] | None:
-        """What came of a file that was read into the store, by the SHA-256 of its bytes; None if it was not."""
+        """The note on a file that was read into the store, by the SHA-256 of its bytes; None if it was not."""
         name = f"{SOURCES}/{_checked(sha256)}.json"
         if not self.files.exists(name):
             return None

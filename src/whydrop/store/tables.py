@@ -87,7 +87,7 @@ TCP: Schema = {
     "time_ns": _I64,  # null where the source has only the time since the start
     "elapsed_ns": _I64,  # since the connection began (web100: Duration; NDT7: ElapsedTime); null for tcp-info
     "test_id": _TEXT,  # as in ndt, where the source says
-    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream
+    "source": _TEXT,  # web100, tcp-info, ndt7, sidestream, ss, tcpretrans, tcpdrop, watch
     "kernel": _TEXT,
     "machine": _TEXT,
     "site": _TEXT,
@@ -96,6 +96,7 @@ TCP: Schema = {
     "remote_address": _TEXT,
     "remote_port": _I64,
     "state": _TEXT,  # ESTABLISHED, ...
+    "congestion_state": _TEXT,  # of Linux: open, disorder, reduced (by ECN or locally), recovery, loss (a timeout)
     "acked_bytes": _I64,
     "received_bytes": _I64,
     "sent_bytes": _I64,  # payload, with retransmissions; web100: and with TCP's headers
@@ -105,6 +106,7 @@ TCP: Schema = {
     "retransmitted_segments": _I64,
     "retransmitted_bytes": _I64,
     "lost_segments": _I64,  # Linux's present estimate, no counter
+    "flight_bytes": _I64,  # sent and not acknowledged; Linux counts packets: times the MSS
     "congestion_window_bytes": _I64,  # Linux counts packets: times the MSS
     "slow_start_threshold_bytes": _I64,
     "max_congestion_window_bytes": _I64,
@@ -146,6 +148,11 @@ TCP: Schema = {
     "delivered_ce_packets": _I64,
     "reordering_seen": _I64,
     "not_sent_bytes": _I64,
+    "send_buffer_bytes": _I64,  # kernel memory, with its overhead, that what waits to be acknowledged may take
+    "max_pacing_rate_bps": _F64,  # null: none is set
+    "delivery_rate_app_limited": pl.Boolean(),  # the delivery rate is what the application sent
+    "duplicate_sacks": _I64,  # D-SACK (RFC 2883): retransmissions that were not needed
+    "socket_drops": _I64,  # packets that the socket itself dropped, on their way in
 }
 
 TABLES: dict[str, Schema] = {

@@ -1,4 +1,4 @@
-"""What Flent makes of its batch files: run with a Python that can import Flent 2.3.0; prints JSON.
+"""Expand batch files as Flent does: run with a Python that can import Flent 2.3.0; prints JSON.
 
     build/flent-venv/bin/python tests/batch/flent/expansion.py FILE.batch...
 

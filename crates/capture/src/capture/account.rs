@@ -1,4 +1,4 @@
-//! What is counted while a capture is read, and how it is told.
+//! Counts made while a capture is read, and how they are reported.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use crate::link_type::LinkType;
 use crate::packet::Transport;
 use crate::summary::{PacketKinds, Summary};
 
-/// What is counted for each packet.
+/// Counts over packets.
 #[derive(Clone)]
 pub(super) struct Counts {
     pub(super) packets: u64,

@@ -45,7 +45,7 @@ pub struct Capture {
     interfaces: Interfaces,
     duplicates: Duplicates,
     counts: Counts,
-    /// What is known before and between files; [`Capture::summary`] adds the rest.
+    /// The part of the summary known before and between files; [`Capture::summary`] adds the rest.
     summary: Summary,
     /// Bytes of the files before the present one.
     bytes_before: u64,
@@ -124,7 +124,7 @@ impl Capture {
         Some((packet(index, &record, &decoded, bytes), checksum))
     }
 
-    /// What was read so far; complete once [`Capture::next_packet`] has returned `None`.
+    /// The summary of the packets read so far; complete once [`Capture::next_packet`] has returned `None`.
     pub fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
         let mut counts = self.counts.clone();

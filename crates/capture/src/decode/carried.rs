@@ -1,4 +1,4 @@
-//! What an IP header leads to.
+//! The payload of an IP header.
 
 use super::Decoded;
 use crate::packet::{Network, Transport};

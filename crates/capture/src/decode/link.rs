@@ -63,7 +63,7 @@ pub(super) fn ethernet(bytes: &[u8], at: usize) -> Option<Found> {
     after_ethertype(bytes, be16(bytes, at + 12)?, at + ETHERNET_BYTES)
 }
 
-/// What an EtherType announces at `at`. Each turn moves `at` on, so the loop ends with the frame.
+/// Follow an EtherType announced at `at`. Each turn moves `at` on, so the loop ends with the frame.
 pub(super) fn after_ethertype(bytes: &[u8], mut kind: u16, mut at: usize) -> Option<Found> {
     loop {
         match kind {

@@ -26,7 +26,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) tunnel_levels: u8,
 }
 
-/// What a frame holds. `transport` has empty payloads: [`Decoded::transport`] fills them in.
+/// A decoded frame. `transport` has empty payloads: [`Decoded::transport`] fills them in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoded {
     pub(crate) network: Option<Network>,

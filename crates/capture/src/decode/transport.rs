@@ -9,8 +9,8 @@ pub(super) const UDP_BYTES: usize = 8;
 /// Type, code and checksum.
 const ICMP_BYTES: usize = 4;
 
-/// What was captured of an IP packet, from the transport header on. What lies beyond the IP packet
-/// (padding of short Ethernet frames, the frame check sequence) is not part of it.
+/// The captured part of an IP packet, from the transport header on. Bytes beyond the IP packet (padding of short
+/// Ethernet frames, the frame check sequence) are not part of it.
 #[inline(always)]
 fn captured<'a>(frame: Frame<'a>, carried: &Carried) -> &'a [u8] {
     let end = carried.end.min(frame.bytes.len());

@@ -21,7 +21,7 @@ pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
     inside(frame, &carried, found).unwrap_or(outer)
 }
 
-/// What a UDP datagram to a tunnel's port holds, if that is to be unwrapped and is an IP packet.
+/// The packet in a UDP datagram to a tunnel's port, if that is to be unwrapped and holds an IP packet.
 #[inline(always)]
 pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded> {
     const VXLAN: u16 = 4789;

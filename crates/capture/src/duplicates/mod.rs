@@ -102,7 +102,7 @@ impl Numbering {
     }
 }
 
-/// What is compared of a packet.
+/// The fields of a packet that are compared.
 struct Fingerprint {
     hosts: u64,
     identity: u64,

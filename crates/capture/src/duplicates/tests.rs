@@ -1,4 +1,4 @@
-//! What is a copy and what is not: each case is a situation that captures show.
+//! Copies and what is none: each case is a situation that captures show.
 
 use crate::bytes::ByteOrder;
 use crate::testing::*;

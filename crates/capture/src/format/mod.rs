@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub(crate) captured_bytes: u32,
     /// Position of the frame in the window, good until the next record is read.
     pub(crate) position: usize,
-    /// What else tells apart two points at which one packet was captured (pcapng: its direction).
+    /// A further mark of the point at which a packet was captured (pcapng: its direction).
     pub(crate) vantage: u32,
 }
 

@@ -12,7 +12,7 @@ const RECORD_HEADER_BYTES: usize = 16;
 /// Alexey Kuznetsov's patched libpcap wrote interface, protocol and packet type after each header.
 const PATCHED_RECORD_HEADER_BYTES: usize = 24;
 
-/// What the magic number says.
+/// The variant that a magic number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     order: ByteOrder,

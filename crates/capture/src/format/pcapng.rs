@@ -55,7 +55,7 @@ pub(crate) struct PcapngReader {
     pub(crate) untimed_packets: u64,
 }
 
-/// What the header of a block says.
+/// The header of a block.
 #[derive(Clone, Copy)]
 struct Header {
     kind: u32,

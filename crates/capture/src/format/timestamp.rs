@@ -2,7 +2,7 @@
 
 use super::NANOSECONDS_PER_SECOND;
 
-/// What an interface's `if_tsresol` and `if_tsoffset` options say.
+/// The clock of an interface, by its `if_tsresol` and `if_tsoffset` options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clock {
     tick: Tick,

@@ -67,7 +67,7 @@ impl Input {
         }
     }
 
-    /// What to count for this file when it is left, even before its end.
+    /// Bytes to count for this file when it is left, even before its end.
     pub(crate) fn bytes_at_end(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| self.bytes_done())
     }

@@ -39,7 +39,7 @@ impl Window {
         self.before + self.start as u64
     }
 
-    /// What is buffered of the stream, from the next byte on.
+    /// The buffered part of the stream, from the next byte on.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
@@ -85,7 +85,7 @@ impl Window {
         }
     }
 
-    /// What stopped the stream, if it did not simply end.
+    /// The error that stopped the stream, if it did not simply end.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }

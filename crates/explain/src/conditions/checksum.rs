@@ -18,7 +18,7 @@ const MANY: u64 = 10;
 /// Numbers of damaged packets in a fact at most.
 const MOST_NUMBERS: usize = 16;
 
-/// What the checksums of a flow's segments are.
+/// The checksums of a flow's segments.
 #[derive(Default)]
 struct Looked {
     right: u64,
@@ -82,7 +82,7 @@ fn ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     (tcp.payload_bytes > 0).then_some((source, destination))
 }
 
-/// Whether a segment of this time was lost.
+/// True if a segment of this time was lost.
 fn is_lost(flow: &Flow, time_ns: i64) -> bool {
     let first = flow
         .segments

@@ -2,7 +2,8 @@
 //!
 //! Copies that nobody but the capture got are the tap's (`-i any`, a mirror port): they are recognised by what only one packet
 //! can have (`whydrop_capture`'s `duplicates`). A receiver that reports data as received twice (RFC 2883) which was not
-//! sent again got a copy that the path made. Silent on the path's where its sender repeats as much as was reported: the report may be late.
+//! retransmitted got a copy that the path made. Silent on the path's where its sender repeats as much as was reported:
+//! the report may be late.
 
 use whydrop_capture::Summary;
 use whydrop_tcp::Flow;

@@ -23,7 +23,7 @@ use crate::ranked::Ranked;
 
 /// As sure as of a fact that the capture holds.
 const SURE: f64 = 0.95;
-/// What chance brings about less often than this is taken for no chance: e^-7 is one in a thousand.
+/// The bound of chance: what it brings about less often is taken for no chance; e^-7 is one in a thousand.
 const CHANCE_NATS: f64 = -7.0;
 
 /// A cause that shows by itself.
@@ -86,7 +86,7 @@ impl Condition {
     }
 }
 
-/// What the conditions of a group do to what its load shows.
+/// The conditions of a group, and what they do to what its load shows.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     found: Vec<Condition>,
@@ -94,7 +94,7 @@ pub(crate) struct Conditions {
     stands_in: Option<(&'static [Cause], Cause, f64)>,
 }
 
-/// What is said of losses that nothing accounts for but chance, or their own silence.
+/// Causes of losses that nothing accounts for but chance, or their own silence.
 const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss, Cause::Outage];
 
 /// The conditions of a group of flows whose load shows `judged`.
@@ -143,7 +143,7 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
 }
 
 impl Conditions {
-    /// What stands in for the cause of a transfer.
+    /// The cause that stands in for that of a transfer.
     pub fn instead_of(&self, cause: Cause) -> Option<(Cause, f64)> {
         let (causes, by, confidence) = self.stands_in?;
         causes.contains(&cause).then_some((by, confidence))
@@ -161,7 +161,7 @@ impl Conditions {
     }
 }
 
-/// What shows of the capture as a whole: how connections were set up, and what the record holds twice.
+/// The conditions of the capture as a whole: how connections were set up, and what the record holds twice.
 pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
     let found = setups.into_iter().chain(duplicate::by_tap(summary));
@@ -185,7 +185,7 @@ pub(crate) fn lost_unanswered(flow: &Flow) -> u64 {
     since_ns.map_or(0, lost)
 }
 
-/// Whether something else than silence accounts for what was never acknowledged.
+/// True if something else than silence accounts for what was never acknowledged.
 pub(crate) fn is_too_large(connection: &Connection) -> bool {
     connection.flows.iter().any(mtu::is_black_hole)
 }

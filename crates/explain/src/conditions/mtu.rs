@@ -28,7 +28,7 @@ struct Sizes {
     last_ns: i64,
 }
 
-/// What the packets of a group were too large for.
+/// Find the limit that packets of a group were too large for.
 pub(super) fn find(group: &Group) -> Option<Condition> {
     let mut found: Option<Condition> = None;
     for flow in group.flows.iter().map(|flow| flow.flow) {
@@ -52,7 +52,7 @@ pub(super) fn find(group: &Group) -> Option<Condition> {
     found
 }
 
-/// Whether large packets of a flow vanished while small ones passed, without a message that says so.
+/// True if large packets of a flow vanished while small ones passed, without a message that says so.
 pub(super) fn is_black_hole(flow: &Flow) -> bool {
     told(flow).is_some() || black_hole(flow).is_some()
 }
@@ -133,7 +133,7 @@ fn by_sizes(flow: &Flow, sizes: &Sizes) -> Condition {
 /// Retransmissions of one segment after which something is wrong with the path (R1 of RFC 9293, section 3.8.3).
 const REPEATS: usize = 3;
 
-/// Whether sizes alone tell the packets that vanished from those that arrived.
+/// Find out if sizes alone tell the packets that vanished from those that arrived.
 fn black_hole(flow: &Flow) -> Option<Sizes> {
     let is_seen = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
     let segments = || flow.segments.iter().filter(is_seen);

@@ -75,7 +75,7 @@ impl<'a> Silent<'a> {
         })
     }
 
-    /// Whether data of a flow was sent meanwhile, and arrived.
+    /// True if data of a flow was sent meanwhile, and arrived.
     fn is_passed_by(&self, other: &Flow) -> bool {
         let (since_ns, segments) = (self.since_ns(), &other.segments);
         let last_ns = self.missing[self.missing.len() - 1].time_ns;

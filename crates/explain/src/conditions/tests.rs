@@ -1,4 +1,4 @@
-//! Flows that show a cause by themselves, and their twins, written by hand.
+//! Flows that show a cause by themselves, and flows like them that do not, written by hand.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;

@@ -4,7 +4,7 @@ use super::buckets::refine;
 use whydrop_path::fit::passage::{Departures, Passages};
 use whydrop_path::fit::{BucketFit, Observation, Trace, fit_bucket};
 
-/// A bucket behind the queue of the same stretch.
+/// A bucket behind the queue of the same hop.
 #[derive(Debug, Clone, Copy)]
 pub struct BehindQueue {
     pub fit: BucketFit,
@@ -24,7 +24,7 @@ pub fn bucket_behind_queue(
     passages: &Passages,
     departures: &Departures,
     before: Option<&BucketFit>,
-    blur_s: f64,
+    noise_s: f64,
 ) -> Option<BehindQueue> {
     if before.is_some_and(|fit| fit.certainty() > CERTAIN) {
         return None;
@@ -49,7 +49,7 @@ pub fn bucket_behind_queue(
         }
     };
     let trace = Trace::new((0..passages.len()).map(observation).collect());
-    let (fit, _) = refine(&trace, &fit_bucket(&trace)?, blur_s);
+    let (fit, _) = refine(&trace, &fit_bucket(&trace)?, noise_s);
     let expected = f64::from(fit.agreement.expected_losses());
     let better = fit.gain() > gain + BEHIND_GAIN && fit.certainty() > certainty + 0.1;
     let suits = better && fit.certainty() > 0.6 && expected > NEEDED_SHARE * passages.lost as f64;

@@ -1,15 +1,15 @@
-//! The token bucket, or the two, that account for the losses of a stretch, from fates that are known exactly.
+//! The token bucket, or the two, that account for the losses of a hop, from fates that are known exactly.
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
     BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside, refine_exact,
-    score_alone, with_companions,
+    score_alone, with_second_buckets,
 };
 
 use super::byte_basis::ByteBasis;
 use crate::evidence::Evidence;
 
-/// Two buckets in company, in the bytes that they count, or in IP bytes where nothing tells.
+/// A dual-rate policer, in the bytes that it counts, or in IP bytes where nothing tells.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoBuckets {
     pub pair: PairFit,
@@ -18,14 +18,14 @@ pub struct TwoBuckets {
     pub explained_share: f64,
 }
 
-/// What was found.
+/// The buckets found.
 #[derive(Debug, Default)]
 pub struct Buckets {
     /// The single bucket that suits best.
     pub single: Option<BucketFit>,
     /// Only where they account for clearly more.
     pub two: Option<TwoBuckets>,
-    /// What the single one counts, where small packets tell, and it in those bytes.
+    /// The bytes that the single one counts, where small packets tell, and it in those bytes.
     pub basis: Option<(ByteBasis, BucketFit)>,
 }
 
@@ -42,7 +42,7 @@ const NEEDED_SHARE: f64 = 0.9;
 
 impl Buckets {
     /// Looks for them, from what a search over the losses has found already.
-    pub fn find(passages: &Passages, evidence: &Evidence, blur_s: f64) -> Self {
+    pub fn find(passages: &Passages, evidence: &Evidence, noise_s: f64) -> Self {
         let trace = &evidence.group_trace.trace;
         if passages.len() > MOST_REFINED {
             return Self {
@@ -53,7 +53,7 @@ impl Buckets {
         let refined = evidence
             .bucket
             .as_ref()
-            .map(|fit| refine(trace, fit, blur_s));
+            .map(|fit| refine(trace, fit, noise_s));
         let exact = refined.is_some_and(|(fit, _)| {
             let corrected = fit.agreement.corrected_bytes() / trace.lost.max(1) as f64;
             corrected < EXACT * fit.packet_bytes && fit.certainty() > 0.5
@@ -61,10 +61,12 @@ impl Buckets {
         let (single, two) = if exact || trace.lost < FEWEST_LOSSES {
             (refined.map(|(fit, _)| fit), None)
         } else {
-            by_envelope(passages, trace, refined, blur_s)
+            by_envelope(passages, trace, refined, noise_s)
         };
         Self {
-            basis: single.as_ref().and_then(|fit| basis(passages, fit, blur_s)),
+            basis: single
+                .as_ref()
+                .and_then(|fit| basis(passages, fit, noise_s)),
             single,
             two,
         }
@@ -76,7 +78,7 @@ fn by_envelope(
     passages: &Passages,
     trace: &Trace,
     refined: Option<(BucketFit, f64)>,
-    blur_s: f64,
+    noise_s: f64,
 ) -> (Option<BucketFit>, Option<TwoBuckets>) {
     let known = refined.map(|(fit, _)| fit);
     let Some(envelope) = envelope(trace) else {
@@ -84,9 +86,9 @@ fn by_envelope(
     };
     let (start, explained) = envelope.single(trace);
     let alone = if explained as f64 > NEEDED_SHARE * trace.lost as f64 {
-        let (fit, blur) = refine(trace, &start, blur_s);
-        let blur = refined.map_or(blur, |(_, other)| blur.min(other));
-        let score = |fit: &BucketFit| fit.agreement.score(blur);
+        let (fit, noise) = refine(trace, &start, noise_s);
+        let noise = refined.map_or(noise, |(_, other)| noise.min(other));
+        let score = |fit: &BucketFit| fit.agreement.score(noise);
         known
             .filter(|known| score(known) >= score(&fit))
             .or(Some(fit))
@@ -95,13 +97,13 @@ fn by_envelope(
     };
     let mut starts = vec![start];
     starts.extend(envelope.pair(trace).into_iter().flatten());
-    let single = beside_others(trace, &starts, alone, blur_s);
-    let companions = |fit: BucketFit| with_companions(trace, &envelope, &fit);
+    let single = beside_others(trace, &starts, alone, noise_s);
+    let with_second = |fit: BucketFit| with_second_buckets(trace, &envelope, &fit);
     let mut firsts: Vec<BucketFit> = [known, single, Some(start)].into_iter().flatten().collect();
     firsts.dedup_by(|a, b| a.rate_bps.value == b.rate_bps.value);
-    let mut pairs: Vec<[BucketFit; 2]> = firsts.into_iter().flat_map(companions).collect();
+    let mut pairs: Vec<[BucketFit; 2]> = firsts.into_iter().flat_map(with_second).collect();
     pairs.extend(envelope.pair(trace));
-    let two = two_buckets(passages, &pairs, single.as_ref(), blur_s);
+    let two = two_buckets(passages, &pairs, single.as_ref(), noise_s);
     (single, two)
 }
 
@@ -113,18 +115,18 @@ fn two_buckets(
     passages: &Passages,
     starts: &[[BucketFit; 2]],
     single: Option<&BucketFit>,
-    blur_s: f64,
+    noise_s: f64,
 ) -> Option<TwoBuckets> {
     let counting_more = |bytes: u32| passages.trace(bytes).first(MOST_CLIMBED);
     let trace = counting_more(0);
-    let (ip, blur) = refine_two(&trace, starts, blur_s)?;
-    let mut by_basis = vec![(ip.committed.agreement.score(blur), None, ip)];
+    let (ip, noise) = refine_two(&trace, starts, noise_s)?;
+    let mut by_basis = vec![(ip.committed.agreement.score(noise), None, ip)];
     if tells_bytes(passages, ip.committed.packet_bytes) {
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
             let raised = [&ip.committed, &ip.peak].map(|fit| counting(basis, fit));
             let trace = counting_more(basis.overhead_bytes());
-            if let Some(fit) = tops(&trace, &[raised], blur) {
-                by_basis.push((fit.committed.agreement.score(blur), Some(basis), fit));
+            if let Some(fit) = tops(&trace, &[raised], noise) {
+                by_basis.push((fit.committed.agreement.score(noise), Some(basis), fit));
             }
         }
         by_basis.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -137,7 +139,7 @@ fn two_buckets(
     let counted = counting_more(basis.map_or(0, ByteBasis::overhead_bytes));
     let alone = single.and_then(|single| {
         let single = basis.map_or(*single, |basis| counting(basis, single));
-        score_alone(&counted, &single, blur)
+        score_alone(&counted, &single, noise)
     });
     let better = alone.is_none_or(|alone| score > alone + TWO_GAIN);
     (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
@@ -152,28 +154,28 @@ fn two_buckets(
 const TWO_GAIN: f64 = 10.0;
 
 /// [`refine`] for two buckets, from the best of some starts.
-fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], blur_s: f64) -> Option<(PairFit, f64)> {
-    let peaks = starts.iter().map(|[_, peak]| blur_bytes(peak, blur_s));
-    let mut blur = peaks.fold(0.0, f64::max);
-    let mut best = tops(trace, starts, blur)?;
-    for _ in 0..BLURS {
+fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], noise_s: f64) -> Option<(PairFit, f64)> {
+    let peaks = starts.iter().map(|[_, peak]| noise_bytes(peak, noise_s));
+    let mut noise = peaks.fold(0.0, f64::max);
+    let mut best = tops(trace, starts, noise)?;
+    for _ in 0..NOISE_ROUNDS {
         let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
-        let smaller = corrected.max(smallest_blur_bytes(&best.peak));
-        if smaller > 0.8 * blur {
+        let smaller = corrected.max(least_noise_bytes(&best.peak));
+        if smaller > 0.8 * noise {
             break;
         }
-        blur = smaller;
-        best = tops(trace, &with(starts, &best), blur)?;
+        noise = smaller;
+        best = tops(trace, &with(starts, &best), noise)?;
     }
-    Some((best, blur))
+    Some((best, noise))
 }
 
-fn tops(trace: &Trace, starts: &[[BucketFit; 2]], blur: f64) -> Option<PairFit> {
-    let climb = |[committed, peak]: &[BucketFit; 2]| climb_pair(trace, [committed, peak], blur);
-    best_of_tops(trace, starts.iter().filter_map(climb).collect(), blur)
+fn tops(trace: &Trace, starts: &[[BucketFit; 2]], noise: f64) -> Option<PairFit> {
+    let climb = |[committed, peak]: &[BucketFit; 2]| climb_pair(trace, [committed, peak], noise);
+    best_of_tops(trace, starts.iter().filter_map(climb).collect(), noise)
 }
 
-/// What was found, and the other starts again: sharper, another one may be better.
+/// The starts of the next search: what was found, and the other again, as sharper another one may be better.
 fn with(starts: &[[BucketFit; 2]], found: &PairFit) -> Vec<[BucketFit; 2]> {
     let mut starts = starts.to_vec();
     starts.push([found.committed, found.peak]);
@@ -188,44 +190,44 @@ fn beside_others(
     trace: &Trace,
     starts: &[BucketFit],
     known: Option<BucketFit>,
-    blur_s: f64,
+    noise_s: f64,
 ) -> Option<BucketFit> {
     let beside = |start: &BucketFit| {
-        let blur = blur_bytes(start, blur_s);
-        let (fit, _) = refine_beside(trace, start, blur)?;
-        Some((fit.agreement.score(blur), blur, fit))
+        let noise = noise_bytes(start, noise_s);
+        let (fit, _) = refine_beside(trace, start, noise)?;
+        Some((fit.agreement.score(noise), noise, fit))
     };
     let best = starts
         .iter()
         .filter_map(beside)
         .max_by(|a, b| a.0.total_cmp(&b.0));
-    let better = |blur: f64, score: f64| {
-        known.is_none_or(|known| score > known.agreement.score(blur) + BESIDE_GAIN)
+    let better = |noise: f64, score: f64| {
+        known.is_none_or(|known| score > known.agreement.score(noise) + BESIDE_GAIN)
     };
-    best.filter(|(score, blur, _)| better(*blur, *score))
+    best.filter(|(score, noise, _)| better(*noise, *score))
         .map(|(.., fit)| fit)
         .or(known)
 }
 
-/// Times that the blur may be found anew.
-const BLURS: usize = 6;
+/// Times that the timestamp noise may be found anew.
+const NOISE_ROUNDS: usize = 6;
 
-/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which does not blur it. From
-/// what transits vary by, the blur shrinks to what the corrections themselves show (the mean of a Laplace distribution's
-/// sizes is its scale), and the fit with it.
-pub fn refine(trace: &Trace, fit: &BucketFit, blur_s: f64) -> (BucketFit, f64) {
-    let mut blur = blur_bytes(fit, blur_s);
-    let mut best = refine_exact(trace, fit, blur);
-    for _ in 0..BLURS {
+/// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which is no noise. From
+/// what transits vary by, the noise shrinks to what the corrections themselves show (the mean of a Laplace
+/// distribution's sizes is its scale), and the fit with it.
+pub fn refine(trace: &Trace, fit: &BucketFit, noise_s: f64) -> (BucketFit, f64) {
+    let mut noise = noise_bytes(fit, noise_s);
+    let mut best = refine_exact(trace, fit, noise);
+    for _ in 0..NOISE_ROUNDS {
         let corrected = best.agreement.corrected_bytes() / trace.lost.max(1) as f64;
-        let smaller = corrected.max(smallest_blur_bytes(fit));
-        if smaller > 0.8 * blur {
+        let smaller = corrected.max(least_noise_bytes(fit));
+        if smaller > 0.8 * noise {
             break;
         }
-        blur = smaller;
-        best = refine_exact(trace, &best, blur);
+        noise = smaller;
+        best = refine_exact(trace, &best, noise);
     }
-    (best, blur)
+    (best, noise)
 }
 
 /// A bucket whose certainty falls below this share of what it was, once the least corrections are asked for, only looked
@@ -246,13 +248,13 @@ pub fn sharper(refined: BucketFit, rough: Option<BucketFit>) -> BucketFit {
     }
 }
 
-/// What passes in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets count
-/// in ticks, and no more than a whole one.
-pub fn blur_bytes(fit: &BucketFit, blur_s: f64) -> f64 {
-    (fit.rate_bps.value / 8.0 * blur_s).clamp(smallest_blur_bytes(fit), fit.packet_bytes)
+/// The bytes that pass in the time by which timestamps may be wrong: no less than a fiftieth of a packet, since buckets
+/// count in ticks, and no more than a whole one.
+pub fn noise_bytes(fit: &BucketFit, noise_s: f64) -> f64 {
+    (fit.rate_bps.value / 8.0 * noise_s).clamp(least_noise_bytes(fit), fit.packet_bytes)
 }
 
-fn smallest_blur_bytes(fit: &BucketFit) -> f64 {
+fn least_noise_bytes(fit: &BucketFit) -> f64 {
     fit.packet_bytes / 50.0
 }
 
@@ -261,7 +263,7 @@ const ENOUGH_SMALL: f64 = 0.0005;
 /// A basis is told when it suits this much better than the others, nats.
 const BASIS_GAIN: f64 = 5.0;
 
-/// Whether packets of other sizes show what a bucket counts on top of each.
+/// True if packets of other sizes show what a bucket counts on top of each.
 fn tells_bytes(passages: &Passages, packet_bytes: f64) -> bool {
     let is_small = |bytes: &&f32| f64::from(**bytes) < 0.8 * packet_bytes;
     let small = passages.bytes.iter().filter(is_small).count();
@@ -277,18 +279,18 @@ fn counting(basis: ByteBasis, fit: &BucketFit) -> BucketFit {
     start
 }
 
-/// What the bucket counts of each packet: the basis that needs the least correction, if it is clearly the best.
-fn basis(passages: &Passages, fit: &BucketFit, blur_s: f64) -> Option<(ByteBasis, BucketFit)> {
+/// The bytes that the bucket counts of each packet: the basis of least correction, if it is clearly the best.
+fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasis, BucketFit)> {
     if !tells_bytes(passages, fit.packet_bytes) {
         return None;
     }
-    let (_, blur) = refine(&passages.trace(0), fit, blur_s);
+    let (_, noise) = refine(&passages.trace(0), fit, noise_s);
     let mut scores: Vec<(f64, (ByteBasis, BucketFit))> = ByteBasis::ALL
         .into_iter()
         .map(|basis| {
             let trace = passages.trace(basis.overhead_bytes());
-            let counted = refine_exact(&trace, &counting(basis, fit), blur);
-            (counted.agreement.score(blur), (basis, counted))
+            let counted = refine_exact(&trace, &counting(basis, fit), noise);
+            (counted.agreement.score(noise), (basis, counted))
         })
         .collect();
     scores.sort_by(|a, b| b.0.total_cmp(&a.0));

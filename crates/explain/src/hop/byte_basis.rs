@@ -1,8 +1,8 @@
-//! What a policer or a queue counts of each packet.
+//! The bytes that a policer or a queue counts of each packet.
 
 use whydrop_path::overhead;
 
-/// What a hop counts of each packet.
+/// The bytes that a hop counts of each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteBasis {
     Ip,

@@ -1,4 +1,4 @@
-//! Whether lost packets found a queue full.
+//! Full queues that lost packets found.
 
 use whydrop_path::fit::Interval;
 use whydrop_path::fit::passage::HeldAtLosses;
@@ -13,7 +13,7 @@ pub(super) const FULL_OF_MOST: f64 = 0.8;
 /// Fewer packets inside than this make no queue.
 pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
-/// Whether every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was;
+/// True if every lost packet found the same number of packets (or bytes) inside, and that was the most there ever was;
 /// `lost_share` of all packets were lost.
 pub fn full_queue(held: &HeldAtLosses, lost_share: f64) -> bool {
     let spread = |interval: Interval, unit: f64| {

@@ -1,4 +1,4 @@
-//! Which mechanism accounts for what a stretch of path lost.
+//! Which mechanism accounts for what a hop lost.
 //!
 //! The rules are those for one capture, which two captures feed with facts instead of conclusions, and before them
 //! what only two captures can show: what lost packets found inside, flows that overtake each other, and rates that
@@ -20,16 +20,16 @@ use crate::losses::{contest, queue_depth};
 use crate::management::Family;
 use crate::thresholds::{EXACT_FATES_NATS, NEEDED_CERTAINTY};
 
-/// A judgement on a stretch, with what only two captures tell.
+/// A judgement on a hop, with what only two captures tell.
 #[derive(Debug, Clone)]
 pub struct HopJudgement {
     pub judgement: Judgement,
     pub family: Option<Family>,
-    /// A queue of the same stretch delays, and something else drops.
+    /// A queue of the same hop delays, and something else drops.
     pub beside_queue: bool,
 }
 
-/// Judges what a stretch lost. Something must have been lost.
+/// Judges what a hop lost. Something must have been lost.
 pub fn judge_hop(hop: &Hop) -> HopJudgement {
     if let Some(thinning) = &hop.thinning {
         let confidence = thinning.agreement().clamp(0.5, 0.99);
@@ -95,7 +95,7 @@ fn plain(judgement: Judgement) -> HopJudgement {
     }
 }
 
-/// What exact fates and counts rule out: a full queue that lets others in, and a bucket that drops other packets.
+/// Refute by exact fates and counts: a full queue that lets others in, and a bucket that drops other packets.
 fn refute(contest: &mut Contest, hop: &Hop) {
     let seen = hop
         .departures
@@ -163,7 +163,7 @@ fn drops_when_full(hop: &Hop) -> Fact {
 
 /// Nearly all lost packets must have found nothing inside ...
 const FOUND_NOTHING: f64 = 0.9;
-/// ... and the best bucket be wrong by this share of a packet for each loss, and by more than timestamps blur.
+/// ... and the best bucket be wrong by this share of a packet for each loss, and by more than the timestamp noise.
 const WRONG_BY: f64 = 0.25;
 
 /// Losses that come in runs, on an empty hop, and that no bucket accounts for without being corrected at each: the path
@@ -179,7 +179,7 @@ fn neither_queue_nor_bucket(hop: &Hop) -> bool {
     let refuted = hop.bucket.as_ref().is_none_or(|fit| {
         let wrong_by = fit.agreement.corrected_bytes() / hop.passages.lost.max(1) as f64;
         let poor = fit.certainty() < NEEDED_CERTAINTY;
-        poor && wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.blur_bytes(fit)
+        poor && wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * hop.noise_bytes(fit)
     });
     again
         && on_empty
@@ -200,8 +200,8 @@ fn refuted_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// How well two buckets in company, replayed by themselves, agree with the losses, where no queue delays packets and they
-/// drop most of the very ones that were lost.
+/// How well a dual-rate policer, replayed by itself, agrees with the losses, where no queue delays packets and it
+/// drops most of the very ones that were lost.
 fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     let two = hop.two_buckets.as_ref()?;
     let PairFit {
@@ -261,12 +261,12 @@ fn queued_reason(hop: &Hop) -> Fact {
 /// A bucket beside a queue fills at less than this share of the rate at which the queue drains: nearer, the two cannot
 /// be told apart with certainty.
 const CLEARLY_SLOWER: f64 = 0.92;
-/// Exact fates need next to no correction if the bucket is the right one: per loss, this many times what timestamps blur ...
-const CORRECTED_BLURS: f64 = 2.0;
+/// Exact fates need next to no correction if the bucket is right: per loss, this many times the timestamp noise ...
+const CORRECTED_NOISE: f64 = 2.0;
 /// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
 const CORRECTED_BEHIND: f64 = 0.25;
 
-/// A bucket that fills clearly slower than the queue of the stretch drains is not that queue: something else drops.
+/// A bucket that fills clearly slower than the queue of the hop drains is not that queue: something else drops.
 ///
 /// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
 /// it drains, and losses that come with the longest waits are its own.
@@ -290,10 +290,10 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     };
     let sharp = |fit: &BucketFit| {
         let lost = hop.passages.lost.max(1) as f64;
-        let blurred = CORRECTED_BLURS * hop.blur_bytes(fit);
+        let noise_bytes = CORRECTED_NOISE * hop.noise_bytes(fit);
         let corrected_bytes = match hop.behind_queue {
-            Some(_) => blurred.max(CORRECTED_BEHIND * fit.packet_bytes),
-            None => blurred,
+            Some(_) => noise_bytes.max(CORRECTED_BEHIND * fit.packet_bytes),
+            None => noise_bytes,
         };
         fit.gain() > 20.0
             && fit.certainty() > 0.6
@@ -329,8 +329,8 @@ fn is_sharp(rate: Interval) -> bool {
 /// Waits before losses that are longer than this share of all, on average, have to do with them.
 const UNRELATED_RANK: f64 = 0.7;
 
-/// What a bucket drops, replayed by itself, if that is not what was lost: of the losses that it claims, and of its drops,
-/// too few agree.
+/// The fact that a bucket, replayed by itself, does not drop what was lost: of the losses that it claims, and of its
+/// drops, too few agree.
 fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);

@@ -43,7 +43,7 @@ pub fn find(passages: &Passages) -> Option<(f64, Passages)> {
     }
 }
 
-/// Whether a quarter of the super-segments' first pieces wait for longer than it takes to send a typical one.
+/// True if a quarter of the super-segments' first pieces wait for longer than it takes to send a typical one.
 fn queue_holds_super_segments(passages: &Passages, line_bps: f64) -> bool {
     let first =
         |index: &usize| *index == 0 || passages.arrival_s[*index] != passages.arrival_s[*index - 1];

@@ -5,12 +5,12 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use super::full_queue::{FEWEST_INSIDE, FULL_OF_MOST};
 use super::judge::{HopJudgement, managed_has_something};
-use super::measure::{Hop, MOST_BLUR_S};
+use super::measure::{Hop, MOST_NOISE_S};
 use crate::judge::Judgement;
 use crate::management::{Family, LAWFUL};
 use crate::thresholds::LAW_NATS;
 
-/// What shows the family.
+/// The facts that show the family.
 pub fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
     let isolates = family.isolates.then(|| {
         fact!(
@@ -35,7 +35,7 @@ fn management(hop: &Hop) -> Option<Management> {
         rate_bps: hop
             .departures
             .map_or_else(mean_bps, |departures| departures.rate_bps.value),
-        blur_s: hop.blur_s.min(MOST_BLUR_S),
+        noise_s: hop.noise_s.min(MOST_NOISE_S),
         isolated: flows_are_apart(hop),
         by_acknowledgments: false,
     };

@@ -1,4 +1,4 @@
-//! What is measured of a stretch of path before a mechanism is named.
+//! Measurements of a hop before a mechanism is named.
 
 use whydrop_path::fit::BucketFit;
 use whydrop_path::fit::passage::{
@@ -7,26 +7,26 @@ use whydrop_path::fit::passage::{
 };
 
 use super::behind_queue::{BehindQueue, bucket_behind_queue};
-use super::buckets::{Buckets, TwoBuckets, blur_bytes, sharper};
+use super::buckets::{Buckets, TwoBuckets, noise_bytes, sharper};
 use super::byte_basis::ByteBasis;
 use super::line;
 use super::thinning::{self, Thinning};
 use crate::evidence::{Evidence, Totals, measure_trace};
 use crate::group::GroupTrace;
 
-/// What a hop is measured from.
+/// The input of a hop's measurement.
 pub struct HopInput {
     pub passages: Passages,
     /// Packets left the first point in super-segments.
     pub offloaded: bool,
-    /// Counters of the flows that crossed, with the losses of this stretch alone.
+    /// Counters of the flows that crossed, with the losses of this hop alone.
     pub totals: Totals,
     pub base_rtt_s: Option<f64>,
     /// Share of the packets that the captures miss, either or both.
     pub missed_share: f64,
 }
 
-/// All measurements of one stretch in one direction.
+/// All measurements of one hop in one direction.
 #[derive(Debug)]
 pub struct Hop {
     /// Packets as they enter it: behind the sender's line, where they were captured before it.
@@ -38,32 +38,32 @@ pub struct Hop {
     pub overtaking: FlowOvertaking,
     /// The bucket fitted to the losses, refined.
     pub bucket: Option<BucketFit>,
-    /// Two buckets in company, where one does not account for the losses.
+    /// A dual-rate policer, where one does not account for the losses.
     pub two_buckets: Option<TwoBuckets>,
-    /// A bucket that sees the packets as they leave the queue of this stretch.
+    /// A bucket that sees the packets as they leave the queue of this hop.
     pub behind_queue: Option<BehindQueue>,
     /// A slow link that drops what newer acknowledgments supersede, if that is what was lost.
     pub thinning: Option<Thinning>,
-    /// What the bucket counts, where small packets tell, and it in those bytes.
+    /// The bytes that the bucket counts, where small packets tell, and it in those bytes.
     pub bucket_basis: Option<(ByteBasis, BucketFit)>,
     /// Packets that were marked (Congestion Experienced) on the way.
     pub marked: usize,
     /// By how much timestamps and idle lines vary, seconds.
-    pub blur_s: f64,
+    pub noise_s: f64,
     /// Share of the packets that the captures miss, either or both.
     pub missed_share: f64,
 }
 
 impl Hop {
-    /// Wait of a packet that nothing held up, seconds: half way through the blur.
+    /// Wait of a packet that nothing held up, seconds: half way through the noise.
     pub fn idle_wait_s(&self) -> f64 {
         self.departures
             .map_or(0.0, |departures| departures.idle_wait_s)
     }
 
-    /// What passes a bucket in the time by which timestamps may be wrong, bytes.
-    pub fn blur_bytes(&self, fit: &BucketFit) -> f64 {
-        blur_bytes(fit, self.blur_s)
+    /// The bytes that pass a bucket in the time by which timestamps may be wrong.
+    pub fn noise_bytes(&self, fit: &BucketFit) -> f64 {
+        noise_bytes(fit, self.noise_s)
     }
 
     /// A typical full packet, IP bytes.
@@ -71,7 +71,7 @@ impl Hop {
         self.evidence.group_trace.trace.typical_bytes
     }
 
-    /// What the departures say of the bytes that the hop counts.
+    /// The bytes that the hop counts, by its departures.
     pub fn drain_basis(&self) -> Option<ByteBasis> {
         let overhead = self.departures?.overhead_bytes?;
         let half_width = (overhead.high? - overhead.low?) / 2.0;
@@ -91,12 +91,12 @@ impl Hop {
     }
 }
 
-/// Shortest blur of timestamps, seconds: what a kernel takes to stamp a packet.
-const SHORTEST_BLUR_S: f64 = 1e-6;
+/// Least timestamp noise, seconds: what a kernel takes to stamp a packet.
+const LEAST_NOISE_S: f64 = 1e-6;
 /// ... and longest: transits that vary by more do so because packets queue, seconds.
-pub(super) const MOST_BLUR_S: f64 = 1e-3;
+pub(super) const MOST_NOISE_S: f64 = 1e-3;
 
-/// Measures a stretch of path.
+/// Measures a hop.
 pub fn measure_hop(input: HopInput) -> Hop {
     let HopInput {
         passages,
@@ -120,8 +120,8 @@ pub fn measure_hop(input: HopInput) -> Hop {
     };
     evidence.line_rate_bps = line_bps.or(evidence.line_rate_bps);
     let departures = measure_departures(&passages).map(|found| of_others(found, missed_share));
-    let blur_s = blur_s(&passages, departures.as_ref());
-    let buckets = Buckets::find(&passages, &evidence, blur_s);
+    let noise_s = noise_s(&passages, departures.as_ref());
+    let buckets = Buckets::find(&passages, &evidence, noise_s);
     let bucket = buckets.single;
     evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
     // the bucket is replayed with its refined parameters
@@ -130,10 +130,10 @@ pub fn measure_hop(input: HopInput) -> Hop {
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
-        overtaking: flow_overtaking(&passages, 3.0 * blur_s.min(MOST_BLUR_S)),
+        overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
         two_buckets: buckets.two,
         behind_queue: departures.as_ref().and_then(|departures| {
-            bucket_behind_queue(&passages, departures, bucket.as_ref(), blur_s)
+            bucket_behind_queue(&passages, departures, bucket.as_ref(), noise_s)
         }),
         thinning: thinning::accounts(&passages),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
@@ -142,7 +142,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         departures,
         evidence,
         passages,
-        blur_s,
+        noise_s,
         missed_share,
     }
 }
@@ -150,7 +150,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
 /// The share of the service that was not seen may be this much larger than what captures miss: they miss more while more passes.
 const MISSED_WHEN_BUSY: f64 = 1.5;
 
-/// What the captures miss is served as well, and is nobody else's.
+/// The departures of others: packets that the captures miss are served as well, and are nobody else's.
 fn of_others(departures: Departures, missed_share: f64) -> Departures {
     let missed = departures.unseen_share <= MISSED_WHEN_BUSY * missed_share;
     Departures {
@@ -160,7 +160,7 @@ fn of_others(departures: Departures, missed_share: f64) -> Departures {
 }
 
 /// By how much transits vary where nothing waits.
-fn blur_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
+fn noise_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
     let spread_s = departures.map_or_else(
         || {
             let mut waits: Vec<f64> = passages
@@ -180,5 +180,5 @@ fn blur_s(passages: &Passages, departures: Option<&Departures>) -> f64 {
         },
         |departures| departures.idle_spread_s,
     );
-    spread_s.max(SHORTEST_BLUR_S)
+    spread_s.max(LEAST_NOISE_S)
 }

@@ -1,4 +1,4 @@
-//! The stretch of path between two captures: what it did to the packets, and by which mechanism.
+//! The hop, or several, between two captures: what it did to the packets, and by which mechanism.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `management` | which law of queue management drops and marks follow |
 //! | [`models`] | the mechanism and its rivals replayed: what each would have done to the same packets |
 //! | `line` | how fast super-segments left the sender |
-//! | `buckets` | the token bucket, or two in company, that account for the losses |
+//! | `buckets` | the token bucket, or the two of a dual-rate policer, that account for the losses |
 //! | `full_queue` | whether lost packets found a queue full |
 //! | `behind_queue` | a bucket that sees packets as a queue lets them out |
 //! | `thinning` | a slow link that drops superseded acknowledgments |

@@ -1,4 +1,4 @@
-//! Mechanisms replayed over the packets that entered a stretch: which each would have dropped, and how long it would
+//! Mechanisms replayed over the packets that entered a hop: which each would have dropped, and how long it would
 //! have held the others, beside what happened.
 
 use whydrop_path::fit::passage::Passages;
@@ -11,7 +11,7 @@ pub enum Element {
     Policer {
         rate_bps: f64,
         burst_bytes: f64,
-        /// A second bucket in company: rate, bit/s, and burst, bytes.
+        /// The second bucket of a dual-rate policer: rate, bit/s, and burst, bytes.
         peak: Option<(f64, f64)>,
     },
     /// Drop-tail queue; one of the limits, or none.
@@ -48,7 +48,7 @@ impl Element {
 /// A packet under a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modelled {
-    /// What it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
+    /// The level that it finds: tokens in a bucket, or bytes waiting; NaN where the model does not tell.
     pub level_bytes: f64,
     pub dropped: bool,
     /// Time from arrival to departure, less that of a packet of its size which finds nothing before it; NaN where

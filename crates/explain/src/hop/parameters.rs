@@ -39,7 +39,7 @@ pub fn hop_parameters(
     }
 }
 
-/// The bucket that drops: behind the queue of the stretch, if that is where it is.
+/// The bucket that drops: behind the queue of the hop, if that is where it is.
 pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
     hop.behind_queue.map(|behind| behind.fit).or(hop.bucket)
 }
@@ -141,7 +141,7 @@ impl Scale {
         }
     }
 
-    /// What captures missed was served as well.
+    /// Raise the upper bound for packets that captures missed: they were served as well.
     fn with_missed(self, missed_share: f64) -> Self {
         Self {
             high: self.high / (1.0 - missed_share).max(0.1),
@@ -262,8 +262,8 @@ fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
 /// Rates of one queue, by its waits and by its departures, agree to within a few per cent.
 const ALIKE_RATES: f64 = 0.02;
 
-/// What is let out several packets at a time comes at the line's pace or after a tick: the times between departures say
-/// nothing of the rate, and the waits do.
+/// True where packets are let out several at a time, at the line's pace or after a tick: the times between departures
+/// say nothing of the rate, and the waits do.
 fn releases_in_ticks(hop: &Hop) -> bool {
     let (Some(drain), Some(departures)) = (&hop.evidence.drain, &hop.departures) else {
         return false;

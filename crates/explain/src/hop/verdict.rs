@@ -1,4 +1,4 @@
-//! The verdict on a stretch of path, with what was replayed to rule others out.
+//! The verdict on a hop, with what was replayed to rule others out.
 
 use whydrop_path::InService;
 use whydrop_verdict::{Cause, Fact, Place, fact};
@@ -20,7 +20,7 @@ pub struct Replayed {
     pub why: Option<Fact>,
 }
 
-/// The verdict on a stretch, and the replays behind it: the winner first where there is one, then its rivals. `facts` are
+/// The verdict on a hop, and the replays behind it: the winner first where there is one, then its rivals. `facts` are
 /// further ones.
 pub fn hop_verdict(
     judged: &HopJudgement,

@@ -1,4 +1,4 @@
-//! More than two captures: in order along the path, each two neighbours a stretch.
+//! More than two captures: in order along the path, each two neighbours a hop.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -107,7 +107,7 @@ fn compose(whole: &mut Explanation, hops: Vec<Explanation>) {
     if let Some(pair) = &mut whole.document.pair {
         [pair.from, pair.to] = [0, last];
     }
-    // the stretches in place of all of them together; what was lost outside, or nowhere, stays
+    // the hops in place of all of them together; what was lost outside, or nowhere, stays
     let between_all = between([0, last]);
     let outside = std::mem::take(&mut whole.document.verdicts).into_iter();
     let mut verdicts: Vec<(Verdict, Option<(usize, u32)>)> = outside
@@ -168,7 +168,7 @@ fn names(flows: &[FlowInfo]) -> Vec<&str> {
     flows.iter().map(|flow| flow.flow.as_str()).collect()
 }
 
-/// Where each flow of a stretch is among those of the whole path, `u32::MAX` for one that is not: by name, and of flows
+/// Where each flow of a hop is among those of the whole path, `u32::MAX` for one that is not: by name, and of flows
 /// with one name (ports used again) the first.
 fn renumbered<Name: Hash + Eq>(flows: &[Name], whole: &[Name]) -> Vec<u32> {
     let mut places: HashMap<&Name, u32> = HashMap::with_capacity(whole.len());

@@ -193,7 +193,7 @@ impl PairGroup<'_> {
     }
 }
 
-/// The stretch between two captures, numbered from 0.
+/// The hop between two captures, numbered from 0.
 pub fn between(places: [usize; 2]) -> Place {
     Place::of(PlaceKind::Between, &places.map(|place| place + 1))
 }

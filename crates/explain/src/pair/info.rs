@@ -6,7 +6,7 @@ use whydrop_pair::{Crossing, Direction, LeftOut, Pair, PairFlow};
 
 use super::timeline::{Timeline, direction_number};
 use crate::document::{
-    AfterGapInfo, ChangesInfo, ClockStretchInfo, LeftOutInfo, PairFlowInfo, PairInfo, TransitInfo,
+    AfterGapInfo, ChangesInfo, ClockIntervalInfo, LeftOutInfo, PairFlowInfo, PairInfo, TransitInfo,
 };
 use crate::seconds::seconds;
 
@@ -44,17 +44,17 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
         clock_offset_high_s: bound(bounds.map(|bounds| bounds.1)),
         clock_drift_ppm: clock
             .filter(|clock| clock.drift_error_ppm < UNMEASURED_DRIFT_PPM)
-            .and_then(|clock| clock.stretches.first())
-            .map(|stretch| stretch.drift_ppm),
+            .and_then(|clock| clock.intervals.first())
+            .map(|interval| interval.drift_ppm),
         clock_drift_error_ppm: clock.map(|clock| clock.drift_error_ppm),
         clock_stretches: clock.map_or_else(Vec::new, |clock| {
-            let stretch = |stretch: &whydrop_pair::clock::ClockStretch| ClockStretchInfo {
-                start: seconds(stretch.start_ns),
-                end: seconds(stretch.end_ns),
-                offset_s: stretch.offset_ns * 1e-9,
-                drift_ppm: stretch.drift_ppm,
+            let interval = |interval: &whydrop_pair::clock::ClockInterval| ClockIntervalInfo {
+                start: seconds(interval.start_ns),
+                end: seconds(interval.end_ns),
+                offset_s: interval.offset_ns * 1e-9,
+                drift_ppm: interval.drift_ppm,
             };
-            clock.stretches.iter().map(stretch).collect()
+            clock.intervals.iter().map(interval).collect()
         }),
         transit_1_to_2_s: transit(&timeline.transits_ns(0, |_| true)),
         transit_2_to_1_s: transit(&timeline.transits_ns(1, |_| true)),

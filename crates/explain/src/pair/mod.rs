@@ -115,7 +115,7 @@ pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, Ex
     })
 }
 
-/// What is measured between two captures, by group of flows: for development.
+/// Measure between two captures, by group of flows: for development.
 #[doc(hidden)]
 pub fn measure_pair(
     paths: &[PathBuf],

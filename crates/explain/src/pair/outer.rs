@@ -1,4 +1,4 @@
-//! What was lost before the first point and beyond the second; and what of that, and of the sender's pauses, can be told where
+//! Losses before the first point and beyond the second; and what of them, and of the sender's pauses, can be told where
 //! no acknowledgments were captured.
 //!
 //! Then a retransmission of what both points hold is a loss beyond the second one, unless there is a nearer reason: a packet
@@ -17,18 +17,18 @@ use crate::evidence::{Evidence, Totals, base_rtt_s, measure_trace, totals};
 use crate::group::Group;
 use crate::thresholds::FEWEST_LOSSES;
 
-/// Whether either capture holds what went back.
+/// True if either capture holds what went back.
 pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
     let members = group.members.iter();
     let mut reverse = members.filter_map(|member| pair.flows[*member as usize].reverse);
     reverse.any(|flow| pair.flows[flow as usize].packets != [0, 0])
 }
 
-/// Overtaken packets are most of what was sent again if they are so many times the rest.
+/// Overtaken packets are most of what was retransmitted if they are so many times the rest.
 const MOSTLY: u64 = 10;
 
 /// When those packets came to the second point that others overtook between the points; nothing where acknowledgments tell
-/// what was sent again needlessly.
+/// what was retransmitted needlessly.
 fn late_arrivals(pair: &Pair, group: &PairGroup) -> HashSet<i64> {
     if group.overtaken(pair) == 0 || has_acknowledgments(pair, group) {
         return HashSet::new();
@@ -45,7 +45,7 @@ fn late_arrivals(pair: &Pair, group: &PairGroup) -> HashSet<i64> {
 /// more: acknowledgments are held for 40 ms or longer (Linux), and round trips vary.
 const PAUSE_ROUND_TRIPS: i64 = 2;
 const PAUSE_NS: i64 = 40_000_000;
-/// What held a flow up is called after what took most of its time: pauses that took less than this share may be nothing.
+/// The least share of a flow's time for which pauses may name its cause; less may be nothing.
 const PAUSED_SHARE: f64 = 0.5;
 
 /// The share of the time from its first data to its last in which a flow paused, if it is large; `None` without the
@@ -63,10 +63,10 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
     (share > PAUSED_SHARE).then_some(share)
 }
 
-/// What was lost before the first point, and beyond the second, if anything was.
+/// The losses before the first point, and beyond the second, if there were any.
 ///
 /// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
-/// point was seen there and sent again.
+/// point was seen there and retransmitted.
 pub fn losses(pair: &Pair, group: &PairGroup) -> [Option<Evidence>; 2] {
     let late = late_arrivals(pair, group);
     let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
@@ -104,8 +104,8 @@ const SIGNIFICANT_DEVIATIONS: f64 = 3.1;
 /// Among equally many shorter and longer times a hole is one of the longer ones.
 const LONG_RANK: f64 = 0.7;
 
-/// Whether what was lost before the first point left holes there: the packets around a loss pass further apart than others do
-/// (a rank sum). A full queue, or a managed one, lets out what it holds without a pause, whatever it drops.
+/// True if what was lost before the first point left holes there: the packets around a loss pass further apart than
+/// others do (a rank sum). A full queue, or a managed one, lets out what it holds without a pause, whatever it drops.
 pub fn leaves_holes(group: &PairGroup, evidence: &Evidence) -> bool {
     if evidence.totals.lost_before_capture == 0 {
         return false;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use whydrop_pair::clock::ClockSample;
 use whydrop_pair::{Crossing, Direction, NOT_CAPTURED, Pair, PairPacket};
 
-/// What the clocks and the neighbours say of each packet, in the order of [`Pair::packets`].
+/// The times of each packet by clocks and neighbours, in the order of [`Pair::packets`].
 #[derive(Debug, Default)]
 pub struct Timeline {
     /// When it passed the upstream point by capture 1's clock, nanoseconds; where only the downstream point has it,

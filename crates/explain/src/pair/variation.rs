@@ -31,7 +31,7 @@ const AT_ONCE: f64 = 0.25;
 const BATCHED: f64 = 0.75;
 const SURE: f64 = 0.9;
 
-/// What varies, with its numbers.
+/// The variation, with its numbers.
 #[derive(Debug)]
 pub(super) struct Variation {
     pub cause: Cause,

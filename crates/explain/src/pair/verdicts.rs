@@ -1,4 +1,4 @@
-//! What each part of the path did to a group of flows: before the first point, between the points, beyond the second.
+//! Verdicts on each part of the path for a group of flows: before the first point, between, beyond the second.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ pub fn judge_all(
     (verdicts, causes)
 }
 
-/// What is measured of each group between the points, with the group's first flow for a name.
+/// The measurements of each group between the points, with the group's first flow for a name.
 pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Hop)> {
     let passages = passages_of_groups(pair, timeline, groups);
     groups
@@ -225,7 +225,7 @@ fn between_points(
     )
 }
 
-/// What a member of a group lost between the points, and how much of it the winning model drops.
+/// The losses of a group's member between the points, and how much of them the winning model drops.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnLosses {
     lost: u32,
@@ -370,7 +370,8 @@ fn lossless(
     (first, if at_hop { between } else { all }, ranked)
 }
 
-/// What a sender repeats needlessly is to reordering what losses are to what drops: it comes before what takes more time.
+/// True if overtaking accounts for needless retransmissions. They are to reordering what losses are to drops, and come
+/// before what takes more time.
 fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
     let counted = &flow.counters;
     let spurious = counted.spurious;

@@ -63,7 +63,7 @@ fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
     })
 }
 
-/// What waits for the queue's packets is limited by it, too.
+/// Take in a verdict that waits for the queue's packets: it is limited by the queue, too.
 fn take(held_back: &mut Ranked, waiting: Ranked) {
     let verdict = &mut held_back.verdict;
     verdict.flows.extend(waiting.verdict.flows);

@@ -21,7 +21,7 @@ fn elsewhere(mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// What a field may hold.
+/// The kind of value that a field may hold.
 #[derive(Clone, Copy)]
 enum Is {
     Text,

@@ -1,4 +1,4 @@
-//! What the crate says of whole captures. One binary, so that it is linked once.
+//! Results of the crate on whole captures. One binary, so that it is linked once.
 
 mod causes;
 mod common;

@@ -120,7 +120,7 @@ fn one_direction_tells_of_overtaking_and_of_marks() {
 }
 
 #[test]
-fn one_capture_tells_a_full_queue_that_strangers_share_from_queue_management() {
+fn one_capture_tells_a_full_queue_that_cross_traffic_shares_from_queue_management() {
     let config = PairsConfig {
         split: Split::Train,
         seed: 9102,

@@ -16,7 +16,7 @@ use super::slope::Drift;
 use super::tail;
 use super::track::Step;
 use super::track::{Tracks, sign};
-use super::{ClockFit, ClockStretch, clamp};
+use super::{ClockFit, ClockInterval, clamp};
 
 /// A drift measured as finely as this, and found to be none, is that of one clock, nanoseconds for each
 /// nanosecond: NTP holds independent clocks within 0.1 ppm at best.
@@ -25,35 +25,35 @@ const ONE_CLOCK_ERROR: f64 = 0.1e-6;
 /// another.
 const ONE_MACHINE_NS: f64 = 100e3;
 
-/// The floor of one direction in one stretch.
+/// The floor of one direction in one interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Floor {
     /// The smallest transit with the offset in it, at x = 0, nanoseconds.
     pub lowest: f64,
-    /// The typical smallest transit of a window above that, nanoseconds: how blurred the floor is.
-    blur: f64,
+    /// The typical smallest transit of a window above that, nanoseconds: the spread of the floor.
+    spread: f64,
 }
 
 pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Drift) -> ClockFit {
     let mut floors = vec![[None; 2]; steps.len() + 1];
     for group in groups {
-        floors[group.stretch][group.direction] = floor(group, drift.of_stretch(group.stretch));
+        floors[group.interval][group.direction] = floor(group, drift.of_interval(group.interval));
     }
     if is_one_clock(tracks, &floors, drift) {
-        let line = stretch(tracks, steps, 0, -(tracks.base_ns as f64), 0.0);
+        let line = interval(tracks, steps, 0, -(tracks.base_ns as f64), 0.0);
         let anchors = [-(tracks.base_ns as f64)];
         let bounds = bounds_at_start(tracks, steps, groups, drift, anchors[0]);
         return whole(tracks, drift, vec![line], bounds);
     }
     // a luckiest packet that is no floor is taken down to where the floor may be
     let mut likely = floors.clone();
-    if let Some(stretch) = tightest(&floors) {
+    if let Some(interval) = tightest(&floors) {
         let excess = tail::excess(
             tracks,
             steps,
-            stretch,
-            drift.of_stretch(stretch),
-            &floors[stretch],
+            interval,
+            drift.of_interval(interval),
+            &floors[interval],
         );
         for floors in &mut likely {
             for (floor, excess) in floors.iter_mut().zip(excess) {
@@ -62,21 +62,21 @@ pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Dri
         }
     }
     let transit = smallest_transit(&likely);
-    // the offset of each stretch's line at x = 0
+    // the offset of each interval's line at x = 0
     let anchors: Vec<f64> = likely
         .iter()
         .map(|floors| anchor(floors, transit))
         .collect();
-    let stretches = anchors
+    let intervals = anchors
         .iter()
         .enumerate()
-        .map(|(number, &anchor)| stretch(tracks, steps, number, anchor, drift.of_stretch(number)))
+        .map(|(number, &anchor)| interval(tracks, steps, number, anchor, drift.of_interval(number)))
         .collect();
     let at_start = bounds_at_start(tracks, steps, groups, drift, anchors[0]);
     whole(
         tracks,
         drift,
-        stretches,
+        intervals,
         at_start.or_else(|| bounds(&floors, &anchors)),
     )
 }
@@ -84,11 +84,11 @@ pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Dri
 fn whole(
     tracks: &Tracks,
     drift: &Drift,
-    stretches: Vec<ClockStretch>,
+    intervals: Vec<ClockInterval>,
     offset_bounds_ns: Option<(f64, f64)>,
 ) -> ClockFit {
     ClockFit {
-        stretches,
+        intervals,
         offset_bounds_ns,
         drift_error_ppm: drift.error * 1e6,
         samples: [0, 1].map(|direction| tracks.by_direction[direction].points.len()),
@@ -109,23 +109,23 @@ fn is_one_clock(tracks: &Tracks, floors: &[[Option<Floor>; 2]], drift: &Drift) -
         && forward.min(backward) <= ONE_MACHINE_NS
 }
 
-/// The stretch whose floors leave the offset the least room.
+/// The interval whose floors leave the offset the least room.
 fn tightest(floors: &[[Option<Floor>; 2]]) -> Option<usize> {
     let room = |floors: &[Option<Floor>; 2]| Some(floors[0]?.lowest + floors[1]?.lowest);
     (0..floors.len())
-        .filter_map(|stretch| Some((stretch, room(&floors[stretch])?)))
+        .filter_map(|interval| Some((interval, room(&floors[interval])?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(stretch, _)| stretch)
+        .map(|(interval, _)| interval)
 }
 
 fn floor(group: &Group, rate: f64) -> Option<Floor> {
     let mut heights: Vec<f64> = group.floors(rate).map(|point| point.z).collect();
     let lowest = heights.iter().copied().min_by(f64::total_cmp)?;
-    let blur = median(&mut heights) - lowest;
-    Some(Floor { lowest, blur })
+    let spread = median(&mut heights) - lowest;
+    Some(Floor { lowest, spread })
 }
 
-/// Of one direction, if both are equal: half of the smallest sum of both, in the stretch where it is
+/// Of one direction, if both are equal: half of the smallest sum of both, in the interval where it is
 /// smallest.
 fn smallest_transit(floors: &[[Option<Floor>; 2]]) -> f64 {
     let both = floors
@@ -135,16 +135,20 @@ fn smallest_transit(floors: &[[Option<Floor>; 2]]) -> f64 {
         .map_or(0.0, |sum| sum.max(0.0) / 2.0)
 }
 
-/// The offset at x = 0 of a stretch's line.
+/// The offset at x = 0 of an interval's line.
 fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
     match floors {
         [Some(forward), Some(backward)] => {
             let (high, low) = (forward.lowest - transit, transit - backward.lowest);
-            // What is left between both belongs to queues that never emptied in this stretch: to the
-            // direction whose floor is blurred. (Negative, both contradict each other by a few stamps too
+            // What is left between both belongs to queues that never emptied in this interval: to the
+            // direction whose floor has a spread. (Negative, both contradict each other by a few stamps too
             // early: likewise.)
-            let blur = forward.blur + backward.blur;
-            let share = if blur > 0.0 { forward.blur / blur } else { 0.5 };
+            let spread = forward.spread + backward.spread;
+            let share = if spread > 0.0 {
+                forward.spread / spread
+            } else {
+                0.5
+            };
             high - (high - low) * share
         }
         [Some(forward), None] => forward.lowest - transit,
@@ -156,10 +160,11 @@ fn anchor(floors: &[Option<Floor>; 2], transit: f64) -> f64 {
 /// Rates within the drift's interval for which the bounds are looked at, in half-widths.
 const RATES: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 
-/// How far the offset could be from the first stretch's line where that begins: backward packets bound it below, forward
-/// ones above, at any rate that the drift's interval leaves open and that does not make them contradict each other.
+/// How far the offset could be from the first interval's line where that begins: backward packets bound it below,
+/// forward ones above, at any rate that the drift's interval leaves open and that does not make them contradict each
+/// other.
 ///
-/// `None` where the first stretch has packets of one direction only.
+/// `None` where the first interval has packets of one direction only.
 fn bounds_at_start(
     tracks: &Tracks,
     steps: &[Step],
@@ -170,13 +175,13 @@ fn bounds_at_start(
     let of = |direction: usize| {
         groups
             .iter()
-            .find(|group| group.stretch == 0 && group.direction == direction)
+            .find(|group| group.interval == 0 && group.direction == direction)
     };
     let directions = [of(0)?, of(1)?];
-    let rate = drift.of_stretch(0);
+    let rate = drift.of_interval(0);
     let late = [0, 1].map(|direction| {
         let track = &tracks.by_direction[direction];
-        let points = &track.points[track.stretch(steps, 0, direction)];
+        let points = &track.points[track.interval(steps, 0, direction)];
         let slope = sign(direction) * rate;
         tail::late_stamps(
             points
@@ -222,15 +227,21 @@ fn bounds(floors: &[[Option<Floor>; 2]], anchors: &[f64]) -> Option<(f64, f64)> 
     Some((low.min(high), low.max(high)))
 }
 
-/// A stretch's line, and when it held by capture 1's clock: at the point where a clock was set, that is what
+/// An interval's line, and when it held by capture 1's clock: at the point where a clock was set, that is what
 /// the line makes of capture 2's stamps, if it was that clock.
-fn stretch(tracks: &Tracks, steps: &[Step], number: usize, anchor: f64, rate: f64) -> ClockStretch {
+fn interval(
+    tracks: &Tracks,
+    steps: &[Step],
+    number: usize,
+    anchor: f64,
+    rate: f64,
+) -> ClockInterval {
     let begins_at_second = number > 0 && steps[number - 1].of_second;
     let ends_at_second = steps.get(number).is_some_and(|step| step.of_second);
     let mut start = f64::INFINITY;
     let mut end = f64::NEG_INFINITY;
     for (direction, track) in tracks.by_direction.iter().enumerate() {
-        for point in &track.points[track.stretch(steps, number, direction)] {
+        for point in &track.points[track.interval(steps, number, direction)] {
             let at_second = (point.x + sign(direction) * point.z - anchor) / (1.0 + rate);
             start = start.min(if begins_at_second { at_second } else { point.x });
             end = end.max(if ends_at_second { at_second } else { point.x });
@@ -242,7 +253,7 @@ fn stretch(tracks: &Tracks, steps: &[Step], number: usize, anchor: f64, rate: f6
     let time_ns = |x: f64| clamp(i128::from(tracks.origin_ns) + x.round() as i128);
     let start_ns = time_ns(start);
     let x = (i128::from(start_ns) - i128::from(tracks.origin_ns)) as f64;
-    ClockStretch {
+    ClockInterval {
         start_ns,
         end_ns: time_ns(end),
         offset_ns: tracks.base_ns as f64 + (anchor + rate * x),

@@ -9,25 +9,25 @@ use std::ops::Range;
 use super::track::Step;
 use super::track::{Point, Track, Tracks, sign};
 
-/// Windows for each direction and stretch. More of them average the floor's scatter better, fewer are
+/// Windows for each direction and interval. More of them average the floor's scatter better, fewer are
 /// likelier to hold a packet that met no queue; the band of `slope` leaves out those that do not.
 const WINDOWS: usize = 512;
 /// Packets that a window should hold at least, where there are enough for [`FEW_WINDOWS`].
 const PACKETS_PER_WINDOW: usize = 8;
 const FEW_WINDOWS: usize = 16;
 
-/// Slices of equal time for each direction and stretch, and packets taken from each: for floors, and of sparse
+/// Slices of equal time for each direction and interval, and packets taken from each: for floors, and of sparse
 /// packets.
 ///
 /// Where a transfer is over in a burst and stragglers follow for long, windows of as many packets tell of the
-/// burst; slices of time tell of the whole stretch. The lowest of many packets is lower than that of few, so
+/// burst; slices of time tell of the whole interval. The lowest of many packets is lower than that of few, so
 /// the same number is taken from each slice.
 const SLICES: [(usize, usize); 2] = [(256, 8), (1024, 1)];
 
-/// The envelope of one direction over one stretch.
+/// The envelope of one direction over one interval.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub stretch: usize,
+    pub interval: usize,
     pub direction: usize,
     /// Of windows of as many packets each.
     even: Windows,
@@ -45,7 +45,7 @@ struct Windows {
 }
 
 impl Group {
-    fn of(track: &Track, from: usize, to: usize, stretch: usize, direction: usize) -> Group {
+    fn of(track: &Track, from: usize, to: usize, interval: usize, direction: usize) -> Group {
         let points = &track.points[from..to];
         let few = points.len().min(FEW_WINDOWS);
         let windows = (points.len() / PACKETS_PER_WINDOW)
@@ -57,7 +57,7 @@ impl Group {
             even.push(&points[span]);
         }
         Group {
-            stretch,
+            interval,
             direction,
             even,
             timed: SLICES.map(|(slices, packets)| sliced(points, slices, packets)),
@@ -132,14 +132,14 @@ fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
     windows
 }
 
-/// The envelopes of every stretch and direction that has samples.
+/// The envelopes of every interval and direction that has samples.
 pub(super) fn groups(tracks: &Tracks, steps: &[Step]) -> Vec<Group> {
     let mut groups = Vec::new();
-    for stretch in 0..=steps.len() {
+    for interval in 0..=steps.len() {
         for (direction, track) in tracks.by_direction.iter().enumerate() {
-            let Range { start, end } = track.stretch(steps, stretch, direction);
+            let Range { start, end } = track.interval(steps, interval, direction);
             if start < end {
-                groups.push(Group::of(track, start, end, stretch, direction));
+                groups.push(Group::of(track, start, end, interval, direction));
             }
         }
     }

@@ -44,7 +44,7 @@ mod tests;
 
 use track::Tracks;
 
-/// Of two stretches that a packet may belong to, one that makes its transit shorter than the smallest is so much
+/// Of two intervals that a packet may belong to, one that makes its transit shorter than the smallest is so much
 /// less likely than one that makes it longer: next to impossible.
 const BELOW_SMALLEST: f64 = 100.0;
 
@@ -59,28 +59,28 @@ pub struct ClockSample {
     pub forward: bool,
 }
 
-/// A stretch of time over which both clocks ran without a step.
+/// An interval over which both clocks ran without a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ClockStretch {
-    /// First and last time of the stretch, by capture 1's clock, nanoseconds.
+pub struct ClockInterval {
+    /// First and last time of the interval, by capture 1's clock, nanoseconds.
     pub start_ns: i64,
     pub end_ns: i64,
     /// How far capture 2's clock is ahead at `start_ns`, nanoseconds.
     pub offset_ns: f64,
     /// How much faster capture 2's clock runs, parts per million.
     pub drift_ppm: f64,
-    /// The clock that was set where the stretch begins, and where it ends, was capture 2's: packets that were on
-    /// the way then belong to the stretch in which they passed point 2, not point 1.
+    /// The clock that was set where the interval begins, and where it ends, was capture 2's: packets that were on
+    /// the way then belong to the interval in which they passed point 2, not point 1.
     pub begins_at_second: bool,
     pub ends_at_second: bool,
 }
 
-/// What is known of the clocks.
+/// The clocks as far as they are known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClockFit {
     /// In order of time; more than one where a clock was stepped.
-    pub stretches: Vec<ClockStretch>,
-    /// The offset's bounds relative to the stretches' lines, nanoseconds: no asymmetry of the path can move
+    pub intervals: Vec<ClockInterval>,
+    /// The offset's bounds relative to the intervals' lines, nanoseconds: no asymmetry of the path can move
     /// the offset beyond them. `None` where only one direction was seen: then the smallest transit counts as
     /// zero.
     pub offset_bounds_ns: Option<(f64, f64)>,
@@ -113,14 +113,14 @@ pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
     Some(anchor::fit(&tracks, &steps, &groups, &drift))
 }
 
-impl ClockStretch {
+impl ClockInterval {
     /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
         self.offset_ns
             + self.drift_ppm * 1e-6 * (i128::from(first_ns) - i128::from(self.start_ns)) as f64
     }
 
-    /// What capture 1's clock shows when capture 2's shows `second_ns`, nanoseconds.
+    /// The reading of capture 1's clock when capture 2's shows `second_ns`, nanoseconds.
     pub fn first_at(&self, second_ns: i64) -> i64 {
         let since_start = i128::from(second_ns) - i128::from(self.start_ns);
         // the whole part of a large offset is taken off as an integer, or the float would eat the nanoseconds
@@ -130,7 +130,7 @@ impl ClockStretch {
         clamp(i128::from(self.start_ns) + elapsed.round() as i128)
     }
 
-    /// How far from the stretch this packet passed the points where the clocks were set, nanoseconds.
+    /// How far from the interval this packet passed the points where the clocks were set, nanoseconds.
     fn distance_of(&self, sample: &ClockSample) -> u64 {
         let at = |at_second: bool| {
             if at_second {
@@ -149,7 +149,7 @@ impl ClockStretch {
         }
     }
 
-    /// How far `first_ns` lies outside of the stretch, nanoseconds.
+    /// How far `first_ns` lies outside of the interval, nanoseconds.
     fn distance(&self, first_ns: i64) -> u64 {
         if first_ns < self.start_ns {
             self.start_ns.abs_diff(first_ns)
@@ -164,23 +164,23 @@ impl ClockStretch {
 impl ClockFit {
     /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
     ///
-    /// Between stretches the nearest one counts. Where capture 1's clock was set back, a time occurs twice
-    /// and the later stretch counts; [`ClockFit::offset_of`] tells the two apart.
+    /// Between intervals the nearest one counts. Where capture 1's clock was set back, a time occurs twice
+    /// and the later interval counts; [`ClockFit::offset_of`] tells the two apart.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
-        self.nearest(|stretch| stretch.distance(first_ns))
-            .map_or(0.0, |stretch| stretch.offset_at(first_ns))
+        self.nearest(|interval| interval.distance(first_ns))
+            .map_or(0.0, |interval| interval.offset_at(first_ns))
     }
 
     /// How far capture 2's clock was ahead when this packet passed, nanoseconds.
     ///
     /// Like [`ClockFit::offset_at`], but as the points tell where the clocks were set: what was on the way then
-    /// was stamped before at one of them. Where a time occurs twice, the stretch counts whose transit is the
+    /// was stamped before at one of them. Where a time occurs twice, the interval counts whose transit is the
     /// likelier: possible, and small.
     pub fn offset_of(&self, sample: &ClockSample) -> f64 {
         let difference = (i128::from(sample.second_ns) - i128::from(sample.first_ns)) as f64;
         let (backward, forward) = self.offset_bounds_ns.unwrap_or((0.0, 0.0));
-        let unlikeliness = |stretch: &ClockStretch| {
-            let apart = difference - stretch.offset_at(sample.first_ns);
+        let unlikeliness = |interval: &ClockInterval| {
+            let apart = difference - interval.offset_at(sample.first_ns);
             let beyond_smallest = if sample.forward {
                 apart - forward
             } else {
@@ -191,25 +191,25 @@ impl ClockFit {
             } else {
                 beyond_smallest
             };
-            (stretch.distance_of(sample), cost as u64)
+            (interval.distance_of(sample), cost as u64)
         };
         self.nearest(unlikeliness)
-            .map_or(0.0, |stretch| stretch.offset_at(sample.first_ns))
+            .map_or(0.0, |interval| interval.offset_at(sample.first_ns))
     }
 
-    /// What capture 1's clock showed when capture 2's showed `second_ns`, nanoseconds: the inverse of
+    /// The reading of capture 1's clock when capture 2's showed `second_ns`, nanoseconds: the inverse of
     /// [`ClockFit::offset_at`]. Where capture 2's clock was set back, the later of both times.
     pub fn first_at(&self, second_ns: i64) -> i64 {
-        self.nearest(|stretch| stretch.distance(stretch.first_at(second_ns)))
-            .map_or(second_ns, |stretch| stretch.first_at(second_ns))
+        self.nearest(|interval| interval.distance(interval.first_at(second_ns)))
+            .map_or(second_ns, |interval| interval.first_at(second_ns))
     }
 
-    /// The last of the stretches with the least cost.
-    fn nearest<T: Ord>(&self, cost: impl Fn(&ClockStretch) -> T) -> Option<&ClockStretch> {
-        self.stretches
+    /// The last of the intervals with the least cost.
+    fn nearest<T: Ord>(&self, cost: impl Fn(&ClockInterval) -> T) -> Option<&ClockInterval> {
+        self.intervals
             .iter()
             .rev()
-            .min_by_key(|stretch| cost(stretch))
+            .min_by_key(|interval| cost(interval))
     }
 }
 

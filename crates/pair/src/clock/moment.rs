@@ -28,7 +28,7 @@ fn second_ns(point: &Point, direction: usize) -> f64 {
     point.x + sign(direction) * point.z
 }
 
-/// Whether capture 2's clock was set, judged by the order of capture 1's stamps.
+/// True if capture 2's clock was set, judged by the order of capture 1's stamps.
 ///
 /// That clock set back would have made them fall, set ahead left a gap in them. A pause as long as that may
 /// mislead; then hardly a packet is on the way either.

@@ -1,6 +1,6 @@
 //! Packets that were taken for another: of equal acknowledgments, say, of which either capture missed some.
 //!
-//! A wrong twin from too early or too late makes transit too long or too short, and only the latter does harm,
+//! A false match from too early or too late makes transit too long or too short, and only the latter does harm,
 //! for it lowers a floor. Where a path keeps packets in order it shows: most packets leave in the order in which
 //! they came (the longest sequence of them that does), and the odd one seems to have overtaken many of these.
 //! Transit before it and after it is alike, for a clock that is set back makes all packets of a while seem out
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_that_shorten_transit_are_odd_in_either_direction() {
+    fn false_matches_that_shorten_transit_are_odd_in_either_direction() {
         for (place, shorter) in [(100, -9_000_000), (101, 9_000_000)] {
             let mut samples = samples(0, 0);
             samples[place].second_ns += shorter;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_twins_is_odd() {
+    fn a_run_of_false_matches_is_odd() {
         let mut samples = samples(0, 0);
         let run: Vec<usize> = (201..221).step_by(2).collect();
         for &place in &run {

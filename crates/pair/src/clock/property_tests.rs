@@ -45,8 +45,8 @@ proptest! {
     #[test]
     fn clean_acknowledgments_tell_drift_and_offset_whatever_the_queue_forward(path in path()) {
         let fit = fit(&path.samples()).unwrap();
-        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
-        let error = fit.stretches[0].drift_ppm - path.drift_ppm;
+        prop_assert_eq!(fit.intervals.len(), 1, "{:?}", fit);
+        let error = fit.intervals[0].drift_ppm - path.drift_ppm;
         prop_assert!(error.abs() < 0.5, "{} {:?}", error, fit);
         prop_assert!(error.abs() <= 3.0 * fit.drift_error_ppm, "{} {:?}", error, fit);
         if !matches!(path.queue, Queue::Jitter(deviation) if deviation > 25e3) {
@@ -58,8 +58,8 @@ proptest! {
     fn lost_packets_change_nothing_of_substance(path in path(), keep in 2usize..20) {
         let samples: Vec<ClockSample> = path.samples().into_iter().step_by(keep).collect();
         let fit = fit(&samples).unwrap();
-        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
-        let error = fit.stretches[0].drift_ppm - path.drift_ppm;
+        prop_assert_eq!(fit.intervals.len(), 1, "{:?}", fit);
+        let error = fit.intervals[0].drift_ppm - path.drift_ppm;
         prop_assert!(error.abs() <= 2.0 && error.abs() <= 3.0 * fit.drift_error_ppm, "{} {:?}", error, fit);
     }
 
@@ -67,8 +67,8 @@ proptest! {
     fn one_clean_direction_tells_the_drift(path in path(), forward in any::<bool>()) {
         let path = Path { queue: Queue::Empty, backward_share: if forward { 0.0 } else { 1.0 }, ..path };
         let fit = fit(&path.samples()).unwrap();
-        prop_assert_eq!(fit.stretches.len(), 1, "{:?}", fit);
-        prop_assert!((fit.stretches[0].drift_ppm - path.drift_ppm).abs() < 0.5, "{:?}", fit);
+        prop_assert_eq!(fit.intervals.len(), 1, "{:?}", fit);
+        prop_assert!((fit.intervals[0].drift_ppm - path.drift_ppm).abs() < 0.5, "{:?}", fit);
     }
 
     #[test]
@@ -78,9 +78,9 @@ proptest! {
         let steps = vec![(at, if up { size } else { -size })];
         let path = if of_first { Path { steps_1: steps, ..path } } else { Path { steps_2: steps, ..path } };
         let fit = fit(&path.samples()).unwrap();
-        prop_assert_eq!(fit.stretches.len(), 2, "{:?}", fit);
-        for stretch in &fit.stretches {
-            prop_assert!((stretch.drift_ppm - path.drift_ppm).abs() < 2.0, "{:?}", fit);
+        prop_assert_eq!(fit.intervals.len(), 2, "{:?}", fit);
+        for interval in &fit.intervals {
+            prop_assert!((interval.drift_ppm - path.drift_ppm).abs() < 2.0, "{:?}", fit);
         }
     }
 
@@ -90,7 +90,7 @@ proptest! {
     ) {
         let fit = fit(&samples).unwrap();
         prop_assert!(fit.offset_at(time).is_finite() && fit.drift_error_ppm.is_finite());
-        prop_assert!(fit.stretches.iter().all(|stretch| stretch.start_ns <= stretch.end_ns));
+        prop_assert!(fit.intervals.iter().all(|interval| interval.start_ns <= interval.end_ns));
         fit.first_at(time);
         fit.offset_of(&samples[0]);
     }

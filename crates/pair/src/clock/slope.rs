@@ -9,8 +9,8 @@
 use super::envelope::Group;
 use super::track::{Point, sign};
 
-/// What is left to say of a drift nobody measured, parts per million: the frequency tolerance of RFC 5905
-/// (MAXFREQ), beyond which NTP takes a clock for broken.
+/// Bound on a drift nobody measured, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ), beyond which
+/// NTP takes a clock for broken.
 pub(super) const UNMEASURED_PPM: f64 = 500.0;
 /// The share of window floors that may lie below the band: stamps too early by interrupt coalescing or a
 /// slow reader.
@@ -42,7 +42,7 @@ const ALONE_TILT: f64 = 4.0;
 const LEAST_WEIGHT: f64 = 0.01;
 /// Bands contradict each other when their slopes are this many times apart of what either leaves open.
 const CONTRADICTION: f64 = 4.0;
-/// A stretch has a rate of its own when it differs by so many times both errors: a short one misjudges its
+/// An interval has a rate of its own when it differs by so many times both errors: a short one misjudges its
 /// floor, and an oscillator does not change with the time that is set.
 const OWN_RATE: f64 = 4.0;
 const ROUNDS: usize = 12;
@@ -50,13 +50,13 @@ const ROUNDS: usize = 12;
 /// How fast the clocks part.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Drift {
-    /// Of all stretches together, nanoseconds for each nanosecond.
+    /// Of all intervals together, nanoseconds for each nanosecond.
     pub rate: f64,
     /// Half the width of its 95 % interval.
     pub error: f64,
     /// How much wider that is because a floor may be none.
     doubt: f64,
-    /// Stretches that run at a rate of their own.
+    /// Intervals that run at a rate of their own.
     pub own_rate: Vec<(usize, f64)>,
 }
 
@@ -70,15 +70,15 @@ impl Drift {
         }
     }
 
-    pub fn of_stretch(&self, stretch: usize) -> f64 {
+    pub fn of_interval(&self, interval: usize) -> f64 {
         self.own_rate
             .iter()
-            .find(|(own, _)| *own == stretch)
+            .find(|(own, _)| *own == interval)
             .map_or(self.rate, |(_, rate)| *rate)
     }
 }
 
-/// The line of one direction within one stretch.
+/// The line of one direction within one interval.
 struct Band {
     /// Floors in the band, by time.
     floors: Vec<Point>,
@@ -103,20 +103,20 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
     if drift.error >= UNMEASURED_PPM * 1e-6 {
         return Drift::unmeasured();
     }
-    let stretches = groups.iter().map(|group| group.stretch).max().unwrap_or(0);
-    if stretches > 0 {
-        for stretch in 0..=stretches {
+    let intervals = groups.iter().map(|group| group.interval).max().unwrap_or(0);
+    if intervals > 0 {
+        for interval in 0..=intervals {
             let here: Vec<&Group> = groups
                 .iter()
-                .filter(|group| group.stretch == stretch)
+                .filter(|group| group.interval == interval)
                 .collect();
             if let Some(own) = own_rate(&here, &drift, resolution_ns) {
-                drift.own_rate.push((stretch, own));
+                drift.own_rate.push((interval, own));
             }
         }
     }
     // the least of several errors is too small by chance: what another line says is left open, unless that is the rate of a
-    // stretch of its own
+    // interval of its own
     if drift.own_rate.is_empty() {
         drift.error = drift.error.max(apart);
     }
@@ -125,9 +125,9 @@ pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
     drift
 }
 
-/// The rate of a stretch that differs from the others': a clock that is set may also be tuned.
+/// The rate of an interval that differs from the others': a clock that is set may also be tuned.
 ///
-/// Every direction must say so by itself, for a queue that grows from the stretch's start to its end looks
+/// Every direction must say so by itself, for a queue that grows from the interval's start to its end looks
 /// like drift.
 fn own_rate(groups: &[&Group], common: &Drift, resolution_ns: f64) -> Option<f64> {
     let (own, _) = fit_one(groups, resolution_ns);
@@ -149,7 +149,7 @@ fn fit_one(groups: &[&Group], resolution_ns: f64) -> (Drift, f64) {
     starts.extend(groups.iter().filter_map(|group| median_slope(group)));
     starts.push(0.0);
     starts.retain(|rate| rate.abs() < MOST_DRIFT);
-    // with many stretches every one proposes: the middle and the quarters of the proposals are enough
+    // with many intervals every one proposes: the middle and the quarters of the proposals are enough
     starts.sort_by(f64::total_cmp);
     if starts.len() > 9 {
         starts = (0..9).map(|i| starts[i * (starts.len() - 1) / 8]).collect();
@@ -314,7 +314,7 @@ impl Band {
         })
     }
 
-    /// What the band says the clocks' rate still lacks.
+    /// The correction of the clocks' rate that the band asks for.
     fn slope(&self) -> f64 {
         self.sign * self.xz / self.xx
     }

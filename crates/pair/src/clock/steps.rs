@@ -53,7 +53,7 @@ const SCALES: usize = 3;
 const MOST_JUMPS: usize = 256;
 /// Packets of a direction on each side of a place that are looked at to find it exactly.
 const NEAR: usize = 16;
-/// A packet of a sharp direction counts for at most so many of a blurred one where they differ on the place.
+/// A packet of a sharp direction counts for at most so many of a noisy one where they differ on the place.
 const MOST_WEIGHT: f64 = 1000.0;
 /// So many packets may contradict what is possible by stamps too early before it counts.
 const ODD_PACKETS: usize = 2;
@@ -102,7 +102,7 @@ pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
     steps
 }
 
-/// What lies between the steps on either side of a jump.
+/// The interval between the steps on either side of a jump.
 fn around(steps: &[Step], jump: &Jump, samples: usize) -> Between {
     let before = steps
         .iter()

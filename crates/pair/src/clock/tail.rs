@@ -1,4 +1,4 @@
-//! Whether the smallest transit seen is a floor, or only the luckiest packet.
+//! The end of the distribution of transits: is the smallest one seen a floor, or only the luckiest packet?
 //!
 //! The lowest values of a sample show how its distribution ends (order statistics; J. Pickands, "Statistical
 //! Inference Using Extreme Order Statistics", Annals of Statistics 1975). With a sharp end the k-th lowest
@@ -51,7 +51,7 @@ const INDEPENDENT: f64 = 0.45;
 pub(super) fn excess(
     tracks: &Tracks,
     steps: &[Step],
-    stretch: usize,
+    interval: usize,
     rate: f64,
     floors: &[Option<Floor>; 2],
 ) -> [f64; 2] {
@@ -61,7 +61,7 @@ pub(super) fn excess(
     let round_trip = (forward.lowest + backward.lowest).max(0.0);
     let excess = [0, 1].map(|direction| {
         let track = &tracks.by_direction[direction];
-        let points = &track.points[track.stretch(steps, stretch, direction)];
+        let points = &track.points[track.interval(steps, interval, direction)];
         let slope = sign(direction) * rate;
         let heights: Vec<f64> = points
             .iter()
@@ -90,7 +90,7 @@ fn open_end(values: &[f64]) -> f64 {
     if lower.len() < LEAST_RANKS
         || ends_sharply(&lower)
         || !are_alike(&lower, &upper)
-        || company(values, &sorted) < INDEPENDENT
+        || rank_nearby(values, &sorted) < INDEPENDENT
     {
         return 0.0;
     }
@@ -141,8 +141,8 @@ pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
     (scale * (count as f64).ln()).clamp(LEAST_LATE_NS, LATEST_NS)
 }
 
-/// Whether the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own
-/// may lie below the sharp end of all others.
+/// True if the values at the ranks climb ever faster, from anywhere on: a few packets of a kind of their own may lie
+/// below the sharp end of all others.
 fn ends_sharply(at_ranks: &[f64]) -> bool {
     at_ranks.windows(LEAST_RANKS).any(|at| {
         let (first, last) = (at[1] - at[0], at[LEAST_RANKS - 1] - at[LEAST_RANKS - 2]);
@@ -157,7 +157,7 @@ fn are_alike(lower: &[f64], upper: &[f64]) -> bool {
 }
 
 /// The share of all values that those at a distance from the lowest are above, on average.
-fn company(values: &[f64], sorted: &[f64]) -> f64 {
+fn rank_nearby(values: &[f64], sorted: &[f64]) -> f64 {
     let low = sorted[COMPARED.min(sorted.len()) - 1];
     let (mut sum, mut count) = (0, 0);
     for around in values.windows(2 * APART + 1) {

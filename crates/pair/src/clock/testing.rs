@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// What delays forward packets beyond the base transit.
+/// The queue that delays forward packets beyond the base transit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Queue {
     Empty,

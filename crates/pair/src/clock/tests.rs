@@ -6,7 +6,7 @@ fn fitted(path: &Path) -> ClockFit {
 }
 
 fn drift(fit: &ClockFit) -> f64 {
-    fit.stretches[0].drift_ppm
+    fit.intervals[0].drift_ppm
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn few_samples_give_no_drift_and_say_so() {
         }
         .samples();
         let fit = fit(&samples[..count]).unwrap();
-        assert_eq!(fit.stretches.len(), 1);
+        assert_eq!(fit.intervals.len(), 1);
         assert!(fit.drift_error_ppm >= 50.0, "{count}: {fit:?}");
         assert!(drift(&fit).abs() <= 500.0);
     }
@@ -58,7 +58,7 @@ fn offset_and_drift_are_found_with_a_queue_of_hundreds_of_milliseconds_forward()
             ..Path::default()
         };
         let fit = fitted(&path);
-        assert_eq!(fit.stretches.len(), 1, "{queue:?}: {fit:?}");
+        assert_eq!(fit.intervals.len(), 1, "{queue:?}: {fit:?}");
         assert!((drift(&fit) - 45.0).abs() < 0.1, "{queue:?}: {fit:?}");
         assert!(
             path.offset_error(&fit, 0.0).abs() < 50e3,
@@ -106,7 +106,7 @@ fn microsecond_stamps_coalesced_in_batches_leave_the_drift_within_half_a_part_pe
         }
     }
     let fit = fit(&samples).unwrap();
-    assert_eq!(fit.stretches.len(), 1);
+    assert_eq!(fit.intervals.len(), 1);
     assert!((drift(&fit) + 120.0).abs() < 0.5, "{fit:?}");
     assert!((drift(&fit) + 120.0).abs() < fit.drift_error_ppm, "{fit:?}");
     assert!(path.offset_error(&fit, 4.0).abs() < 100e3, "{fit:?}");
@@ -134,7 +134,7 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                 let samples = path.samples();
                 let fit = fit(&samples).unwrap();
                 let what = format!("step {size} of first {of_first} transit {transit}: {fit:?}");
-                assert_eq!(fit.stretches.len(), 2, "{what}");
+                assert_eq!(fit.intervals.len(), 2, "{what}");
                 // every packet on its own side, but for those of the very moment
                 for (i, sample) in samples.iter().enumerate() {
                     let on_the_way = match (of_first, sample.forward) {
@@ -143,8 +143,8 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                         (false, false) => -transit * 1e-9,
                     };
                     let late = i as f64 / 2000.0 + on_the_way - 3.3;
-                    let stretch = &fit.stretches[usize::from(late >= 0.0)];
-                    let outside = stretch.distance_of(sample);
+                    let interval = &fit.intervals[usize::from(late >= 0.0)];
+                    let outside = interval.distance_of(sample);
                     assert!(outside == 0 || late.abs() <= 1e-3, "{i} {what}");
                 }
                 assert!(
@@ -152,7 +152,7 @@ fn steps_of_either_clock_are_found_at_their_packet() {
                     "{what}"
                 );
                 assert!(path.offset_error(&fit, 7.0).abs() < 20e3, "{what}");
-                assert!((fit.stretches[1].drift_ppm - 30.0).abs() < 0.5, "{what}");
+                assert!((fit.intervals[1].drift_ppm - 30.0).abs() < 0.5, "{what}");
             }
         }
     }
@@ -170,7 +170,7 @@ fn packets_on_the_way_when_the_second_clock_is_set_keep_their_transit() {
         };
         let samples = path.samples();
         let fit = fit(&samples).unwrap();
-        assert_eq!(fit.stretches.len(), 2, "{size}: {fit:?}");
+        assert_eq!(fit.intervals.len(), 2, "{size}: {fit:?}");
         for (i, sample) in samples.iter().enumerate() {
             let apart = (sample.second_ns - sample.first_ns) as f64 - fit.offset_of(sample);
             let transit = if sample.forward { apart } else { -apart };
@@ -193,14 +193,14 @@ fn several_steps_are_found_under_a_queue() {
         ..Path::default()
     };
     let fit = fitted(&path);
-    assert_eq!(fit.stretches.len(), 4, "{fit:?}");
+    assert_eq!(fit.intervals.len(), 4, "{fit:?}");
     for at in [0.5, 2.0, 4.0, 7.5] {
         assert!(path.offset_error(&fit, at).abs() < 50e3, "{at}: {fit:?}");
     }
     assert!(
-        fit.stretches
+        fit.intervals
             .iter()
-            .all(|stretch| (stretch.drift_ppm + 80.0).abs() < 0.5),
+            .all(|interval| (interval.drift_ppm + 80.0).abs() < 0.5),
         "{fit:?}"
     );
 }
@@ -212,7 +212,7 @@ fn a_step_is_proven_where_jitter_hides_it_from_one_direction() {
         steps_2: vec![(4.0, 30e6)],
         ..Path::default()
     };
-    assert_eq!(fitted(&path).stretches.len(), 2);
+    assert_eq!(fitted(&path).intervals.len(), 2);
 }
 
 #[test]
@@ -238,9 +238,9 @@ fn a_clock_that_was_tuned_when_it_was_set_runs_at_its_own_rate_afterwards() {
     .collect();
     let fit = fit(&samples).unwrap();
     let rates: Vec<f64> = fit
-        .stretches
+        .intervals
         .iter()
-        .map(|stretch| stretch.drift_ppm)
+        .map(|interval| interval.drift_ppm)
         .collect();
     assert_eq!(rates.len(), 2, "{fit:?}");
     assert!(
@@ -259,7 +259,7 @@ fn a_route_change_in_one_direction_is_not_a_step() {
             ..Path::default()
         };
         let fit = fitted(&path);
-        assert_eq!(fit.stretches.len(), 1, "{by}: {fit:?}");
+        assert_eq!(fit.intervals.len(), 1, "{by}: {fit:?}");
     }
 }
 
@@ -278,7 +278,7 @@ fn queues_are_not_steps() {
                     ..Path::default()
                 };
                 assert_eq!(
-                    fitted(&path).stretches.len(),
+                    fitted(&path).intervals.len(),
                     1,
                     "{queue:?} {backward_share}"
                 );
@@ -298,7 +298,7 @@ fn an_idle_gap_with_drift_is_not_a_step() {
     let mut samples = path.samples();
     samples.retain(|sample| !(30e9..570e9).contains(&(sample.first_ns as f64 - START_NS)));
     let fit = fit(&samples).unwrap();
-    assert_eq!(fit.stretches.len(), 1, "{fit:?}");
+    assert_eq!(fit.intervals.len(), 1, "{fit:?}");
     assert!((drift(&fit) - 300.0).abs() < 0.01, "{fit:?}");
 }
 
@@ -306,7 +306,7 @@ fn an_idle_gap_with_drift_is_not_a_step() {
 fn with_one_direction_transit_below_the_smallest_seen_is_a_step_and_above_it_only_from_a_second_on()
 {
     for (backward_share, down) in [(0.0, -20e6), (1.0, 20e6)] {
-        for (size, stretches) in [(down, 2), (-down, 1), (-100.0 * down, 2)] {
+        for (size, intervals) in [(down, 2), (-down, 1), (-100.0 * down, 2)] {
             let path = Path {
                 backward_share,
                 steps_2: vec![(5.0, size)],
@@ -314,8 +314,8 @@ fn with_one_direction_transit_below_the_smallest_seen_is_a_step_and_above_it_onl
             };
             let fit = fitted(&path);
             assert_eq!(
-                fit.stretches.len(),
-                stretches,
+                fit.intervals.len(),
+                intervals,
                 "{backward_share} {size}: {fit:?}"
             );
             assert_eq!(fit.offset_bounds_ns, None);
@@ -325,7 +325,7 @@ fn with_one_direction_transit_below_the_smallest_seen_is_a_step_and_above_it_onl
 
 #[test]
 fn with_one_direction_a_jump_upward_that_outlasts_silences_is_a_step() {
-    for (packets_per_second, stretches) in [(20.0, 2), (2000.0, 1)] {
+    for (packets_per_second, intervals) in [(20.0, 2), (2000.0, 1)] {
         let path = Path {
             seconds: 20.0,
             packets_per_second,
@@ -335,8 +335,8 @@ fn with_one_direction_a_jump_upward_that_outlasts_silences_is_a_step() {
         };
         let fit = fitted(&path);
         assert_eq!(
-            fit.stretches.len(),
-            stretches,
+            fit.intervals.len(),
+            intervals,
             "{packets_per_second}: {fit:?}"
         );
     }
@@ -408,7 +408,7 @@ fn each_lookup_is_the_others_inverse() {
 }
 
 #[test]
-fn where_a_time_occurs_twice_a_packet_tells_which_stretch_it_belongs_to() {
+fn where_a_time_occurs_twice_a_packet_tells_which_interval_it_belongs_to() {
     let path = Path {
         steps_1: vec![(4.0, -2e9)],
         transit_ns: [1e6; 2],
@@ -416,7 +416,7 @@ fn where_a_time_occurs_twice_a_packet_tells_which_stretch_it_belongs_to() {
     };
     let samples = path.samples();
     let fit = fit(&samples).unwrap();
-    assert_eq!(fit.stretches.len(), 2);
+    assert_eq!(fit.intervals.len(), 2);
     assert!((fit.offset_of(&samples[7900]) - 0.0).abs() < 1e5);
     assert!((fit.offset_of(&samples[8100]) - 2e9).abs() < 1e5);
 }

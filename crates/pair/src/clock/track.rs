@@ -46,8 +46,8 @@ impl Track {
         self.index.retain(|_| kept.next().unwrap_or(true));
     }
 
-    /// The positions of this direction's points in a stretch between `steps`.
-    pub fn stretch(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
+    /// The positions of this direction's points in an interval between `steps`.
+    pub fn interval(&self, steps: &[Step], number: usize, direction: usize) -> Range<usize> {
         let from = match number {
             0 => 0,
             _ => self.position(steps[number - 1].at[direction]),
@@ -73,7 +73,7 @@ pub(super) struct Tracks {
     pub samples: usize,
 }
 
-/// What a direction's transit counts for in the difference of the clocks.
+/// The sign of a direction's transit in the difference of the clocks.
 pub(super) fn sign(direction: usize) -> f64 {
     if direction == 0 { 1.0 } else { -1.0 }
 }

@@ -1,7 +1,7 @@
 //! Times of both captures on one clock.
 
 use super::order::by_index;
-use crate::clock::{self, ClockFit, ClockSample, ClockStretch};
+use crate::clock::{self, ClockFit, ClockInterval, ClockSample};
 use crate::flow::{Direction, PairFlow};
 use crate::packet::{PacketFlags, PairPacket};
 
@@ -71,8 +71,8 @@ pub(super) struct Aligned<'a> {
 
 impl<'a> Aligned<'a> {
     pub(super) fn new(clock: Option<&'a ClockFit>, constant_offset_ns: i64) -> Self {
-        let line = clock.and_then(|clock| match clock.stretches.as_slice() {
-            [stretch] => Line::of(stretch),
+        let line = clock.and_then(|clock| match clock.intervals.as_slice() {
+            [interval] => Line::of(interval),
             _ => None,
         });
         Self {
@@ -100,7 +100,7 @@ impl<'a> Aligned<'a> {
     }
 }
 
-/// [`crate::ClockStretch::first_at`] for times that 64 bits hold: it is asked for several times for every packet.
+/// [`crate::ClockInterval::first_at`] for times that 64 bits hold: it is asked for several times for every packet.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     start_ns: i64,
@@ -111,14 +111,14 @@ struct Line {
 }
 
 impl Line {
-    fn of(stretch: &ClockStretch) -> Option<Self> {
-        let whole = stretch.offset_ns.trunc();
+    fn of(interval: &ClockInterval) -> Option<Self> {
+        let whole = interval.offset_ns.trunc();
         // times that matching lets pass, and their differences
         (whole.abs() < (1i64 << 62) as f64).then_some(Self {
-            start_ns: stretch.start_ns,
+            start_ns: interval.start_ns,
             whole_ns: whole as i64,
-            fraction_ns: stretch.offset_ns - whole,
-            rate: 1.0 + stretch.drift_ppm * 1e-6,
+            fraction_ns: interval.offset_ns - whole,
+            rate: 1.0 + interval.drift_ppm * 1e-6,
         })
     }
 
@@ -137,13 +137,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_stretch_without_wide_numbers_gives_the_same_times(
+        fn one_interval_without_wide_numbers_gives_the_same_times(
             start_ns in 0i64..1 << 62,
             offset_ns in prop_oneof![-1e18..1e18, -1e6..1e6],
             drift_ppm in -1e3..1e3,
             since_ns in prop_oneof![-1i64 << 61..1 << 61, -1_000_000i64..1_000_000],
         ) {
-            let stretch = ClockStretch {
+            let interval = ClockInterval {
                 start_ns,
                 end_ns: start_ns,
                 offset_ns,
@@ -152,7 +152,7 @@ mod tests {
                 ends_at_second: false,
             };
             let clock = ClockFit {
-                stretches: vec![stretch],
+                intervals: vec![interval],
                 offset_bounds_ns: None,
                 drift_error_ppm: 0.0,
                 samples: [0, 0],

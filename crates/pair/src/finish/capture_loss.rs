@@ -1,4 +1,4 @@
-//! Whether packets that nothing accounts for were lost on the way or missed by a capture.
+//! Packets that nothing accounts for: lost on the way, or missed by a capture?
 
 /// How often a capture misses packets, by those that are known to have passed its point.
 #[derive(Debug, Clone, Copy, Default)]

@@ -22,7 +22,7 @@ fn identity(packet: &PairPacket) -> Identity {
     )
 }
 
-/// Whether a packet is one that no other is like by habit: it has a number, or contents that do not come again.
+/// True if a packet is one that no other is like by habit: it has a number, or contents that do not come again.
 fn is_telling(packet: &PairPacket) -> bool {
     packet.identification != 0 || packet.content & 1 != 0
 }
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// What the last of the packets is found to be, and whether that is open.
+    /// Find the fate of the last of the packets, and whether that is open.
     fn found(mut packets: Vec<PairPacket>) -> (Crossing, bool) {
         let places: Vec<u32> = (0..packets.len() as u32).collect();
         let unclear = mark(&mut packets, &places, 1);

@@ -23,15 +23,15 @@ const MOST_SUMS: usize = 4096;
 /// A matched packet: its time at point 1, and its time at point 2 less that, ns.
 type Sample = (i64, i64);
 
-/// What is known of the packets between two hosts. Orientation 0 is from the host with the lower address.
+/// Evidence on the packets between two hosts. Orientation 0 is from the host with the lower address.
 #[derive(Debug, Default)]
 struct Hosts {
     /// Matched packets by orientation.
     matched: [u64; 2],
     /// Packets whose TTL decreased from point 1 to 2, and from 2 to 1, by orientation.
     ttl: [[u64; 2]; 2],
-    /// Packets that only one point has and that were sent again, by orientation and point: lost on the way. Those that
-    /// were not sent again may have been missed by the other capture.
+    /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the way. Those
+    /// that were not retransmitted may have been missed by the other capture.
     only: [[u64; 2]; 2],
     /// Sum of the first time differences, by orientation, ns.
     delta_sum: [f64; 2],
@@ -100,7 +100,7 @@ impl Hosts {
         }
     }
 
-    /// Whether orientation 0 goes from point 1 to 2.
+    /// True if orientation 0 goes from point 1 to 2.
     fn decide(&mut self) -> Option<bool> {
         let by_ttl = self.by_ttl();
         let by_time = self.by_time();
@@ -138,7 +138,7 @@ impl Hosts {
         (median != 0.0).then_some((median > 0.0, sure))
     }
 
-    /// By the side that holds what was lost on the way and sent again.
+    /// By the side that holds what was lost on the way and retransmitted.
     fn by_losses(&self) -> Option<bool> {
         let only_first = self.only[0][0] + self.only[1][1];
         let only_second = self.only[0][1] + self.only[1][0];
@@ -146,7 +146,7 @@ impl Hosts {
         (most >= 4 && most > 4 * least).then_some(only_first > only_second)
     }
 
-    /// What is left where neither TTL nor the sums of transit times tell.
+    /// Guess where neither TTL nor the sums of transit times tell.
     fn guess(&self) -> Option<bool> {
         self.by_losses().or_else(|| self.by_clock())
     }

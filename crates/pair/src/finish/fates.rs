@@ -1,8 +1,8 @@
-//! What became of packets that only one capture holds.
+//! Fates of packets that only one capture holds.
 //!
 //! A packet that only the downstream capture holds was missed upstream, or is a second copy ([`copies`]). One that only the
 //! upstream capture holds was lost, or crossed and was missed downstream. For TCP data acknowledgments tell: what was
-//! acknowledged and never sent again has arrived. For the rest, counting tells: how often the downstream capture
+//! acknowledged and never retransmitted has arrived. For the rest, counting tells: how often the downstream capture
 //! misses what certainly passed it.
 
 use std::collections::HashSet;
@@ -70,7 +70,7 @@ pub(super) fn decide(
     decide_open(packets, &open);
 }
 
-/// What was given up to bound memory stays so: nobody looked for it long enough.
+/// Set a fate. A packet that was given up to bound memory stays so: nobody looked for it long enough.
 fn settle(packet: &mut PairPacket, crossing: Crossing) {
     if packet.crossing == Crossing::Undecided
         || packet.crossing == Crossing::Forgotten && crossing == Crossing::OtherPath
@@ -377,7 +377,7 @@ fn decide_flow(
     }
 }
 
-/// What is known of a data packet that the downstream capture lacks.
+/// The verdict on a data packet that the downstream capture lacks.
 enum Verdict {
     Lost,
     Missed,
@@ -385,7 +385,7 @@ enum Verdict {
     Ambiguous,
 }
 
-/// What it repeats has arrived: whether the repetition did as well, no acknowledgment of new data says.
+/// True if what it repeats has arrived: whether the repetition did as well, no acknowledgment of new data says.
 fn repeats_delivered(segment: &Segment) -> bool {
     segment.flags.has(SegmentFlags::SPURIOUS)
 }

@@ -1,4 +1,4 @@
-//! What to say when the captures share no packet.
+//! The error for captures that share no packet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

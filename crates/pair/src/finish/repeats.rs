@@ -1,11 +1,11 @@
-//! What is known of other transmissions of a packet's bytes.
+//! Evidence on other transmissions of a packet's bytes.
 
 use crate::packet::{Crossing, PairPacket};
 
 /// Longer after each other than this, equal numbers are those of other bytes, or of a lost cause.
 const SAME_BYTES_NS: i64 = 120_000_000_000;
 
-/// What is known of other transmissions of a packet's bytes.
+/// Evidence on other transmissions of a packet's bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Others {
     /// One is in both captures.

@@ -16,7 +16,7 @@ const WITHIN: usize = 64;
 /// Clocks of captures are no finer than this.
 const CLOCK_GRAIN_NS: i64 = 5_000;
 
-/// What copies have in common.
+/// The fields that copies have in common.
 type Identity = (u32, u32, u32, u32);
 
 /// `None` where more than time tells the packet from its copies.
@@ -156,7 +156,8 @@ mod tests {
     const TRANSIT_NS: i64 = 1_000_000;
     const LATER_NS: i64 = 40_000_000;
 
-    /// Ten packets, the last one lost and sent again `later_ns` after; the arrival of its copy stands with the first.
+    /// Ten packets, the last one lost and retransmitted `later_ns` after; the arrival of its copy stands with the
+    /// first.
     fn found(identification: u16, later_ns: i64) -> [bool; 2] {
         let packet = |number: u32, sent_ns: i64, arrived_ns: Option<i64>| PairPacket {
             flow: 0,

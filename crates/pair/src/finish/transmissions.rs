@@ -1,4 +1,4 @@
-//! What the TCP tracker of the upstream capture knows of each packet.
+//! Transmissions as the TCP tracker of the upstream capture knows them.
 
 use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
 

@@ -135,7 +135,7 @@ impl IdVotes {
         }
     }
 
-    /// Whether identifications cross unchanged; `None` while that is open.
+    /// True if identifications cross unchanged; `None` while that is open.
     fn preserved(self) -> Option<bool> {
         if self.equal >= 4 && self.different <= self.equal / 8 {
             Some(true)
@@ -320,7 +320,7 @@ impl Flows {
         self.get_mut(side, flow).birth = LET_GO;
     }
 
-    /// What stands for the flow in keys: the same at both points once the flow is known at both.
+    /// The token for the flow in keys: the same at both points once the flow is known at both.
     #[inline]
     pub(crate) fn token(&self, side: usize, flow: u32) -> u32 {
         let state = self.get(side, flow);
@@ -330,7 +330,7 @@ impl Flows {
         state.token
     }
 
-    /// Whether packets of these flows can be the same packets. `first` is a flow at point 1.
+    /// True if packets of these flows can be the same packets. `first` is a flow at point 1.
     #[inline]
     pub(crate) fn may_be_one(&self, first: u32, second: u32) -> bool {
         let (one, two) = (self.get(0, first), self.get(1, second));
@@ -338,8 +338,8 @@ impl Flows {
             return true;
         }
         if one.matched == 0 && two.matched == 0 {
-            let others_by_name = one.expects_its_namesake() || two.expects_its_namesake();
-            return !others_by_name && self.reverses_agree(one, two);
+            let others_by_tuple = one.expects_same_tuple() || two.expects_same_tuple();
+            return !others_by_tuple && self.reverses_agree(one, two);
         }
         // ports used again, and one of the captures lacks the SYN that shows it
         let renewed_first = two.partner != NONE && self.get(0, two.partner).tuple == one.tuple;
@@ -347,7 +347,7 @@ impl Flows {
         renewed_first || renewed_second
     }
 
-    /// Whether the other directions, as far as they are known, are of one connection too.
+    /// True if the other directions, as far as they are known, are of one connection too.
     fn reverses_agree(&self, one: &FlowState, two: &FlowState) -> bool {
         let known = |side: usize, flow: u32| {
             let state = (flow != NONE).then(|| self.get(side, flow))?;
@@ -357,25 +357,25 @@ impl Flows {
             && known(1, two.reverse).is_none_or(|partner| partner == one.reverse)
     }
 
-    /// Whether they are known, or by their names expected, to be one.
+    /// True if they are known, or by their names expected, to be one.
     #[inline]
     pub(crate) fn are_partners(&self, first: u32, second: u32) -> bool {
         self.get(0, first).partner == second
     }
 
-    /// Whether a different identification proves a different packet of this flow.
+    /// True if a different identification proves a different packet of this flow.
     #[inline]
     pub(crate) fn ids_are_preserved(&self, first: u32) -> bool {
         self.get(0, first).ids.preserved() == Some(true)
     }
 
-    /// Whether a different identification is suspicious: this flow has not shown yet whether they are preserved, but
+    /// True if a different identification is suspicious: this flow has not shown yet whether they are preserved, but
     /// those of others are.
     pub(crate) fn ids_should_be_preserved(&self, first: u32) -> bool {
         self.get(0, first).ids.preserved().is_none() && self.ids.preserved() == Some(true)
     }
 
-    /// Whether the pieces of super-segments have the identifications that counting up gives.
+    /// True if the pieces of super-segments have the identifications that counting up gives.
     #[inline]
     pub(crate) fn ids_of_pieces_are_counted(&self) -> bool {
         self.piece_ids.preserved() == Some(true)
@@ -392,7 +392,7 @@ impl Flows {
         later_piece: bool,
     ) {
         if self.get(0, first).partner != second || self.get(1, second).partner != first {
-            self.marry(first, second);
+            self.bind(first, second);
         }
         match same_id {
             Some(same) if later_piece => self.piece_ids.take(same),
@@ -416,7 +416,7 @@ impl Flows {
 
     /// Replaces guessed partners by proven ones.
     #[cold]
-    fn marry(&mut self, first: u32, second: u32) {
+    fn bind(&mut self, first: u32, second: u32) {
         for (side, flow) in [(0, first), (1, second)] {
             let former = self.get(side, flow).partner;
             if former != NONE {
@@ -484,8 +484,9 @@ const TELLING_PACKETS: u32 = 8;
 /// Taken for the variation of a flow's transit until matches show it, and at most.
 const FIRST_VARIATION_NS: i64 = 250_000;
 const LARGEST_VARIATION_NS: i64 = 10_000_000;
-/// Packets after which a flow whose namesake at the other point has no packet in common may be another one there.
-const NAMESAKE_PACKETS: u64 = 16;
+/// Packets after which a flow that has none in common with the flow of the same 5-tuple at the other point may be
+/// another one there.
+const SAME_TUPLE_PACKETS: u64 = 16;
 
 impl FlowState {
     /// A packet with so much payload that is no super-segment.
@@ -509,9 +510,9 @@ impl FlowState {
         self.birth == LET_GO
     }
 
-    /// Whether it has, by its name, a partner which may prove right yet.
-    fn expects_its_namesake(&self) -> bool {
-        self.partner != NONE && self.packets < NAMESAKE_PACKETS
+    /// True if it has, by its 5-tuple, a partner which may prove right yet.
+    fn expects_same_tuple(&self) -> bool {
+        self.partner != NONE && self.packets < SAME_TUPLE_PACKETS
     }
 
     /// A SYN with another sequence number than the flow's own opens a new connection on the same ports.

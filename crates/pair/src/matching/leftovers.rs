@@ -21,8 +21,8 @@ struct Order {
 }
 
 impl Order {
-    /// Whether a packet at these positions is in order with most of its neighbours: a few may be reordered, or
-    /// matched wrongly themselves.
+    /// True if a packet at these positions is in order with most of its neighbours: a few may be reordered, or matched
+    /// wrongly themselves.
     fn keeps(&self, [first, second]: [u32; 2]) -> bool {
         let before = self.matched.partition_point(|[other, _]| *other < first);
         let after = self.matched.partition_point(|[other, _]| *other <= first);
@@ -75,7 +75,7 @@ impl Orders {
     }
 }
 
-/// Whether a packet may be sent again with nothing to tell it from the first.
+/// True if a packet may be retransmitted with nothing to tell it from the first.
 fn is_repeatable(parts: &Parts) -> bool {
     parts.has(Parts::DATA) && !parts.has_timestamps()
 }

@@ -64,7 +64,7 @@ pub(super) struct Candidate {
     pub packets: u64,
 }
 
-/// What is to be done with a candidate.
+/// The decision on a candidate.
 enum Fate {
     /// There is no such flow any more, or it is none of those that go.
     NoCandidate,
@@ -128,7 +128,7 @@ impl Matcher {
         }
     }
 
-    /// Whether all these packets are matched or given up.
+    /// True if all these packets are matched or given up.
     fn none_waits(&self, side: usize, rows: &FewRows) -> bool {
         // rows come to wait in their order, and are given up in it
         let first_waiting = self.pending[side]

@@ -1,4 +1,4 @@
-//! Whether a packet that waits at one point is the one just seen at the other.
+//! Likeness of packets: is the one that waits at one point the one just seen at the other?
 
 use super::Matcher;
 use super::flows::FlowState;
@@ -31,7 +31,7 @@ enum Likeness {
     CutSelfTo(u32),
 }
 
-/// What the other point holds of a packet.
+/// The match of a packet at the other point.
 pub(super) enum Found {
     Nothing,
     /// Slot of the same packet, and whether the identifications are equal where both have one.
@@ -43,7 +43,7 @@ pub(super) enum Found {
 }
 
 impl Matcher {
-    /// Whether a packet should rather wait for a better match than this one.
+    /// True if a packet should rather wait for a better match than this one.
     pub(super) fn doubts(
         &mut self,
         side: usize,
@@ -107,7 +107,7 @@ impl Matcher {
         }
     }
 
-    /// Whether a waiting packet is a better match than an older one.
+    /// True if a waiting packet is a better match than an older one.
     #[cold]
     fn is_better(
         &self,

@@ -3,8 +3,8 @@
 use super::sighting::{Parts, Sighting};
 use crate::packet::PacketFlags;
 
-/// What Linux takes for the smallest sensible maximum segment size (`TCP_MIN_MSS`): a smaller one would let one
-/// captured packet stand for thousands.
+/// The smallest sensible maximum segment size by Linux (`TCP_MIN_MSS`): a smaller one would let one captured packet
+/// stand for thousands.
 pub(crate) const SMALLEST_SEGMENT_BYTES: u32 = 88;
 /// The payload of an Ethernet frame less IPv4 and TCP headers without options: more may be a super-segment.
 pub(crate) const LARGEST_ETHERNET_PAYLOAD_BYTES: u32 = 1460;
@@ -31,7 +31,7 @@ pub(crate) fn likely_segment_bytes(sighting: &Sighting, plain_bytes: Option<u32>
         .then_some(guess)
 }
 
-/// Whether a super-segment can be cut like this.
+/// True if a super-segment can be cut like this.
 pub(crate) fn can_cut(payload_bytes: u32, segment_bytes: u32) -> bool {
     /// So many small packets Linux joins at most on receipt (64 KiB in frames of the smallest size, rounded).
     const MOST_SMALL_PIECES: u32 = 64;

@@ -15,7 +15,7 @@ pub(crate) const PAYLOAD_KEY_BYTES: usize = 16;
 pub(crate) const FRAGMENT: u8 = 255;
 const TCP: u8 = 6;
 
-/// What the key is made of, kept so that it can be made again with less precision.
+/// The parts of the key, kept so that it can be made again with less precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// TCP: acknowledgment, TSval, TSecr, window or 0, hash of the SACK blocks (of a SYN: the MSS option, which is
@@ -45,7 +45,7 @@ impl Parts {
         self.bits & bits != 0
     }
 
-    /// Whether timestamps tell a packet from its retransmission.
+    /// True if timestamps tell a packet from its retransmission.
     #[inline]
     pub(crate) fn has_timestamps(&self) -> bool {
         self.protocol == TCP && (self.material[1], self.material[2]) != (0, 0)
@@ -110,7 +110,7 @@ impl Parts {
     }
 }
 
-/// Whether chance or habit produces such a payload again: fewer than six different bytes.
+/// True if chance or habit produces such a payload again: fewer than six different bytes.
 fn is_commonplace(words: [u64; 2]) -> bool {
     let mut seen = [0u64; 4];
     for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
@@ -120,7 +120,7 @@ fn is_commonplace(words: [u64; 2]) -> bool {
     different < 6
 }
 
-/// What the captures hold of every packet, and so what keys may be made of.
+/// The fields that the captures hold of every packet, and so what keys may be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Precision {
     pub timestamps: bool,
@@ -143,7 +143,7 @@ impl Default for Precision {
 }
 
 impl Precision {
-    /// What is left where a snapshot length cut the options of such a packet off.
+    /// The precision left where a snapshot length cut the options of such a packet off.
     pub(crate) fn without_options(self, tcp: &TcpSegment) -> Self {
         Self {
             timestamps: self.timestamps && tcp.options.timestamps.is_some(),
@@ -181,9 +181,9 @@ impl Precision {
         ])
     }
 
-    /// What tells copies of a packet from other packets of its flow: its key's hash, odd where chance or habit does not
-    /// produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all but
-    /// the numbers of the bytes: its data have no other contents.
+    /// The mark of copies of a packet among other packets of its flow: its key's hash, odd where chance or habit does
+    /// not produce such contents again. TCP does, when it repeats data, and what merges packets on receipt changes all
+    /// but the numbers of the bytes: its data have no other contents.
     #[inline]
     pub(crate) fn content(self, key: u64, parts: &Parts) -> u32 {
         if parts.protocol == TCP {
@@ -196,7 +196,7 @@ impl Precision {
         key as u32 & !1 | u32::from(!self.is_commonplace(parts))
     }
 
-    /// Whether acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
+    /// True if acknowledgment numbers and timestamps are equal: no part of the keys of data packets that may be pieces
     /// of super-segments.
     #[inline]
     pub(crate) fn agree(self, one: &Parts, other: &Parts) -> bool {
@@ -204,7 +204,7 @@ impl Precision {
             && (!self.timestamps || one.material[1..3] == other.material[1..3])
     }
 
-    /// Whether the timestamps are so near each other that both packets can be of one super-segment.
+    /// True if the timestamps are so near each other that both packets can be of one super-segment.
     pub(crate) fn are_near(self, one: &Parts, other: &Parts) -> bool {
         /// Clocks for timestamps tick once per millisecond in most systems (RFC 7323, section 5.4: 1 ms to 1 s).
         const NEAR_TICKS: i32 = 50;

@@ -109,7 +109,7 @@ impl Matcher {
         waits && self.pending[side].entry(piece.slot).row == piece.row
     }
 
-    /// Whether one piece follows another one of its super-segment.
+    /// True if one piece follows another one of its super-segment.
     fn follows(&self, side: usize, one: &Piece, next: &Piece) -> bool {
         let (one, next) = (self.row(one), self.row(next));
         one.index[side] == next.index[side]
@@ -232,7 +232,7 @@ impl Matcher {
     }
 }
 
-/// Whether the packet of a row, which came to wait, still does.
+/// True if the packet of a row, which came to wait, still does.
 fn waits(row: &PairPacket) -> bool {
     !row.is_matched() && !row.flags.has(PacketFlags::WITHDRAWN)
 }

@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// What happens to packets between the points and at them.
+/// Events that befall packets between the points and at them.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     /// Time from point 1 to 2, and from 2 to 1.
@@ -100,10 +100,10 @@ impl Default for Transfer {
     }
 }
 
-/// What short segments lack.
+/// Bytes that short segments lack.
 const SHORTER_BYTES: u32 = 24;
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The receiver gets segment `0`.

@@ -21,7 +21,7 @@ fn clocks_an_hour_apart_do_not_matter() {
     for offset in [3600 * S, -3600 * S, 100 * 365 * 86_400 * S / 10] {
         let pair = scene().at(1, |passing| passing.time_ns += offset).check();
         assert_eq!(pair.flows[0].direction, Direction::FirstToSecond);
-        let found = pair.clock.unwrap().stretches[0].offset_ns;
+        let found = pair.clock.unwrap().intervals[0].offset_ns;
         assert!((found - offset as f64).abs() < 1e6, "{found} for {offset}");
     }
 }
@@ -44,7 +44,7 @@ fn a_clock_stepped_on_the_way_does_not_matter() {
         let pair = scene.read().unwrap();
         let wrong = scene.wrong(&pair);
         assert!(wrong.is_empty(), "{side} {step}: {wrong:#?}");
-        assert!(pair.clock.unwrap().stretches.len() > 1);
+        assert!(pair.clock.unwrap().intervals.len() > 1);
     }
 }
 

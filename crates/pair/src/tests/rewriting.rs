@@ -1,4 +1,4 @@
-//! What routers, translators and tunnels do to packets on the way.
+//! Packets rewritten on the way by routers, translators and tunnels.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -108,7 +108,7 @@ impl DualQueues {
             .max((COUPLING * self.probability).min(1.0))
     }
 
-    /// Whether the low latency queue is next.
+    /// True if the low latency queue is next.
     fn low_latency_is_next(&self) -> bool {
         match (self.low_latency.len(), self.classic.len()) {
             (0, _) => false,

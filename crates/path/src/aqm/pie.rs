@@ -143,7 +143,7 @@ impl Control {
         self.wait_before_ns = wait_ns;
     }
 
-    /// Whether a packet that comes to `backlog_bytes` is the one to drop early.
+    /// True if a packet that comes to `backlog_bytes` is the one to drop early.
     pub fn chooses(&mut self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
         self.count(target_ns, backlog_bytes);
         let chosen = random.chance(self.spread(target_ns, backlog_bytes));
@@ -193,7 +193,7 @@ impl Control {
         self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES
     }
 
-    /// Whether a packet that was chosen may be marked instead: as long as that is rare (section 5.1).
+    /// True if a packet that was chosen may be marked instead: as long as that is rare (section 5.1).
     pub fn may_mark(&self) -> bool {
         self.drop_probability <= MARK_LIMIT
     }

@@ -106,7 +106,7 @@ impl Red {
         }
     }
 
-    /// Whether this packet is the one to drop early.
+    /// True if this packet is the one to drop early.
     fn chooses(&mut self) -> bool {
         let probability = self.probability();
         if probability <= 0.0 {

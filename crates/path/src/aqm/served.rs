@@ -1,4 +1,4 @@
-//! What queues that decide when a transmission begins have in common: the line, the clock, and open decisions.
+//! The common part of queues that decide when a transmission begins: the line, the clock, and open decisions.
 
 use super::sojourn::Waiting;
 use crate::transmitter::Transmitter;

@@ -46,7 +46,7 @@ pub(super) struct Settings {
     pub target_ns: i64,
     pub interval_ns: i64,
     pub marks: bool,
-    /// What waits in other queues and counts as backlog.
+    /// Bytes that wait in other queues and count as backlog.
     pub beside_bytes: u64,
 }
 

@@ -16,11 +16,11 @@ pub(super) const LEAST_SHARE: f64 = 0.5;
 /// Fits the bucket near `known` again, with the losses that found room in it taken for others': they cost what losses by
 /// chance cost, and the bucket is not corrected to drop them.
 ///
-/// `None` where they are no part of the losses, or the greater one. See [`refine_exact`] for `blur_bytes`.
+/// `None` where they are no part of the losses, or the greater one. See [`refine_exact`] for `noise_bytes`.
 pub fn refine_beside(
     trace: &Trace,
     known: &BucketFit,
-    blur_bytes: f64,
+    noise_bytes: f64,
 ) -> Option<(BucketFit, usize)> {
     let mut fit = *known;
     let mut others = Vec::new();
@@ -33,7 +33,7 @@ pub fn refine_beside(
             break;
         }
         others = found;
-        fit = refine_exact(&without(trace, &others), &fit, blur_bytes);
+        fit = refine_exact(&without(trace, &others), &fit, noise_bytes);
     }
     pay_for_others(&mut fit, trace, others.len());
     Some((fit, others.len()))
@@ -58,13 +58,13 @@ pub(super) struct Claim {
     pub bucket: Option<usize>,
     /// No other bucket was short of room.
     pub alone: bool,
-    /// What the packet lacks in the bucket that has least room, bytes; negative where there is room.
+    /// The bytes that the packet lacks in the bucket that has least room; negative where there is room.
     pub short_bytes: f64,
 }
 
 /// Which bucket each loss belongs to. Losses for which all had room took their tokens: whatever lost them may be behind.
 pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) -> Vec<Claim> {
-    let brink_bytes = -ROOM_PACKETS * trace.typical_bytes;
+    let near_limit_bytes = -ROOM_PACKETS * trace.typical_bytes;
     let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
     let mut found = Vec::with_capacity(trace.lost);
     for index in 0..trace.len() {
@@ -77,7 +77,7 @@ pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) 
         if trace.outcome[index] == Seen::Lost {
             let fullest = (0..N).max_by(|&a, &b| over(a).total_cmp(&over(b)));
             let short_bytes = fullest.map_or(f64::MIN, over);
-            let bucket = fullest.filter(|_| short_bytes >= brink_bytes);
+            let bucket = fullest.filter(|_| short_bytes >= near_limit_bytes);
             found.push(Claim {
                 index,
                 bucket,

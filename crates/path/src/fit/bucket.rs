@@ -85,7 +85,7 @@ const RATE_MULTIPLES: (f64, f64) = (0.5, 100.0);
 const RATE_RATIO: f64 = 1.08;
 /// Steps of the limits that are tried over the whole trace.
 const LIMIT_RATIO: f64 = 1.4;
-/// Runs of losses in the stretch that the coarse search looks at.
+/// Runs of losses in the interval that the coarse search looks at.
 const RUNS_SEARCHED: usize = 100;
 /// Packets that share a row at most: in the search, and in what follows it.
 const MOST_IN_A_ROW: (u16, u16) = (16, 4);
@@ -105,7 +105,7 @@ pub fn fit_bucket(trace: &Trace) -> Option<BucketFit> {
     search_bucket(trace, None).map(|found| found.complete(trace))
 }
 
-/// What a search over a trace found, before its intervals are worked out.
+/// The result of a search over a trace, before its intervals are worked out.
 pub struct Found {
     rows: Rows,
     best: Point,
@@ -363,8 +363,8 @@ fn fastest_arrivals(rows: &Rows) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// What passed between two losses, over the time between them: the rate itself, to within a packet, wherever the
-/// bucket did not fill up in between. Quantiles over all pairs of losses some apart.
+/// The rates of what passed between two losses: the rate itself, to within a packet, wherever the bucket did not fill
+/// up in between. Quantiles over all pairs of losses some apart.
 fn rates_between_losses(rows: &Rows) -> Vec<f64> {
     const APART: [usize; 3] = [1, 5, 25];
     const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];

@@ -1,4 +1,4 @@
-//! What is put into a token bucket comes out of its fit.
+//! A token bucket's parameters come out of its fit.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -1,5 +1,4 @@
-//! What the delays say: is there a queue behind the losses, how fast does it drain, and do losses come when it is
-//! full?
+//! Delays as evidence: is there a queue behind the losses, how fast does it drain, and do losses come when it is full?
 
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{corrected, uncorrected};
@@ -77,8 +76,8 @@ pub fn delay_at_loss(trace: &Trace) -> Option<DelayAtLoss> {
     at_loss.sort_by(f32::total_cmp);
     shorter.sort_by(f32::total_cmp);
     let full = quantile(&shorter, 0.5);
-    let blur = (0.1 * full).max(full - quantile(&shorter, 0.2));
-    let longer_waits = in_pairs.iter().filter(|wait| **wait > full + blur).count();
+    let noise = (0.1 * full).max(full - quantile(&shorter, 0.2));
+    let longer_waits = in_pairs.iter().filter(|wait| **wait > full + noise).count();
     let share_below =
         |delay: f32| sorted.partition_point(|sample| *sample < delay) as f64 / samples as f64;
     // losses that follow the same sample are one event: count each measured delay once
@@ -159,19 +158,19 @@ pub struct DelayByOccupancy {
     /// Lower quartile of the delays when the virtual queue is nearly empty, seconds.
     pub empty_s: f64,
     /// The same when it is nearly at the limit.
-    pub brink_s: f64,
-    /// What a queue that drains at the rate would add between the two, seconds.
+    pub near_limit_s: f64,
+    /// The delay that a queue that drains at the rate would add between the two, seconds.
     pub expected_s: f64,
     pub samples_empty: usize,
-    pub samples_brink: usize,
-    /// Standard error of `brink_s - empty_s`, seconds.
+    pub samples_near_limit: usize,
+    /// Standard error of `near_limit_s - empty_s`, seconds.
     pub error_s: f64,
 }
 
 impl DelayByOccupancy {
     /// 0 for a policer, which delays nothing; 1 for a queue; in between for a shaper that first spends a burst.
     pub fn ratio(&self) -> f64 {
-        (self.brink_s - self.empty_s) / self.expected_s
+        (self.near_limit_s - self.empty_s) / self.expected_s
     }
 
     /// The ratio's bounds at two standard errors.
@@ -203,7 +202,7 @@ pub fn delay_by_occupancy(
     // "nearly": within two packets, or within a tenth for a large limit; a bucket that is never nearly full is
     // compared at the lowest fiftieth of what its packets found
     let near = (2.0 * packet).max(0.1 * limit_bytes);
-    let brink_from = (limit_bytes - near).max(limit_bytes * 0.5) as f32;
+    let near_limit_from = (limit_bytes - near).max(limit_bytes * 0.5) as f32;
     let lowest = samples.len() / 50;
     let mut found: Vec<f32> = samples.iter().map(|(occupancy, _)| *occupancy).collect();
     let low = *found
@@ -221,8 +220,8 @@ pub fn delay_by_occupancy(
         (occupancies, delays)
     };
     let (empty_at, empty) = group(&|occupancy| occupancy <= empty_to);
-    let (brink_at, brink) = group(&|occupancy| occupancy >= brink_from);
-    if empty.len() < 5 || brink.len() < 5 || empty_to >= brink_from {
+    let (near_limit_at, near_limit) = group(&|occupancy| occupancy >= near_limit_from);
+    if empty.len() < 5 || near_limit.len() < 5 || empty_to >= near_limit_from {
         return None;
     }
     let error = |delays: &[f32]| {
@@ -230,11 +229,11 @@ pub fn delay_by_occupancy(
     };
     Some(DelayByOccupancy {
         empty_s: f64::from(quantile(&empty, 0.25)),
-        brink_s: f64::from(quantile(&brink, 0.25)),
-        expected_s: f64::from(quantile(&brink_at, 0.5) - quantile(&empty_at, 0.5)) / rate,
+        near_limit_s: f64::from(quantile(&near_limit, 0.25)),
+        expected_s: f64::from(quantile(&near_limit_at, 0.5) - quantile(&empty_at, 0.5)) / rate,
         samples_empty: empty.len(),
-        samples_brink: brink.len(),
-        error_s: (error(&empty).powi(2) + error(&brink).powi(2)).sqrt(),
+        samples_near_limit: near_limit.len(),
+        error_s: (error(&empty).powi(2) + error(&near_limit).powi(2)).sqrt(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! What delays tell of the queue that made them.
+//! Delays tell of the queue that made them.
 
 use super::delay::{log_binomial_tail, log_gamma_tail};
 use super::testing::{Pattern, arrivals, observed};

@@ -1,9 +1,9 @@
-//! One token bucket or two in company, from the envelope of what passed.
+//! One token bucket, or the two of a dual-rate policer, from the envelope of what passed.
 //!
 //! What passes a bucket never asks more of it than it holds. So for each rate there is a least burst size: the most that
 //! the packets which passed ever asked of a bucket of that rate (the arrival envelope of network calculus, Cruz 1991). A
-//! bucket that dropped packets lies on that curve, and the packets which it dropped lie above it. Two buckets in company
-//! (a committed and a peak rate) are two points of the curve that have the lost packets above one or the other.
+//! bucket that dropped packets lies on that curve, and the packets which it dropped lie above it. The two buckets
+//! of a dual-rate policer (RFC 2698) are two points of the curve that have the lost packets above one or the other.
 //!
 //! This needs exact fates, and finds the best of all rates instead of the nearest.
 
@@ -14,7 +14,7 @@ use super::trace::{Seen, Trace};
 #[derive(Debug, Clone)]
 struct Point {
     rate_bytes_per_s: f64,
-    /// What the packets that passed asked at most, but for a few.
+    /// The most that the packets that passed asked for, but for a few.
     limit_bytes: f64,
     /// Which losses ask for more, in the order of the losses.
     above: Vec<bool>,
@@ -39,7 +39,7 @@ const FINE_STEP: f64 = 4e-4;
 const FINE_STEPS: i32 = 40;
 /// Share of the losses that many packets may pass above the envelope: fates mistaken, timestamps that jitter.
 const STRAYS: f64 = 0.01;
-/// A bucket for no more than one packet has every packet at its brink, and accounts for any losses.
+/// A bucket for no more than one packet has every packet near its limit, and accounts for any losses.
 const SMALLEST_PACKETS: f64 = 1.1;
 /// A second bucket must account for so many losses by itself.
 const SECOND_LOSSES: usize = 3;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn two_buckets_in_company_share_the_losses() {
+    fn two_buckets_of_a_policer_share_the_losses() {
         let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 30_000);
         let trace = policed(policer, &bursts(5));
         let pair = envelope(&trace).unwrap().pair(&trace).expect("two buckets");

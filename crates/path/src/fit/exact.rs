@@ -13,8 +13,8 @@ use super::search::{Point, Scores, best_of, climb};
 use super::trace::Trace;
 use super::virtual_queue::Start;
 
-/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four in company: how much more, in blurs,
-/// may have to be corrected inside the joint interval of rates and limits.
+/// Half the 95 % quantile of chi-squared with two degrees of freedom, and with four for a dual-rate policer: how much
+/// more, in units of the timestamp noise, may have to be corrected inside the joint interval of rates and limits.
 const REFUTED_BY: [f64; 2] = [3.0, 4.74];
 /// First relative steps of rate and limit, and the smallest of the rate.
 const CLIMB: (f64, f64) = (4e-3, 1.6e-2);
@@ -24,37 +24,37 @@ const LOOKS: u32 = 60;
 /// An interval that reaches further than this factor has an open end.
 pub(super) const OPEN_END: f64 = 3.0;
 
-/// Fits the bucket again, near `known`, to fates that are exact. `blur_bytes` is what passes in the time by which the
+/// Fits the bucket again, near `known`, to fates that are exact. `noise_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
-pub fn refine_exact(trace: &Trace, known: &BucketFit, blur_bytes: f64) -> BucketFit {
-    let fates = ExactFates::new(trace, blur_bytes);
+pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> BucketFit {
+    let fates = ExactFates::new(trace, noise_bytes);
     let best = fates.look_around(fates.climb(known.rate_and_limit()));
     fates.complete(best, known)
 }
 
-/// What a bucket is fitted to: fates that are exact, and maybe a companion in which a packet must also find room.
+/// The input of a bucket's fit: fates that are exact, and maybe a second bucket in which a packet must also find room.
 pub(super) struct ExactFates {
     rows: Rows,
-    blur_bytes: f64,
+    noise_bytes: f64,
 }
 
 impl ExactFates {
-    pub fn new(trace: &Trace, blur_bytes: f64) -> Self {
+    pub fn new(trace: &Trace, noise_bytes: f64) -> Self {
         Self {
-            rows: Rows::single(trace).with_exact_margins(blur_bytes),
-            blur_bytes,
+            rows: Rows::single(trace).with_exact_margins(noise_bytes),
+            noise_bytes,
         }
     }
 
-    /// From now on in company of another: a rate (bytes/s) and a limit.
-    pub fn set_companion(&mut self, companion: RateAndLimit) {
-        self.rows.companion = Some(companion);
+    /// Fits one bucket of a dual-rate policer from now on; `second_bucket` is the other: rate (bytes/s) and limit.
+    pub fn set_second_bucket(&mut self, second_bucket: RateAndLimit) {
+        self.rows.second_bucket = Some(second_bucket);
     }
 
     fn scores(&self, candidates: &[RateAndLimit], below: f64) -> Scores {
-        let most_corrected = -below * self.blur_bytes;
+        let most_corrected = -below * self.noise_bytes;
         follow_many(&self.rows, candidates, Start::Empty, most_corrected)
-            .map(|agreement| agreement.map(|agreement| agreement.score(self.blur_bytes)))
+            .map(|agreement| agreement.map(|agreement| agreement.score(self.noise_bytes)))
     }
 
     /// The best point that is uphill from a rate and a limit.
@@ -80,8 +80,8 @@ impl ExactFates {
         let [agreement, ..] = follow_many(&self.rows, &[(rate, limit)], Start::Empty, f64::MAX);
         let agreement = agreement.expect("nothing bounds the corrections");
         // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
-        let refuted_by = REFUTED_BY[usize::from(self.rows.companion.is_some())];
-        let tolerated_bytes = agreement.corrected_bytes() + refuted_by * self.blur_bytes;
+        let refuted_by = REFUTED_BY[usize::from(self.rows.second_bucket.is_some())];
+        let tolerated_bytes = agreement.corrected_bytes() + refuted_by * self.noise_bytes;
         let fits = |candidates: &[RateAndLimit; LANES]| {
             follow_many(&self.rows, candidates, Start::Empty, tolerated_bytes)
                 .iter()
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_come_evenly_give_rate_and_burst_although_each_is_at_the_brink() {
+    fn packets_that_come_evenly_give_rate_and_burst_although_each_is_near_the_limit() {
         let arrivals: Vec<Arrival> = (0..4000i64)
             .map(|number| Arrival {
                 // 28 Mbit/s, a microsecond more or less

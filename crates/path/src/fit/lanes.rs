@@ -157,8 +157,8 @@ fn follow_lanes<const L: usize>(
     start: Start,
     most_corrected_bytes: f64,
 ) -> Queues<L> {
-    match rows.companion {
-        Some((other_rate, other_limit)) => follow_in_company::<L, true>(
+    match rows.second_bucket {
+        Some((other_rate, other_limit)) => follow_buckets::<L, true>(
             rows,
             [rate, [other_rate; L]],
             [limit, [other_limit; L]],
@@ -166,15 +166,15 @@ fn follow_lanes<const L: usize>(
             most_corrected_bytes,
         ),
         None => {
-            follow_in_company::<L, false>(rows, [rate; 2], [limit; 2], start, most_corrected_bytes)
+            follow_buckets::<L, false>(rows, [rate; 2], [limit; 2], start, most_corrected_bytes)
         }
     }
 }
 
-/// Follows each candidate's queue, and with `TWO` that of a companion: a packet passes if both have room, and enters both.
-/// A loss is accounted for by whichever is fuller, and that one is corrected.
+/// Follows each candidate's queue, and with `TWO` that of the second bucket: a packet passes if both have room, and
+/// enters both. A loss is accounted for by whichever is fuller, and that one is corrected.
 #[inline(always)]
-fn follow_in_company<const L: usize, const TWO: bool>(
+fn follow_buckets<const L: usize, const TWO: bool>(
     rows: &Rows,
     [rate, other_rate]: [[f64; L]; 2],
     [limit, other_limit]: [[f64; L]; 2],
@@ -348,9 +348,9 @@ mod tests {
             }
         }
 
-        /// A companion that has room for everything changes nothing, and which of two is the companion is all the same.
+        /// A second bucket that has room for everything changes nothing; the order of two does not matter.
         #[test]
-        fn two_in_company_are_one_where_one_has_room_for_everything(
+        fn two_buckets_are_one_where_one_has_room_for_everything(
             packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..4), 2..300),
             one in (1e4f64..1e7, 500.0f64..30_000.0),
             other in (1e4f64..1e7, 500.0f64..30_000.0),
@@ -362,8 +362,8 @@ mod tests {
                 Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
             });
             let mut rows = Rows::single(&Trace::new(observations.collect()));
-            let mut corrected = |bucket: RateAndLimit, companion: Option<RateAndLimit>| {
-                rows.companion = companion;
+            let mut corrected = |bucket: RateAndLimit, second_bucket: Option<RateAndLimit>| {
+                rows.second_bucket = second_bucket;
                 let [found, ..] = follow_many(&rows, &[bucket], Start::Empty, f64::MAX);
                 found.unwrap().corrected_bytes()
             };

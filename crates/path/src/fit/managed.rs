@@ -17,7 +17,7 @@ use super::profile::Interval;
 use laws::Hazards;
 use queue::Queue;
 
-/// What a queue drops or marks by.
+/// The law by which a queue drops or marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// The wait above a target for an interval, then the interval over the square root of the count (RFC 8289).
@@ -98,7 +98,7 @@ pub struct Seeing {
     /// Bit/s at which it drains.
     pub rate_bps: f64,
     /// By how much stamps vary, seconds.
-    pub blur_s: f64,
+    pub noise_s: f64,
     /// Flows have queues of their own.
     pub isolated: bool,
     /// Waits are those of acknowledgments, which come late at times and never early.

@@ -1,4 +1,4 @@
-//! Two token buckets in company, fitted together: a committed and a peak rate (RFC 2698, RFC 4115).
+//! Dual-rate policers: two token buckets, of a committed and of a peak rate (RFC 2698, RFC 4115), fitted together.
 //!
 //! A packet passes if both have tokens for it, and takes them from both; what is dropped takes none. So a loss is proof
 //! against one of the two only, and either bucket can be fitted while the other stays as it is, in turns, until neither
@@ -27,7 +27,7 @@ pub struct PairFit {
 
 /// A bucket, and others that account best for the losses that find room in it: starts for [`climb_pair`], the slower one
 /// first. None where no loss finds room.
-pub fn with_companions(
+pub fn with_second_buckets(
     trace: &Trace,
     envelope: &Envelope,
     known: &BucketFit,
@@ -57,40 +57,40 @@ const ROUNDS: usize = 8;
 /// A round that gains less, nats, is the last.
 const ROUND_GAIN: f64 = 0.5;
 
-/// Two buckets in company on the way up: rates (bytes/s) and limits, the slower one first, and how well they account for
-/// the losses.
+/// Two buckets of a dual-rate policer on the way up: rates (bytes/s) and limits, the slower one first, and how well
+/// they account for the losses.
 #[derive(Debug, Clone, Copy)]
 pub struct Ascent {
     buckets: [RateAndLimit; 2],
     pub score: f64,
 }
 
-/// Blurs to climb with first, in packets: where corrections are cheap, hills are wide.
-const FIRST_BLURS: [f64; 2] = [1.0, 0.25];
+/// Timestamp noise to climb with first, in packets: where corrections are cheap, hills are wide.
+const FIRST_NOISE_PACKETS: [f64; 2] = [1.0, 0.25];
 
 /// Climbs from two buckets, each in turn while the other stays. `None` where most of the losses find room in both. See
-/// [`refine_exact`](super::refine_exact) for `blur_bytes`.
-pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], blur_bytes: f64) -> Option<Ascent> {
+/// [`refine_exact`](super::refine_exact) for `noise_bytes`.
+pub fn climb_pair(trace: &Trace, known: [&BucketFit; 2], noise_bytes: f64) -> Option<Ascent> {
     let start = known.map(BucketFit::rate_and_limit);
-    let first = FIRST_BLURS.map(|packets| packets * trace.typical_bytes);
-    let mut blurs = first.into_iter().filter(|blur| *blur > blur_bytes);
-    let widely = blurs.try_fold(start, |buckets, blur| {
-        Some(ascend(trace, buckets, blur, ExactFates::climb)?.buckets)
+    let first = FIRST_NOISE_PACKETS.map(|packets| packets * trace.typical_bytes);
+    let mut wide = first.into_iter().filter(|noise| *noise > noise_bytes);
+    let widely = wide.try_fold(start, |buckets, noise| {
+        Some(ascend(trace, buckets, noise, ExactFates::climb)?.buckets)
     });
     [Some(start), widely]
         .into_iter()
         .flatten()
-        .filter_map(|start| ascend(trace, start, blur_bytes, ExactFates::climb))
+        .filter_map(|start| ascend(trace, start, noise_bytes, ExactFates::climb))
         .max_by(|a, b| a.score.total_cmp(&b.score))
 }
 
 /// How well one bucket accounts for the losses, by the measure of [`Ascent::score`].
-pub fn score_alone(trace: &Trace, fit: &BucketFit, blur_bytes: f64) -> Option<f64> {
+pub fn score_alone(trace: &Trace, fit: &BucketFit, noise_bytes: f64) -> Option<f64> {
     // a bucket that has room for everything
     const ROOMY: RateAndLimit = (1e15, 1e15);
     let others = others(trace, [fit.rate_and_limit(), ROOMY])?;
-    let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
-    fates.set_companion(ROOMY);
+    let mut fates = ExactFates::new(&without(trace, &others), noise_bytes);
+    fates.set_second_bucket(ROOMY);
     let top = fates.climb(fit.rate_and_limit());
     Some(top.score + chance(trace, others.len()))
 }
@@ -98,16 +98,16 @@ pub fn score_alone(trace: &Trace, fit: &BucketFit, blur_bytes: f64) -> Option<f6
 fn ascend(
     trace: &Trace,
     mut buckets: [RateAndLimit; 2],
-    blur_bytes: f64,
+    noise_bytes: f64,
     up: impl Fn(&ExactFates, RateAndLimit) -> Point,
 ) -> Option<Ascent> {
     let mut best: Option<Ascent> = None;
     for _ in 0..ROUNDS {
         let others = others(trace, buckets)?;
-        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let mut fates = ExactFates::new(&without(trace, &others), noise_bytes);
         let mut score = f64::MIN;
         for place in [1, 0] {
-            fates.set_companion(buckets[1 - place]);
+            fates.set_second_bucket(buckets[1 - place]);
             let top = up(&fates, buckets[place]);
             buckets[place] = (top.x, top.y);
             score = top.score;
@@ -140,7 +140,7 @@ const ONE_TOP: f64 = 0.01;
 
 /// The best of some tops. Where others are as good, it is the one with most room around it (Occam's factor: the one that
 /// had to be hit least exactly), and its intervals hold the others.
-pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, blur_bytes: f64) -> Option<PairFit> {
+pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, noise_bytes: f64) -> Option<PairFit> {
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let highest = tops.first()?.score;
     let mut apart: Vec<Ascent> = Vec::new();
@@ -151,9 +151,9 @@ pub fn best_of_tops(trace: &Trace, mut tops: Vec<Ascent>, blur_bytes: f64) -> Op
     }
     let fits = apart.into_iter();
     let mut fits: Vec<PairFit> = fits
-        .filter_map(|top| top.complete(trace, blur_bytes))
+        .filter_map(|top| top.complete(trace, noise_bytes))
         .collect();
-    let score = |fit: &PairFit| fit.committed.agreement.score(blur_bytes);
+    let score = |fit: &PairFit| fit.committed.agreement.score(noise_bytes);
     let highest = fits.iter().map(score).fold(f64::MIN, f64::max);
     fits.retain(|fit| score(fit) > highest - AS_GOOD);
     let evidence = |fit: &PairFit| score(fit) + fit.room();
@@ -205,13 +205,13 @@ impl Ascent {
     }
 
     /// Looks around each bucket too, and completes the fit with intervals.
-    fn complete(self, trace: &Trace, blur_bytes: f64) -> Option<PairFit> {
+    fn complete(self, trace: &Trace, noise_bytes: f64) -> Option<PairFit> {
         let around = |fates: &ExactFates, from| fates.look_around(fates.climb(from));
-        let top = ascend(trace, self.buckets, blur_bytes, around)?;
+        let top = ascend(trace, self.buckets, noise_bytes, around)?;
         let others = others(trace, top.buckets)?;
-        let mut fates = ExactFates::new(&without(trace, &others), blur_bytes);
+        let mut fates = ExactFates::new(&without(trace, &others), noise_bytes);
         let fits = [0, 1].map(|place| {
-            fates.set_companion(top.buckets[1 - place]);
+            fates.set_second_bucket(top.buckets[1 - place]);
             let (x, y) = top.buckets[place];
             let known = BucketFit::start(trace, top.buckets[place]);
             let mut fit = fates.complete(Point { x, y, score: 0.0 }, &known);

@@ -1,5 +1,5 @@
-//! Whether losses lean on anything, before any mechanism is asked: Bayes factors against a loss rate that is the same for
-//! every packet.
+//! Patterns of losses, before any mechanism is asked: Bayes factors against a loss rate that is the same for every
+//! packet.
 //!
 //! Under the alternative a packet is lost at a rate `c g(x)`, where `x` is known before the packet comes (the delay that
 //! was measured last; its place in the trace) and `g` is 1 in a part of the range and lower outside. With a scale-free

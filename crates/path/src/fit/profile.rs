@@ -18,8 +18,8 @@ pub struct Interval {
 /// 95 % quantile of chi-squared with two degrees of freedom, corrections being counted in nats (see
 /// [`Agreement::score`]).
 const REFUTED_BY_PACKETS: f64 = 3.0;
-/// ... and as a share of what the best one needs: a model that leaves out jitter, token granularity and strangers'
-/// packets must not be trusted beyond what it explains.
+/// ... and as a share of what the best one needs: a model that leaves out jitter, token granularity and cross
+/// traffic must not be trusted beyond what it explains.
 const REFUTED_BY_SHARE: f64 = 0.1;
 /// An interval that reaches this far (a factor of e^2.5 = 12) has an open end.
 const OPEN_END: f64 = 2.5;
@@ -77,7 +77,7 @@ impl<'a> Profile<'a> {
         let per_loss = self.corrected.corrected_bytes() / self.rows.lost.max(1) as f64;
         let rate = Interval {
             value: self.best.x,
-            // what had to be taken out may not have passed, what had to be added may be strangers' traffic
+            // what had to be taken out may not have passed, what had to be added may be cross traffic
             low: rate_edge(-1.0).map(|low| low - self.corrected.removed_bytes / duration_s),
             high: rate_edge(1.0).map(|high| high + self.corrected.added_bytes / duration_s),
         };

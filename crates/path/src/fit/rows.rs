@@ -41,7 +41,7 @@ pub struct Rows {
     /// Margins over the limit, bytes, between which predictions are counted apart.
     pub(super) margins_bytes: [f64; MARGINS.len()],
     /// Rate (bytes/s) and limit of a second bucket, where each packet must find room in both.
-    pub(super) companion: Option<RateAndLimit>,
+    pub(super) second_bucket: Option<RateAndLimit>,
 }
 
 /// Packets that pass just before and just after a loss stay single.
@@ -101,10 +101,10 @@ impl Rows {
         rows
     }
 
-    /// With margins for fates that are exact: an error of the timestamps moves the queue by no more than `blur_bytes`, and
-    /// beyond that a bucket is either full or not. With packets that come evenly every one is at the brink.
-    pub fn with_exact_margins(mut self, blur_bytes: f64) -> Self {
-        let near = blur_bytes.min(0.25 * self.packet_bytes);
+    /// With margins for fates that are exact: an error of the timestamps moves the queue by no more than `noise_bytes`,
+    /// and beyond that a bucket is either full or not. With packets that come evenly every one is near the limit.
+    pub fn with_exact_margins(mut self, noise_bytes: f64) -> Self {
+        let near = noise_bytes.min(0.25 * self.packet_bytes);
         self.margins_bytes = [-self.packet_bytes, -near, ROUNDING_BYTES, near];
         self
     }
@@ -139,7 +139,7 @@ impl Rows {
         });
     }
 
-    /// The smallest stretch of a trace that holds this many runs of losses, with as much again before it.
+    /// The smallest interval of a trace that holds this many runs of losses, with as much again before it.
     pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
         let lost = |index: usize| trace.outcome[index] == Seen::Lost;
         let starts: Vec<usize> = (0..trace.len())

@@ -101,7 +101,7 @@ impl Windows {
     }
 }
 
-/// What a capture before an element shows: which packets it dropped, and how long it held the others.
+/// The trace that a capture before an element shows: which packets it dropped, and how long it held the others.
 pub fn observed(element: &mut impl PathElement, arrivals: &[Arrival]) -> Trace {
     let outcomes = replay(element, arrivals);
     let observe = |(arrival, outcome): (&Arrival, &crate::Outcome)| Observation {

@@ -1,6 +1,6 @@
-//! What a fit looks at: packets in the order of their time, with fates and delays.
+//! The input of a fit: packets in the order of their time, with fates and delays.
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     Passed,

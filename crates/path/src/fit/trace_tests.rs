@@ -1,4 +1,4 @@
-//! What rows and lines keep of a trace.
+//! Rows and lines keep the parts of a trace that they must.
 
 use proptest::prelude::*;
 

@@ -8,7 +8,7 @@ use super::trace::{Seen, Trace};
 pub struct Agreement {
     /// Log-likelihood of the outcomes given the margin class of each packet, nats.
     pub log_likelihood: f64,
-    /// Bytes that had to be put into the queue for packets that were lost below the limit: as if strangers had sent
+    /// Bytes that had to be put into the queue for packets that were lost below the limit: as if cross traffic had sent
     /// them.
     pub added_bytes: f64,
     /// Bytes that had to be taken out of it for packets that passed above the limit.
@@ -36,7 +36,7 @@ impl Agreement {
     }
 }
 
-/// What the virtual queue holds when the trace begins.
+/// The content of the virtual queue when the trace begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Nothing: the bucket is full.
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_unknown_start_explains_the_first_loss_until_it_must_have_drained() {
-        // a loss at once may find what strangers left; one after 4 ms may not: 3000 bytes drain in 3 ms
+        // a loss at once may find what cross traffic left; one after 4 ms may not: 3000 bytes drain in 3 ms
         let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
         let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
         let cost = |seen: &[_]| {

@@ -1,10 +1,10 @@
-//! What a client does about SYNs and requests that nobody answers, and when it is gone.
+//! Clients whose SYNs and requests nobody answers, and when they are gone.
 
 use super::Connection;
 use crate::scenario::Ending;
 use crate::segment::{Segment, flags};
 
-/// A segment that the client sends again until it is acknowledged.
+/// A segment that the client retransmits until it is acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeated {
     segment: Segment,
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// The segment to send again now, if its time has come.
+    /// The segment to retransmit now, if its time has come.
     pub(super) fn repeat(&mut self, now_ns: i64) -> Option<Segment> {
         let mut repeated = self.repeated.filter(|repeated| repeated.due_ns <= now_ns)?;
         let is_syn = repeated.segment.flags & flags::SYN != 0;

@@ -1,4 +1,4 @@
-//! What a connection notes of its limits.
+//! A connection's notes of its limits.
 
 use super::Connection;
 use crate::limiter::State;
@@ -41,7 +41,7 @@ impl Connection {
         self.ledger.acknowledged(now_ns, segment.held_ns, all);
     }
 
-    /// After a timer: what was sent again because of silence.
+    /// After a timer: what was retransmitted because of silence.
     pub(super) fn note_silence(&mut self, now_ns: i64, due_ns: Option<i64>, sent: &[Segment]) {
         let mut by_timer = sent.iter().filter(|segment| segment.reason.is_by_timer());
         if let (Some(due_ns), Some(again)) = (due_ns, by_timer.next()) {

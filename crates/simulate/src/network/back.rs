@@ -9,7 +9,7 @@ use crate::calendar::Event;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WayBack {
     pub rate_bps: u64,
-    /// What finds so many waiting is dropped.
+    /// The most that may wait; a packet that finds so many is dropped.
     pub limit_packets: usize,
     /// A pure acknowledgment replaces one of the same connection that waits ahead of it, if neither carries SACK blocks
     /// (as cake's `ack-filter` and the filters of cable modems do).

@@ -7,7 +7,7 @@ use super::{PacketFate, Simulation};
 use crate::calendar::Event;
 use crate::segment::{Datagram, Segment};
 
-/// What is watched and what goes on beside the connections.
+/// The points that are watched, and what goes on beside the connections.
 #[derive(Debug, Clone, Default)]
 pub struct WatchConfig {
     /// B and Y lie before the stages with these indices; B is not behind Y.
@@ -98,7 +98,7 @@ impl Simulation {
         self
     }
 
-    /// What the IP packet of a segment is longer than over IPv4.
+    /// The bytes by which a segment's IP packet is longer than over IPv4.
     pub(super) fn longer_ip_header_bytes(&self) -> u32 {
         let watch = self.watch.as_ref();
         watch.map_or(0, |watch| watch.config.longer_ip_header_bytes)

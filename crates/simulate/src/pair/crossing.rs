@@ -1,4 +1,4 @@
-//! What passes the two points: every packet with the true times at which it did.
+//! Crossings of the two points: every packet with the true times at which it did.
 
 use crate::segment::{Datagram, Segment, Toward};
 

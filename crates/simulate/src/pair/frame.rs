@@ -12,7 +12,7 @@ use crate::headers::{self, IpMarks};
 use crate::pcap::Endpoints;
 use crate::segment::{Datagram, Toward};
 
-/// What lies around the IP packets at a point.
+/// The headers around the IP packets at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     Ethernet,

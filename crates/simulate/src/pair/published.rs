@@ -7,7 +7,7 @@
 //!
 //! The sizes of the bursts are given and not the outcome of congestion control, which would collapse under such
 //! losses; all else is TCP: the receiver is that of the other simulations, with SACK, and losses are found by RACK
-//! (RFC 8985) and sent again first.
+//! (RFC 8985) and retransmitted first.
 
 mod path;
 mod sender;
@@ -156,7 +156,7 @@ struct Case {
     crossings: Vec<Crossing>,
 }
 
-/// What a host counts.
+/// The counters of a host.
 #[derive(Debug, Clone, Copy)]
 struct Host {
     identification: u16,

@@ -21,8 +21,8 @@ pub struct Counts {
     pub data_y: u64,
 }
 
-/// Whether each crossing lies within what both captures cover. A packet that was lost is taken to be due at the
-/// second point after the transit of the last one before it that arrived.
+/// True for each crossing within what both captures cover. A packet that was lost is taken to be due at the second
+/// point after the transit of the last one before it that arrived.
 pub fn covered(crossings: &[Crossing], b: &Sighting, y: &Sighting) -> Vec<bool> {
     let transits = crossings.iter().filter(|c| c.is_forward());
     let first_ns = transits
@@ -120,7 +120,7 @@ pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     truth
 }
 
-/// What is right to call the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
+/// The right causes for the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
 fn right_causes(pair: &SimulatedPair) -> Vec<&'static str> {
     let mut right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
     let nothing_lost = !pair

@@ -16,15 +16,15 @@ use crate::pcap::Endpoints;
 pub struct SimulatedPair {
     pub name: String,
     pub split: &'static str,
-    /// What the scoring scripts know the mechanism by.
+    /// The name of the mechanism in the scoring scripts.
     pub kind: &'static str,
     /// A narrower name.
     pub variant: &'static str,
     pub note: String,
     pub seed: u64,
     pub parameters: Map<String, Value>,
-    /// Whether each parameter, wrong by as much as it may be, would have had another outcome; those that are not named
-    /// can be told.
+    /// True for each parameter that, wrong by as much as it may be, would have had another outcome; those that are not
+    /// named can be told.
     pub identifiable: Map<String, Value>,
     /// Beside the parameters: round trip, rates of lines.
     pub circumstances: Map<String, Value>,
@@ -37,7 +37,7 @@ pub struct SimulatedPair {
     pub realism: Realism,
     /// Limiter of each TCP flow; empty where the simulation does not say.
     pub accounts: Vec<Account>,
-    /// What is right to call it, where that is not what is right for its kind.
+    /// The right causes, where they are not those of its kind.
     pub right: Option<Vec<&'static str>>,
 }
 

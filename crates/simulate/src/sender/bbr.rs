@@ -1,5 +1,7 @@
 //! A sender that models its path instead of filling it until it loses.
 
+use std::collections::VecDeque;
+
 use super::scoreboard::RateSample;
 
 /// A minimal model of BBR, honest about what it is: the start-up, the drain, and the steady state of
@@ -16,6 +18,8 @@ pub struct Bbr {
     round_end: u64,
     full_rate: f64,
     rounds_without_growth: u32,
+    /// Bytes delivered by then, and the window, for the last round trip.
+    windows: VecDeque<(u64, f64)>,
     least_rtt: Option<(i64, i64)>,
     initial_window: f64,
 }
@@ -55,6 +59,7 @@ impl Bbr {
             round_end: 0,
             full_rate: 0.0,
             rounds_without_growth: 0,
+            windows: VecDeque::new(),
             least_rtt: None,
             initial_window,
         }
@@ -69,10 +74,13 @@ impl Bbr {
         self.phase == Phase::Startup
     }
 
-    /// In start-up, and the rate still grows: what it waits for afterwards, to be sure that the pipe is full, is a window
-    /// that stands.
+    /// In start-up, and the window still grows by what is delivered: what it waits for afterwards, to be sure that the pipe
+    /// is full, is a window that stands.
     pub fn is_growing(&self) -> bool {
-        self.in_startup() && self.rounds_without_growth == 0
+        let (Some(then), Some(now)) = (self.windows.front(), self.windows.back()) else {
+            return self.in_startup();
+        };
+        self.in_startup() && now.1 - then.1 >= (now.0 - then.0) as f64 / 2.0
     }
 
     fn gain(&self) -> f64 {
@@ -148,6 +156,15 @@ impl Bbr {
             }
         }
         self.move_on(now_ns, in_flight as f64);
+        self.note_window(in_flight as u64, delivered);
+    }
+
+    fn note_window(&mut self, in_flight: u64, delivered: u64) {
+        self.windows.push_back((delivered, self.window()));
+        // before a round trip is over nothing is known of its growth
+        while (self.windows.get(1)).is_some_and(|&(then, _)| then + in_flight <= delivered) {
+            self.windows.pop_front();
+        }
     }
 
     fn note_rtt(&mut self, now_ns: i64, rtt_ns: i64) {
@@ -205,5 +222,37 @@ impl Bbr {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT_NS: i64 = 10_000_000;
+
+    /// A round trip after the other, each acknowledged at once, at these rates.
+    fn at_rates(rates: &[f64]) -> Bbr {
+        let mut bbr = Bbr::new(10.0);
+        let mut delivered = 0;
+        for (round, &segments_per_s) in (1..).zip(rates) {
+            let sample = RateSample {
+                segments_per_s,
+                delivered_before: delivered,
+            };
+            let in_flight = bbr.window() as usize;
+            delivered += in_flight as u64;
+            let out = (in_flight, delivered);
+            bbr.on_ack(round * RTT_NS, Some(sample), Some(RTT_NS), out, false);
+        }
+        bbr
+    }
+
+    #[test]
+    fn a_start_up_grows_while_its_window_does() {
+        assert!(at_rates(&[]).is_growing());
+        assert!(at_rates(&[1_000.0, 2_700.0, 7_400.0]).is_growing());
+        let stands = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0]);
+        assert!(stands.in_startup() && !stands.is_growing());
     }
 }

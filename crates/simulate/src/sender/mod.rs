@@ -56,7 +56,7 @@ impl Default for SenderConfig {
     }
 }
 
-/// What a sender waits for before it sends more.
+/// The event that a sender waits for before it sends more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// It repairs losses.
@@ -191,7 +191,7 @@ impl Sender {
         }
     }
 
-    /// What keeps it from sending, after [`transmit`](Self::transmit) had nothing more.
+    /// The limit that keeps it from sending, after [`transmit`](Self::transmit) had nothing more.
     pub fn waits_for(&self) -> Wait {
         let window = if self.in_slow_start() {
             Wait::SlowStart

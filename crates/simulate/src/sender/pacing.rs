@@ -11,7 +11,7 @@ pub enum Pacing {
     Rate(u64),
 }
 
-/// What a sender paces by, beside its configuration.
+/// The input of a sender's pacing, beside its configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub window_bytes: f64,

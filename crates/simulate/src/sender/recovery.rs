@@ -26,7 +26,7 @@ impl Recovery {
     }
 }
 
-/// What an acknowledgment brought.
+/// The progress by an acknowledgment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     /// Segments acknowledged by number.
@@ -39,7 +39,7 @@ pub(super) struct Progress {
     pub more_lost: bool,
 }
 
-/// What is needed to take a reduction back when all its retransmissions prove to have been unnecessary.
+/// State to take a reduction back when all its retransmissions prove to have been unnecessary.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Undo {
     active: bool,

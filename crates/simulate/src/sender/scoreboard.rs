@@ -1,10 +1,10 @@
-//! What was sent and has not been acknowledged, and what of it is thought lost.
+//! Segments that were sent and have not been acknowledged, and those of them that are thought lost.
 
 use std::collections::VecDeque;
 
 use crate::segment::Range;
 
-/// A segment that is out. It keeps its boundaries when it is sent again.
+/// A segment that is out. It keeps its boundaries when it is retransmitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub start: u64,
@@ -126,7 +126,7 @@ impl Scoreboard {
         });
     }
 
-    /// The first segment that is lost and not sent again yet.
+    /// The first segment that is lost and not retransmitted yet.
     pub fn first_lost(&self) -> Option<usize> {
         if self.lost == self.retransmitted {
             return None;
@@ -140,7 +140,7 @@ impl Scoreboard {
         self.segments.len().checked_sub(1)
     }
 
-    /// Note that the segment at this place is sent again; returns its range.
+    /// Note that the segment at this place is retransmitted; returns its range.
     pub fn on_retransmitted(&mut self, place: usize, now_ns: i64) -> Range {
         let segment = &mut self.segments[place];
         segment.sent_ns = now_ns;
@@ -247,7 +247,7 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 6675: lost is what has `threshold` SACKed segments above it. Not for what was sent again already.
+    /// RFC 6675: lost is what has `threshold` SACKed segments above it. Not for what was retransmitted already.
     pub fn mark_lost_by_count(&mut self, threshold: usize) {
         if self.sacked < threshold {
             return;

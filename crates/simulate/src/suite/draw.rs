@@ -18,7 +18,7 @@ const STAGES: usize = 4;
 /// No simulated connection lasts longer.
 const LONGEST_NS: i64 = 240_000 * MS;
 
-/// What a truth calls the place before each stage, and that behind the last.
+/// Names of the place before each stage, and of that after the last, in a truth.
 const TAP_NAMES: [&str; STAGES + 1] =
     ["sender", "before-busy-link", "before", "behind", "receiver"];
 

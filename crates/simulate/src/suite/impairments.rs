@@ -32,7 +32,7 @@ pub(super) fn apply(case: &mut Case, random: &mut Random) {
     late_start(case, random);
 }
 
-/// What the hop counts, and its name in a truth.
+/// Draw the bytes that the hop counts, and their name in a truth.
 fn byte_basis(case: &mut Case, random: &mut Random) -> u32 {
     let (name, bytes) = match random.unit() {
         u if u < 0.6 => ("ip", overhead::IP),
@@ -80,7 +80,7 @@ fn policer(case: &mut Case, random: &mut Random) {
     }
     busy_link(case, rate_bps, random);
     fixed_rate_sender(case, rate_bps, random);
-    company(case, rate_bps, random);
+    cross_traffic(case, rate_bps, random);
     chunks(case, rate_bps, (3 * burst_bytes).min(6_000_000), random);
     steady_cross_flow(case, random);
 }
@@ -142,7 +142,7 @@ fn fixed_rate_sender(case: &mut Case, rate_bps: u64, random: &mut Random) {
     if !random.chance(0.12) {
         return;
     }
-    // Flows to come share the hop: see `company`.
+    // Flows to come share the hop: see `cross_traffic`.
     let flows = if case.kind == Kind::PolicerShared {
         3.0
     } else {
@@ -160,7 +160,7 @@ fn fixed_rate_sender(case: &mut Case, rate_bps: u64, random: &mut Random) {
 }
 
 /// Other flows to the same client, in the capture or hidden from it, as the kind says.
-fn company(case: &mut Case, rate_bps: u64, random: &mut Random) {
+fn cross_traffic(case: &mut Case, rate_bps: u64, random: &mut Random) {
     let more = match case.kind {
         Kind::PolicerShared => 1 + random.below(3),
         Kind::PolicerSharedCrossTraffic => 1,
@@ -279,7 +279,7 @@ fn queue(case: &mut Case, random: &mut Random) {
     }
     busy_link(case, rate_bps, random);
     fixed_rate_sender(case, rate_bps, random);
-    company(case, rate_bps, random);
+    cross_traffic(case, rate_bps, random);
     // Long enough to fill the queue several times over.
     let product_bytes = (rate_bps as f64 / 8.0 * rtt_s) as u64 + limit_bytes;
     chunks(case, rate_bps, (5 * product_bytes).min(12_000_000), random);

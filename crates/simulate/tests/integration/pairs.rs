@@ -1,4 +1,4 @@
-//! What pairs hold on disk is what their truths say, read with the project's own reader.
+//! Pairs on disk hold what their truths say, read with the project's own reader.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

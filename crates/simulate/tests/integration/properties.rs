@@ -1,4 +1,4 @@
-//! What holds in every simulation, whatever the path.
+//! Properties of every simulation, whatever the path.
 
 use proptest::prelude::*;
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Policer, RandomLoss, Shaper};

@@ -1,4 +1,4 @@
-//! What is written is what the project's own reader and tracker find: an exact copy of the packets, and the losses.
+//! Captures read back by the project's own reader and tracker: an exact copy of the packets, and the losses.
 
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@ use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 
-/// What of an acknowledging packet matters here.
+/// The parts of an acknowledging packet that matter here.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckPacket<'a> {
     pub time_ns: i64,
@@ -259,7 +259,7 @@ impl Half {
         rtt_ns >= 0 && range.transmissions == 1
     }
 
-    /// Whether the acknowledgment of a repeated range was caused by an earlier transmission of it: the timestamp echo
+    /// True if the acknowledgment of a repeated range was caused by an earlier transmission of it: the timestamp echo
     /// is older than the repeat (Eifel detection, RFC 3522), or the answer came too soon for the repeat.
     fn original_arrived(
         &self,
@@ -333,8 +333,8 @@ impl Half {
         true
     }
 
-    /// What was presumed lost when it was repeated had arrived: after later data, if it was those that had the sender
-    /// repeat it, else merely later than the sender's timer.
+    /// Take back a loss that was presumed when it was repeated, and had arrived: after later data, if it was those that
+    /// had the sender repeat it, else merely later than the sender's timer.
     fn un_lose(&mut self, repeat: &Repeat, now_ns: i64) {
         let fast = self.segment_mut(repeat.segment).kind == Kind::Fast;
         let original = self.segment_mut(repeat.previous);

@@ -1,4 +1,4 @@
-//! Whether a closed window kept the sender waiting.
+//! Closed windows that kept the sender waiting.
 
 use super::Half;
 use super::transmissions::DataPacket;
@@ -46,7 +46,7 @@ impl Half {
         window < i64::from(self.segment_size()) && 2 * window < self.closed.largest_bytes
     }
 
-    /// Whether data at `start` lies beyond all that the receiver ever allowed, with its window at zero and everything
+    /// True if data at `start` lies beyond all that the receiver ever allowed, with its window at zero and everything
     /// before acknowledged: a probe, which may be as large as a segment.
     pub fn is_beyond_window(&self, start: i64) -> bool {
         self.window_raw == 0

@@ -1,4 +1,4 @@
-//! What one direction reports of congestion.
+//! Congestion reports of one direction.
 
 use super::Half;
 use whydrop_capture::TcpFlags;

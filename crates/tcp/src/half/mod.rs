@@ -1,4 +1,4 @@
-//! What one direction of a connection has sent and not yet had acknowledged, and what is known of each transmission.
+//! One direction of a connection: what it has sent and not yet had acknowledged, and the fate of each transmission.
 //!
 //! The two halves of the work are in [`transmissions`] (a data packet crosses the capture point) and
 //! [`acknowledgments`] (an acknowledgment of it comes back).
@@ -128,7 +128,7 @@ const FEWEST_FOR_ECHOES: usize = 8;
 pub(crate) struct Jump(Option<i64>);
 
 impl Jump {
-    /// Whether a number like `position` came before; remembers it.
+    /// True if a number like `position` came before; remembers it.
     pub fn is_confirmed(&mut self, position: i64, tolerance: i64) -> bool {
         let before = self.0.replace(position);
         before.is_some_and(|before| position.abs_diff(before) <= tolerance as u64)
@@ -158,7 +158,7 @@ impl Half {
         self.segment_size.bytes().max(1)
     }
 
-    /// Whether an acknowledgment number is that of the SYN alone.
+    /// True if an acknowledgment number is that of the SYN alone.
     pub fn is_before_first_byte(&self, acknowledgment: u32) -> bool {
         let at = |unwrapper: Unwrapper| unwrapper.relative(acknowledgment);
         self.from_first_byte && self.unwrapper.map(at) == Some(0)
@@ -170,7 +170,7 @@ impl Half {
             .partition_point(|range| range.end <= position)
     }
 
-    /// Whether `moved` ranges may be moved in memory now.
+    /// True if `moved` ranges may be moved in memory now.
     fn may_move(&mut self, moved: usize) -> bool {
         let allowed = moved <= self.move_allowance;
         if allowed {

@@ -10,7 +10,7 @@ const REPEATS_OF_A_SILENCE: u32 = 2;
 const MOST_SILENCES: usize = 256;
 
 impl Half {
-    /// The first outstanding segment is sent again, and no packet of the other side has come since the last time.
+    /// The first outstanding segment is retransmitted, and no packet of the other side has come since the last time.
     pub fn repeat_into_silence(&mut self, packet: &DataPacket) {
         if self.silence.is_none() {
             let first = self.outstanding.front().map(|range| range.segment);

@@ -6,7 +6,7 @@ use crate::flow::{Fate, Kind, Segment, SegmentFlags};
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
 
-/// What of a data packet matters here; a super-segment is still one.
+/// The parts of a data packet that matter here; a super-segment is still one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataPacket {
     pub time_ns: i64,
@@ -27,7 +27,7 @@ pub(crate) struct DataPacket {
     pub window_reduced: bool,
 }
 
-/// What a retransmission is taken to repair: the loss of one packet at most, for each that is sent again.
+/// The loss that a retransmission is taken to repair: of one packet at most, for each that is retransmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repairs {
     Nothing,
@@ -117,7 +117,7 @@ impl Half {
         }
     }
 
-    /// Whether such a packet can be part of the flow: damaged lengths and forged numbers must not move its edges.
+    /// True if such a packet can be part of the flow: damaged lengths and forged numbers must not move its edges.
     fn is_plausible(&mut self, start: i64, payload_bytes: u32) -> bool {
         if payload_bytes > LARGEST_SUPER_SEGMENT_BYTES
             || start < self.acknowledged - PLAUSIBLE_BYTES
@@ -410,8 +410,8 @@ impl Half {
         true
     }
 
-    /// What a repeat of the ranges `from..to` is taken to repair. It proves the loss of one packet, the first that it
-    /// carries again: of others, that the sender had no acknowledgment.
+    /// Presume the loss that a repeat of the ranges `from..to` repairs. It proves the loss of one packet, the first
+    /// that it carries again: of others, that the sender had no acknowledgment.
     fn presume_lost(&mut self, from: usize, to: usize) -> Repairs {
         if self.lose_placeholder(from, to) {
             return Repairs::Gap;
@@ -429,7 +429,7 @@ impl Half {
         }
     }
 
-    /// Data that was sent before is sent again.
+    /// Data that was sent before is retransmitted.
     fn on_repeat(&mut self, packet: &DataPacket, start: i64, end: i64) {
         let kind = self.repeat_kind(packet.time_ns, start, end);
         self.count_repeat(kind);
@@ -567,7 +567,7 @@ impl Half {
     }
 }
 
-/// Whether a packet that fills a gap left the sender before the packet that revealed the gap.
+/// True if a packet that fills a gap left the sender before the packet that revealed the gap.
 fn is_late(packet: &DataPacket, gap: &Outstanding, gap_ns: i64) -> bool {
     if let Some(timestamp) = packet.timestamp {
         let newer = timestamp.wrapping_sub(gap.timestamp) as i32;

@@ -1,4 +1,4 @@
-//! What a connection shows of trouble while it is followed: pauses, resets, errors of routers.
+//! Trouble of a connection while it is followed: pauses, resets, errors of routers.
 
 use whydrop_capture::{IcmpError, Network, TcpFlags, TcpSegment};
 
@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    /// Whether the side that a reset claims to be of goes on after it.
+    /// Note if the side that a reset claims to be of goes on after it.
     pub(super) fn look_behind_reset(&mut self, direction: usize, time_ns: i64, packet: u64) {
         let Some(reset) = &mut self.reset else { return };
         let Handshake { syn_ns, ack_ns, .. } = self.handshake;
@@ -110,7 +110,7 @@ impl State {
         }));
     }
 
-    /// What is told of a direction whether it carried data or not.
+    /// Note the signs of a direction whether it carried data or not.
     pub(super) fn tell_signs(&self, direction: usize, flow: &mut Flow) {
         let offers = self.offers();
         flow.offers = [offers[direction], offers[1 - direction]];

@@ -51,8 +51,8 @@ fn sum(flows: &[Flow], what: impl Fn(&FlowCounters) -> u64) -> u64 {
     flows.iter().map(|flow| what(&flow.counters)).sum()
 }
 
-/// What a counter of `nstat` lets the capture show; `None` where the truth does not have it. All of what the sender counted
-/// passed the capture, and of what the receiver counted what was not lost on the way back before it.
+/// The range in which a counter of `nstat` lies by the capture; `None` where the truth does not have it. All of what
+/// the sender counted passed the capture, and of what the receiver counted what was not lost on the way back before it.
 fn kernel(truth: &Value, name: &str) -> Option<RangeInclusive<u64>> {
     let of = |end: &str| truth["nstat"][end][name].as_u64();
     let (sender, receiver) = (of("snd")?, of("rcv")?);
@@ -111,7 +111,8 @@ fn as_many_data_packets_are_lost_as_went_missing_between_the_captures() {
             .sum();
         let flows = flows(&pair);
         let lost = sum(&flows, |c| c.lost);
-        // What was lost last, and not sent again before the capture ended, is known to nobody who saw only this capture.
+        // What was lost last, and not retransmitted before the capture ended, is known to nobody who saw only this
+        // capture.
         let segments = flows.iter().flat_map(|flow| &flow.segments);
         let unknown = segments.filter(|segment| segment.fate == Fate::Unknown);
         let most = lost + unknown.count() as u64;

@@ -54,7 +54,7 @@ pub fn resolve(host: &Host) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// What a host without a suitable address lacks.
+/// Say what a host without a suitable address lacks.
 fn lacks(host: &Host) -> String {
     let version = |number| format!(" IPv{number}");
     match host.source.address {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::sample::{BurstPacket, Ending, Interval, Probe, Samples, TcpSample};
+use crate::sample::{BurstPacket, Departure, Ending, Interval, Probe, Samples, TcpSample};
 use crate::udp::{ClockEstimate, ClockFit};
 
 /// A probe with its one-way delays.
@@ -37,13 +37,14 @@ impl ClockRow {
     }
 }
 
-/// What a test measured since it was last asked.
+/// Measurements of a test since it was last asked.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub intervals: Vec<Interval>,
     pub tcp: Vec<TcpSample>,
     pub probes: Vec<ProbeRow>,
     pub bursts: Vec<BurstPacket>,
+    pub departures: Vec<Departure>,
     pub clocks: Vec<ClockRow>,
     pub endings: Vec<(u32, Ending)>,
     pub facts: Vec<(u32, Cow<'static, str>, String)>,
@@ -57,6 +58,7 @@ impl Taken {
             tcp,
             probes,
             mut bursts,
+            departures,
             endings,
             facts,
             ..
@@ -77,6 +79,7 @@ impl Taken {
         self.intervals.append(&mut intervals);
         self.tcp.extend(tcp);
         self.bursts.append(&mut bursts);
+        self.departures.extend(departures);
         self.endings.extend(endings);
         self.facts.extend(facts);
     }
@@ -87,6 +90,7 @@ impl Taken {
             mut intervals,
             mut tcp,
             mut bursts,
+            mut departures,
             facts,
             ..
         } = samples;
@@ -107,6 +111,10 @@ impl Taken {
                 .received_ns
                 .map(|time_ns| time_ns.saturating_sub(ahead(time_ns)));
         }
+        for departure in &mut departures {
+            departure.left_ns = departure.left_ns.saturating_sub(ahead(departure.left_ns));
+        }
+        self.departures.append(&mut departures);
         self.intervals.append(&mut intervals);
         self.tcp.append(&mut tcp);
         self.bursts.append(&mut bursts);
@@ -219,6 +227,7 @@ mod tests {
             sent_ns: i64::MIN,
             received_ns: Some(i64::MIN),
             payload_bytes: 0,
+            marked: false,
         };
         let samples = || Samples {
             intervals: vec![interval.clone()],

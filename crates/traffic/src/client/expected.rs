@@ -1,5 +1,5 @@
-//! What a responder may tell of the flows of a plan, and how much of it: one that errs or lies must not fill this host's
-//! memory, nor have its rows taken for those of another flow.
+//! Limits on what a responder may report of the flows of a plan, and how much of it: one that errs or lies must not
+//! fill this host's memory, nor have its rows taken for those of another flow.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -29,6 +29,8 @@ enum Rows {
     TcpSamples,
     /// Of bursts that it receives.
     Bursts,
+    /// Of bursts that it sends.
+    Departures,
     None,
 }
 
@@ -39,6 +41,7 @@ impl Rows {
             (Kind::Tcp, _) => Rows::Intervals,
             (Kind::Udp, Direction::Up) => Rows::Datagrams,
             (Kind::Burst, Direction::Up) => Rows::Bursts,
+            (Kind::Burst, _) => Rows::Departures,
             _ => Rows::None,
         }
     }
@@ -49,12 +52,13 @@ impl Rows {
             Rows::Datagrams => "intervals of UDP",
             Rows::TcpSamples => "samples of a TCP sender",
             Rows::Bursts => "packets of bursts",
+            Rows::Departures => "departures of packets of bursts",
             Rows::None => "no rows",
         }
     }
 }
 
-/// What one flow's far end may still tell.
+/// The reports that one flow's far end may still send.
 #[derive(Debug)]
 struct Flow {
     is_tcp: bool,
@@ -72,7 +76,7 @@ impl Flow {
         let rows = Rows::of(spec);
         let (rows_per_s, bursts) = match rows {
             Rows::None => (0.0, (1, 0)),
-            Rows::Bursts => of_bursts(spec),
+            Rows::Bursts | Rows::Departures => of_bursts(spec),
             _ => (1.0 / spec.interval_s, (1, 0)),
         };
         Flow {
@@ -102,7 +106,7 @@ fn of_bursts(spec: &FlowSpec) -> (f64, (u64, u64)) {
     )
 }
 
-/// What the responder was asked for, and what of it has not been told yet.
+/// The flows that the responder was asked for, and what of them has not been reported yet.
 #[derive(Debug)]
 pub struct Expected {
     flows: HashMap<u32, Flow>,
@@ -157,6 +161,9 @@ impl Expected {
         for packet in &report.bursts {
             self.count(packet.flow, Rows::Bursts, elapsed)?;
             self.check_place(packet)?;
+        }
+        for departure in &report.departures {
+            self.count(departure.flow, Rows::Departures, elapsed)?;
         }
         for (flow, ending) in &report.endings {
             if !self.known(*flow, "how it ended")?.is_tcp {
@@ -328,6 +335,7 @@ mod tests {
                 sent_ns: 0,
                 received_ns: None,
                 payload_bytes: 0,
+                marked: false,
             }],
             ..Report::default()
         }

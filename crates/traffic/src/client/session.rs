@@ -70,7 +70,7 @@ pub struct HostSession {
     news: Condvar,
 }
 
-/// What the far end told.
+/// Reports of the far end.
 #[derive(Default)]
 struct Known {
     metadata: Option<String>,
@@ -442,7 +442,7 @@ impl HostSession {
         taken.add_far(far, offset);
     }
 
-    /// What everything that was exchanged says of the far clock over the whole test.
+    /// Estimate the far clock over the whole test by everything that was exchanged.
     pub fn clocks(&self) -> Vec<ClockEstimate> {
         lock(&self.clocks).fit.estimates()
     }

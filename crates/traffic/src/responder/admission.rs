@@ -42,7 +42,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What admission asks, and what takes connections over.
+/// The sessions that admission asks, and that take connections over.
 pub trait Sessions {
     /// The key that a connection of this purpose must prove to know; `None` for a session that there is not.
     fn key(&self, purpose: Purpose) -> Option<Vec<u8>>;

@@ -1,4 +1,4 @@
-//! What a responder lets its clients do.
+//! Limits of a responder to its clients.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,8 +17,8 @@ pub struct Limits {
     pub max_flows: usize,
     /// From the common start of a session's flows to their end, with all idle time.
     pub max_duration_s: f64,
-    /// What one session may have sent to it, all flows together, and as much again what it may send; `None`: as fast
-    /// as it goes.
+    /// The rate that may be sent to one session, all flows together, and as much again that it may send; `None`: as
+    /// fast as it goes.
     pub max_rate_bps: Option<f64>,
     /// The shortest interval of probes that are answered, and of rows that are reported.
     pub min_interval_s: f64,
@@ -130,7 +130,7 @@ impl Limits {
     }
 }
 
-/// What counts as one address: IPv4's own however it is written, the first 64 bits of IPv6's.
+/// The prefix that counts as one address: IPv4's own however it is written, the first 64 bits of IPv6's.
 pub fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -172,13 +172,13 @@ fn is_tcp(flow: &FlowSpec, direction: Direction) -> bool {
     flow.kind == Kind::Tcp && flow.direction == direction
 }
 
-/// What the flows of UDP in this direction ask for together, on average.
+/// The average rate that the flows of UDP in this direction ask for together.
 fn udp_bps(flows: &[FlowSpec], direction: Direction) -> f64 {
     let goes = |flow: &&FlowSpec| flow.direction == direction || flow.kind == Kind::Probe;
     flows.iter().filter(goes).filter_map(demanded_bps).sum()
 }
 
-/// What a flow of UDP asks for on average.
+/// The average rate that a flow of UDP asks for.
 fn demanded_bps(flow: &FlowSpec) -> Option<f64> {
     // What a burst has where nothing else is asked for is decided where bursts are sent.
     const BURST: (u32, u32, f64) = (100, 1200, 1.0);

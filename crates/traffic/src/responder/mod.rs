@@ -146,7 +146,7 @@ impl Responder {
     }
 }
 
-/// What all sessions share.
+/// State that all sessions share.
 pub(crate) struct ServerState {
     secret: Option<Secret>,
     limits: Limits,

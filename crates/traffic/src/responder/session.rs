@@ -34,7 +34,7 @@ const LONGEST_REQUEST_BYTES: usize = 256 << 10;
 const ROWS_IN_REPORT: usize = 1000;
 /// More than this means that the client does not take what is measured; then the session ends.
 const MOST_BYTES_OF_ROWS: usize = 64 << 20;
-/// What a session may last beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
+/// The time of a session beyond its flows: connecting, describing hosts, waiting for late packets, taking leave.
 const AROUND_S: f64 = 30.0;
 /// How long flows may take to see that they shall end. They look up every 50 ms; the host may be busy.
 const FLOWS_PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const MOST_REQUESTS: usize = 256;
 /// Metadata longer than this is not sent.
 const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
 
-/// What data connections and UDP packets need to know of a session.
+/// A session as data connections and UDP packets need to know it.
 pub struct Session {
     pub token: u64,
     pub key: Bytes32,
@@ -467,6 +467,7 @@ impl Control {
             intervals,
             tcp,
             bursts,
+            departures,
             endings,
             facts,
             overflowed,
@@ -484,6 +485,7 @@ impl Control {
             bursts.into_iter(),
             endings.into_iter(),
             facts,
+            departures.into_iter(),
         );
         let deadline = Instant::now() + SILENCE;
         loop {
@@ -493,6 +495,7 @@ impl Control {
                 bursts: rows.2.by_ref().take(ROWS_IN_REPORT).collect(),
                 endings: rows.3.by_ref().take(ROWS_IN_REPORT).collect(),
                 facts: rows.4.by_ref().take(ROWS_IN_REPORT).collect(),
+                departures: rows.5.by_ref().take(ROWS_IN_REPORT).collect(),
             };
             if report == Report::default() {
                 return Ok(());

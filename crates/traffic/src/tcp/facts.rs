@@ -1,4 +1,4 @@
-//! What is worth knowing once of a flow's connection.
+//! Facts of a flow's connection that are worth knowing once.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;

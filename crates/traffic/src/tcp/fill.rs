@@ -10,7 +10,7 @@ use crate::flow::FlowSpec;
 use crate::sample::Ending;
 use crate::stop::Stop;
 
-/// What is handed to the kernel at once where nothing limits the rate: fewer calls for each byte.
+/// Bytes handed to the kernel at once where nothing limits the rate: fewer calls for each byte.
 const CHUNK_BYTES: usize = 256 << 10;
 /// A flow of a fixed rate is written in portions of this time, so that it is even.
 const PORTION_S: f64 = 0.005;

@@ -19,7 +19,7 @@ use crate::stop::Stop;
 const IDLE_NS: i64 = 10_000_000;
 const NEVER_NS: i64 = i64::MAX;
 
-/// What the thread of a flow tells its meter.
+/// Counts of a flow that its thread gives to its meter.
 #[derive(Debug)]
 pub struct Counter {
     received_bytes: AtomicU64,
@@ -62,7 +62,7 @@ impl Counter {
 pub enum Side {
     /// Its `TCP_INFO` is sampled.
     Sender,
-    /// What arrives is counted.
+    /// Bytes that arrive are counted.
     Receiver,
 }
 

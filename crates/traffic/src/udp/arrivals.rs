@@ -8,7 +8,7 @@ const END: u64 = 1 << 62;
 /// How many words below a leap may still be filled by packets that it overtook.
 const KEPT_WORDS: usize = 64;
 
-/// What a sequence number is to those that arrived before it.
+/// The place of a sequence number among those that arrived before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The highest so far.
@@ -109,7 +109,7 @@ impl Arrivals {
         self.highest.map_or(0, |highest| highest + 1)
     }
 
-    /// What is remembered, as inclusive ranges in ascending order; the latest `most` of them.
+    /// The numbers that are remembered, as inclusive ranges in ascending order; the latest `most` of them.
     pub(crate) fn ranges(&self, most: usize) -> Vec<(u64, u64)> {
         let mut ranges: VecDeque<(u64, u64)> = VecDeque::new();
         for (number, &word) in self.words.iter().enumerate() {

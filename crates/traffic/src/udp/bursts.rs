@@ -1,4 +1,4 @@
-//! What arrives of bursts: a row for each packet, also for the lost ones.
+//! Arrivals of bursts: a row for each packet, also for the lost ones.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl BurstTally {
         place: BurstPlace,
         bytes: u32,
         sent_ns: i64,
-        received_ns: i64,
+        (received_ns, marked): (i64, bool),
         rows: &mut Vec<BurstPacket>,
     ) -> bool {
         if place.packets != self.packets || place.place >= place.packets || place.burst >= self.most
@@ -112,6 +112,7 @@ impl BurstTally {
             sent_ns,
             received_ns: Some(received_ns),
             payload_bytes: bytes,
+            marked,
         });
         true
     }
@@ -207,6 +208,7 @@ impl BurstTally {
                     sent_ns,
                     received_ns: None,
                     payload_bytes: self.packet_bytes,
+                    marked: false,
                 }),
         );
     }
@@ -267,7 +269,13 @@ mod tests {
         let (mut tally, mut rows) = (tally(), Vec::new());
         for (burst, number, sent_ns) in [(0, 0, 10), (0, 2, 30), (0, 2, 30), (3, 1, 3_000_000_010)]
         {
-            assert!(tally.arrive(place(burst, number), 100, sent_ns, sent_ns + 500, &mut rows));
+            assert!(tally.arrive(
+                place(burst, number),
+                100,
+                sent_ns,
+                (sent_ns + 500, false),
+                &mut rows
+            ));
         }
         tally.finish(Some(5), &mut rows);
         rows.sort_by_key(|row| row.sequence);
@@ -295,12 +303,12 @@ mod tests {
     #[test]
     fn lost_packets_are_told_after_a_silence_and_what_comes_then_is_too_late() {
         let (mut tally, mut rows) = (tally(), Vec::new());
-        tally.arrive(place(0, 0), 100, 0, 1000, &mut rows);
+        tally.arrive(place(0, 0), 100, 0, (1000, false), &mut rows);
         tally.tick(500_000_000, &mut rows);
         assert_eq!(rows.len(), 1);
         tally.tick(2_000_000_000, &mut rows);
         assert_eq!(rows.len(), 4);
-        assert!(tally.arrive(place(0, 1), 100, 0, 2_100_000_000, &mut rows));
+        assert!(tally.arrive(place(0, 1), 100, 0, (2_100_000_000, false), &mut rows));
         assert_eq!((rows.len(), tally.too_late()), (4, 1));
     }
 
@@ -308,8 +316,8 @@ mod tests {
     fn a_leap_over_very_many_bursts_makes_no_million_rows() {
         let mut tally = BurstTally::new(9, 4, 100, 1, u32::MAX, None);
         let mut rows = Vec::new();
-        tally.arrive(place(0, 0), 100, 0, 1, &mut rows);
-        tally.arrive(place(4_000_000_000, 0), 100, 0, 2, &mut rows);
+        tally.arrive(place(0, 0), 100, 0, (1, false), &mut rows);
+        tally.arrive(place(4_000_000_000, 0), 100, 0, (2, false), &mut rows);
         tally.finish(None, &mut rows);
         assert!(rows.len() < 70_000);
         assert_eq!(rows.len() as u64 + tally.unlisted(), 4 * 4_000_000_001);
@@ -321,18 +329,18 @@ mod tests {
         let mut rows = Vec::new();
         for began_ns in [None, Some(0)] {
             let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, began_ns);
-            assert!(tally.arrive(place(0, 0), 100, 0, 0, &mut rows));
-            assert!(!tally.arrive(place(40_000, 0), 100, 0, 5 * SECOND_NS, &mut rows));
+            assert!(tally.arrive(place(0, 0), 100, 0, (0, false), &mut rows));
+            assert!(!tally.arrive(place(40_000, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
             // Such an outage there may be, and then all comes at once.
-            assert!(tally.arrive(place(35, 0), 100, 0, 5 * SECOND_NS, &mut rows));
+            assert!(tally.arrive(place(35, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
             tally.finish(None, &mut rows);
             assert_eq!(rows.len(), 36 * 4);
             rows.clear();
         }
         // Of a flow that is joined late, the first packet tells when it began.
         let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, None);
-        assert!(tally.arrive(place(1000, 0), 100, 0, 0, &mut rows));
-        assert!(!tally.arrive(place(1031, 0), 100, 0, 0, &mut rows));
+        assert!(tally.arrive(place(1000, 0), 100, 0, (0, false), &mut rows));
+        assert!(!tally.arrive(place(1031, 0), 100, 0, (0, false), &mut rows));
     }
 
     proptest! {
@@ -347,7 +355,7 @@ mod tests {
             for (burst, number, gap_ns) in packets {
                 now_ns += gap_ns;
                 tally.tick(now_ns, &mut rows);
-                if tally.arrive(place(burst, number), 100, now_ns, now_ns, &mut rows) {
+                if tally.arrive(place(burst, number), 100, now_ns, (now_ns, false), &mut rows) {
                     highest = highest.max(Some(burst));
                 } else {
                     prop_assert!(number >= 4);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_pair::clock::{self as pair, ClockSample, ClockStretch};
+use whydrop_pair::clock::{self as pair, ClockInterval, ClockSample};
 
 use crate::sample::Exchange;
 
@@ -27,8 +27,8 @@ pub struct ClockEstimate {
     pub time_ns: i64,
     /// How far the far clock is ahead of ours.
     pub offset_ns: i64,
-    /// What an asymmetric path could hide: half of the smallest round trip, where both directions were seen at their
-    /// best; and what the drift's own error makes of the way from the middle of the test to here.
+    /// The error that an asymmetric path could hide: half of the smallest round trip, where both directions were seen
+    /// at their best; and what the drift's own error makes of the way from the middle of the test to here.
     pub uncertainty_ns: i64,
     /// How much faster the far clock runs; `None` where too little time has passed to tell.
     pub drift_ppm: Option<f64>,
@@ -85,10 +85,10 @@ impl ClockFit {
             .or_insert(window);
     }
 
-    /// What all exchanges so far say of the clocks at the time of the latest; `None` before the first.
+    /// Estimate the clocks at the time of the latest of all exchanges so far; `None` before the first.
     pub fn latest(&self) -> Option<ClockEstimate> {
         let fit = self.fit()?;
-        let span = fit.stretches.last()?;
+        let span = fit.intervals.last()?;
         Some(estimate(&fit, span, self.latest_ns))
     }
 
@@ -98,7 +98,7 @@ impl ClockFit {
             return Vec::new();
         };
         let mut estimates = Vec::new();
-        for span in &fit.stretches {
+        for span in &fit.intervals {
             estimates.push(estimate(&fit, span, span.start_ns));
             if span.end_ns > span.start_ns {
                 estimates.push(estimate(&fit, span, span.end_ns));
@@ -178,7 +178,7 @@ fn is_possible(exchange: &Exchange) -> bool {
         && is_time(exchange.far_sent_ns)
 }
 
-fn estimate(fit: &pair::ClockFit, span: &ClockStretch, time_ns: i64) -> ClockEstimate {
+fn estimate(fit: &pair::ClockFit, span: &ClockInterval, time_ns: i64) -> ClockEstimate {
     let uncertainty_ns = fit
         .offset_bounds_ns
         .map_or(0.0, |(low, high)| low.abs().max(high.abs()));

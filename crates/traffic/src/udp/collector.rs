@@ -5,7 +5,7 @@ use crate::sample::{BurstPacket, Interval, Sink};
 
 use super::bursts::BurstTally;
 use super::facts;
-use super::marks::Marks;
+use super::marks::{self, Marks};
 use super::packet::{Body, Packet};
 use super::schedule::Schedule;
 use super::socket::Datagram;
@@ -93,7 +93,10 @@ impl Collector {
                     place,
                     bytes,
                     packet.sent_ns,
-                    datagram.received_ns,
+                    (
+                        datagram.received_ns,
+                        marks::is_marked(datagram.traffic_class),
+                    ),
                     &mut self.packets,
                 )
             }

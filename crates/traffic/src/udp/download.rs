@@ -27,7 +27,7 @@ const LINGER_NS: i64 = 5_000_000_000;
 const OVERTAKEN_NS: i64 = 100_000_000;
 /// A flow that may last for ever is over after such a silence.
 const SILENCE_NS: i64 = 10_000_000_000;
-/// What still comes so long after the end, out of a deep queue, is waited for.
+/// The time after the end for which packets that still come, out of a deep queue, are waited for.
 const STRAGGLING_NS: i64 = 1_000_000_000;
 const READ_TIMEOUT: Duration = Duration::from_millis(10);
 const INBOX: usize = 64;
@@ -134,7 +134,7 @@ fn challenge(
     granted(answer, stop, whom)
 }
 
-/// What was asked for; `None` where it is no longer wanted.
+/// The answer to a request; `None` where it is no longer wanted.
 fn granted<T>(
     answer: io::Result<Option<Result<T, Refusal>>>,
     stop: &Stop,

@@ -52,7 +52,7 @@ impl Thinning {
         }
     }
 
-    /// What is kept of the windows that are over at this time.
+    /// Take the exchanges kept of the windows that are over at this time.
     pub(crate) fn take(&mut self, now_ns: i64) -> Vec<Exchange> {
         if now_ns.div_euclid(self.window_ns) > self.window {
             self.close();

@@ -53,7 +53,7 @@ pub(crate) struct Probing<'a> {
     pub start_ns: i64,
     /// With a short read timeout.
     pub socket: &'a Socket,
-    /// What is later than this, and than the next one's time, is not sent.
+    /// The longest delay: a packet later than this, and than the next one's time, is not sent.
     pub most_overdue_ns: i64,
     /// Of the longest answer.
     pub answer_bytes: usize,

@@ -27,7 +27,7 @@ pub(crate) struct Answered {
     pub far: Option<FarStamps>,
 }
 
-/// What the far end tells in an answer.
+/// The far end's part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FarStamps {
     pub received_ns: i64,
@@ -38,7 +38,7 @@ pub(crate) struct FarStamps {
     pub window: u64,
 }
 
-/// What answers were that changed no row.
+/// Answers that changed no row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strays {
     /// Duplicates that came after their probe's row had been given out.
@@ -178,7 +178,7 @@ impl Ledger {
         Some(rtt_ns)
     }
 
-    /// What an answer says of the probes before it.
+    /// Learn from an answer about the probes before it.
     fn learn(&mut self, sequence: u64, far: FarStamps) {
         if sequence >= self.next() {
             return;

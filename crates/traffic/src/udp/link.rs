@@ -1,4 +1,4 @@
-//! What both ends know of each other after the handshake of the control channel.
+//! The link between both ends after the handshake of the control channel.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::local_end::LocalEnd;
 /// The flow number of exchanges of stamps that belong to no flow: every session has it.
 pub const SYNCHRONISATION_FLOW: u32 = u32::MAX;
 
-/// What a client needs to reach its session at the responder's UDP port.
+/// The address and keys by which a client reaches its session at the responder's UDP port.
 #[derive(Clone)]
 pub struct Link {
     pub remote: SocketAddr,

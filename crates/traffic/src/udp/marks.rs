@@ -3,6 +3,11 @@
 /// Names of the ECN field's values (RFC 3168 section 5).
 const ECN_NAMES: [&str; 4] = ["Not-ECT", "ECT(1)", "ECT(0)", "CE"];
 
+/// True for Congestion Experienced (RFC 3168 section 5).
+pub(crate) fn is_marked(class: Option<u8>) -> bool {
+    class.is_some_and(|class| class & 0b11 == 0b11)
+}
+
 /// How often each traffic class was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {

@@ -10,6 +10,7 @@
 //! | `ledger` | what became of each probe |
 //! | `upload`, `download` | streams and bursts, at the client |
 //! | `transmit` | sending them, at either end |
+//! | `departing` | when the kernel handed packets to the interface |
 //! | `collector`, `tally`, `bursts` | receiving and counting them, at either end |
 //! | `service` | the responder's end: one thread behind one port |
 //! | `clocks` | how far the far host's clock is ahead |
@@ -20,6 +21,7 @@ mod arrivals;
 mod bursts;
 pub mod clocks;
 mod collector;
+mod departing;
 mod download;
 mod exchange;
 pub(crate) mod exchanges;

@@ -55,7 +55,7 @@ const MAGIC: [u8; 2] = [0x77, 0xd1];
 const AUTHENTICATED: std::ops::Range<usize> = 2..56;
 const CODE: std::ops::Range<usize> = 56..64;
 
-/// What a responder proves addresses with.
+/// The number by which a responder proves addresses.
 pub(crate) type Nonce = [u8; 16];
 
 /// The key of a session, ready to use.

@@ -29,7 +29,7 @@ impl Whim {
     }
 }
 
-/// What was done, in order: kind of packet, its sequence, and the whim.
+/// The packets handled, in order: kind, sequence, and the whim.
 #[derive(Debug, Default)]
 pub(crate) struct Did {
     up: Vec<(u8, u64, Whim)>,
@@ -37,7 +37,7 @@ pub(crate) struct Did {
 }
 
 impl Did {
-    /// What happened to probes of this sequence, and to their answers.
+    /// The whims that befell probes of this sequence, and their answers.
     pub(crate) fn up(&self, sequence: u64) -> Vec<Whim> {
         Did::of(&self.up, 1, sequence)
     }

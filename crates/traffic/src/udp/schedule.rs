@@ -11,7 +11,7 @@ const SHORTEST_GAP_NS: f64 = 100.0;
 const LONGEST_GAP_NS: f64 = 1e15;
 /// Probes are rarer: each costs a wake-up at both ends.
 const SHORTEST_PROBE_GAP_NS: f64 = 100_000.0;
-/// What a burst may have: the receiver keeps every packet of the open ones.
+/// The most packets of a burst: the receiver keeps every packet of the open ones.
 const MOST_IN_A_BURST: u32 = 65_536;
 const DEFAULT_STREAM_BYTES: u32 = 1_200;
 /// As ping(8) has it.
@@ -180,7 +180,7 @@ impl Schedule {
         Some(low)
     }
 
-    /// What is sent on average while it is on, in the UDP payload.
+    /// The average rate while it is on, in the UDP payload.
     pub(crate) fn rate_bps(&self) -> f64 {
         self.packet_bytes as f64 * 8.0 * f64::from(self.per_burst) / self.every_ns * 1e9
     }

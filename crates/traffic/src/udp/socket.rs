@@ -19,7 +19,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::clock;
 use crate::local_end::LocalEnd;
 
-/// What a socket asks to buffer: bursts arrive faster than a thread can be woken.
+/// The buffer that a socket asks for: bursts arrive faster than a thread can be woken.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// Opens a UDP socket of this family that tells of each datagram when and how it arrived.
@@ -189,6 +189,8 @@ impl Inbox {
         // Anew for each call: the kernel shortens the room for control messages to what it used.
         let room = cmsg_space!(
             libc::timespec,
+            // The same once more, where departures are stamped too.
+            [libc::timespec; 3],
             u32,
             u8,
             i32,
@@ -227,7 +229,7 @@ impl Inbox {
         Ok(true)
     }
 
-    /// What the last call brought.
+    /// The datagrams of the last call.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.arrived
             .iter()

@@ -1,4 +1,4 @@
-//! What arrives of a one-way stream, counted in intervals.
+//! Arrivals of a one-way stream, counted in intervals.
 
 use crate::sample::{Datagrams, Interval};
 
@@ -22,7 +22,7 @@ pub(crate) struct StreamPacket {
     pub received_ns: i64,
 }
 
-/// What arrived since the last interval was closed.
+/// Arrivals since the last interval was closed.
 #[derive(Clone, Debug, Default)]
 struct Count {
     packets: u64,

@@ -7,7 +7,9 @@ use socket2::Socket;
 
 use crate::clock;
 use crate::pace;
+use crate::sample::Sink;
 
+use super::departing::Departing;
 use super::packet::{Body, BurstPlace, Key, Packet};
 use super::schedule::Schedule;
 use super::socket::{Envelope, Outbox};
@@ -17,8 +19,8 @@ use super::words;
 const BATCH: usize = 32;
 /// A stream whose packets are due closer together wakes no more often than this, and sends what has become due.
 const SHORTEST_SLEEP_NS: i64 = 100_000;
-/// What a busy host could not send in this time is left out, and counted: sent in a rush, it would be a burst that
-/// nobody asked for.
+/// The longest delay: what a busy host could not send in this time is left out, and counted: sent in a rush, it would
+/// be a burst that nobody asked for.
 const MOST_OVERDUE_NS: i64 = 100_000_000;
 /// The same for a whole burst.
 const BURST_OVERDUE_NS: i64 = if cfg!(test) {
@@ -28,6 +30,8 @@ const BURST_OVERDUE_NS: i64 = if cfg!(test) {
 };
 /// Until the socket's buffer has room again.
 const FULL_BUFFER_NS: i64 = 200_000;
+/// For so long the last packets of bursts are waited for until they have left this host.
+const DEPARTING_NS: i64 = 2_000_000_000;
 /// "Nobody listens there" must be heard over this span before it is believed.
 const REFUSED_NS: i64 = 2_000_000_000;
 const REFUSED_TIMES: u32 = 3;
@@ -43,6 +47,8 @@ pub(crate) struct Course<'a> {
     pub envelope: &'a Envelope,
     pub start_ns: i64,
     pub goes_on: &'a (dyn Fn() -> bool + Sync),
+    /// Where the departures of bursts go.
+    pub sink: &'a Sink,
 }
 
 /// Outcome of it.
@@ -90,6 +96,7 @@ pub(crate) fn transmit(course: &Course) -> Result<Outcome, io::Error> {
         course,
         outbox: Outbox::new(BATCH, course.schedule.packet_bytes),
         outcome: Outcome::default(),
+        departing: course.is_bursts.then(|| Departing::of(course)),
     };
     if course.is_bursts {
         transmission.bursts()?;
@@ -103,6 +110,7 @@ struct Transmission<'a> {
     course: &'a Course<'a>,
     outbox: Outbox,
     outcome: Outcome,
+    departing: Option<Departing<'a>>,
 }
 
 impl Transmission<'_> {
@@ -167,8 +175,10 @@ impl Transmission<'_> {
                 return Ok(());
             }
             slot += per_burst;
+            self.note_departures();
         }
         self.outcome.is_complete = true;
+        self.await_departures();
         Ok(())
     }
 
@@ -207,6 +217,26 @@ impl Transmission<'_> {
         Ok(place >= packets)
     }
 
+    /// Takes note of what has left since the last look; the kernel keeps few stamps.
+    fn note_departures(&mut self) {
+        if let Some(departing) = &mut self.departing {
+            departing.take();
+        }
+    }
+
+    /// The last packets of a flow may wait in this host's own queue for some time.
+    fn await_departures(&mut self) {
+        let until_ns = clock::now_ns() + DEPARTING_NS;
+        while (self.course.goes_on)() && clock::now_ns() < until_ns {
+            self.note_departures();
+            if queued_bytes(self.course.socket) == Some(0) {
+                break;
+            }
+            clock::sleep_until_ns(clock::now_ns() + FULL_BUFFER_NS);
+        }
+        self.note_departures();
+    }
+
     fn stamp(&mut self, number: usize, sequence: u64, body: Body, now_ns: i64) {
         let packet = Packet {
             flow: self.course.flow,
@@ -224,6 +254,7 @@ impl Transmission<'_> {
         let mut sent = 0;
         let mut was_refused = false;
         while sent < count {
+            self.note_departures();
             if is_half_full(course.socket) {
                 clock::sleep_until_ns(clock::now_ns() + FULL_BUFFER_NS);
                 if !(course.goes_on)() {
@@ -264,9 +295,14 @@ impl Transmission<'_> {
 
 /// Streams leave half of a socket's send buffer free, for the answers to probes that share it.
 fn is_half_full(socket: &Socket) -> bool {
+    let room = socket.send_buffer_size().unwrap_or(usize::MAX);
+    queued_bytes(socket).is_some_and(|queued| queued > room / 2)
+}
+
+/// The bytes of the socket in this host's own queue, with the kernel's overhead.
+fn queued_bytes(socket: &Socket) -> Option<usize> {
     let mut queued: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (ioctl_list(2): TIOCOUTQ) writes one int.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut queued) };
-    let room = socket.send_buffer_size().unwrap_or(usize::MAX);
-    status == 0 && queued.max(0) as usize > room / 2
+    (status == 0).then_some(queued.max(0) as usize)
 }

@@ -18,7 +18,7 @@ pub(crate) trait Emitter {
     fn emit(&mut self) -> io::Result<()>;
 }
 
-/// What a sending thread tells the one that keeps the book.
+/// The report of a sending thread to the one that keeps the book.
 pub(crate) enum Sent {
     /// The next probe was due; `None`: it came too late to be sent at all.
     Due(i64, Option<i64>),
@@ -26,11 +26,11 @@ pub(crate) enum Sent {
     Refused(u64, io::Error),
 }
 
-/// What the sending threads share.
+/// State that the sending threads share.
 pub(crate) struct Turns<'a> {
     /// Of the first probe.
     due_ns: i64,
-    /// What is later than this is not sent.
+    /// The longest delay: a probe later than this is not sent.
     most_overdue_ns: i64,
     next: Mutex<Turn<'a>>,
 }

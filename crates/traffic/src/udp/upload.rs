@@ -56,6 +56,7 @@ fn upload(
         envelope: &Envelope::connected(),
         start_ns: start_ns.saturating_add(clock::ns(spec.start_s)),
         goes_on: &goes_on,
+        sink,
     };
     let is_rare = course.is_bursts || schedule.every_ns >= BUSY_GAP_NS;
     let outcome = in_own_thread(is_rare, || transmit(&course)).map_err(say)?;

@@ -14,7 +14,7 @@ pub(crate) fn ended(result: Result<(), String>, stop: &Stop) -> Ending {
     }
 }
 
-/// What this error of a UDP socket towards `whom` means, and what to try.
+/// Explain this error of a UDP socket towards `whom`, and what to try.
 pub(crate) fn explained(error: &io::Error, whom: &str) -> String {
     let advice = match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => {

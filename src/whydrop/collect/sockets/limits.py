@@ -1,4 +1,4 @@
-"""What limits each connection just now, and what it carries: by two readings of ``tcp_info`` some time apart.
+"""The limit of each connection just now, and what it carries: by two readings of ``tcp_info`` some time apart.
 
 The kernel counts for how long it was busy sending (``tcpi_busy_time``), and of that for how long the other end's
 receive window or its own send buffer stopped it; in the rest of the busy time it waits for the congestion window or for
@@ -38,7 +38,7 @@ _GROWTHS = (
 
 
 def limits(before: pl.DataFrame, now: pl.DataFrame, controls: pl.DataFrame) -> pl.DataFrame:
-    """What each connection did from one reading to the next, and what limited it.
+    """Compute what each connection did from one reading to the next, and what limited it.
 
     Args:
         before, now: rows of ``tcp_info``, one for each flow; where both have the same one, nothing moved.

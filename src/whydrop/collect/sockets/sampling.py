@@ -26,7 +26,7 @@ class SamplingError(Exception):
 
 @dataclass(frozen=True)
 class Taken:
-    """What was seen since the last time.
+    """The batch of what was seen since the last time.
 
     Attributes:
         frames: rows by the tables of a recording; ``datagrams``, which has none there, has the queues of UDP sockets.
@@ -66,7 +66,7 @@ class Sampler:
             raise SamplingError(str(reason)) from None
 
     def take(self) -> Taken:
-        """What was seen since the last call."""
+        """Take what was seen since the last call."""
         tables, connections, ended, lost_rows = self._sampler.take()
         return Taken({name: pl.DataFrame(table) for name, table in tables}, connections, ended, lost_rows)
 

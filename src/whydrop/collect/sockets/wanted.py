@@ -16,7 +16,7 @@ _MOST_CGROUPS = 256
 
 
 class WantedError(ValueError):
-    """What was asked for cannot be; the message names it and says what to try."""
+    """Raised for connections that cannot be asked for; the message names them and says what to try."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 import polars as pl
 
 from whydrop.collect.sockets.connections import Connections
+from whydrop.collect.sockets.host import AUTO, Dropped, Host, datagram_counters
 from whydrop.collect.sockets.sampling import INTERVAL_S, Sampler, Taken
 from whydrop.collect.sockets.wanted import Wanted
-from whydrop.recording import tables
 from whydrop.recording.naming import folder_for
 from whydrop.recording.writer import RecordingWriter
 from whydrop.runtime.cancelling import Cancellation
@@ -39,6 +39,8 @@ class Settings:
         every_s: from one poll to the next.
         output: the folder in which the recordings' folders are made.
         datagrams: the queues of UDP sockets too.
+        counters_every_s: from one reading of this host's counters of drops and errors to the next; 0: none.
+        drops: how the packets that this host drops are watched (`host.WAYS`).
         rotate_s: a recording that is this old is ended, and another one begun; ``None``: none is.
         keep: recordings of this watch, the oldest is removed where there would be more; ``None``: all are kept.
     """
@@ -49,13 +51,15 @@ class Settings:
     title: str = ""
     note: str = ""
     datagrams: bool = False
+    counters_every_s: float = 1.0
+    drops: str = AUTO
     rotate_s: float | None = None
     keep: int | None = None
 
 
 @dataclass
 class Tally:
-    """What the polls came to.
+    """Counts of the polls.
 
     Attributes:
         missed: polls that were due and were not made.
@@ -94,11 +98,12 @@ class Tally:
 
 @dataclass
 class Watched:
-    """What came of it.
+    """The outcome of a watch.
 
     Attributes:
         folders: the recordings, in order; those that were removed are not among them.
         connections: that were seen.
+        dropped: by this host.
         whole: whether all recordings could be finished; else a journal has what one could not take.
         warnings: what a reader should know.
     """
@@ -106,6 +111,7 @@ class Watched:
     folders: list[Path]
     connections: int
     tally: Tally
+    dropped: Dropped
     whole: bool = True
     warnings: list[str] = field(default_factory=list)
 
@@ -115,6 +121,7 @@ class Watch:
 
     Attributes:
         connections: those that are there.
+        host: what this host drops, and its counters.
         tally: what the polls came to so far.
         warnings: what a reader should know.
     """
@@ -123,6 +130,7 @@ class Watch:
         """``tell`` is called with what goes wrong meanwhile, for people."""
         self.settings = settings
         self.connections = Connections()
+        self.host = Host(settings.counters_every_s, settings.drops)
         self.tally = Tally()
         self.warnings: list[str] = []
         self._tell = tell
@@ -154,6 +162,8 @@ class Watch:
         with held() as signals, ExitStack() as let_go:
             self._sampler = Sampler(self.settings.wanted, self.settings.every_s, datagrams=self.settings.datagrams)
             let_go.callback(self._sampler.stop)
+            let_go.callback(self.host.stop)
+            self.host.start()
             self._writer = self._begin()
             let_go.callback(self._close)
             with contextlib.suppress(KeyboardInterrupt):
@@ -163,6 +173,7 @@ class Watch:
                         cancellation.wait(_FLUSH_EVERY_S)
                     tick(self, self._step())
             self._sampler.stop()
+            self.host.stop()
             self._step()
             return self._finish()
 
@@ -170,14 +181,14 @@ class Watch:
         self._writer.close()
 
     def is_alone(self) -> bool:
-        """Whether all processes that were to be watched are gone, and their connections too."""
+        """True if all processes that were to be watched are gone, and their connections too."""
         standing = self._sampler.standing()
         return bool(standing["processes_gone"]) and not standing["connections"]
 
     def _step(self) -> Taken:
         taken = self._sampler.take()
-        self._note(taken)
         self._write(taken)
+        self._note(taken)
         if not self._writer.flush():
             self._warn(self._writer.message or "the recording cannot be written")
         if self._is_full():
@@ -197,13 +208,16 @@ class Watch:
             )
         if standing["ends_lost"]:
             self._warn("more connections ended at once than the kernel could tell: the last counts of some are missing")
+        for warning in self.host.warnings():
+            self._warn(warning)
 
     def _write(self, taken: Taken) -> None:
         flows = self.connections.take(taken)
-        frames = {name: frame for name, frame in taken.frames.items() if name != "datagrams"}
+        written = [("flows", flows), *((name, frame) for name, frame in taken.frames.items() if name != "datagrams")]
         if "datagrams" in taken.frames:
-            frames["counters"] = datagram_counters(taken.frames["datagrams"])
-        for name, frame in {"flows": flows, **frames}.items():
+            written.append(("counters", datagram_counters(taken.frames["datagrams"])))
+        written += self.host.take()
+        for name, frame in written:
             self._writer.append(name, frame)
             self._rows += frame.height
 
@@ -230,7 +244,12 @@ class Watch:
                 "test": NAME,
                 "title": "Connections of this host, as its kernel tells",
                 "step_s": max(settings.every_s, INTERVAL_S),
-                "parameters": {"every_s": settings.every_s, "wanted": said, "datagrams": settings.datagrams},
+                "parameters": {
+                    "every_s": settings.every_s,
+                    "wanted": said,
+                    "datagrams": settings.datagrams,
+                    **self.host.told(),
+                },
             },
             "hosts": {"local": gather()},
         }
@@ -283,21 +302,6 @@ class Watch:
         self._join()
         self._end(self._writer)
         self._finish_writer(self._writer)
-        return Watched(list(self._folders), self.connections.seen, self.tally, self._whole, self.warnings)
-
-
-def datagram_counters(frame: pl.DataFrame) -> pl.DataFrame:
-    """The queues of UDP sockets as rows of ``counters``."""
-    to = pl.when(pl.col("remote").str.ends_with(":0")).then(pl.lit("")).otherwise(pl.lit(" > ") + pl.col("remote"))
-    # Several sockets may have one address (SO_REUSEPORT): their cookies tell them apart.
-    name = pl.lit("udp ") + pl.col("local") + to + pl.lit(" ") + pl.col("cookie").cast(pl.String())
-    whose = frame.select(
-        "time_ns", "receive_queue_bytes", "drops", host=pl.lit("local"), source=pl.lit("socket"), object=name
-    )
-    counters = [
-        whose.with_columns(
-            counter=pl.lit(counter), value=pl.col(counter).cast(pl.Float64), cumulative=pl.lit(counts_up)
+        return Watched(
+            list(self._folders), self.connections.seen, self.tally, self.host.dropped, self._whole, self.warnings
         )
-        for counter, counts_up in (("receive_queue_bytes", False), ("drops", True))
-    ]
-    return pl.concat(counters).drop_nulls("value").select(*tables.COUNTERS)

@@ -12,7 +12,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be done now."""
+    """An order to the background thread."""
 
     now_ns: int | None = None  # wall clock, where time has come for something
     last: bool = False

@@ -186,7 +186,7 @@ class Collector:
 async def _first_of(
     stopped: asyncio.Future[Any], awaited: asyncio.Future[T], timeout_s: float | None = None
 ) -> T | None:
-    """What is awaited; nothing where the collector is stopped before, or the time is over."""
+    """The result of ``awaited``; nothing where the collector is stopped before, or the time is over."""
     timeout_s = None if timeout_s is None else max(0.0, timeout_s)
     await asyncio.wait((stopped, awaited), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if awaited.done():

@@ -90,7 +90,7 @@ class Disco:
 
 @dataclass(frozen=True)
 class Config:
-    """What to poll, how often, and where it goes."""
+    """The switches to poll, how often, and where the readings go."""
 
     path: Path
     store: Path

@@ -72,7 +72,7 @@ class _Pair:
 
     @property
     def before(self) -> int:
-        """What it was."""
+        """The total at the last reading."""
         return self.last.total
 
     @property
@@ -161,7 +161,7 @@ class Counting:
 
 
 class _Row:
-    """What differs between the rows of a reading."""
+    """The fields that differ between the rows of a reading."""
 
     __slots__ = ("believed", "counter", "port", "quality", "span_ns", "total", "value")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """What keeps readings: the store, files of DISCO."""
+    """An output that keeps readings: the store, files of DISCO."""
 
     def keep(self, reading: Reading, samples: pl.DataFrame) -> None:
         """Take a poll, made or not, and the rows of ``counters`` that it gave."""
@@ -33,7 +33,7 @@ class Output(Protocol):
 
 
 class Observer(Protocol):
-    """What shows readings and keeps none: the exporter."""
+    """An observer that shows readings and keeps none: the exporter."""
 
     def observe(self, reading: Reading, samples: pl.DataFrame) -> None:
         """Take a poll and its rows."""

@@ -74,7 +74,7 @@ class _File:
 
     @classmethod
     def found(cls, journal: Path) -> _File | None:
-        """What a journal holds, as far as it is whole.
+        """The content of a journal, as far as it is whole.
 
         Raises:
             OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""What was polled, for Prometheus to scrape: an HTTP server with a registry of its own.
+"""The readings for Prometheus to scrape: an HTTP server with a registry of its own.
 
 Counters are given as they grew since the collector began, resets and wraps undone, so that Prometheus' ``rate()`` is
 right across them; growth that nobody knows (`counting`: null) adds nothing. A value is a double, exact below 2^53.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from whydrop.collect.scraping import Serving
 from whydrop.collect.switches.reading import Reading
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ _STATUSES = ("ok", "timeout", "refused", "late", "error")
 _Series = tuple[str, str, str, str, str]  # switch, site, port, machine, counter
 
 
-class ExporterError(Exception):
-    """The exporter cannot listen where it was told to; the message says why and what to do."""
-
-
 @dataclass
 class _Switch:
     """Facts about a switch's polls."""
@@ -44,7 +41,7 @@ class _Switch:
     answered_ns: int | None = None  # CLOCK_MONOTONIC
 
 
-class Exporter:
+class Exporter(Serving):
     """Serves ``http://ADDRESS:PORT/metrics``."""
 
     def __init__(self, address: str, port: int, *, most_series: int = _MOST_SERIES) -> None:
@@ -58,9 +55,7 @@ class Exporter:
         Raises:
             ExporterError: the address cannot be listened at.
         """
-        from prometheus_client import CollectorRegistry, Histogram
-
-        from whydrop.collect.switches import scraping
+        from prometheus_client import Histogram
 
         self._guard = threading.Lock()
         self._totals: dict[_Series, float] = {}
@@ -74,19 +69,7 @@ class Exporter:
             buckets=_JITTERS_S, registry=None,
         )  # fmt: skip
         self._most_series, self._not_shown = most_series, 0
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(self))
-        try:
-            self._server = scraping.listen(address, port, registry)
-        except (OSError, OverflowError) as reason:
-            words = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
-            raise ExporterError(
-                f"exporter: cannot listen at {address} port {port}: {words}. Choose another address or port"
-            ) from reason
-        self._thread = threading.Thread(target=self._server.serve_forever, name="whydrop exporter", daemon=True)
-        self._thread.start()
-        self.address: str = address
-        self.port: int = self._server.server_address[1]
+        super().__init__(address, port, self.families)
 
     def observe(self, reading: Reading, samples: pl.DataFrame) -> None:
         """Take a poll, made or not, and the rows of ``counters`` that it gave."""
@@ -107,18 +90,6 @@ class Exporter:
                     where = (reading.switch, reading.site or "")
                     self._resets[where] = self._resets.get(where, 0) + 1
 
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> Exporter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _observe_poll(self, reading: Reading) -> None:
         of = self._switches.get(reading.switch) or self._new_switch(reading.switch, reading.site or "")
         of.polls[reading.status if reading.status in _STATUSES else "error"] += 1
@@ -136,7 +107,7 @@ class Exporter:
         return made
 
     def families(self) -> Iterator[Metric]:
-        """What is shown, at this moment."""
+        """Yield the metrics as they are at this moment."""
         with self._guard:
             totals, resets = dict(self._totals), dict(self._resets)
             switches, not_shown = dict(self._switches), self._not_shown
@@ -145,16 +116,6 @@ class Exporter:
         yield from self._jitters.collect()
         yield from polls
         yield from _counter_families(totals, resets, not_shown)
-
-
-class _Collector:
-    """What the registry asks."""
-
-    def __init__(self, exporter: Exporter) -> None:
-        self._exporter = exporter
-
-    def collect(self) -> Iterator[Metric]:
-        return self._exporter.families()
 
 
 def _poll_families(switches: dict[str, _Switch]) -> Iterator[Metric]:

@@ -28,7 +28,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Found:
-    """What is to be asked of a switch.
+    """The ports and counters to ask of a switch.
 
     Attributes:
         ports: those that fit, in the order of their indexes.

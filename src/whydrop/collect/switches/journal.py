@@ -1,4 +1,4 @@
-"""What was read in an hour that is still going on: files that grow by one frame a minute.
+"""The rows of an hour that is still going on: files that grow by one frame a minute.
 
 A frame (`framing`) holds rows in Arrow's stream format.
 """
@@ -82,7 +82,7 @@ class Journal:
 
 
 def found_in(folder: Path) -> Iterator[Journal]:
-    """What a collector has left behind."""
+    """The journals that a collector has left behind."""
     for path in sorted(folder.iterdir()):
         match = _NAME.fullmatch(path.name)
         if match and match[1] in tables.TABLES:

@@ -106,7 +106,7 @@ class Keeper:
         return self._folder
 
     def remembered(self, clock: Clock | None = None) -> dict[str, Remembered]:
-        """What the collector before this one knew last of each switch; call it before anything is kept.
+        """The last state of each switch known to the previous collector; call it before anything is kept.
 
         Of a switch of which the store has newer rows, nothing: what it grew by is known already.
         """

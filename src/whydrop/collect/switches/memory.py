@@ -1,4 +1,4 @@
-"""What each counter was when it was last kept, for the collector that starts next.
+"""The state of each counter when it was last kept, for the collector that starts next.
 
 A counter goes on while nobody asks for it. A collector that knows what it was before can tell how it grew since, as it
 does after polls that were missed, if the switch's clock and ours prove that it is the same counter (`moments`).
@@ -56,7 +56,7 @@ class Remembered:
 
 
 def frame_of(reading: Reading) -> pl.DataFrame:
-    """What is to be remembered of a reading."""
+    """The part of a reading that is to be remembered."""
     at = moment(reading, 0)
     if at is None:
         return pl.DataFrame(schema=_SCHEMA)
@@ -96,7 +96,7 @@ def write(folder: Path, latest: Iterable[pl.DataFrame]) -> None:
 
 
 def read(folder: Path) -> dict[str, pl.DataFrame]:
-    """What is remembered of each switch; nothing where it is damaged."""
+    """Read what is remembered of each switch; nothing where it is damaged."""
     try:
         content = (folder / NAME).read_bytes()
     except OSError:

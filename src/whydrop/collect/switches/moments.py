@@ -37,7 +37,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Between:
-    """What lies between two readings."""
+    """The time between two readings."""
 
     elapsed_ns: int | None  # how long it truly was, if that is known
     span_ns: int | None  # how far the wall clock went, unless it was set; then what elapsed
@@ -57,7 +57,7 @@ def moment(reading: Reading, number: int) -> Moment | None:
 
 
 def between(before: Moment, now: Moment, interval_ns: int) -> Between:
-    """What lies between two readings of one switch, of which ``before`` is the earlier.
+    """Measure the time between two readings of one switch, of which ``before`` is the earlier.
 
     Args:
         before: the earlier one.
@@ -83,7 +83,7 @@ def same_pace(one_ns: int, other_ns: int) -> bool:
 
 
 def _across_runs(before: Moment, now: Moment, interval_ns: int) -> Between:
-    """What lies between the last reading of a collector that ended and the first one of the next.
+    """Measure the time between the last reading of a collector that ended and the first one of the next.
 
     Nobody watched the clocks meanwhile: only what two of them prove is said.
     """

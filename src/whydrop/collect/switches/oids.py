@@ -1,4 +1,4 @@
-"""What can be counted: names, object identifiers, and the width after which each counter begins anew.
+"""Counters of switches: names, object identifiers, and the width after which each begins anew.
 
 Sources: IF-MIB (RFC 2863), EtherLike-MIB's dot3PauseTable (RFC 3635), JUNIPER-COS-MIB. The names and the default set
 are those of M-Lab's DISCO and of its predecessor.

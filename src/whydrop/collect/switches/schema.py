@@ -1,4 +1,4 @@
-"""What CONFIG.toml of the collector may say; `config` makes switches of it."""
+"""The schema of the collector's CONFIG.toml; `config` makes switches of it."""
 
 from __future__ import annotations
 

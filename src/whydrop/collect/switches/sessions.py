@@ -73,7 +73,7 @@ class _NameError(Exception):
 
 @dataclass
 class Answer:
-    """What a switch answered.
+    """The answer of a switch.
 
     Attributes:
         values: by object identifier; what does not exist on the switch is not in it.

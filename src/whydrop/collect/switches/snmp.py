@@ -181,7 +181,7 @@ class SnmpSource:
         )
 
     def _remark(self, answer: Answer, odd: list[str]) -> str | None:
-        """What keeps an answer from being whole."""
+        """The reasons why an answer is not whole."""
         assert self.found is not None
         parts = list(self.found.missing)
         if answer.unanswered:

@@ -31,7 +31,7 @@ class _Standing:
 
 @dataclass
 class Standings:
-    """What to tell a person about all switches.
+    """The state of all switches, for people.
 
     Attributes:
         counts: polls by status.

@@ -137,7 +137,7 @@ def explain_into(
 
 
 class _Copies:
-    """What was explained in this run: executors of a cluster do not hear of each other's captures."""
+    """The captures explained in this run: executors of a cluster do not know of each other's captures."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()

@@ -105,7 +105,7 @@ def _collected(frame: DataFrame) -> list[Any]:
 
 
 class _Task:
-    """What an executor does with the captures of one partition: a function, with what it needs to know."""
+    """The work of an executor on the captures of one partition: a function, with what it needs to know."""
 
     def __init__(self, known: Any, limits: CostLimits) -> None:
         self.known = known

@@ -7,7 +7,7 @@ from importlib import metadata
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from whydrop.explaining.recordings import together
+from whydrop.explaining.recordings import step_down, together
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import reduce
@@ -23,7 +23,7 @@ SCHEMA = 2
 
 
 class RecordingAnalysis:
-    """What was found in a recording, and in captures of the same test, as :class:`whydrop.Explanation` takes it."""
+    """The findings in a recording, and in captures of the same test, as :class:`whydrop.Explanation` takes them."""
 
     def __init__(self, document: dict[str, Any], captured: Analysis | None = None) -> None:
         self._document = document
@@ -66,7 +66,10 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
         # Captures of another time say nothing of this test: then no host is the test's, and each stands by itself.
         far = recording.table("flows")["address"].drop_nulls().unique() if _overlap(seen, scene) else ()
         found = {"recordings": [_about(recording, scene)], "verdicts": together.verdicts(scene, far, seen)}
+        step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
+    verdicts = [in_words(verdict) for verdict in reduce(of_scene(scene))]
+    step_down.said_of(verdicts, recording.metadata)
     return RecordingAnalysis(
         {
             "whydrop": metadata.version("whydrop"),
@@ -75,7 +78,7 @@ def of_recording(recording: Recording, captured: Analysis | None = None) -> Reco
             "recordings": [_about(recording, scene)],
             "flows": [],
             "transfers": [],
-            "verdicts": [in_words(verdict) for verdict in reduce(of_scene(scene))],
+            "verdicts": verdicts,
             "pair": None,
             "hops": [],
         }

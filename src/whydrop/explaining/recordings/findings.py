@@ -42,7 +42,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is about; findings of one subject compete. Times are seconds since the Unix epoch, UTC."""
+    """The subject of a finding; findings of one subject compete. Times are seconds since the Unix epoch, UTC."""
 
     flows: tuple[str, ...]
     start_s: float | None = None

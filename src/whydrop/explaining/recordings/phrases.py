@@ -79,8 +79,10 @@ def _kernel_limited(v: Values) -> str:
         "receive-window": "the receive window stopped",
         "send-buffer": "the send buffer was too small for",
         "application": "the application had nothing to send on",
+        "pacing": "the pacing rate that is set there held",
     }[v["limit"]]
-    return f"by the sender's kernel {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
+    by = "kernel" if v.get("by", "kernel") == "kernel" else "samples"
+    return f"by the sender's {by} {what} {v['flow']} for {percent(v['share'])} of {duration(v['span_s'])}"
 
 
 def _unequal(v: Values) -> str:
@@ -91,7 +93,42 @@ def _unequal(v: Values) -> str:
     return f"Jain's index of {len(pairs)} flows is {significant(v['index'])} (1 is fair); {most}{told}"
 
 
+# What lies behind a reason of the kernel's for a drop (`measures.drops.KINDS`).
+_BEHIND_DROPS = {
+    "receive-buffer": "a socket's receive buffer was full",
+    "queue": "its own queue for sending was full",
+    "listener": "the listening socket's queue was full",
+    "processor": "a processor's receive queue or a ring was full",
+    "memory": "it had no memory left",
+    "filter": "a filter or policy of its own says so",
+    "traffic-control": "a filter or policer of its traffic control says so",
+    "reverse-path": "the sender is not reached by the interface that they came by",
+    "route": "it had no route for them",
+    "neighbour": "the next hop did not answer for its address",
+    "checksum": "their checksums were wrong",
+}
+
+
+def _dropped_here(v: Values) -> str:
+    at = f" at {v['interface']}" if v["interface"] else ""
+    function = f", in {v['location']}" if v["location"] else ""
+    return f"the kernel of this host dropped {_number(v['packets'], 'packet')}{at}: {v['reason']}{function}"
+
+
 PHRASES: dict[str, Callable[[Values], str]] = {
+    "dropped-here": _dropped_here,
+    "sent-again-after-drops-here": lambda v: (
+        f"{count(v['laid'])} of {_number(v['count'], 'segment')} that were sent again came after a drop here of the "
+        f"same bytes{'; where the others were lost is not known' if v['laid'] < v['count'] else ''}"
+    ),
+    "local-stall": lambda v: (
+        f"{_number(v['packets'], 'segment')} never had to be sent again: what a full queue of its own refuses TCP "
+        "keeps until there is room (a local stall, no congestion of the path)"
+    ),
+    "drops-not-counted": lambda v: (
+        f"{_number(v['count'], 'drop')} came too fast to be counted, and may be of any reason"
+    ),
+    "watched-too-late": lambda _: "connections are older than the watch: what was dropped before is not known",
     "delay-under-load": _delay_under_load,
     "own-delay-under-load": _own_delay,
     "rate-under-load": _rate,
@@ -127,6 +164,11 @@ PHRASES: dict[str, Callable[[Values], str]] = {
         f"under load packets wait at most {duration(v['high_s'])} longer (median, upper end of its 95 % interval)"
     ),
     "losses-not-told": lambda _: "neither flows nor probes of this recording tell what was lost",
+    "step-down-without-flow-control": lambda v: (
+        f"{v['interface']} sends at {rate(v['speed_bps'])}, the queue drains at {rate(v['drain_rate_bps'])}, and flow "
+        + ("control never held it back (no pause frame came)" if v["receive"] else "control is off")
+        + ": what is sent at once arrives faster than it can leave"
+    ),
     "no-load": lambda _: "the test made no load: what a queue would do is not known",
     "no-delay-known": lambda _: "too few samples with and without load tell how long packets took",
     "losses-with-and-without-load": lambda v: (
@@ -260,12 +302,46 @@ def _unfair_sentence(verdict: Mapping[str, Any]) -> str:
     return f"{got}{reason} (Jain's index {significant(index or 0.0)})."
 
 
+def _host_drop_sentence(verdict: Mapping[str, Any]) -> str:
+    (fact,) = (one["values"] for one in verdict["facts"] if one["code"] == "dropped-here")
+    why = _BEHIND_DROPS.get(fact["kind"])
+    because = f": {why} ({fact['reason']})" if why else f" ({fact['reason']})"
+    return f"This host itself dropped {_number(fact['packets'], 'packet')} of {_listed(verdict['flows'])}{because}."
+
+
+_DROP_ADVICE: dict[str, list[str]] = {
+    "receive-buffer": [
+        "let the application read faster, or give its socket a larger receive buffer",
+        "$ sysctl net.core.rmem_max net.ipv4.tcp_rmem net.ipv4.udp_mem",
+    ],
+    "queue": ["let the queue be managed and long enough for a round trip", "$ tc -s qdisc show"],
+    "listener": ["let the application accept faster, or listen with a longer queue", "$ sysctl net.core.somaxconn"],
+    "processor": [
+        "spread interrupts and receive processing over more processors, or give the rings more room",
+        "$ sysctl net.core.netdev_max_backlog net.core.netdev_budget",
+    ],
+    "memory": ["$ sysctl net.ipv4.tcp_mem net.ipv4.udp_mem; nstat -az TcpExtTCPMemoryPressures"],
+    "filter": ["look for the rule, and whether connection tracking is full", "$ nft list ruleset; conntrack -S"],
+    "traffic-control": ["$ tc -s filter show dev IFACE ingress"],
+    "reverse-path": ["$ sysctl net.ipv4.conf.all.rp_filter; ip route get SENDER"],
+    "route": ["$ ip route get DESTINATION; nstat -az | grep -i -e NoRoutes -e HdrErrors -e AddrErrors"],
+    "neighbour": ["$ ip neigh show; sysctl net.ipv4.neigh.default.gc_thresh3"],
+    "checksum": ["look at the interface's offloads, and at what changes packets on the way", "$ ethtool -k IFACE"],
+}
+
+
+def _host_drop_advice(verdict: Mapping[str, Any]) -> list[str]:
+    (fact,) = (one["values"] for one in verdict["facts"] if one["code"] == "dropped-here")
+    return _DROP_ADVICE.get(fact["kind"], [])
+
+
 SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "deep-queue": _queue_sentence,
     "shaper": _queue_sentence,
     "shallow-queue": _queue_sentence,
     "aqm": _aqm_sentence,
     "unfairness": _unfair_sentence,
+    "host-drop": _host_drop_sentence,
     "policer": lambda v: (
         f"A policer {_ways(_way(v))} drops what exceeds about {rate(_value(v, 'rate_bps') or 0.0)}, and delays nothing."
     ),
@@ -278,7 +354,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"for {percent(v['limited_share'])} of the time."
     ),
     "sender": lambda v: (
-        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else 'application'}, not the path, limits "
+        f"The sender's {'buffer' if v['detail'] == 'send-buffer' else v['detail']}, not the path, limits "
         f"{_listed(v['flows'])}: for {percent(v['limited_share'])} of the time."
     ),
     "outage": lambda v: f"Nothing passed for {duration(_value(v, 'duration_s') or 0.0)}, then it went on.",
@@ -330,6 +406,8 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "sender": lambda v: (
         ["let the send buffer grow to the rate times the round trip", "$ sysctl net.ipv4.tcp_wmem net.core.wmem_max"]
         if v["detail"] == "send-buffer"
+        else ["raise or remove the rate that is set for the socket (SO_MAX_PACING_RATE): the network carries more"]
+        if v["detail"] == "pacing"
         else ["look at the sending application: the network would carry more"]
     ),
     "unfairness": lambda v: (
@@ -341,6 +419,7 @@ ADVICE: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
         if v["detail"] == "congestion-control"
         else ["compare the flows' congestion control, round trips and losses"]
     ),
+    "host-drop": _host_drop_advice,
     "outage": lambda _: ["look for what changed then: a route, a radio link, a failover, a restart"],
 }
 

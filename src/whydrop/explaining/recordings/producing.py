@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whydrop.explaining.recordings.findings import Fact, Finding
 from whydrop.explaining.recordings.measures import scene as scenes
 from whydrop.explaining.recordings.measures.scene import Scene
-from whydrop.explaining.recordings.naming import hosts, losses, outages, queues, sharing
+from whydrop.explaining.recordings.naming import drops, hosts, losses, outages, queues, sharing
 from whydrop.explaining.recordings.naming.sides import Side, facts, sides
 from whydrop.explaining.recordings.thresholds import MECHANISMS
 
@@ -29,17 +29,18 @@ def produce(recording: Recording) -> list[Finding]:
 
 def of_scene(scene: Scene) -> list[Finding]:
     """The findings of what was measured."""
-    judged = sides(scene)
+    judged = sides(scene) if scene.names else []
     found = []
     for side in judged:
         found += [*queues.findings(scene, side), *losses.findings(side), _background(side)]
     found += [*hosts.findings(scene, judged), *sharing.findings(scene), *outages.findings(scene)]
+    found += drops.findings(scene)
     return [_paid(finding) for finding in found]
 
 
 def _paid(finding: Finding) -> Finding:
     """A finding that accuses pays for having been chosen among many, where others compete."""
-    if finding.cause in ("none", "unknown", "unfairness", "outage"):
+    if finding.cause in ("none", "unknown", "unfairness", "outage", "host-drop"):
         return finding
     return replace(finding, nats=finding.nats - math.log(MECHANISMS))
 

@@ -24,7 +24,7 @@ def reduce(findings: Iterable[Finding]) -> list[Json]:
 
 
 def in_order(verdicts: Iterable[Json]) -> list[Json]:
-    """What names a cause first, then by losses explained, then by time limited."""
+    """Sort verdicts: those that name a cause first, then by losses explained, then by time limited."""
     return sorted(verdicts, key=_order)
 
 

@@ -70,6 +70,19 @@ SAWTOOTH = 0.1
 # What limits a flow for more than half of the time limits it most.
 MOST_OF_THE_TIME = 0.5
 
+# A full window that keeps this many packets of its own in queues has reached the path's rate: the upper bound (beta) of
+# TCP Vegas (L. S. Brakmo, L. L. Peterson, "TCP Vegas: End to End Congestion Avoidance", 1995).
+BACKLOG_PACKETS = 4.0
+# A window of which less than this is in use is not validated: the sender had less to send (RFC 7661, section 4.2).
+VALIDATED = 0.5
+# Linux wakes who waits for room in a send buffer when a third of it is free (sk_stream_is_writeable): until then the
+# buffer stops the application.
+BUFFER_FULL = 2 / 3
+# A pacing rate at the most that is set, but for its rounding.
+AT_MOST = 0.99
+# Congestion controls that send by their estimate of the path's rate, and keep a window of twice what that needs.
+BY_RATE = frozenset({"bbr", "bbr1", "bbr2", "bbr3"})
+
 # --- Sharing ---
 
 # R. Jain's index of two flows of which one gets half of what the other gets: (1 + 2)^2 / (2 (1 + 4)).

@@ -80,7 +80,7 @@ def _way(flows: Iterable[str], far: frozenset[str]) -> str | None:
 
 
 def _findings(side: Side, verdict: Json, source: str) -> list[Finding]:
-    """What a capture found on a side, and what it rules out, as findings that compete with the recording's."""
+    """A capture's findings on a side, and what it rules out, as findings that compete with the recording's."""
     sure = min(_SUREST, max(1 - _SUREST, verdict["confidence"]))
     named = Finding(
         side.subject,

@@ -17,7 +17,7 @@ _SPEEDS = {"download": 1, "upload": 2}
 
 @dataclass(frozen=True)
 class Companion:
-    """What a ``.meta`` says of one snaplog."""
+    """The content of a ``.meta`` file about one snaplog."""
 
     server: str | None
     mean_throughput_bps: float | None

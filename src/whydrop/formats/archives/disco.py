@@ -90,7 +90,7 @@ class _DamagedError(Exception):
 
 
 def _read(content: bytes, warnings: Warnings) -> tuple[list[Series], str | None]:
-    """What a file holds, by metric; and where it is damaged."""
+    """Read the series of a file, by metric; and where it is damaged."""
     found: list[Series] = []
     samples = 0
     try:

@@ -1,4 +1,4 @@
-"""What the readers of both versions of DISCO share: a metric's samples, rows in the making, and notes that add up."""
+"""Code shared by the readers of both versions of DISCO: a metric's samples, rows in the making, notes that add up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def is_time(second: int) -> bool:
 
 
 class Warnings:
-    """What was amiss: each kind once, with how often and the first cases."""
+    """Warnings on a file: each kind once, with how often and the first cases."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {}

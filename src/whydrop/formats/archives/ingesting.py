@@ -36,7 +36,7 @@ FILES_OF_A_BATCH = 500
 
 @dataclass
 class Report:
-    """What came of all files."""
+    """The outcome of all files."""
 
     files: list[FileReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # on the store itself
@@ -70,7 +70,7 @@ def ingest(
     again: bool = False,
     processes: int | None = None,
 ) -> Report:
-    """Read files, archives, and folders of them with all folders below, into a store.
+    """Read files, archives, recordings, and folders of them with all folders below, into a store.
 
     A file that is damaged gives what is before the damage, and never stops the others. Ctrl-C keeps what was read; a
     second one does not wait for it to be written.
@@ -108,7 +108,11 @@ def ingest(
 
 
 def found(paths: Iterable[Path]) -> Iterator[Given]:
-    """The files that are meant, in order, those of folders by name; what is hidden in folders, and stores, are not."""
+    """The files that are meant, in order, those of folders by name; what is hidden in folders, and stores, are not.
+
+    A recording's folder is meant as a whole.
+    """
+    from whydrop.recording.document import FILE_NAME
     from whydrop.store.store import DESCRIPTION
 
     for path in paths:
@@ -121,12 +125,23 @@ def found(paths: Iterable[Path]) -> Iterator[Given]:
                 # A store among the archives, perhaps the one that they are read into.
                 folders.clear()
                 continue
+            if FILE_NAME in names:
+                folders.clear()
+                yield _recording(Path(folder), names, named=Path(folder) == path)
+                continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 if not name.startswith("."):
                     yield _given(Path(folder) / name, named=False)
         for reason in closed:
             yield Given(Path(reason.filename), 0, named=True, failure=reason.strerror)
+
+
+def _recording(folder: Path, names: list[str], *, named: bool) -> Given:
+    try:
+        return Given(folder, sum((folder / name).stat().st_size for name in names), named)
+    except OSError as reason:
+        return Given(folder, 0, named, reason.strerror or str(reason))
 
 
 def _given(path: Path, *, named: bool) -> Given:

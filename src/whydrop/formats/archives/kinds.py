@@ -1,4 +1,4 @@
-"""What kind of file a member is: by its first bytes, and by its name where they do not tell."""
+"""The kind of file that a member is: by its first bytes, and by its name where they do not tell."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import re
 from typing import Literal
 
 from whydrop.formats import captures
-from whydrop.formats.archives import companions, netlink, sidestream, web100
+from whydrop.formats.archives import bcc, companions, netlink, sidestream, ss_log, web100
 from whydrop.formats.archives.names import plain
 
 Kind = Literal[
-    "snaplog", "sidestream", "meta", "tcp-info", "netlink", "ndt", "disco", "capture", "cputime", "empty", "unknown"
+    "snaplog",
+    "sidestream",
+    "meta",
+    "tcp-info",
+    "netlink",
+    "ndt",
+    "disco",
+    "ss",
+    "bcc",
+    "capture",
+    "cputime",
+    "empty",
+    "unknown",
 ]
 
 _HEAD = 1 << 14
@@ -24,7 +36,7 @@ _NDT = (b'"GitShortCommit"', b'"Control"', b'"Download"', b'"Upload"', b'"C2S"',
 
 
 def kind(content: bytes, name: str) -> Kind:
-    """What a file with this content and name is."""
+    """The kind of a file with this content and name."""
     last = plain(name)
     head = content[:_HEAD]
     if not content:
@@ -48,7 +60,11 @@ def _by_content(head: bytes) -> Kind | None:
             return "tcp-info"
         if any(key in head for key in _NDT):
             return "ndt"
-    return "snaplog" if web100.is_snaplog(head) else None
+    if web100.is_snaplog(head):
+        return "snaplog"
+    if bcc.is_bcc(head):
+        return "bcc"
+    return "ss" if ss_log.is_ss(head) else None
 
 
 def _by_name(last: str) -> Kind:

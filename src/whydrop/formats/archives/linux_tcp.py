@@ -10,15 +10,15 @@ import polars as pl
 
 # Offset in the structure and size. Older kernels' structures are shorter: what they lack is null.
 FIELDS: dict[str, tuple[int, int]] = {
-    "State": (0, 1), "Retransmits": (2, 1),
-    "RTO": (8, 4), "SndMSS": (16, 4), "Lost": (32, 4),
+    "State": (0, 1), "CAState": (1, 1), "Retransmits": (2, 1), "AppLimited": (7, 1),
+    "RTO": (8, 4), "SndMSS": (16, 4), "Unacked": (24, 4), "Lost": (32, 4),
     "RTT": (68, 4), "RTTVar": (72, 4), "SndSsThresh": (76, 4), "SndCwnd": (80, 4),
-    "TotalRetrans": (100, 4), "PacingRate": (104, 8),
+    "TotalRetrans": (100, 4), "PacingRate": (104, 8), "MaxPacingRate": (112, 8),
     "BytesAcked": (120, 8), "BytesReceived": (128, 8), "SegsOut": (136, 4), "SegsIn": (140, 4),
     "NotsentBytes": (144, 4), "MinRTT": (148, 4), "DataSegsOut": (156, 4), "DeliveryRate": (160, 8),
     "BusyTime": (168, 8), "RWndLimited": (176, 8), "SndBufLimited": (184, 8),
     "Delivered": (192, 4), "DeliveredCE": (196, 4), "BytesSent": (200, 8), "BytesRetrans": (208, 8),
-    "ReordSeen": (220, 4), "SndWnd": (228, 4),
+    "DSackDups": (216, 4), "ReordSeen": (220, 4), "SndWnd": (228, 4),
 }  # fmt: skip
 
 # As Linux numbers them (include/net/tcp_states.h), by RFC 9293's names.
@@ -26,6 +26,9 @@ STATES = (
     "ESTABLISHED", "SYN-SENT", "SYN-RECEIVED", "FIN-WAIT-1", "FIN-WAIT-2", "TIME-WAIT", "CLOSED", "CLOSE-WAIT",
     "LAST-ACK", "LISTEN", "CLOSING", "SYN-RECEIVED",
 )  # fmt: skip
+
+# Of the congestion control (enum tcp_ca_state), by the names of a recording's tcp_info.
+CONGESTION_STATES = ("open", "disorder", "reduced", "recovery", "loss")
 
 _LARGEST = (1 << 63) - 1
 _US = 10**3
@@ -52,6 +55,7 @@ def columns() -> list[pl.Expr]:
         "delivered_ce_packets": "DeliveredCE",
         "reordering_seen": "ReordSeen",
         "not_sent_bytes": "NotsentBytes",
+        "duplicate_sacks": "DSackDups",
     }
     microseconds = {
         "busy_ns": "BusyTime",
@@ -66,13 +70,22 @@ def columns() -> list[pl.Expr]:
         *(_times(pl.col(field), _US).alias(column) for column, field in microseconds.items()),
         _product(pl.col("SndCwnd"), pl.col("SndMSS")).alias("congestion_window_bytes"),
         _product(threshold, pl.col("SndMSS")).alias("slow_start_threshold_bytes"),
+        _product(pl.col("Unacked"), pl.col("SndMSS")).alias("flight_bytes"),
         _times(pl.when(measured).then("RTT"), _US).alias("srtt_ns"),
         _times(pl.when(measured).then("RTTVar"), _US).alias("rtt_variation_ns"),
         _times(pl.when((pl.col("MinRTT") > 0) & (pl.col("MinRTT") < _NO_RTT)).then("MinRTT"), _US).alias("min_rtt_ns"),
         _times(pl.when(pl.col("RTO") > 0).then("RTO"), _US).alias("retransmission_timeout_ns"),
         # Bytes a second. The largest number of 64 bits is "unlimited", and reads as -1; zero: no rate yet.
         _rate("PacingRate").alias("pacing_rate_bps"),
+        _rate("MaxPacingRate").alias("max_pacing_rate_bps"),
         _rate("DeliveryRate").alias("delivery_rate_bps"),
+        # The lowest bit of a byte; the ones above it are of TCP Fast Open. Its rate came with Linux 4.9.
+        pl.when(pl.col("DeliveryRate").is_not_null())
+        .then(pl.col("AppLimited") % 2 == 1)
+        .alias("delivery_rate_app_limited"),
+        pl.col("CAState")
+        .replace_strict(dict(enumerate(CONGESTION_STATES)), default=None, return_dtype=pl.String)
+        .alias("congestion_state"),
         pl.col("State").replace_strict(dict(enumerate(STATES, 1)), default=None, return_dtype=pl.String).alias("state"),
     ]
 

@@ -1,4 +1,4 @@
-"""What Measurement Lab's names of hosts, archives and files tell: machine, site, time, client.
+"""The parts of Measurement Lab's names of hosts, archives and files: machine, site, time, client.
 
 Two generations of names are in use. Hosts were ``mlab1.dfw02.measurement-lab.org`` until 2020 and are
 ``mlab1-dfw02.mlab-oti.measurement-lab.org`` since; either may begin with the experiment (``ndt.iupui.``,
@@ -48,7 +48,7 @@ class Host:
 
 @dataclass(frozen=True)
 class NdtFile:
-    """What the name of a file of one NDT test (web100's time) tells."""
+    """The parts of the name of a file of one NDT test (web100's time)."""
 
     time_ns: int
     client: str  # host name or address
@@ -115,7 +115,7 @@ def rfc3339_ns(text: object) -> int | None:
 
 
 def ndt_file(name: str) -> NdtFile | None:
-    """What the name of a file of an NDT test tells; None where it is named otherwise.
+    """Parse the name of a file of an NDT test; None where it is named otherwise.
 
     >>> ndt_file("20090601T22%3A19%3A19.325928000Z-75.133.69.98%3A60631.s2c_snaplog").client
     '75.133.69.98'

@@ -80,7 +80,7 @@ _KEPT: dict[str, pl.DataType] = {
 
 
 def common(document: dict[str, Any], part: dict[str, Any], direction: str, name: str, of: Host | None) -> Row:
-    """What NDT5 and NDT7 say alike of a direction: who, when. ``name``: of the file, where there is no UUID."""
+    """The fields that NDT5 and NDT7 share for a direction: who, when. ``name``: of the file, where there is no UUID."""
     start, end = rfc3339_ns(part.get("StartTime")), rfc3339_ns(part.get("EndTime"))
     identity = text(part.get("UUID"))
     return {

@@ -14,7 +14,7 @@ _COUNTED = re.compile(r"(?P<kind>.+?): (?P<count>[0-9]+)(?: \((?P<example>.*)\))
 
 @dataclass(frozen=True)
 class Note:
-    """What is to be known of a file, and is no damage."""
+    """A note on a file that is no damage."""
 
     source: str
     text: str

@@ -12,6 +12,7 @@ import polars as pl
 
 from whydrop.formats.archives import (
     Piece,
+    bcc,
     json_text,
     ndt5,
     ndt7,
@@ -19,6 +20,7 @@ from whydrop.formats.archives import (
     opening,
     sidestream,
     sock_diag,
+    ss_log,
     tcp_info,
     web100,
     web100_rows,
@@ -38,7 +40,7 @@ _MOST_OBJECTS = 10_000  # measurements of NDT7 and snapshots of tcp-info, before
 
 _EXPECTED = (
     "expected a web100 snaplog, SideStream's .web100, tcp-info's .jsonl, a result of NDT5 or NDT7, DISCO's switch "
-    "telemetry, or an archive of them"
+    "telemetry, a log of ss, tcpretrans or tcpdrop, or an archive of them"
 )
 
 
@@ -116,12 +118,18 @@ class _Gathering:
         elif found == "sidestream":
             rows, damage = sidestream.read(member.content, member.name, of)
             yield from self._keep(member, [rows], [], _damage(member, damage))
+        elif found in ("ss", "bcc"):
+            log = ss_log if found == "ss" else bcc
+            rows, notes, damage = log.read(member.content, member.name, of)
+            if notes:
+                yield self._piece("tcp", [], member, notes)
+            yield from self._keep(member, [rows], [], _damage(member, damage))
         else:
             yield from self._sockets(member, found, of)
         yield from self._ready()
 
     def rest(self) -> Iterator[Piece]:
-        """What is still gathered, and what is to be said of the whole file."""
+        """Yield what is still gathered, and the notes on the whole file."""
         notes = list(self._notes())
         for piece in self._ready(all_of_it=True):
             yield replace(piece, notes=notes)

@@ -31,7 +31,7 @@ class Count:
 
 @dataclass
 class FileReport:
-    """What came of one file."""
+    """The outcome of one file."""
 
     path: str
     status: Status
@@ -62,7 +62,10 @@ class Chunk:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    """The SHA-256 of a file's bytes, in hexadecimal digits; of a recording's folder that of its files' together."""
+    if path.is_dir():
+        parts = (f"{file.name} {sha256_of(file)}\n" for file in sorted(path.iterdir()) if file.is_file())
+        return hashlib.sha256("".join(parts).encode(errors="surrogateescape")).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -107,15 +110,30 @@ def read_chunks(store: Store, file: Given, *, again: bool) -> Iterator[Chunk]:
 
 
 def _damage_of(known: dict[str, Any]) -> list[str]:
-    """What a source's note in the store says of its damage; the note itself may be damaged."""
+    """The damage that a source's note in the store names; the note itself may be damaged."""
     damage = known.get("damage")
     return [one for one in damage if isinstance(one, str)] if isinstance(damage, list) else []
 
 
 def _pieces(path: Path) -> Iterator[Piece]:
+    if path.is_dir():
+        yield _of_recording(path)
+        return
     from whydrop.formats.archives.reading import pieces
 
     yield from pieces(path)
+
+
+def _of_recording(path: Path) -> Piece:
+    from whydrop.formats import connections
+    from whydrop.formats.archives import Piece
+    from whydrop.formats.archives.opening import printed
+    from whydrop.recording.recording import Recording
+
+    found = Recording.open(path)
+    frame = connections.rows_of(found)
+    none = [] if frame.height else ["It has no TCP statistics, which are all that a store takes of a recording."]
+    return Piece(printed(path), "tcp", frame, [*found.notes, *none])
 
 
 def _fail(report: FileReport, file: Given, words: str) -> None:

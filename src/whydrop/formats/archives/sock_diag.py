@@ -1,4 +1,4 @@
-"""What Linux's sock_diag says of a TCP socket (include/uapi/linux/inet_diag.h): its message, and its tcp_info."""
+"""Linux's sock_diag answer on a TCP socket (include/uapi/linux/inet_diag.h): its message, and its tcp_info."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """What a file of snapshots gave. Rows are made of those of many files at once (`rows`): that is much faster."""
+    """The snapshots of a file. Rows are made of those of many files at once (`rows`): that is much faster."""
 
     taken: list[Snapshot]
     damage: str | None

@@ -42,7 +42,7 @@ class Plain:
 
 
 class Gunzip:
-    """What gzip packed, of all its parts one behind the other (RFC 1952, section 2.2)."""
+    """A gzip stream unpacked, all its members one after the other (RFC 1952, section 2.2)."""
 
     def __init__(self, source: Stream) -> None:
         self.damage: str | None = None
@@ -102,7 +102,7 @@ class Gunzip:
 
 
 def _before_the_damage(inflate: Any, data: bytes, size: int) -> tuple[bytes, int]:
-    """What a step that failed would have given: zlib drops it, so the input is fed anew, byte by byte."""
+    """The output of a step that failed: zlib drops it, so the input is fed anew, byte by byte."""
     out = bytearray()
     for index in range(len(data)):
         try:
@@ -117,7 +117,7 @@ def _before_the_damage(inflate: Any, data: bytes, size: int) -> tuple[bytes, int
 
 
 class Unzstd:
-    """What zstd packed (RFC 8878), of all its frames.
+    """A zstd stream unpacked (RFC 8878), all its frames.
 
     Blocks (up to 128 KiB unpacked) are all or nothing: what a damaged one held is lost.
     """

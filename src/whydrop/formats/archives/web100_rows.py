@@ -43,6 +43,7 @@ COUNTERS: tuple[tuple[str, str, int], ...] = (
     ("duplicate_acks", "DupAcksIn", 1),
     ("ece_received", "ECERcvd", 1),
     ("quenches_received", "QuenchRcvd", 1),
+    ("duplicate_sacks", "DSACKDups", 1),
 )
 GAUGES: tuple[tuple[str, str, int], ...] = (
     ("congestion_window_bytes", "CurCwnd", 1),
@@ -57,6 +58,8 @@ GAUGES: tuple[tuple[str, str, int], ...] = (
     ("max_rtt_ns", "MaxRTT", _MS),
     ("retransmission_timeout_ns", "CurRTO", _MS),
     ("current_timeout_count", "CurTimeoutCount", 1),
+    ("not_sent_bytes", "CurAppWQueue", 1),
+    ("send_buffer_bytes", "X_Sndbuf", 1),
 )
 # Without a sample of the round-trip time, these are no measurements.
 OF_RTT = {"srtt_ns", "rtt_variation_ns", "sample_rtt_ns", "min_rtt_ns", "max_rtt_ns"}
@@ -76,7 +79,7 @@ MLAB_LAST_INDEX = 2800
 
 
 def signals_meaning(kernel: str | None) -> str:
-    """What ``congestion_signals`` counts in a kernel, in words: the two that M-Lab ran differ.
+    """The meaning of ``congestion_signals`` in a kernel, in words: the two that M-Lab ran differ.
 
     >>> signals_meaning("2.5.27 201001301335 net100")
     'fast retransmits and other losses, without timeouts'
@@ -90,7 +93,7 @@ def signals_meaning(kernel: str | None) -> str:
 
 def tcp_rows(log: Snaplog, name: str, of: Host | None) -> pl.DataFrame:
     """A snaplog's records as rows of ``tcp``. ``name``: of its file; ``of``: the server, where it is known."""
-    columns = _times(log) | _counters(log) | _gauges(log)
+    columns = _times(log) | _counters(log) | _gauges(log) | _flight(log)
     if (states := _numbers(log, "State")) is not None:
         columns["state"] = pl.Series([state(int(each)) for each in states], dtype=pl.String)
     constants = {
@@ -173,6 +176,16 @@ def _gauges(log: Snaplog) -> dict[str, pl.Series]:
             valid = valid & (values < NO_THRESHOLD)
         columns[target] = column(values, factor, valid)
     return columns
+
+
+def _flight(log: Snaplog) -> dict[str, pl.Series]:
+    """The bytes sent and not acknowledged, by sequence numbers of 32 bits."""
+    sent, acknowledged = _numbers(log, "SndNxt"), _numbers(log, "SndUna")
+    if sent is None or acknowledged is None:
+        return {}
+    flight = (sent.astype(np.int64) - acknowledged.astype(np.int64)) % (1 << 32)
+    # The other way round for a moment, while a timeout goes back to what was not acknowledged.
+    return {"flight_bytes": column(flight, 1, flight < 1 << 31)}
 
 
 def _times(log: Snaplog) -> dict[str, pl.Series]:

@@ -118,7 +118,7 @@ def _hosts(original: dict[str, Any]) -> dict[str, Any]:
 
 
 def host(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What Flent tells of one host, in the words of ``record.metadata``."""
+    """Flent's metadata of one host, in the words of ``record.metadata``."""
     found: dict[str, Any] = {
         "kernel": {"name": metadata.get("KERNEL_NAME"), "release": metadata.get("KERNEL_RELEASE")},
         "sysctls": metadata.get("SYSCTLS") or {},

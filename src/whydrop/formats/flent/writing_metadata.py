@@ -1,4 +1,4 @@
-"""What a recording tells of a host, under the keys of Flent's metadata."""
+"""A recording's metadata of a host, under the keys of Flent's."""
 
 from __future__ import annotations
 

@@ -411,7 +411,7 @@ def _named(section: dict[str, str]) -> set[str]:
 
 
 def _parameters_of(tests: list[str]) -> set[str]:
-    """What any of these tests takes, under every name."""
+    """All parameters of these tests, under every name."""
     parameters = [load(test).parameters for test in tests]
     return {
         name

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one run.
+    """The outcome of one run.
 
     Attributes:
         status: ``complete``, ``failed``, ``interrupted``.
@@ -62,7 +62,7 @@ class Watcher:
 
 @dataclass
 class Summary:
-    """What came of a batch.
+    """The outcome of a batch.
 
     Attributes:
         skipped: runs that an earlier call had completed.
@@ -124,7 +124,7 @@ def execute(
 
 @dataclass(frozen=True)
 class _Batch:
-    """What all runs of a batch have in common."""
+    """The state that all runs of a batch share."""
 
     state: State
     state_path: Path
@@ -199,7 +199,7 @@ class _Batch:
 
 
 def _failed(reason: BaseException) -> Outcome:
-    """What came of a run that ended so."""
+    """The outcome of a run that ended with an exception."""
     notes = getattr(reason, "__notes__", [])
     if isinstance(reason, KeyboardInterrupt):
         return Outcome("interrupted", message="; ".join(["interrupted before its end", *notes]))

@@ -81,7 +81,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of the files on the command line.
+    """The batches wanted from the files on the command line.
 
     Attributes:
         batches: names or patterns; none: all that are neither abstract nor disabled.
@@ -297,7 +297,7 @@ def _run(
 
 
 def _values(merged: Mapping[str, Any], batch: Table, repetition: int, wanted: Wanted) -> dict[str, Any]:
-    """What variables stand for: the batch's own over its settings over what every batch has."""
+    """The values of variables: the batch's own over its settings over what every batch has."""
     found: dict[str, Any] = {name: parameter.default for name, parameter in common().items() if name in _NAMED}
     found = {name: value for name, value in found.items() if value is not None}
     found |= {name: merged[name] for name in _NAMED if merged.get(name) is not None}

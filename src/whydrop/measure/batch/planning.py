@@ -1,4 +1,4 @@
-"""What the runs of a batch would do, and how long they would take, before any of them begins."""
+"""The plan of a batch: what its runs would do, and how long they would take, before any of them begins."""
 
 from __future__ import annotations
 

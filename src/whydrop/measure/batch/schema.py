@@ -47,7 +47,7 @@ class _Table(BaseModel):
 
 
 class Settings(_Table):
-    """What a batch and an argument can both say: the argument's word counts."""
+    """The settings that a batch and an argument can both have: the argument's count."""
 
     inherits: Texts = Field(
         default_factory=list, description="Tables of the same kind; later ones override earlier ones, this one all."

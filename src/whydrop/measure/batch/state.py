@@ -1,4 +1,4 @@
-"""What of a batch has been done, on disk after every run, so that an interrupted batch goes on where it was."""
+"""The progress of a batch, on disk after every run, so that an interrupted batch goes on where it was."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Runner(Protocol):
         """``number`` is the flow's number in the recording's tables."""
 
     def check(self) -> str | None:
-        """What is missing to run it (with what to install), or ``None``. Called before anything starts."""
+        """The program that is missing (with what to install), or ``None``. Called before anything starts."""
 
     def start(self, at_ns: int) -> None:
         """Begin; the common start is at ``at_ns`` (``time.monotonic_ns``), the flow's own ``start_s`` later."""

@@ -89,7 +89,7 @@ class CommandRunner(ProgramRunner):
         return None
 
     def secrets(self) -> Sequence[str]:
-        """What the user calls so, and all values of the environment that he set."""
+        """The values that the user calls secret, and all values of the environment that he set."""
         environment = self.flow.options.get("environment", {})
         values = [str(value) for value in environment.values()] if isinstance(environment, dict) else []
         return [

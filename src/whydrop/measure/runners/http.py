@@ -45,7 +45,7 @@ class ListError(ValueError):
 
 @dataclass(frozen=True)
 class _Options:
-    """What a flow's options say, with defaults."""
+    """The options of a flow, with defaults."""
 
     workers: int
     reuse: bool

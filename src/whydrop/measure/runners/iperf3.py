@@ -142,7 +142,7 @@ class Iperf3Runner(ProgramRunner):
         return None
 
     def advice(self, message: str) -> str:
-        """What iperf3 says is short; what to do about it is known."""
+        """Complete iperf3's short message by what to do about it, where that is known."""
         for part, what_to_do in _ADVICE.items():
             if part in message.lower():
                 hint = what_to_do.format(port=self._port(), next_port=self._port() + 1)

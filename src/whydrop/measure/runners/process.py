@@ -102,7 +102,7 @@ class End:
     timed_out: bool = False
     """Its time was over, and it was asked to end, which was meant to be so."""
     left: list[Left] = field(default_factory=list)
-    """What runs on of it and of what it started, because it may not be ended."""
+    """Processes of it that run on, because they may not be ended."""
 
 
 @dataclass
@@ -308,7 +308,7 @@ class Process:
 
 @functools.cache
 def _with_its_parent() -> list[str]:
-    """What makes the kernel end the program when we are killed and cannot: it would load the path for nobody."""
+    """The command that makes the kernel end the program when we are killed: it would load the path for nobody."""
     words = ["setpriv", "--pdeathsig", "KILL", "--"]
     try:
         # other makes of it (BusyBox's) do not know how

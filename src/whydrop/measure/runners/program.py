@@ -1,4 +1,4 @@
-"""What all runners that start a program share: the contract's side of it."""
+"""Code shared by all runners that start a program: the contract's side of it."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class ProgramRunner:
         raise NotImplementedError
 
     def complaint(self) -> str | None:
-        """What this program cannot do of what is asked for, beyond what the table of support tells."""
+        """Name what this program cannot do of what is asked for, beyond what the table of support tells."""
         return None
 
     def secrets(self) -> Sequence[str]:
-        """What must not be seen in the recording."""
+        """Words that must not be seen in the recording."""
         return ()
 
     def environment(self) -> Mapping[str, str]:
@@ -96,7 +96,7 @@ class ProgramRunner:
     # The contract.
 
     def check(self) -> str | None:
-        """What is missing to run it (with what to install), or what it cannot do; ``None`` if nothing."""
+        """The reason why it cannot run (with what to install), or what it cannot do; ``None`` if nothing."""
         support = SUPPORT[self.name]
         if complaint := support.complaint(self.flow):
             return complaint

@@ -105,7 +105,7 @@ def spread_ports(flows: Sequence[PlannedFlow]) -> list[PlannedFlow]:
 
 
 def check_together(flows: Sequence[PlannedFlow]) -> str | None:
-    """What cannot work of flows that are each in order: two at once on a server that handles one test at a time."""
+    """The conflict between flows that are each in order: two at once on a server that handles one test at a time."""
     for number, flow in enumerate(flows):
         if flow.runner not in _ONE_AT_A_TIME:
             continue

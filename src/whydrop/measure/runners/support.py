@@ -1,4 +1,4 @@
-"""What each runner can do: the kinds of flows, what of a plan it honours, its own options, where to get its program."""
+"""The abilities of each runner: kinds of flows, what of a plan it honours, its own options, how to get its program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Support:
     needs_host: bool = True
 
     def complaint(self, flow: PlannedFlow) -> str | None:
-        """What this runner cannot do of what is asked for, in words for the person who wrote the test."""
+        """Name what this runner cannot do of what is asked for, in words for the person who wrote the test."""
         where = f"flow {flow.name!r}: runner {flow.runner}"
         if flow.kind not in self.kinds:
             return f"{where} measures {_listed(self.kinds)}, not {flow.kind}"

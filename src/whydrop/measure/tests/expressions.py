@@ -63,7 +63,7 @@ class Template:
         return found
 
     def value(self, scope: Mapping[str, Any]) -> Any:
-        """What it stands for: of the expression's own type where there is nothing around it, else text.
+        """The value in a scope: of the expression's own type where there is nothing around it, else text.
 
         Raises:
             ExpressionError: it is not well formed, uses an unknown name, or cannot be computed.

@@ -61,7 +61,7 @@ def servers_needed(flows: Sequence[PlannedFlow]) -> tuple[str, ...]:
 
 
 def unsuited(flow: PlannedFlow) -> str | None:
-    """What a flow asks of its runner that this cannot do, in words; ``None``: nothing."""
+    """Name what a flow asks of its runner that this cannot do, in words; ``None``: nothing."""
     if flow.runner == "engine":
         if flow.kind in ENGINE_KINDS:
             return None

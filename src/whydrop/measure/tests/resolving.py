@@ -160,7 +160,7 @@ def _host_mistakes(test: Test, hosts: Sequence[str]) -> Iterator[str]:
 
 
 def _by_name(test: Test, given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
-    """What was set, under the parameters' own names."""
+    """The values that were set, under the parameters' own names."""
     aliases = {alias: name for name, parameter in test.parameters.items() for alias in parameter.aliases}
     found: dict[str, Any] = {}
     for key, value in given.items():
@@ -246,7 +246,7 @@ def _flows(test: Test, scope: dict[str, Any]) -> list[_Made]:
 
 
 def _guarded(placed: Placed, problems: list[Problem], work: Any) -> list[_Made]:
-    """What the work makes; what it cannot make becomes a problem at its place in the file."""
+    """Do the work; what it cannot make becomes a problem at its place in the file."""
     try:
         return work() or []
     except CannotBeError as reason:

@@ -29,7 +29,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Expects:
-    """What a field takes, in words; for the documentation."""
+    """The values that a field takes, in words; for the documentation."""
 
     words: str
 
@@ -132,7 +132,7 @@ class _Table(BaseModel):
 
 
 class FlowSettings(_Table):
-    """What can be said about a flow, where it is made and where it is changed."""
+    """The settings of a flow, where it is made and where it is changed."""
 
     kind: KindName = Field(default=None, description="What is measured; see the kinds above.")
     direction: DirectionName = Field(
@@ -225,7 +225,7 @@ class Series(_Table):
 
 
 class Parameter(_Table):
-    """What a user may set with `--set NAME=VALUE`."""
+    """A parameter that a user may set with `--set NAME=VALUE`."""
 
     type: Annotated[Any, BeforeValidator(_choice(TYPES)), Expects(", ".join(TYPES))] = Field(
         default=None, description="Type of its value. Times, rates and sizes may be written with units."

@@ -1,1 +1,1 @@
-"""What differs between recordings, and how sure that is."""
+"""Differences between recordings, and how sure they are."""

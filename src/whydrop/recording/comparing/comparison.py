@@ -1,4 +1,4 @@
-"""What differs between recordings, or groups of them: each metric with its difference and how certain it is."""
+"""Differences between recordings, or groups of them: each metric with its difference and how certain it is."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _judged(pair: _Pair, p: float) -> Row:
 
 
 def _notes(sides: Sequence[Side]) -> list[str]:
-    """What the reader must know of how far the findings reach."""
+    """Notes on how far the findings reach."""
     notes = []
     if any(len(side.recordings) < GROUP_FROM for side in sides):
         notes.append(

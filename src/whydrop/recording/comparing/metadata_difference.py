@@ -1,4 +1,4 @@
-"""What differs in the metadata of recordings, without what differs in any two runs."""
+"""Differences in the metadata of recordings, without what differs in any two runs."""
 
 from __future__ import annotations
 

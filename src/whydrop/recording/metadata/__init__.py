@@ -1,4 +1,4 @@
-"""What a recording tells of its hosts: gathered before and behind a test, sampled while it runs, redacted on request.
+"""Metadata of hosts: gathered before and after a test, sampled while it runs, redacted on request.
 
 The same functions serve the far end, which sends what it gathered to the client.
 """
@@ -17,6 +17,9 @@ __all__ = ["CounterSampler", "Redactor", "gather", "interfaces", "with_after"]
 
 # What a far end may send to its client.
 MOST_BYTES = 128 * 1024
+
+# What a test may change of an interface.
+_CHANGING = ("qdiscs", "classes", "byte_queue_limits", "carrier_changes", "flow_control")
 
 # Left out first where it would be more, from the longest that can be spared on.
 _DISPENSABLE = ("modules", "addresses", "gateways", "interfaces", "sysctls")
@@ -45,9 +48,7 @@ def with_after(before: dict[str, Any], targets: Sequence[str] = ()) -> dict[str,
     later = items.found.get("interfaces", {})
     both = {}
     for name, interface in before.get("interfaces", {}).items():
-        after = {
-            key: later.get(name, {}).get(key) for key in ("qdiscs", "classes", "byte_queue_limits", "carrier_changes")
-        }
+        after = {key: later.get(name, {}).get(key) for key in _CHANGING}
         both[name] = {**interface, **{f"{key}_after": value for key, value in after.items() if value is not None}}
     return _limited({**before, "interfaces": both}) if both else before
 

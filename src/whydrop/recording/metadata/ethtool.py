@@ -1,4 +1,4 @@
-"""What a driver says of its interface, by the ioctls of ethtool(8), without that program."""
+"""A driver's account of its interface, by the ioctls of ethtool(8), without that program."""
 
 from __future__ import annotations
 

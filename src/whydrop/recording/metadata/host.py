@@ -1,4 +1,4 @@
-"""What a host is: its kernel, processors, clock, and the settings that TCP and queues depend on."""
+"""Facts about a host: its kernel, processors, clock, and the settings that TCP and queues depend on."""
 
 from __future__ import annotations
 

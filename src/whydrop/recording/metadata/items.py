@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Items:
-    """What was found, and in words what was not."""
+    """The items that were found, and in words those that were not."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
@@ -21,7 +21,7 @@ class Items:
             self.found[name] = value
 
     def try_(self, name: str, gather: Callable[[], Any]) -> Any:
-        """What ``gather`` returns, or ``None`` when it fails; then it is said why."""
+        """Call ``gather`` and return its result, or ``None`` when it fails; then say why."""
         try:
             return gather()
         except Exception as reason:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whydrop.recording.metadata import qdiscs
+from whydrop.recording.metadata import flow_control, qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import Items, line_or_none, whole_number
-from whydrop.recording.metadata.rtnetlink import Netlink
+from whydrop.runtime.rtnetlink import Netlink
 
 # Hosts of containers have thousands; of those that no packet leaves by, the addresses are enough.
 _MOST_INTERFACES = 64
@@ -94,6 +94,7 @@ def _interface(items: Items, route: Any, names: dict[int, str], name: str) -> di
     own.add("byte_queue_limits", lambda: _byte_queue_limits(folder))
     own.found |= own.found.pop("link", {})
     _ask_driver(own, name)
+    own.add("flow_control", lambda: flow_control.read(name))
     queues = own.try_("qdiscs", lambda: _qdiscs(index))
     own.found |= queues or {}
     items.missing += [f"{name}: {words}" for words in own.missing]

@@ -1,4 +1,4 @@
-"""What the kernel says of its queueing disciplines: their options and statistics, with units in the names.
+"""The kernel's queueing disciplines: their options and statistics, with units in the names.
 
 Layouts are those of linux/pkt_sched.h and linux/gen_stats.h. What a discipline has besides, or one that is not known
 here, is left out of the options; every discipline has the statistics that all of them share.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from whydrop.recording.metadata.rtnetlink import (
+from whydrop.runtime.rtnetlink import (
     TCA_OPTIONS,
     TCA_STATS2,
     TCA_XSTATS,

@@ -34,7 +34,20 @@ _HOME_PATH = re.compile(r"(?:/(?:home|Users)/[^/\s'\":]+|/root)(?:/[^\s'\":]*)?"
 _NO_HOSTS = {"", "local", "localhost", "none", "null", "dummy"}
 
 # Columns of tables that hold text which may name somebody.
-_COLUMNS = ("name", "host", "address", "message", "settings", "facts", "url", "error", "object", "key")
+_COLUMNS = (
+    "name",
+    "host",
+    "address",
+    "message",
+    "settings",
+    "facts",
+    "url",
+    "error",
+    "object",
+    "key",
+    "source",
+    "destination",
+)
 
 
 class Redactor:

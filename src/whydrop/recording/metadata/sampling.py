@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from whydrop.recording.metadata.sources import CounterSource, Reading, all_sources
+from whydrop.recording.metadata.kernel_sources import Reading
+from whydrop.recording.metadata.sources import CounterSource, all_sources, tells_of_trouble
 from whydrop.recording.tables import COUNTERS
 
 # Of the host that the test runs on.
@@ -21,7 +22,7 @@ _SHORTEST_STEP_S = 0.05
 _MOST_FAILURES = 3
 
 # Of these only what changes is kept: drivers and the stack have hundreds of counters that stay as they are.
-_ONLY_CHANGING = {"driver", "netstat"}
+_ONLY_CHANGING = {"driver", "netstat", "pressure", "softnet", "table"}
 
 Row = tuple[int, str, str, str, str, float, bool]
 
@@ -32,29 +33,40 @@ class CounterSampler:
     What a sampler costs is itself a counter: ``sampler whydrop::busy_s``, the processor time of its thread.
     """
 
-    def __init__(self, interfaces: Sequence[str] | str, step_s: float, host: str = LOCAL) -> None:
+    def __init__(
+        self,
+        interfaces: Sequence[str] | str | None,
+        step_s: float,
+        host: str = LOCAL,
+        further: Sequence[CounterSource] = (),
+    ) -> None:
         """A sampler that does not run yet; reads the network namespace of the thread that calls :meth:`start`.
 
         Args:
-            interfaces: names, such as ``eth0``.
+            interfaces: names, such as ``eth0``; ``None``: all, of which only the counters of trouble are kept
+                (`sources.tells_of_trouble`), and of them only what changes, so that it may run for days.
             step_s: from one sample to the next.
             host: for the column of that name.
+            further: sources beside those of every host.
         """
         self.notes: list[str] = []
-        self._interfaces = [interfaces] if isinstance(interfaces, str) else list(interfaces)
+        self._interfaces = [interfaces] if isinstance(interfaces, str) else interfaces
         self._step_s = max(step_s, _SHORTEST_STEP_S)
         self._host = host
         self._rows: list[Row] = []
+        # When each counter that is kept only where it changes was read last, its value, and whether it was kept.
         self._before: dict[tuple[str, str, str], tuple[int, float, bool]] = {}
         self._failures: dict[int, int] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._sources: list[CounterSource] = []
+        self._further = further
 
     def start(self) -> None:
         """Take the first sample, and go on in a thread."""
         self._sources, missing = all_sources(self._interfaces)
+        self._sources += self._further
         self.notes += missing
         self._sample()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -108,18 +120,25 @@ class CounterSampler:
 
     def _keep(self, time_ns: int, readings: list[Reading]) -> None:
         rows: list[Row] = []
-        for source, thing, counter, value, cumulative in readings:
-            key = (source, thing, counter)
-            if source in _ONLY_CHANGING:
-                first, before, moved = self._before.get(key, (time_ns, value, False))
-                self._before[key] = (time_ns, value, moved or value != before)
-                if not moved and value == before:
-                    continue
-                if not moved:
-                    rows.append((first, self._host, source, thing, counter, before, cumulative))
-            rows.append((time_ns, self._host, source, thing, counter, float(value), cumulative))
+        for reading in readings:
+            source, thing, counter, value, cumulative = reading
+            samples = [(time_ns, float(value))]
+            if self._interfaces is None:
+                samples = self._changed((source, thing, counter), *samples[0]) if tells_of_trouble(reading) else []
+            elif source in _ONLY_CHANGING:
+                samples = self._changed((source, thing, counter), *samples[0])
+            rows += [(when, self._host, source, thing, counter, known, cumulative) for when, known in samples]
         with self._lock:
             self._rows += rows
+
+    def _changed(self, key: tuple[str, str, str], time_ns: int, value: float) -> list[tuple[int, float]]:
+        """The sample, if it is another value than before; and the one before, so that it shows when it changed."""
+        before_ns, before, kept = self._before.get(key, (time_ns, value, False))
+        changed = value != before
+        self._before[key] = (time_ns, value, changed)
+        if not changed:
+            return []
+        return [(time_ns, value)] if kept else [(before_ns, before), (time_ns, value)]
 
 
 # What is added to the monotonic clock: a clock that is set while a test runs must not move its samples.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from whydrop.recording.metadata import qdiscs
+from whydrop.recording.metadata import flow_control, qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import line_or_none
-from whydrop.recording.metadata.rtnetlink import IFLA_STATS64, Netlink, handle
-
-# Source, object, counter, value, cumulative; as the table of counters has them.
-Reading = tuple[str, str, str, float, bool]
+from whydrop.recording.metadata.kernel_sources import NetworkTables, Pressure, Reading, Softnet
+from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
 
 # Fields of rtnl_link_stats64 (linux/if_link.h), in order.
 _LINK_COUNTERS = (
@@ -64,9 +63,10 @@ class CounterSource(Protocol):
 class Queues:
     """Queueing disciplines of the interfaces, and the interfaces' own counters, by rtnetlink."""
 
-    def __init__(self, interfaces: Sequence[str]) -> None:
+    def __init__(self, interfaces: Sequence[str] | None) -> None:
+        """``None``: of all, also of those that come later."""
         self._netlink = Netlink()
-        self._interfaces = set(interfaces)
+        self._interfaces = None if interfaces is None else set(interfaces)
         self._names = {index: name for index, (name, _) in self._netlink.links().items()}
 
     def read(self) -> Iterator[Reading]:
@@ -75,17 +75,20 @@ class Queues:
         self._names = {index: name for index, (name, _) in links.items()}
         for name, found in links.values():
             data = found.get(IFLA_STATS64, b"")
-            if name in self._interfaces and len(data) >= 8 * len(_LINK_COUNTERS):
+            if self._wants(name) and len(data) >= 8 * len(_LINK_COUNTERS):
                 values = struct.unpack_from(f"={len(_LINK_COUNTERS)}Q", data)
                 for counter, value in zip(_LINK_COUNTERS, values, strict=True):
                     yield "interface", name, counter, value, True
         for qdisc in self._netlink.qdiscs():
             interface = self._names.get(qdisc.interface, "")
-            if interface in self._interfaces:
+            if self._wants(interface):
                 place = handle(qdisc.handle) if qdisc.handle else handle(qdisc.parent)
                 for found_counter in qdiscs.counters(qdisc):
                     thing = f"{interface} {qdisc.kind} {place}"
                     yield "qdisc", thing, found_counter.name, found_counter.value, found_counter.cumulative
+
+    def _wants(self, interface: str) -> bool:
+        return interface != "" and (self._interfaces is None or interface in self._interfaces)
 
     def close(self) -> None:
         """Close the socket."""
@@ -115,7 +118,7 @@ class ByteQueueLimits:
 
 
 class Drivers:
-    """What drivers count themselves (`ethtool --statistics`)."""
+    """The counters of drivers themselves (`ethtool --statistics`)."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
         self._asked = {name: Ethtool(name) for name in interfaces}
@@ -135,6 +138,28 @@ class Drivers:
         """Close the sockets."""
         for asked in self._asked.values():
             asked.close()
+
+
+class Pauses:
+    """Pause frames of Ethernet flow control."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._interfaces = list(interfaces)
+
+    def read(self) -> Iterator[Reading]:
+        """Those that came and that were sent; interfaces whose drivers do not count them are absent."""
+        for name in list(self._interfaces):
+            try:
+                found = flow_control.read(name)
+            except OSError:
+                self._interfaces.remove(name)
+                continue
+            for counter in flow_control.COUNTERS:
+                if counter in found:
+                    yield "interface", name, counter, float(found[counter]), True
+
+    def close(self) -> None:
+        """Nothing to do."""
 
 
 class Processors:
@@ -163,25 +188,27 @@ class Processors:
 class Stack:
     """Counters of TCP, UDP and IP, of the network namespace of the thread that reads."""
 
-    def __init__(self, root: Path = Path("/proc/thread-self/net")) -> None:
-        self._root = root
+    def __init__(self, root: Path = Path("/proc/thread-self/net"), *, every: bool = False) -> None:
+        """``every``: all that the kernel has; else those that tell why TCP or UDP did badly."""
+        self._root, self._every = root, every
 
     def read(self) -> Iterator[Reading]:
-        """The chosen counters of ``netstat`` and ``snmp``."""
+        """The counters of ``netstat``, ``snmp`` and ``snmp6``."""
+        for group, counter, value in self._counters():
+            if self._every or counter in _STACK.get(group, ()):
+                yield "netstat", group, counter, float(value), True
+
+    def _counters(self) -> Iterator[tuple[str, str, str]]:
         for file in ("netstat", "snmp"):
             lines = (self._root / file).read_text().splitlines()
             for names, values in zip(lines[::2], lines[1::2], strict=False):
                 group, _, keys = names.partition(":")
-                chosen = _STACK.get(group, ())
-                numbers = dict(zip(keys.split(), values.partition(":")[2].split(), strict=False))
-                for counter in chosen:
-                    if counter in numbers:
-                        yield "netstat", group, counter, float(numbers[counter]), True
+                for counter, value in zip(keys.split(), values.partition(":")[2].split(), strict=False):
+                    yield group, counter, value
         six = self._root / "snmp6"
         for text in six.read_text().splitlines() if six.exists() else ():
-            name, _, value = text.partition(" ")
-            if name in _STACK["Udp6"]:
-                yield "netstat", "Udp6", name, float(value), True
+            name, _, number = text.partition(" ")
+            yield name.partition("6")[0] + "6", name, number.strip()
 
     def close(self) -> None:
         """Nothing to do."""
@@ -196,7 +223,7 @@ class Wireless:
         self._stations = root / "sys/kernel/debug/ieee80211"
 
     def read(self) -> Iterator[Reading]:
-        """What /proc/net/wireless tells, and for root the airtime of each station."""
+        """Read /proc/net/wireless, and for root the airtime of each station."""
         lines = self._wireless.read_text().splitlines()[2:] if self._wireless.exists() else []
         for text in lines:
             name, _, rest = text.partition(":")
@@ -220,15 +247,44 @@ class Wireless:
         """Nothing to do."""
 
 
-def all_sources(interfaces: Sequence[str]) -> tuple[list[CounterSource], list[str]]:
-    """The sources that this host has, and in words those that it has not."""
+# Counters whose names tell of packets that were dropped, refused, late or sent again; drivers name theirs as they like.
+_OF_TROUBLE = re.compile(
+    "drop|discard|err|fail|abort|reject|invalid|trunc|csum|crc|fifo|over|miss|full|backlog|prune|collaps|collision|"
+    "squeez|pause|press|stall|timeout|timedout|retrans|lost|loss|spurious|undo|dsack|reorder|rcvq|listen|zerowindow|"
+    "no_?buf|no_?mem|no_?port|no_?route|unknown|requeue|busy|delivered_?ce|incepkts",
+    re.IGNORECASE,
+)
+
+
+def tells_of_trouble(reading: Reading) -> bool:
+    """True if a counter is of drops, errors, waiting or repairs, rather than of traffic that went well."""
+    source, _, counter, _, _ = reading
+    if source in ("bql", "drops", "pressure", "sampler", "table"):
+        return True
+    if source == "cpu":
+        return counter in ("steal_s", "softirq_s")
+    if source == "qdisc":
+        return not counter.startswith("sent_")
+    return _OF_TROUBLE.search(counter) is not None
+
+
+def all_sources(interfaces: Sequence[str] | None) -> tuple[list[CounterSource], list[str]]:
+    """The sources that this host has, and in words those that it has not.
+
+    With ``None`` for the interfaces it is all of them, and everything that the stack counts.
+    """
+    names = _all_interfaces() if interfaces is None else interfaces
     make: dict[str, Callable[[], CounterSource]] = {
         "queues and interfaces": lambda: Queues(interfaces),
-        "byte queue limits": lambda: ByteQueueLimits(interfaces),
-        "drivers": lambda: Drivers(interfaces),
+        "byte queue limits": lambda: ByteQueueLimits(names),
+        "drivers": lambda: Drivers(names),
+        "flow control": lambda: Pauses(names),
         "processors": Processors,
-        "stack": Stack,
-        "wifi": lambda: Wireless(interfaces),
+        "stack": lambda: Stack(every=interfaces is None),
+        "receive queues": Softnet,
+        "tables": NetworkTables,
+        "pressure": Pressure,
+        "wifi": lambda: Wireless(names),
     }
     found: list[CounterSource] = []
     missing: list[str] = []
@@ -238,3 +294,16 @@ def all_sources(interfaces: Sequence[str]) -> tuple[list[CounterSource], list[st
         except OSError as reason:
             missing.append(f"counters of {name}: {reason.strerror or reason}")
     return found, missing
+
+
+def _all_interfaces() -> list[str]:
+    try:
+        netlink = Netlink()
+    except OSError:
+        return []
+    try:
+        return [name for name, _ in netlink.links().values()]
+    except OSError:
+        return []
+    finally:
+        netlink.close()

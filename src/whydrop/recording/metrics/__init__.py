@@ -1,1 +1,1 @@
-"""What recordings measured, as numbers: one definition of each metric."""
+"""Measurements of recordings as numbers: one definition of each metric."""

@@ -37,7 +37,7 @@ _COVERED = 0.5
 
 @dataclass(frozen=True)
 class Metric:
-    """What is measured, whatever the recording.
+    """A quantity that is measured, whatever the recording.
 
     Attributes:
         negligible: differences up to this, in its units, matter to nobody;
@@ -187,7 +187,7 @@ def _shared(metric: Metric, recording: Recording, flows: together.Members, steps
 
 
 def _unknown(metric: Metric, flows: together.Members, others: float = np.nan, words: str = "") -> Measured:
-    """What cannot be told of all flows, as some have no values; what is known of the others is in its words."""
+    """A metric that is not known of all flows, as some have no values; its words tell what is known of the others."""
     parts = ["not known", flows.words_of_absent(), words]
     if np.isfinite(others):
         parts.append(f"the others {significant(others)} {metric.units}".rstrip())

@@ -17,7 +17,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Codec:
-    """What a codec costs: ``impairment`` (Ie) without loss, ``robustness`` (Bpl) against loss."""
+    """The impairment by a codec: ``impairment`` (Ie) without loss, ``robustness`` (Bpl) against loss."""
 
     name: str
     impairment: float
@@ -124,7 +124,7 @@ def opinion(r: ArrayLike) -> Values:
 
 
 def mouth_to_ear_ms(one_way_delay_ms: ArrayLike, jitter_ms: ArrayLike) -> Values:
-    """What the network and the receiver's jitter buffer add, without the codec's own time.
+    """The delay by the network and the receiver's jitter buffer, without the codec's own time.
 
     A buffer of twice the mean of the absolute IPDV (RFC 3393): the usual rule of thumb for fixed buffers, also Flent's.
     """

@@ -22,7 +22,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reduction:
-    """What a reducer may look at: the values, without those that are missing, and where they come from."""
+    """The input of a reducer: the values, without those that are missing, and where they come from."""
 
     values: Values
     times_s: Values | None = None

@@ -49,7 +49,7 @@ def of_series(recording: Recording, series: str, load: Window | None = None) -> 
 
 
 def rate(packets: Packets, codec: emodel.Codec = emodel.G711) -> Speech | None:
-    """What a listener would think of it; ``None`` where nothing arrived."""
+    """Rate packets of speech as a listener would; ``None`` where nothing arrived."""
     delays = packets.delay_ms[np.isfinite(packets.delay_ms)]
     variations = packets.variation_ms[np.isfinite(packets.variation_ms)]
     if not len(delays):
@@ -103,7 +103,7 @@ def _of_round_trips(rows: pl.DataFrame, why: str) -> Packets:
 
 
 def _told(recording: Recording, series: str, load: Window | None) -> Packets | None:
-    """What a program that makes speech (D-ITG, in Flent's files) said itself: delay, jitter, and numbers of packets."""
+    """The report of a program that makes speech (D-ITG, in Flent's files): delay, jitter, and numbers of packets."""
     columns = {}
     known = {one.name for one in recording.series(f"{series}::*")}
     for key in ("delay", "jitter", "seq"):

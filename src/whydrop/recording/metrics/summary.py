@@ -69,7 +69,7 @@ class InducedLatency:
 
     @property
     def induced_ms(self) -> float:
-        """What the load added."""
+        """The round-trip time that the load added."""
         return self.loaded_ms - self.idle_ms
 
 

@@ -52,7 +52,7 @@ class Members:
     optional: tuple[str, ...] = ()
 
     def words(self) -> str:
-        """What a reader must know of a number of those that are present; empty where all are."""
+        """The caveat on a number of the flows that are present; empty where all are."""
         return f"without {listed(self.optional)}, which yielded no data" if self.optional else ""
 
     def words_of_absent(self) -> str:

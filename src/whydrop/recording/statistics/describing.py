@@ -20,7 +20,7 @@ def finite(values: ArrayLike) -> Values:
 
 @dataclass(frozen=True)
 class Description:
-    """What a table of statistics shows of a series; every field but ``count`` is in the units of the values.
+    """The statistics of a series; every field but ``count`` is in the units of the values.
 
     ``std`` and ``variance`` are of the sample itself (divided by n), as Flent's are. ``mean_span`` is the mean distance
     from the minimum, which Flent calls induced latency where the values are round-trip times.

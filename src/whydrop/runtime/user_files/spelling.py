@@ -1,4 +1,4 @@
-"""What a user who misspelled a name may have meant."""
+"""Suggestions for a name that a user misspelled."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def cut(panel: Panel, window: Ends) -> Panel:
 
 
 def heaviest(scene: Scene) -> Ends | None:
-    """Start and end (s) of the stretch with most losses; ``None`` where there is no use in one."""
+    """Start and end (s) of the interval with most losses; ``None`` where there is no use in one."""
     return window_of(scene.segments, scene.lost["t"], scene.flow.rtt_min_s)
 
 
@@ -65,7 +65,7 @@ def window_of(packets: pl.DataFrame, lost_at: pl.Series, rtt_s: float | None) ->
     last = packets["t"].max()
     if times.is_empty() or not isinstance(last, float) or last < length * _WORTH_IT:
         return None
-    # How many losses the inner half of a stretch that begins just before this one holds.
+    # How many losses the inner half of an interval that begins just before this one holds.
     following = times.search_sorted(times + length / 2, side="right").cast(pl.Int64)
     held = following - pl.int_range(0, len(times), eager=True)
     best = held.arg_max() or 0

@@ -1,4 +1,4 @@
-"""What held a sender at each moment: a lane for each limiter."""
+"""The limiter of a sender at each moment: a lane for each."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def figure(scene: PairScene) -> Figure:
 
 
 def heaviest(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows from the first to the last loss of the densest stretch, and as long again before and after."""
+    """The rows from the first to the last loss of the densest interval, and as long again before and after."""
     is_lost = (rows["crossing"] == "lost").cast(pl.Int64)
     held = is_lost.rolling_sum(_PACKETS, min_samples=1)
     last = held.arg_max() or 0
@@ -75,7 +75,7 @@ def heaviest(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shift(burst: pl.DataFrame) -> tuple[int, str]:
-    """What to take off each transit, and how the axis says so."""
+    """The time to subtract from each transit, and how the axis says so."""
     fastest = as_float(matched(burst)["transit_ns"].min())
     length = as_float((burst["sent_ns"] - burst["sent_ns"][0]).max())
     if fastest < _FLAT * length:

@@ -75,7 +75,7 @@ def _others(model: Model) -> str:
 
 
 def _holds(winner: Model, rival: Model) -> str:
-    """What is wrong with the loser's waits, where they tell it apart."""
+    """The fault in the loser's waits, where they tell it apart."""
     longest, seen = rival.longest_wait_s, rival.seen_longest_wait_s
     if longest is not None and seen is not None and longest > 2 * seen:
         return (

@@ -49,11 +49,11 @@ class PairScene:
         """
         if found.pair is None:
             raise NothingToDraw("two captures of one path are needed")
-        hop = max(range(len(found.stretches)), key=lambda position: found.stretches[position].lost)
+        hop = max(range(len(found.path_segments)), key=lambda position: found.path_segments[position].lost)
         rows = found.table("crossings").filter(pl.col("hop") == hop).drop_nulls("sent_ns")
         rows = rows.sort("sent_ns", maintain_order=True)
         scene = Scene.of(found, number)
-        pair = found.stretches[hop]
+        pair = found.path_segments[hop]
         return cls(
             pair=pair,
             rows=rows.with_columns(t=_since_first(rows)),
@@ -117,7 +117,7 @@ def matched(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def offloaded(rows: pl.DataFrame) -> str:
-    """What to add where packets were captured at one time, before a network card cut them apart; else nothing."""
+    """A sentence where packets were captured at one time, before a network card cut them apart; else nothing."""
     together = rows["sent_ns"].diff().eq(0).sum()
     if together * _MANY < rows.height:
         return ""

@@ -109,7 +109,7 @@ def _after_gap(scene: PairScene) -> str:
 
 
 def _title(scene: PairScene) -> str:
-    """What the main direction shows, in a sentence."""
+    """A sentence on the main direction."""
     direction = _main(scene)
     start, end = scene.ends(direction)
     took = scene.transit(direction)

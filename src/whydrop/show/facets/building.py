@@ -66,7 +66,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Words:
-    """What is said in a picture beside its numbers.
+    """The words in a picture beside its numbers.
 
     Attributes:
         subtitle: below the title.

@@ -1,4 +1,4 @@
-"""What is drawn as numbers: the rows of every panel, before they are thinned for the pixels."""
+"""The numbers of a faceted figure: the rows of every panel, before they are thinned for the pixels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def frame(figure: Figure) -> pl.DataFrame:
 
 
 def _listed(panel: Panel) -> list[Layer]:
-    """What is exported, in the order of the legend."""
+    """The layers that are exported, in the order of the legend."""
     exported = (layer for layer in panel.layers if not layer.helper)
     return sorted(exported, key=lambda layer: panel.order.index(layer.name))
 

@@ -21,7 +21,7 @@ from whydrop.show.plots.traces import LeftOut
 
 if TYPE_CHECKING:
     from whydrop.recording.recording import Recording
-    from whydrop.show.plots.building import Wishes
+    from whydrop.show.plots.building import PlotOptions
     from whydrop.show.plots.schema import PanelSpec, PlotSpec
 
 _KINDS = ("time-series", "cdf")
@@ -38,7 +38,9 @@ class Keys:
     group_by: tuple[str, ...] = ()
 
 
-def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Keys, wishes: Wishes) -> list[Figure]:
+def facets(
+    name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Keys, options: PlotOptions
+) -> list[Figure]:
     """The pictures of a plot: one for each value of ``figure_by`` and each of the plot's axes.
 
     Args:
@@ -47,7 +49,7 @@ def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Key
         recordings: one or many.
         keys: what makes pictures, panels and looks. Without ``group_by`` recordings have looks, or series if there is
             but one recording.
-        wishes: filters, zoom and the like, as for other plots.
+        options: filters, zoom and the like, as for other plots.
 
     Raises:
         NothingToDraw: the plot is of another kind, or the recordings have none of its series.
@@ -60,12 +62,12 @@ def facets(name: str, plot: PlotSpec, recordings: Sequence[Recording], keys: Key
     sources = [Source.of(one, label) for one, label in zip(recordings, labels.of_recordings(recordings), strict=True)]
     made: list[Figure] = []
     for spec in catalogue.panels(plot):
-        wanted = wishes.applied(spec)
+        wanted = options.applied(spec)
         items = [
             smoothed(item, one.smoothing)
             for one in wanted.series
             for source in sources
-            for item in chosen(source, one, wishes.choice, cut=plot.cut)
+            for item in chosen(source, one, options.choice, cut=plot.cut)
         ]
         for unit in dict.fromkeys(item.units for item in items):
             made += _of_unit(name, plot, wanted, [item for item in items if item.units == unit], keys)

@@ -40,14 +40,14 @@ _KEYS = ("figure", "panel", "group")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is to be drawn of a store.
+class Options:
+    """The options of a figure from a store.
 
     Attributes:
         table: one of the store's.
         x: a column of numbers; empty: the table's time.
         y: a column of numbers.
-        figure_by: columns whose values make pictures, ``panel_by`` panels, ``group_by`` looks.
+        figure_by: columns whose values make pictures, ``panel_by`` panels, ``group_by`` styles.
         filters: conditions, such as ``site=dfw*`` or ``value>0``; all must hold.
         kind: points, or lines through the samples of a group.
         log: whether the axis of y is logarithmic.
@@ -64,26 +64,26 @@ class Wish:
     log: bool = False
 
 
-def facets(backend: Backend, wish: Wish) -> list[Figure]:
-    """The pictures of a wish, in order.
+def facets(backend: Backend, options: Options) -> list[Figure]:
+    """The pictures that the options ask for, in order.
 
     Raises:
-        PlotError: the wish names what a store has not; the message says what it has.
+        PlotError: the options name what a store has not; the message says what it has.
         NothingToDraw: no row fits, or far too many pictures or panels would be needed.
         BackendError: the engine failed.
     """
-    wish = _checked(wish)
-    found = _Query(backend, wish)
-    spec = _spec(wish)
+    options = _checked(options)
+    found = _Query(backend, options)
+    spec = _spec(options)
     overview = found.overview()
     if not overview.height or not overview["rows"].sum():
-        raise NothingToDraw(f"table {wish.table}: no rows{_why(wish)}")
+        raise NothingToDraw(f"table {options.table}: no rows{_why(options)}")
     if not (overview["rows"] - overview["missing"] - overview["negative"]).sum():
         counts = Counts(int(overview["rows"].sum()), negative=int(overview["negative"].sum()),
                         missing=int(overview["missing"].sum()), because=spec.missing, what="rows")  # fmt: skip
-        raise NothingToDraw(f"table {wish.table}: {counts.words()}")
-    _bearable(overview, wish)
-    thinned = found.thinned(overview, wish.kind)
+        raise NothingToDraw(f"table {options.table}: {counts.words()}")
+    _bearable(overview, options)
+    thinned = found.thinned(overview, options.kind)
     made = []
     for name in sorted(overview["figure"].unique().to_list(), key=building.natural):
         own = overview.filter(pl.col("figure") == name)
@@ -94,7 +94,9 @@ def facets(backend: Backend, wish: Wish) -> list[Figure]:
         frame = thinned.filter(pl.col("figure") == name)
         title = spec.model_copy(update={"title": f"{spec.title}: {name}"}) if name else spec
         notes = [] if frame.height == counts.rows - counts.missing - counts.negative else [_THINNED]
-        laid_out = building.build(name or wish.table, title, frame, Words(_subtitle(wish), notes=notes, counts=counts))
+        laid_out = building.build(
+            name or options.table, title, frame, Words(_subtitle(options), notes=notes, counts=counts)
+        )
         made.append(laid_out)
     return made
 
@@ -102,20 +104,20 @@ def facets(backend: Backend, wish: Wish) -> list[Figure]:
 _THINNED = "Rows that would fall on the same pixels are drawn once."
 
 
-def _checked(wish: Wish) -> Wish:
-    """The wish with its x, once all its columns are known to be there."""
-    if wish.table not in TABLES:
-        raise PlotError(f"--table: a store has no table {wish.table!r}; it has {', '.join(TABLES)}")
-    schema = TABLES[wish.table]
-    x = wish.x or next(column for column in schema if column in _INSTANTS)
-    named = {"--x": (x,), "--y": (wish.y,), "--figure-by": wish.figure_by, "--panel-by": wish.panel_by,
-             "--group-by": wish.group_by}  # fmt: skip
+def _checked(options: Options) -> Options:
+    """The options with their x, once all its columns are known to be there."""
+    if options.table not in TABLES:
+        raise PlotError(f"--table: a store has no table {options.table!r}; it has {', '.join(TABLES)}")
+    schema = TABLES[options.table]
+    x = options.x or next(column for column in schema if column in _INSTANTS)
+    named = {"--x": (x,), "--y": (options.y,), "--figure-by": options.figure_by, "--panel-by": options.panel_by,
+             "--group-by": options.group_by}  # fmt: skip
     for option, columns in named.items():
         for column in columns:
-            _column(option, wish.table, column)
+            _column(option, options.table, column)
             if option in ("--x", "--y") and schema.get(column) == pl.String():
                 raise PlotError(f"{option}: {column} is text; expected a column of numbers, such as {_numbers(schema)}")
-    return Wish(**{**wish.__dict__, "x": x})
+    return Options(**{**options.__dict__, "x": x})
 
 
 def _column(option: str, table: str, column: str) -> None:
@@ -132,22 +134,22 @@ def _numbers(schema: dict[str, pl.DataType]) -> str:
     return ", ".join([column for column, kind in schema.items() if kind != pl.String()][:4])
 
 
-def _why(wish: Wish) -> str:
-    return f" that --filter {' '.join(wish.filters)} leaves" if wish.filters else " in this store"
+def _why(options: Options) -> str:
+    return f" that --filter {' '.join(options.filters)} leaves" if options.filters else " in this store"
 
 
-def _subtitle(wish: Wish) -> str:
-    return f"{wish.table}: {', '.join(wish.filters)}" if wish.filters else wish.table
+def _subtitle(options: Options) -> str:
+    return f"{options.table}: {', '.join(options.filters)}" if options.filters else options.table
 
 
-def _bearable(overview: pl.DataFrame, wish: Wish) -> None:
+def _bearable(overview: pl.DataFrame, options: Options) -> None:
     """Refuse what nobody could look at, with what to do about it."""
     panels = overview.group_by("figure").agg(pl.col("panel").n_unique())["panel"].max()
     groups = overview.group_by("figure", "panel").agg(pl.col("group").n_unique())["group"].max()
     for what, number, most, option in (
-        ("pictures", overview["figure"].n_unique(), _MOST_FIGURES, wish.figure_by),
-        ("panels in one picture", panels, _MOST_PANELS, wish.panel_by),
-        ("groups in one panel", groups, _MOST_GROUPS, wish.group_by),
+        ("pictures", overview["figure"].n_unique(), _MOST_FIGURES, options.figure_by),
+        ("panels in one picture", panels, _MOST_PANELS, options.panel_by),
+        ("groups in one panel", groups, _MOST_GROUPS, options.group_by),
     ):
         if isinstance(number, int) and number > most:
             raise NothingToDraw(
@@ -156,32 +158,32 @@ def _bearable(overview: pl.DataFrame, wish: Wish) -> None:
             )
 
 
-def _spec(wish: Wish) -> FacetSpec:
-    x, y = _axis(wish.x, log=False), _axis(wish.y, log=wish.log)
-    counter = _counter(wish)
-    if counter and wish.y == RATE:
+def _spec(options: Options) -> FacetSpec:
+    x, y = _axis(options.x, log=False), _axis(options.y, log=options.log)
+    counter = _counter(options)
+    if counter and options.y == RATE:
         y = y.model_copy(update={"title": counter, "unit": "bit/s" if counter.startswith("octets") else "per second"})
     elif counter:
         unit = "bytes" if counter.startswith("octets") else "packets"
         y = y.model_copy(update={"title": f"{counter} in each sample", "unit": unit})
     return FacetSpec(
-        title=counter or f"{wish.y} of {wish.table}",
-        kind=wish.kind,
+        title=counter or f"{options.y} of {options.table}",
+        kind=options.kind,
         x=x,
         y=y,
         # Octets and packets have no axis in common.
-        share="x" if "counter" in wish.panel_by else "both",
+        share="x" if "counter" in options.panel_by else "both",
         wide=x.scale == "time",
         breaks=x.scale == "time",
-        missing=f"without {wish.x} or {wish.y}",
+        missing=f"without {options.x} or {options.y}",
     )
 
 
-def _counter(wish: Wish) -> str:
+def _counter(options: Options) -> str:
     """The one counter whose growth is drawn, if it is one."""
-    if wish.table != "counters" or wish.y not in ("value", RATE):
+    if options.table != "counters" or options.y not in ("value", RATE):
         return ""
-    named = [text.partition("=")[2].strip() for text in wish.filters if re.match(r"counter\s*=", text.strip())]
+    named = [text.partition("=")[2].strip() for text in options.filters if re.match(r"counter\s*=", text.strip())]
     return named[0] if len(named) == 1 and not any(sign in named[0] for sign in "*?") else ""
 
 
@@ -195,24 +197,24 @@ def _axis(column: str, *, log: bool) -> Axis:
 
 
 class _Query:
-    """The rows of a wish in an engine: figure, panel, group, x and y."""
+    """The rows that the options ask for, in an engine: figure, panel, group, x and y."""
 
-    def __init__(self, backend: Backend, wish: Wish) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         import ibis
 
-        self._backend, self._log = backend, wish.log
-        first, last, conditions = _conditions(wish)
-        table = backend.table(wish.table, first, last)
+        self._backend, self._log = backend, options.log
+        first, last, conditions = _conditions(options)
+        table = backend.table(options.table, first, last)
         for column, operation, value in conditions:
             table = table.filter(_holds(table[column], operation, value))
-        kinds = {"figure": wish.figure_by, "panel": wish.panel_by, "group": wish.group_by}
+        kinds = {"figure": options.figure_by, "panel": options.panel_by, "group": options.group_by}
         texts = {}
         for name, columns in kinds.items():
             parts: list[Any] = []
             for column in columns:
                 parts += [" ", table[column].cast("string").fill_null("none")]
             texts[name] = ibis.literal("") if not parts else _joined(parts[1:])
-        self._rows = table.select(x=_scaled(table, wish.x), y=_scaled(table, wish.y), **texts)
+        self._rows = table.select(x=_scaled(table, options.x), y=_scaled(table, options.y), **texts)
 
     def overview(self) -> pl.DataFrame:
         """One row for each figure, panel and group: how many rows, why some are not drawn, and the ends."""
@@ -306,13 +308,13 @@ def _ends(overview: pl.DataFrame, axis: str) -> tuple[float, float]:
 _Condition = tuple[str, str, Any]
 
 
-def _conditions(wish: Wish) -> tuple[str | None, str | None, list[_Condition]]:
+def _conditions(options: Options) -> tuple[str | None, str | None, list[_Condition]]:
     """Days to read, as far as conditions on ``day`` tell them, and all conditions."""
     first: str | None = None
     last: str | None = None
     found = []
-    for text in wish.filters:
-        column, operation, value = _condition(wish.table, text)
+    for text in options.filters:
+        column, operation, value = _condition(options.table, text)
         found.append((column, operation, value))
         if column == "day" and "*" not in str(value) and _is_day(str(value)):
             if operation in ("=", ">=", ">"):

@@ -1,4 +1,4 @@
-"""What a catalogue of faceted pictures may say, and the catalogue read from TOML."""
+"""The schema of a catalogue of faceted pictures, and the catalogue read from TOML."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def title(words: str, units: str) -> str:
 
 
 def begins_at_zero(panel: PanelSpec, units: str) -> bool | None:
-    """Whether an axis of values in these units begins at zero; ``None`` where the values decide.
+    """True if an axis of values in these units begins at zero; ``None`` where the values decide.
 
     Percentiles at its ends, fixed ends and a logarithmic axis leave no room for that.
     """

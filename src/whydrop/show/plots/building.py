@@ -1,4 +1,4 @@
-"""From a plot, recordings and wishes to a figure."""
+"""From a plot, recordings and options to a figure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MOST_BESIDE = 3
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user wants, whatever the plot says; ``None`` is as the plot says.
+class PlotOptions:
+    """The user's options, whatever the plot says; ``None`` is as the plot says.
 
     Attributes:
         filters: patterns of series' names; with ``!`` before them, of those to leave out.
@@ -53,23 +53,23 @@ class Wishes:
         return Choice(self.filters, self.cut)
 
     def applied(self, panel: PanelSpec) -> PanelSpec:
-        """A panel's specification with the wishes in it."""
+        """A panel's specification with the options in it."""
         changes: dict[str, object] = {}
         if self.zoom is not None:
             changes["zoom"] = self.zoom or None
         if self.log is not None:
             changes["log"] = self.log
         of_series = {
-            key: wish
+            key: value
             for key in ("smoothing", "smooth_across_load", "reduce")
-            if (wish := getattr(self, key)) is not None
+            if (value := getattr(self, key)) is not None
         }
         series = tuple(spec.model_copy(update=of_series) for spec in panel.series)
         return panel.model_copy(update={**changes, "series": series})
 
 
 def applies(plot: PlotSpec, recording: Recording) -> bool:
-    """Whether a recording has series for at least one panel of a plot."""
+    """True if a recording has series for at least one panel of a plot."""
     wanted = catalogue.panels(plot)
     if plot.needs == "all" and plot.panels_of:
         return all(applies(catalogue.find(name), recording) for name in plot.panels_of)
@@ -128,7 +128,7 @@ def _zooms(plot: PlotSpec) -> bool:
     return any(panel.zoom is not None for panel in catalogue.panels(plot))
 
 
-def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes = Wishes()) -> Figure:
+def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: PlotOptions = PlotOptions()) -> Figure:
     """Everything that a plot shows of the recordings.
 
     Raises:
@@ -139,18 +139,18 @@ def build(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wi
     left_out = LeftOut()
     notes: list[str] = []
     for spec in catalogue.panels(plot):
-        wanted = wishes.applied(spec)
-        for made, out, said in _panels(plot, wanted, sources, wishes):
+        wanted = options.applied(spec)
+        for made, out, said in _panels(plot, wanted, sources, options):
             panels.append(made)
             left_out += out
             notes += said
     if not panels:
-        raise NothingToDraw(_nothing(name, plot, recordings, wishes))
+        raise NothingToDraw(_nothing(name, plot, recordings, options))
     columns = plot.columns
-    if wishes.paired and plot.kind == "time-series":
+    if options.paired and plot.kind == "time-series":
         columns = min(len(sources), _MOST_BESIDE)
     columns = min(columns, len(panels))
-    if plot.kind == "time-series" and not wishes.absolute_time:
+    if plot.kind == "time-series" and not options.absolute_time:
         panels = _on_one_time_axis(panels, columns)
     return Figure(
         key=name,
@@ -181,40 +181,40 @@ def _on_one_time_axis(panels: Sequence[Panel], columns: int) -> list[Panel]:
 Made = tuple[Panel, LeftOut, Sequence[str]]
 
 
-def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], wishes: Wishes) -> list[Made]:
-    combine = wishes.combine or plot.combine
-    keys = wishes.group_by or plot.group_by
+def _panels(plot: PlotSpec, spec: PanelSpec, sources: Sequence[Source], options: PlotOptions) -> list[Made]:
+    combine = options.combine or plot.combine
+    keys = options.group_by or plot.group_by
     if combine is None and keys and len(sources) > 1:
         combine = combining.usual(plot.kind)
     if plot.kind == "stacked":
-        return stacked.panels(spec, sources, wishes.choice, absolute_time=wishes.absolute_time)
+        return stacked.panels(spec, sources, options.choice, absolute_time=options.absolute_time)
     if plot.kind in ("ellipse", "scatter", "qq"):
-        return comparing_pairs.panels(plot, spec, sources, wishes.choice, combine, keys)
+        return comparing_pairs.panels(plot, spec, sources, options.choice, combine, keys)
     if combine is not None or plot.kind in ("line", "matrix"):
-        return combining.panels(plot, spec, sources, wishes.choice, combine or "groups", keys)
+        return combining.panels(plot, spec, sources, options.choice, combine or "groups", keys)
     items = [
-        item for one in spec.series for source in sources for item in chosen(source, one, wishes.choice, cut=plot.cut)
+        item for one in spec.series for source in sources for item in chosen(source, one, options.choice, cut=plot.cut)
     ]
     if spec.first_s is not None:
         items = _beginning(items, spec.first_s)
     made: list[Made] = []
     for own, own_items in _by_units(spec, items):
         if plot.kind == "time-series":
-            made += _over_time(own, own_items, wishes)
+            made += _over_time(own, own_items, options)
         else:
             made.append(distributions.drawn(plot.kind, own, distributions.of_items(own_items)))
     return made
 
 
-def _over_time(spec: PanelSpec, items: Sequence[Item], wishes: Wishes) -> list[Made]:
+def _over_time(spec: PanelSpec, items: Sequence[Item], options: PlotOptions) -> list[Made]:
     recordings = list(dict.fromkeys(item.source.label for item in items))
-    if not wishes.paired or len(recordings) < 2:
-        panel, left_out = time_series.drawn(spec, items, absolute_time=wishes.absolute_time)
+    if not options.paired or len(recordings) < 2:
+        panel, left_out = time_series.drawn(spec, items, absolute_time=options.absolute_time)
         return [(panel, left_out, ())]
     made: list[Made] = []
     for recording in recordings:
         own = [item for item in items if item.source.label == recording]
-        panel, left_out = time_series.drawn(spec, own, absolute_time=wishes.absolute_time)
+        panel, left_out = time_series.drawn(spec, own, absolute_time=options.absolute_time)
         title = f"{panel.title}: {recording}" if panel.title else recording
         made.append((replace(panel, title=title), left_out, ()))
     known = [panel.y.ends for panel, _, _ in made if panel.y.ends is not None]
@@ -246,7 +246,7 @@ def _by_units(spec: PanelSpec, items: Sequence[Item]) -> list[tuple[PanelSpec, l
 
 
 def _subtitle(sources: Sequence[Source]) -> str:
-    """What was measured, and when; many recordings by their number."""
+    """The test and its time; many recordings by their number."""
     first = sources[0].recording
     name = str((first.metadata.get("test") or {}).get("test") or first.metadata.get("name") or "")
     if len(sources) == 1:
@@ -258,7 +258,7 @@ def _subtitle(sources: Sequence[Source]) -> str:
 
 
 def _states(sources: Sequence[Source]) -> list[str]:
-    """What a reader must know of recordings that are not whole."""
+    """Notes on recordings that are not whole."""
     return [
         f"{labels.shortened(one.label)}: {one.recording.metadata['status']}; what was measured until then is drawn."
         for one in sources
@@ -266,18 +266,18 @@ def _states(sources: Sequence[Source]) -> list[str]:
     ]
 
 
-def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], wishes: Wishes) -> str:
+def _nothing(name: str, plot: PlotSpec, recordings: Sequence[Recording], options: PlotOptions) -> str:
     wanted = [spec for panel in catalogue.panels(plot) for spec in comparing_pairs.wanted(panel)]
     absent = [spec for spec in wanted if not any(matching(one, spec) for one in recordings)]
     named = sorted({name for spec in absent or wanted for name in _named(spec)})
     rare = not absent and any(panel.steps_with or panel.steps_without for panel in catalogue.panels(plot))
     what = "no step is such, of series" if rare else "no samples of series"
     where = str(recordings[0].path) if len(recordings) == 1 else f"none of the {len(recordings)} recordings"
-    why = f" that --filter {' '.join(wishes.filters)} leaves" if wishes.filters else ""
+    why = f" that --filter {' '.join(options.filters)} leaves" if options.filters else ""
     lacks = f". {plot.lacks}" if plot.lacks and absent else ""
     return f"{where}: nothing to draw for {name}: {what} {', '.join(named)}{why}{lacks}; try --list"
 
 
 def _named(spec: SeriesSpec) -> tuple[str, ...]:
-    """What a person calls the series that a specification means."""
+    """The name by which a person calls the series that a specification means."""
     return spec.quantity if spec.quantity and spec.match == ("*",) else spec.match

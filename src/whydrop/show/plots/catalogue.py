@@ -131,7 +131,7 @@ def _inherited(name: str, tables: Tables, where: dict[str, str], heirs: tuple[st
 
 
 def problems(reason: ValidationError, where: str, name: str, fields: Iterable[str]) -> str:
-    """What is wrong in a catalogue, each with its key; ``fields`` are the keys that there are."""
+    """The mistakes in a catalogue, each with its key; ``fields`` are the keys that there are."""
     return "; ".join(_problem(where, name, error, fields) for error in reason.errors())
 
 

@@ -57,7 +57,7 @@ class Item:
 
     @property
     def probes(self) -> bool:
-        """Whether a missing value means a lost probe."""
+        """True if a missing value means a lost probe."""
         return self.kind in _PROBES
 
     def lost_s(self) -> Values:
@@ -67,13 +67,13 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user wants of the series, whatever the plot says."""
+    """The user's choice of series, whatever the plot says."""
 
     filters: tuple[str, ...] = ()
     cut: bool | None = None
 
     def wanted(self, name: str) -> bool:
-        """Whether a name matches any of the patterns, and none of those with an exclamation mark before them."""
+        """True if a name matches any of the patterns, and none of those with an exclamation mark before them."""
         refused = [pattern[1:] for pattern in self.filters if pattern.startswith("!")]
         accepted = [pattern for pattern in self.filters if not pattern.startswith("!")]
         if any(fnmatchcase(name, pattern) for pattern in refused):
@@ -171,7 +171,7 @@ def summed(times_s: Values, values: Values, every_s: float) -> tuple[Values, Val
 
 
 def _of_goodput(series: Series) -> bool:
-    """Whether a computed series is of goodputs, which its units tell."""
+    """True if a computed series is of goodputs, as its units tell."""
     return series.kind == "computed" and series.units == "Mbit/s"
 
 

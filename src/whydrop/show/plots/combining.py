@@ -204,7 +204,7 @@ def _reduced(spec: SeriesSpec, items: Sequence[Item]) -> Values:
 
 
 def of_item(item: Item) -> Reduction:
-    """What reducers need to know of a series."""
+    """The input of reducers from a series."""
     known = ~np.isnan(item.values)
     return Reduction(
         values=item.values[known],

@@ -1,4 +1,4 @@
-"""What is drawn as numbers: everything that a figure of a plot shows, before it was thinned for the pixels."""
+"""The numbers of a plot: everything that its figure shows, before it was thinned for the pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plot's file may say. The catalogue and the files of users are validated by the same models."""
+"""The schema of a plot's file. The catalogue and the files of users are validated by the same models."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Counters that share something, on top of each other: what limits a connection, drops by their reason.
 
-Each is drawn as its growth in even steps of time. Of clocks (in ms) that is the share of the time for which they ran.
+Each is drawn as its growth in even steps of time, whether a counter or a rate. Of clocks (in ms) that is the share of
+the time for which they ran.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def panels(spec: PanelSpec, sources: Sequence[Source], choice: Choice, *, absolu
 def _weight(spec: PanelSpec, items: Sequence[Item]) -> float:
     """How much grew, of all but the last of several series: that is what remains of the time."""
     counted = [item for item in items if item.spec is not spec.series[-1] or len(spec.series) == 1]
-    return sum(float(np.nansum(derived.growth(item.values))) for item in counted)
+    return sum(float(_grown(item).sum()) for item in counted)
 
 
 def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> tuple[Panel, LeftOut]:
@@ -59,7 +60,7 @@ def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bo
     if shares:
         # The kernel's clocks have different ticks.
         heights /= np.maximum(1.0, heights.sum(axis=0) / 100.0)
-    units = "%" if shares else f"{items[0].units}/s"
+    units = "%" if shares else f"{items[0].units.removesuffix('/s')}/s"
     origin_s = items[0].source.recording.started_ns / 1e9 if absolute_time else 0.0
     base = np.zeros(heights.shape[1])
     layers: list[Layer] = []
@@ -88,8 +89,17 @@ def _edges(items: Sequence[Item]) -> Values:
 
 def _growth_per_s(item: Item, edges: Values) -> Values:
     """A counter's growth in each step, in its units a second; between samples it is taken to grow evenly."""
-    grown = np.concatenate(([0.0], np.nan_to_num(derived.growth(item.values)[1:])))
-    return np.asarray(np.diff(np.interp(edges, item.times_s, np.cumsum(grown))) / np.diff(edges))
+    return np.asarray(np.diff(np.interp(edges, item.times_s, np.cumsum(_grown(item)))) / np.diff(edges))
+
+
+def _grown(item: Item) -> Values:
+    """By how much a counter grew since the sample before; of a rate, by how much what it is the rate of grew."""
+    grown = (
+        item.values * np.diff(item.times_s, prepend=np.nan)
+        if item.units.endswith("/s")
+        else derived.growth(item.values)
+    )
+    return np.nan_to_num(grown)
 
 
 def _corners(edges: Values, low: Values, high: Values) -> pl.DataFrame:

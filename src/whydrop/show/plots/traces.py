@@ -1,4 +1,4 @@
-"""What plots draw: layers by series and recording, in the colours and dashes of a palette; and what they leave out."""
+"""Layers of plots: by series and recording, in the colours and dashes of a palette; and what they leave out."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _zero_lines(place: Place) -> list[Spec]:
 
 
 def _nothing(place: Place) -> Spec:
-    """What an empty panel says."""
+    """An empty panel, which says that there are no data."""
     at: Spec = {"x": {"value": place.width / 2}, "y": {"value": place.height / 2}}
     axes = {"data": {"values": [{"x": None, "y": None}]}, "mark": "point", "encoding": {"x": place.x, "y": place.y}}
     words = {"data": {"values": [{}]}, "mark": {"type": "text", "text": "no data", "fontSize": 13, "color": GREY}}

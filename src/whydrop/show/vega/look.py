@@ -1,4 +1,4 @@
-"""What all pictures by Vega-Lite share: the font, the sizes of words, the look of axes and legends."""
+"""The style of all pictures by Vega-Lite: the font, the sizes of words, axes and legends."""
 
 from __future__ import annotations
 

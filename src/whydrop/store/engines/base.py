@@ -1,4 +1,4 @@
-"""What every engine offers."""
+"""The interface of every engine."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def as_polars(expression: ir.Table, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_line(reason: BaseException) -> str:
-    """What an engine says, on one line and of bearable length."""
+    """An engine's message on one line, of bearable length."""
     text = " ".join(str(reason).split())
     return text if len(text) <= 500 else f"{text[:500]} ..."
 

@@ -112,7 +112,7 @@ class DuckDB(FilesBackend):
         return self._within_reach(fetch)
 
     def _within_reach(self, work: Callable[[Any], T]) -> T:
-        """What ``work`` gives with a cursor of its own: to interrupt it interrupts nobody else's query.
+        """Run ``work`` with a cursor of its own: to interrupt it interrupts nobody else's query.
 
         Hours can pass between two looks of DuckDB for signals: it is not the main thread's.
         """

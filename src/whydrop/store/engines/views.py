@@ -71,7 +71,7 @@ class FilesBackend(Backend):
             return
 
     def _failed(self, engine: str, why: str) -> BackendError:
-        """What to raise when the engine failed.
+        """The error to raise when the engine failed.
 
         Raises:
             PartsGoneError: files are not there any more.

@@ -1,4 +1,4 @@
-"""What the store lacks of what the study asks for: why a table is empty, and which sites are left out of it."""
+"""Gaps in the store: why a table of the study is empty, and which sites are left out of it."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _count(backend: Backend, rows: Any) -> int:
 
 
 def _there_is(backend: Backend, rows: Any, column: str) -> str:
-    """What the rows have instead."""
+    """A phrase on what the rows have instead."""
     if column == "day":
         ends = backend.run(rows.aggregate(first=rows.day.min(), last=rows.day.max()))
         return f"there are days {ends['first'][0]} to {ends['last'][0]}"

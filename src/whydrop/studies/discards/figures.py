@@ -95,7 +95,7 @@ def _with_zeros(contact_days: pl.DataFrame, definitions: str) -> pl.DataFrame:
 
 
 def _words(name: str, spec: FacetSpec, results: Results) -> building.Words:
-    """What stands at a figure beside its numbers: which store, which tests' p-values, which sites."""
+    """The words at a figure beside its numbers: which store, which tests' p-values, which sites."""
     sites = _sites(results.tables)
     parameters = results.parameters
     if name in _STATISTICS:

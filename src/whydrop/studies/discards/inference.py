@@ -325,7 +325,7 @@ def _adjust(rows: list[Comparison]) -> None:
 
 
 def _conclusion(row: Comparison, change: Change) -> str:
-    """What may be said of a site; with a question mark where no placebos tell what it does by itself."""
+    """The conclusion on a site; with a question mark where no placebos tell what it does by itself."""
     word = _word(row, change)
     return word if word == "undecided" or row.placebo_p is not None else word + results.UNSURE
 

@@ -1,4 +1,4 @@
-"""What can be chosen in the study of discards: a TOML file, or the report's own choices."""
+"""The parameters of the study of discards: a TOML file, or the report's own choices."""
 
 from __future__ import annotations
 

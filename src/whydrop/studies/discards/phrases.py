@@ -30,7 +30,7 @@ def names(sites: Sequence[str | None]) -> str:
 
 
 def some(things: Sequence[str], what: str = "sites") -> str:
-    """What is said of sites (or of other things), each named in it; of many only the first."""
+    """A list of sites (or of other things), each named in it; of many only the first."""
     if len(things) <= _MOST_NAMES:
         return joined(things)
     return f"{', '.join(things[: _MOST_NAMES - 1])} and {len(things) - _MOST_NAMES + 1} more {what}"

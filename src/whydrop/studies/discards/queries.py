@@ -1,4 +1,4 @@
-"""What the study computes, as Ibis expressions: written once for every engine.
+"""The queries of the study, as Ibis expressions: written once for every engine.
 
 Each function gives one table of `results`, which says what its columns and rows mean, for both definitions. The
 numbers of faults are those of `docs/discards.md`.

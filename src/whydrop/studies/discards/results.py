@@ -1,4 +1,4 @@
-"""What the study computes: its tables, their columns and units, and what each row means.
+"""The results of the study: its tables, their columns and units, and what each row means.
 
 One definition for both ways of computing them. ``published`` and ``corrected`` say where the two differ; the numbers in
 brackets are the faults that `docs/discards.md` lists. ``day`` is a UTC day as text (``2018-02-11``) everywhere.

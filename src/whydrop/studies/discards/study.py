@@ -108,7 +108,7 @@ def placebos(parameters: Parameters) -> list[Parameters]:
 
 
 class _Work:
-    """What has been computed so far."""
+    """The tables computed so far."""
 
     def __init__(self, backend: Backend, parameters: Parameters, progress: Progress | None, keep: Keep | None) -> None:
         self.backend, self.parameters = backend, parameters
@@ -182,7 +182,7 @@ class _Work:
             self.notes.append(f"Whether sites lack the published machine could not be found: {_one_line(reason)}.")
 
     def conclude(self) -> None:
-        """What follows from the tables."""
+        """Draw the conclusions from the tables."""
         from whydrop.studies.discards import changes, inference
 
         if "client_speeds" in self.tables:

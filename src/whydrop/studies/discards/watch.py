@@ -41,7 +41,7 @@ _KEY = ("site", "switch", "machine", "port", "direction")
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at the ports found.
+    """The findings of one look at the ports.
 
     Attributes:
         now_ns: the end of the window.

@@ -1,4 +1,4 @@
-"""What `--watch` has reported, kept in a small file from one look to the next."""
+"""The memory of `--watch`: what it has reported, in a small file from one look to the next."""
 
 from __future__ import annotations
 

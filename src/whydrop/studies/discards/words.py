@@ -36,7 +36,7 @@ def summary(results: Results) -> list[str]:
 
 
 def answer(results: Results) -> list[str]:
-    """What the study was made for: whether clients' speeds changed when the switches' discards did."""
+    """The answer to the study's question: whether clients' speeds changed when the switches' discards did."""
     return [*verdict(results), *_by_site(results)]
 
 
@@ -82,7 +82,7 @@ def _asked(change: Change) -> str:
 
 
 def findings(results: Results) -> list[str]:
-    """What else the figures show."""
+    """The further findings that the figures show."""
     tables = results.tables
     lines = []
     lines += _utilisation(tables["utilisation"])
@@ -93,7 +93,7 @@ def findings(results: Results) -> list[str]:
 
 
 def caveats(results: Results) -> list[str]:
-    """What the numbers do not show, where it matters to what was said."""
+    """Caveats on the numbers, where they matter to what was said."""
     tables, change = results.tables, results.parameters.change
     lines: list[str] = []
     if change is not None and results.parameters.definitions == "corrected":

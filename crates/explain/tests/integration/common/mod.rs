@@ -71,7 +71,7 @@ pub fn path(hop: Hop, rtt_ms: i64) -> Scenario {
     }
 }
 
-/// What a sniffer wrote, and what really happened.
+/// The capture that a sniffer wrote, and what really happened.
 pub struct Captured {
     pub pcap: Vec<u8>,
     pub truths: Vec<FlowTruth>,
@@ -131,7 +131,7 @@ pub fn headline(document: &Document) -> &Verdict {
     document.verdicts.first().expect("data was sent")
 }
 
-/// Whether the named parameter of a verdict has an interval that holds the true value.
+/// True if the named parameter of a verdict has an interval that holds the true value.
 pub fn holds(verdict: &Verdict, name: &str, truth: f64) -> bool {
     let parameter = verdict
         .parameters

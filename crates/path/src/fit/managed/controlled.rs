@@ -47,7 +47,7 @@ impl Hazards<'_> {
                 let controlled = Controlled {
                     form: *form,
                     target_s,
-                    blur_s: 0.5 * self.near_s,
+                    noise_s: 0.5 * self.near_s,
                     unsure_packets: self.unsure_packets,
                     stray,
                 };
@@ -113,7 +113,7 @@ impl Form {
 struct Controlled {
     form: Form,
     target_s: f64,
-    blur_s: f64,
+    noise_s: f64,
     unsure_packets: u32,
     /// How likely a packet is dropped for another cause.
     stray: f64,
@@ -222,7 +222,7 @@ impl Controlled {
             if wait_s == 0.0 {
                 return 0.0;
             }
-            (wait_s + self.blur_s * random.uniform(-1.0, 1.0)).max(0.0)
+            (wait_s + self.noise_s * random.uniform(-1.0, 1.0)).max(0.0)
         };
         match state {
             State::Pie(control) => {
@@ -259,7 +259,7 @@ impl Controlled {
     }
 }
 
-/// What the controller of RFC 8033 drops a packet with.
+/// The probability by which the controller of RFC 8033 drops a packet.
 fn pie(
     control: &mut PieControl,
     target_ns: i64,

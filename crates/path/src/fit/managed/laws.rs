@@ -12,7 +12,7 @@ pub(super) struct Hazards<'a> {
     /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
     /// vary.
     pub(super) near_s: f64,
-    /// What a full packet takes to be sent, seconds.
+    /// The time to send a full packet, seconds.
     pub(super) packet_s: f64,
     /// So many more may have waited than were seen: what rests while hardly anything waits must not hang on one packet.
     pub(super) unsure_packets: u32,
@@ -21,7 +21,7 @@ pub(super) struct Hazards<'a> {
 /// A parameter is known to within what makes the drops e^2 times less likely: half the 95 % quantile of chi-squared
 /// with one degree of freedom.
 pub(super) const REFUTED_NATS: f64 = 1.92;
-/// What a law leaves to other causes: this share of all drops falls on any packet.
+/// The share of all drops that a law leaves to other causes: it falls on any packet.
 pub(super) const STRAY_SHARE: f64 = 0.05;
 
 pub(super) const TARGETS_S: [f64; 13] = [
@@ -47,7 +47,7 @@ impl<'a> Hazards<'a> {
             queues,
             events: events as f64,
             packets: packets as f64,
-            near_s: 2.0 * longest_service_s + 2.0 * seeing.blur_s,
+            near_s: 2.0 * longest_service_s + 2.0 * seeing.noise_s,
             packet_s: longest_service_s,
             unsure_packets: u32::from(seeing.by_acknowledgments),
         }
@@ -190,16 +190,16 @@ fn count(state: &mut (f64, f64), item: &Item) {
 
 /// A count that is wrong by one in eight, as after drops that no capture holds, moves the next drop by this share of the
 /// time to it ...
-const COUNT_BLUR: f64 = 0.06;
+const COUNT_NOISE: f64 = 0.06;
 /// ... and lower counts are not wrong.
 const DOUBTFUL_COUNT: f64 = 8.0;
 
 /// By how much the time of a drop is uncertain, `step_s` after the one before.
-fn blur_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
+fn noise_s(stamps_s: f64, count: f64, step_s: f64) -> f64 {
     if count < DOUBTFUL_COUNT {
         stamps_s
     } else {
-        stamps_s.max(COUNT_BLUR * step_s)
+        stamps_s.max(COUNT_NOISE * step_s)
     }
 }
 
@@ -229,7 +229,7 @@ impl CoDel {
         let stamps_s = near_s;
         for item in &queue.items {
             let now_s = item.turn_s;
-            let near_s = blur_s(
+            let near_s = noise_s(
                 stamps_s,
                 self.count,
                 interval_s / self.count.max(1.0).sqrt(),
@@ -301,7 +301,7 @@ impl Cobalt {
         let stamps_s = near_s;
         for item in &queue.items {
             let now_s = item.turn_s;
-            let near_s = blur_s(stamps_s, self.count, step_s(self.count));
+            let near_s = noise_s(stamps_s, self.count, step_s(self.count));
             if item.wait_s() > target_s {
                 if !self.dropping {
                     self.dropping = true;

@@ -140,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// What a controller that looks at `due_s` takes for the wait: that of the head, or of who came now.
+    /// The wait that a controller sees when it looks at `due_s`: that of the head, or of who came now.
     pub fn looked_at(&self, due_s: f64, from: &mut usize, by_head: bool) -> f64 {
         if by_head {
             while *from < self.items.len() && self.items[*from].turn_s <= due_s {
@@ -188,7 +188,7 @@ fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing) -> Vec<f64> {
     turns_s
 }
 
-/// What waited in all queues at the turn of each packet, without itself.
+/// Count the bytes waiting in all queues at the turn of each packet, without itself.
 fn count_in_all(queues: &mut [Queue], bytes: &[Vec<f64>]) {
     let every = |time_s: fn(&Item) -> f64| {
         let of = |(queue, bytes): (&Queue, &Vec<f64>)| -> Vec<(f64, f64)> {

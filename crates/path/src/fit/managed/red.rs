@@ -21,7 +21,7 @@ const UPPER: [f64; 5] = [1.5, 2.0, 3.0, 4.0, 6.0];
 const FINER: [f64; 4] = [0.85, 0.93, 1.08, 1.18];
 const ROUNDS: usize = 2;
 
-/// What RED drops by.
+/// The curve of drop probabilities of RED.
 #[derive(Clone, Copy)]
 struct Curve {
     least: f64,

@@ -1,6 +1,6 @@
 //! A queue that drops when it is full, as the rival of every law.
 //!
-//! Where waits are seen exactly, drops come at the longest. From afar waits are blurred, so what the queue holds is also
+//! Where waits are seen exactly, drops come at the longest. From afar waits are noisy, so what the queue holds is also
 //! counted from what arrived and how fast it drains: that is the virtual queue of [`virtual_queue`](crate::fit::virtual_queue),
 //! here at the rate that the waits have shown.
 
@@ -30,7 +30,8 @@ impl Hazards<'_> {
         self.when_long().max(self.when_full())
     }
 
-    /// Two rates, on either side of the wait that parts them best: waits that are seen from afar blur what a full queue does.
+    /// Two rates, on either side of the wait that parts them best: seen from afar, the noise of waits
+    /// hides the limit.
     fn when_long(&self) -> f64 {
         let mut items: Vec<(f64, bool)> = self
             .queues
@@ -78,7 +79,7 @@ impl Hazards<'_> {
         best.0 - self.chance_nats() - self.cost(3.0)
     }
 
-    /// What losses find, where nothing is corrected, seconds at the drain rate: some quantiles.
+    /// Backlogs found by losses, where nothing is corrected, seconds at the drain rate: some quantiles.
     fn held_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
         let mut held_s: Vec<f64> = Vec::new();
         for queue in self.queues {
@@ -126,7 +127,7 @@ impl Hazards<'_> {
     }
 }
 
-/// What a queue holds, counted from what came in: seconds at the drain rate.
+/// The backlog of a queue, counted from what came in: seconds at the drain rate.
 #[derive(Default)]
 struct Backlog {
     held_s: f64,

@@ -44,7 +44,7 @@ fn through(mut element: impl PathElement) -> Passages {
 const SEEING: Seeing = Seeing {
     idle_wait_s: 0.0,
     rate_bps: RATE_BPS as f64,
-    blur_s: 1e-6,
+    noise_s: 1e-6,
     isolated: false,
     by_acknowledgments: false,
 };
@@ -154,7 +154,7 @@ fn seen_late(passages: &mut Passages, most_s: f64) {
 }
 
 const SEEING_LATE: Seeing = Seeing {
-    blur_s: 0.5e-3,
+    noise_s: 0.5e-3,
     by_acknowledgments: true,
     ..SEEING
 };

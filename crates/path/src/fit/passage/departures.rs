@@ -3,12 +3,12 @@
 use super::Passages;
 use crate::fit::Interval;
 
-/// What the departures of packets that had to wait tell of the hop that they waited for.
+/// The service of the hop that packets waited for, by their departures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Departures {
     /// Rate of service, bit/s, each packet counted with `overhead_bytes`.
     pub rate_bps: Interval,
-    /// What the hop counts on top of each IP packet, bytes, with the bounds of its 95 % interval; `None` where no
+    /// Bytes that the hop counts on top of each IP packet, with the bounds of its 95 % interval; `None` where no
     /// small packets were served among large ones.
     pub overhead_bytes: Option<Interval>,
     /// Departures that followed another one while packets waited.
@@ -217,8 +217,8 @@ fn rate_of_runs(passages: &Passages, least_s: f64) -> Option<Interval> {
     })
 }
 
-/// Whether the median around each value exceeds `least`. It does where at most as many values do not as lie below it: no
-/// need to find it.
+/// True where the median around each value exceeds `least`. It does where at most as many values do not as lie below
+/// it: no need to find it.
 fn running_medians_exceed(values: &[f64], least: f64) -> Vec<bool> {
     let around = |position: usize| {
         let from = position.saturating_sub(SMOOTHED / 2);
@@ -353,7 +353,7 @@ fn mode(sorted: &[f64]) -> Option<Mode> {
     }
 }
 
-/// What the hop counts on top of each packet: small packets take longer than their share of the bytes.
+/// Estimate what the hop counts on top of each packet: small packets take longer than their share of the bytes.
 ///
 /// With `s` and `S` the service times of a small packet of `b` bytes and of a full one of `B`, the overhead `o`
 /// satisfies `s / (b + o) = S / (B + o)`.

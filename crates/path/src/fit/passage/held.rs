@@ -1,10 +1,10 @@
-//! What lost packets found inside: counted from arrivals and departures.
+//! Packets and bytes that lost packets found inside: counted from arrivals and departures.
 
 use super::Passages;
 use super::departures::quantile;
 use crate::fit::{Interval, Seen};
 
-/// What is inside when a packet comes, the packet not counted.
+/// Packets and bytes inside when a packet comes, the packet not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Held {
     pub packets: f64,
@@ -12,7 +12,7 @@ pub struct Held {
     pub bytes: f64,
 }
 
-/// What lost packets found inside, against what others found.
+/// Packets and bytes that lost packets found inside, against what others found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldAtLosses {
     /// Packets inside: the median over the losses, and their lowest and highest tenth.
@@ -46,8 +46,9 @@ pub struct HeldAtLosses {
 /// Weight of the newest queue length in the average of random early detection.
 const AVERAGE_WEIGHT: f64 = 0.002;
 
-/// What every packet finds inside, a packet being inside from its arrival to its departure, less the `idle_wait_s` that
-/// an idle path takes. One whose departure was not seen, though it passed, left right behind the one before it.
+/// Count what every packet finds inside, a packet being inside from its arrival to its departure, less the
+/// `idle_wait_s` that an idle path takes. One whose departure was not seen, though it passed, left right after the one
+/// before it.
 pub fn held(passages: &Passages, idle_wait_s: f64) -> Vec<Held> {
     let departures = departures(passages, idle_wait_s);
     let mut order: Vec<u32> = (0..passages.len() as u32)

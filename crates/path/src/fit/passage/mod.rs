@@ -1,4 +1,4 @@
-//! What two points show of the path between them: when each packet went in, and when it came out or that it did not.
+//! The path between two points: when each packet went in, and when it came out or that it did not.
 //!
 //! From one point a queue has to be inferred from acknowledgments. Between two it is seen: a packet is inside from its
 //! arrival to its departure, so what a lost packet found inside is counted, not fitted, and the times between
@@ -12,7 +12,7 @@ mod overtaking;
 mod tests;
 
 pub use departures::{Departures, measure_departures};
-pub use held::{Held, HeldAtLosses, held_at_losses};
+pub use held::{Held, HeldAtLosses, held, held_at_losses};
 pub use overtaking::{FlowOvertaking, flow_overtaking};
 
 use super::trace::{Observation, Seen, Trace};
@@ -132,7 +132,7 @@ impl Passages {
         (bytes / self.len().max(1) as f64).max(1.0)
     }
 
-    /// What fits of losses and delays look at, every packet with `overhead_bytes` on top of its IP bytes.
+    /// The trace for fits of losses and delays, every packet with `overhead_bytes` on top of its IP bytes.
     pub fn trace(&self, overhead_bytes: u32) -> Trace {
         let observation = |index: usize| Observation {
             time_ns: self

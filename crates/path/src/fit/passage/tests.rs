@@ -1,4 +1,4 @@
-//! What was put in is found again: hops replayed over arrivals, looked at from both sides.
+//! Hops replayed over arrivals and looked at from both sides: what was put in is found again.
 
 use super::{Passage, Passages, flow_overtaking, held_at_losses, measure_departures};
 use crate::fit::Seen;
@@ -21,8 +21,8 @@ fn bursts(seed: u64, most_in_burst: u64, pause_ns: u64) -> Vec<Arrival> {
     arrivals
 }
 
-/// What two points see of arrivals that pass an element; `seen` picks those that they see at all, `late_ns` is added to
-/// each departure.
+/// The passages that two points see of arrivals that pass an element; `seen` picks those that they see at all,
+/// `late_ns` is added to each departure.
 fn passages(
     arrivals: &[Arrival],
     element: &mut dyn PathElement,
@@ -112,7 +112,7 @@ fn every_lost_packet_finds_the_queue_full() {
 }
 
 #[test]
-fn jitter_of_timestamps_blurs_the_rate_by_less_than_a_hundredth() {
+fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
     let mut random = Random::new(4);
     let mut hop = fifo(60 * MBIT, 200, 0);
     let arrivals = bursts(3, 400, 120_000_000);

@@ -7,7 +7,7 @@ use super::{BESIDE_NS, BURST_BYTES, RATE_BPS, ROUND_TRIP_NS};
 /// Least transit, the same both ways. What varies comes on top, so that a burst's first acknowledgments are back just
 /// in time for the next burst.
 pub const BASE_NS: i64 = (ROUND_TRIP_NS - WAKING_NS - 4 * BESIDE_NS) / 2;
-/// What all variations together may add to a round trip, and the wandering of the bursts.
+/// The most that all variations together may add to a round trip, and the wandering of the bursts.
 const WAKING_NS: i64 = VARIATION_NS + AFTER_GAP_NS + BACK_VARIATION_NS as i64 + 100_000;
 /// Transit wanders within this...
 pub const VARIATION_NS: i64 = 450_000;

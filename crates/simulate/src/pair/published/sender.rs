@@ -20,7 +20,7 @@ pub struct ScriptedSender {
 }
 
 impl ScriptedSender {
-    /// The sequence number of the segment to send now, and whether it is sent again.
+    /// The sequence number of the segment to send now, and whether it is retransmitted.
     pub fn next(&mut self, now_ns: i64) -> (u64, bool) {
         let (sequence, again) = match self.lost.pop_first() {
             Some(sequence) => (sequence, true),

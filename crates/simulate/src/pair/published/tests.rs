@@ -42,7 +42,7 @@ fn bursts_are_those_of_the_case_and_leave_at_a_gigabit() {
         sizes[5..60].iter().all(|size| (84..=98).contains(size)),
         "{sizes:?}"
     );
-    // Then what is still lost is sent again.
+    // Then what is still lost is retransmitted.
     assert!((61..=64).contains(&sizes.len()), "{sizes:?}");
     let longest = &bursts(&played(1))[4];
     let took_ns = longest[159].at_b_ns.unwrap() - longest[0].at_b_ns.unwrap();

@@ -7,7 +7,7 @@ use crate::score::list;
 
 /// One full Ethernet frame: a burst or a limit in bytes may be wrong by it.
 pub(crate) const ONE_PACKET_BYTES: f64 = 1_514.0;
-/// What a clean pair is to be right by; captures that are untidy themselves are allowed twice as much.
+/// Tolerances for a clean pair; captures that are untidy themselves are allowed twice as much.
 pub(crate) const RATE: f64 = 0.01;
 pub(crate) const BURST: f64 = 0.05;
 /// Of a queue that never drops.
@@ -96,7 +96,7 @@ const EVENTS_FOR_FAMILY: u64 = 10;
 const EVENTS_FOR_PARAMETERS: u64 = 30;
 const TARGET: f64 = 0.25;
 
-/// What managed the queue dropped and marked.
+/// The packets that queue management dropped and marked.
 fn events(truth: &Value) -> u64 {
     let marks = list(&truth["flows"])
         .iter()
@@ -224,7 +224,7 @@ fn headline<'a>(kind: &str, truth: &Value, verdicts: &'a [Value]) -> Option<&'a 
     verdicts.iter().find(names).or(first)
 }
 
-/// What happens to acknowledgments where none were captured is nothing that captures show.
+/// True for what captures do not show: losses of acknowledgments where none were captured.
 fn is_out_of_sight(kind: &str, truth: &Value) -> bool {
     kind == "slow_way_back" && truth["reverse_captured"] == false
 }
@@ -387,7 +387,7 @@ fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
     Some((low..=high).contains(&true_value))
 }
 
-/// What the element counts, as stated and in truth, by the short names.
+/// The bytes that the element counts, as stated and in truth, by the short names.
 fn byte_basis(truth: &Value, verdict: Option<&Value>) -> Option<(Option<String>, String)> {
     let true_name = match truth["byte_basis"].as_str()? {
         prose if prose.starts_with("IP") => "ip",

@@ -1,4 +1,4 @@
-//! What the scores say together: by mechanism, by treatment, by number, and each pair that missed.
+//! Tables of the scores: by mechanism, by treatment, by number, and each pair that missed.
 
 use std::collections::BTreeMap;
 

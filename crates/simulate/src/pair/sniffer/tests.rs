@@ -62,7 +62,7 @@ fn segments_handed_over_together_are_one_record_stamped_first() {
         shapes(&watch(&sniffer, &crossings)),
         [(3, 3_000, 10_000), (2, 2_000, 10_700)]
     );
-    // What is sent again, what comes later and what another flow sends stay apart.
+    // What is retransmitted, what comes later and what another flow sends stay apart.
     let mut again = data(0, 0, 10_000);
     if let Body::Tcp(segment) = &mut again.body {
         segment.reason = Reason::FastRetransmission;

@@ -10,7 +10,9 @@ use super::kind::Mechanism;
 use super::policer::Element;
 use super::policer::FULL_PACKET_BYTES;
 use super::policers;
-use super::settings::{MBIT, byte_basis, companions, outrun, put_behind, set_wide_link, slow_line};
+use super::settings::{
+    MBIT, byte_basis, more_connections, outrun, put_behind, set_wide_link, slow_line,
+};
 use crate::network::WayBack;
 use crate::scenario::Behaviour;
 
@@ -74,7 +76,7 @@ fn managed(world: &mut World, random: &mut Random) {
     };
     world.set_element(element);
     outrun(world, rate_bps);
-    companions(world, random);
+    more_connections(world, random);
     let ecn = world.mechanism == Mechanism::EcnMark;
     if ecn {
         behave(
@@ -151,7 +153,7 @@ fn tick_shaper(world: &mut World, random: &mut Random) {
     outrun(world, rate_bps);
     let shaper = TickShaper::new(rate_bps, tick_ns, burst_bytes, Limit::NONE);
     world.set_element(Box::new(shaper.with_overhead(overhead_bytes)));
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 

@@ -267,8 +267,8 @@ fn connection(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
     }
 }
 
-/// What else passes both points: small packets of a chatty connection, and UDP.
-pub fn company(world: &mut World, random: &mut Random) {
+/// Add cross traffic through both points: small packets of a chatty connection, and UDP.
+pub fn cross_traffic(world: &mut World, random: &mut Random) {
     if random.chance(0.35) {
         let port = world.scenario.flows[0].client_port.wrapping_add(100);
         world.add_connection("small", port, random);

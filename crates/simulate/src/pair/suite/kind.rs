@@ -212,7 +212,7 @@ impl Mechanism {
     }
 }
 
-/// What is right for a kind of the truths, for two captures; empty for a kind that is not known.
+/// The right causes for a kind of the truths, for two captures; empty for a kind that is not known.
 pub fn right_causes(kind: &str) -> &'static [&'static str] {
     match kind {
         "none" => &["none", "sender"],

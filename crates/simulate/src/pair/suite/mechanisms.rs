@@ -1,4 +1,4 @@
-//! What is put on the path, with parameters over wide ranges.
+//! Mechanisms on the path, with parameters over wide ranges.
 
 use whydrop_path::{
     Chain, CoDel, Fifo, InService, Jitter, Limit, Pie, Random, RandomLoss, Red, Shaper,
@@ -11,7 +11,7 @@ use super::policer::Element;
 use super::policer::FULL_PACKET_BYTES;
 use super::policers;
 use super::settings::{
-    MBIT, byte_basis, companions, outrun, put_behind, set_wide_link, slow_line, wide_link,
+    MBIT, byte_basis, more_connections, outrun, put_behind, set_wide_link, slow_line, wide_link,
 };
 use super::{disciplines, hosts};
 use crate::scenario::{Application, CrossTraffic};
@@ -38,7 +38,7 @@ pub fn apply(world: &mut World, random: &mut Random) {
         Mechanism::None => {
             slow_line(world, random);
             set_wide_link(world, random);
-            companions(world, random);
+            more_connections(world, random);
             world.transfer(world.line_bps, 400_000, random);
         }
         Mechanism::AppLimited => application(world, random),
@@ -114,7 +114,7 @@ fn fifo(world: &mut World, random: &mut Random) {
         .with_in_service(in_service)
         .with_overhead(overhead_bytes);
     world.set_element(Box::new(element));
-    companions(world, random);
+    more_connections(world, random);
     let product_bytes = (rate_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9) as u64;
     world.transfer(
         rate_bps,
@@ -162,7 +162,7 @@ fn shaper(world: &mut World, random: &mut Random) {
     world.set_element(Box::new(
         Shaper::new(rate_bps, burst_bytes, Limit::NONE).with_overhead(overhead_bytes),
     ));
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 
@@ -210,7 +210,7 @@ fn managed_queue(world: &mut World, random: &mut Random) {
         }
     };
     world.set_element(element);
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(rate_bps, 2_000_000, random);
 }
 
@@ -243,7 +243,7 @@ fn chance(world: &mut World, random: &mut Random) {
             world.set_element(Box::new(Chain::new(vec![link, lossy])));
         }
     }
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(60_000_000, (40.0 / loss * 1_500.0) as u64, random);
 }
 

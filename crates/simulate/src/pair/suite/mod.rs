@@ -64,7 +64,7 @@ const LEAST_DATA_PACKETS: u64 = 250;
 fn draw_world(mechanism: Mechanism, random: &mut Random) -> World {
     let mut world = World::base(mechanism, random);
     mechanisms::apply(&mut world, random);
-    draw::company(&mut world, random);
+    draw::cross_traffic(&mut world, random);
     treatments::apply(&mut world, random);
     world
 }
@@ -251,8 +251,8 @@ fn limit_records(pair: &mut SimulatedPair) -> bool {
 }
 
 /// How far a count of losses may be off where sniffers miss packets. A lost packet that B missed as well is in neither
-/// capture. A packet that Y missed looks lost if it was sent again, for whatever reason: nobody can tell then whether
-/// the first one came to Y. Half as much again by chance, and one besides.
+/// capture. A packet that Y missed looks lost if it was retransmitted, for whatever reason: nobody can tell then
+/// whether the first one came to Y. Half as much again by chance, and one besides.
 fn tolerate_missing(pair: &mut SimulatedPair) {
     if pair.b.missed + pair.y.missed == 0.0 {
         return;

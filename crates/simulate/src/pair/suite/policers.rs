@@ -5,7 +5,7 @@ use whydrop_path::{Arrival, Outcome, Random, overhead, replay};
 
 use super::draw::World;
 use super::policer::{Bucket, FULL_PACKET_BYTES, PolicerSpec};
-use super::settings::{MBIT, byte_basis, companions, outrun};
+use super::settings::{MBIT, byte_basis, more_connections, outrun};
 use crate::pair::crossing::{Body, Crossing};
 
 pub fn apply(world: &mut World, random: &mut Random) {
@@ -23,7 +23,7 @@ pub fn apply(world: &mut World, random: &mut Random) {
     note(world, &spec);
     world.set_element(spec.build());
     world.policer = Some(spec);
-    companions(world, random);
+    more_connections(world, random);
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 
@@ -62,7 +62,7 @@ pub fn arrivals(crossings: &[Crossing], longer_ip_header_bytes: u32) -> Vec<Arri
     arrivals
 }
 
-/// What somebody with all arrivals and fates could tell: whether each parameter, wrong by a share, would have dropped
+/// An observer with all arrivals and fates, who can tell whether each parameter, wrong by a share, would have dropped
 /// other packets.
 #[derive(Debug, Clone)]
 pub struct Tellable<'a> {
@@ -72,7 +72,7 @@ pub struct Tellable<'a> {
 
 /// Fates that differ in fewer packets show nothing: one may be another's.
 const SHOWS: usize = 2;
-/// What the other parameters are moved by to make up for one that is wrong, the larger steps first.
+/// The steps by which other parameters are moved to make up for one that is wrong, the larger first.
 const STEPS: [f64; 5] = [0.1, 0.03, 0.01, 0.003, 0.001];
 /// Nobody is told what is counted of each packet.
 const OVERHEADS_BYTES: [u32; 3] = [overhead::IP, overhead::ETHERNET, overhead::WIRE];

@@ -1,4 +1,4 @@
-//! What several mechanisms set in a world: byte bases, rates of links, connections of data.
+//! Settings that several mechanisms make in a world: byte bases, rates of links, connections of data.
 
 use whydrop_path::{Chain, Delay, Fifo, Limit, Random, overhead};
 
@@ -7,7 +7,7 @@ use super::policer::Element;
 
 pub const MBIT: f64 = 1e6;
 
-/// What the element counts: name in the truth and bytes on top of the IP packet.
+/// Draw the bytes that the element counts: name in the truth and bytes on top of the IP packet.
 pub fn byte_basis(world: &mut World, random: &mut Random) -> u32 {
     let (name, prose, bytes) = match random.unit() {
         u if u < 0.5 => ("ip", "IP length (L3, no Ethernet header)", overhead::IP),
@@ -36,7 +36,7 @@ pub fn outrun(world: &mut World, rate_bps: u64) {
 }
 
 /// One to four connections of data.
-pub fn companions(world: &mut World, random: &mut Random) {
+pub fn more_connections(world: &mut World, random: &mut Random) {
     let more = *pick(&[0, 0, 0, 1, 1, 2, 3], random);
     let port = world.scenario.flows[0].client_port;
     for _ in 0..more {

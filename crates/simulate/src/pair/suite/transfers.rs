@@ -98,8 +98,8 @@ fn shorten(world: &mut World, random: &mut Random) {
     }
 }
 
-/// What is right to call what happened: what dropped most of what was lost, else what limited the first connection for
-/// most of the time of its transfers.
+/// The right causes for what happened: of what dropped most of what was lost, else of what limited the first connection
+/// for most of the time of its transfers.
 fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
     let dropped = |stage: usize| {
         let lost = history.packets.iter().filter(|packet| {
@@ -175,7 +175,7 @@ fn largest(account: &Account) -> Limiter {
     Limiter::ALL[place.unwrap_or(0)]
 }
 
-/// What the narrowest place is called that has dropped nothing so far.
+/// The causes of the narrowest place where it has dropped nothing so far.
 fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
     match mechanism {
         Mechanism::ShallowFifoPackets

@@ -1,4 +1,4 @@
-//! What makes captures untidy, drawn at random: clocks, rewriting on the way, offload, stamps, sniffers that miss.
+//! Treatments that make captures untidy, at random: clocks, rewriting on the way, offload, stamps, sniffers that miss.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -54,7 +54,7 @@ fn clock(world: &mut World, random: &mut Random) {
     }
 }
 
-/// What devices between the points change in the headers.
+/// Draw the changes that devices between the points make to headers.
 fn rewriting(world: &mut World, random: &mut Random) {
     if random.chance(0.15) {
         translate(world, random);
@@ -233,7 +233,7 @@ fn missing(world: &mut World, random: &mut Random) {
     world.realism.add("missed");
 }
 
-/// What the captures cover: start, end, directions, a file that ends in the middle of a record.
+/// Draw the coverage of the captures: start, end, directions, a file that ends in the middle of a record.
 fn coverage(world: &mut World, random: &mut Random) {
     if random.chance(0.2) {
         for sniffer in [&mut world.b, &mut world.y] {

@@ -1,4 +1,4 @@
-//! Whether the receiver's window is what limits a connection.
+//! The receiver's window: is it what limits a connection?
 
 use crate::history::{History, PacketFate};
 use crate::segment::Toward;
@@ -6,7 +6,7 @@ use crate::segment::Toward;
 /// Less than this many segments of room is none: receivers and senders alike wait for more.
 const ROOM_SEGMENTS: u64 = 2;
 
-/// What the server did or learned.
+/// Events at the server: what it did or learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Everything before this is acknowledged, and the window ends there.

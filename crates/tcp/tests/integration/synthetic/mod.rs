@@ -112,7 +112,7 @@ impl Random {
 }
 
 thread_local! {
-    /// What this thread has asked for and not given back, and the most of that so far, bytes.
+    /// The bytes that this thread has asked for and not given back, and the most of that so far.
     static HELD: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
 }
 

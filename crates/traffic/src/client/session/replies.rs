@@ -1,4 +1,4 @@
-//! What the responder says on the control channel, and what is made of it.
+//! Replies of the responder on the control channel, and what is made of them.
 
 use std::io;
 use std::net::Shutdown;
@@ -106,6 +106,7 @@ impl HostSession {
             samples.intervals.extend(report.intervals);
             samples.tcp.extend(report.tcp);
             samples.bursts.extend(report.bursts);
+            samples.departures.extend(report.departures);
             // Not those of the exchanges of stamps.
             let facts = report.facts.into_iter();
             let facts = facts.filter(|(flow, ..)| self.flows.contains(flow));

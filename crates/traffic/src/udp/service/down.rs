@@ -60,7 +60,7 @@ struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the service's thread tells the one that sends.
+/// Signals of the service's thread to the one that sends.
 #[derive(Debug)]
 struct Signals {
     /// The latest sign of life.
@@ -158,7 +158,7 @@ impl Down {
         running.thread
     }
 
-    /// What only who receives at `address` can know; made anew instead of kept.
+    /// The number that only who receives at `address` can know; made anew instead of kept.
     fn nonce(&self, token: u64, address: SocketAddr, epoch: i64) -> Nonce {
         let mut code =
             Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
@@ -262,6 +262,7 @@ impl Sender {
             envelope: &self.envelope,
             start_ns: self.start_ns,
             goes_on: &|| self.goes_on(),
+            sink: &self.sink,
         };
         match transmit(&course) {
             Ok(outcome) => {

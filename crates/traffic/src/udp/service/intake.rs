@@ -1,4 +1,4 @@
-//! Whether a client keeps to what it asked for: a token bucket over all that comes from it.
+//! A client's intake held against what it asked for: a token bucket over all that comes from it.
 //!
 //! It is wide, since nobody may be accused whose path has held packets back and lets them go at once, or doubles them.
 
@@ -14,7 +14,7 @@ const HELD_BACK_S: f64 = 10.0;
 const BESIDES_BPS: f64 = 200_000.0;
 const BESIDES_BYTES: f64 = 4e6;
 
-/// What a session's flows may send to the responder.
+/// The bytes that a session's flows may send to the responder.
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
     bytes_per_ns: f64,

@@ -38,7 +38,7 @@ const TURNS: usize = 8;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// What the responder allows one session.
+/// Limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionLimits {
     /// Of everything that the session's flows of streams and bursts down send together, on average, in the UDP payload.

@@ -1,1 +1,1 @@
-"""What a recording's tables say, in numbers with intervals; no causes."""
+"""Measures of a recording's tables: numbers with intervals; no causes."""

@@ -1,4 +1,4 @@
-"""Stretches of time in which nothing came through at all, neither probes nor data, after which it went on."""
+"""Intervals in which nothing came through at all, neither probes nor data, after which it went on."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def measure(streams: Sequence[Stream], flows: Sequence[Flow]) -> list[Outage]:
     lost = np.concatenate([stream.lost for stream in telling])
     order = np.argsort(times, kind="stable")
     times, lost = times[order], lost[order]
-    stretches = [(first, last) for first, last in _runs(lost) if _long(times, first, last)]
-    if len(stretches) > _MOST:
+    intervals = [(first, last) for first, last in _runs(lost) if _long(times, first, last)]
+    if len(intervals) > _MOST:
         return []
-    persistence = _persistence(lost, stretches)
+    persistence = _persistence(lost, intervals)
     found = []
-    for first, last in stretches:
+    for first, last in intervals:
         # It ends with an answer, else it is the end of the test, or of a host.
         if last >= len(times) or first == 0:
             continue
@@ -64,7 +64,7 @@ def measure(streams: Sequence[Stream], flows: Sequence[Flow]) -> list[Outage]:
 
 
 def _runs(lost: Values) -> list[tuple[int, int]]:
-    """Stretches of losses: the first, and the one behind the last."""
+    """Runs of losses: the first, and the one behind the last."""
     edges = np.diff(np.concatenate([[0.0], lost, [0.0]]))
     return list(zip(np.flatnonzero(edges > 0).tolist(), np.flatnonzero(edges < 0).tolist(), strict=True))
 
@@ -73,10 +73,10 @@ def _long(times: Values, first: int, last: int) -> bool:
     return bool(times[min(last, len(times) - 1)] - times[first] >= LEAST_OUTAGE_S * 1e9) and last - first >= 2
 
 
-def _persistence(lost: Values, stretches: list[tuple[int, int]]) -> float:
+def _persistence(lost: Values, intervals: list[tuple[int, int]]) -> float:
     """The chance of a loss after a loss outside of the outages; by Laplace's rule of succession, so never 0."""
     outside = np.ones(len(lost), dtype=bool)
-    for first, last in stretches:
+    for first, last in intervals:
         outside[first : last + 1] = False
     after = outside[1:] & outside[:-1] & (lost[:-1] > 0)
     return float((lost[1:][after].sum() + 1) / (after.sum() + 2))

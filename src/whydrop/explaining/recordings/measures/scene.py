@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from whydrop.explaining.recordings.measures import delays, kernel, loads, losses, outages, series, spans
+from whydrop.explaining.recordings.measures import delays, drops, limits, loads, losses, outages, series, spans
 from whydrop.explaining.recordings.measures.delays import Delay
-from whydrop.explaining.recordings.measures.kernel import HeldShares
+from whydrop.explaining.recordings.measures.drops import HostDrops
+from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.loads import Load
 from whydrop.explaining.recordings.measures.losses import Losses
 from whydrop.explaining.recordings.measures.outages import Outage
@@ -36,6 +37,7 @@ class Scene:
     loads: dict[str, Load]
     limits: list[HeldShares]
     outages: list[Outage]
+    drops: list[HostDrops]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,9 +46,10 @@ class Scene:
 
 
 def measure(recording: Recording) -> Scene | None:
-    """The numbers of a recording; ``None`` where it holds neither probes nor load."""
+    """The numbers of a recording; ``None`` where it holds neither probes nor load, nor what its host dropped."""
     streams, flows = series.streams(recording), series.flows(recording)
-    time = spans.of(flows, streams, recording.step_s)
+    dropped = drops.measure(recording)
+    time = spans.of(flows, streams, recording.step_s) or _of_drops(dropped, recording.step_s)
     if time is None:
         return None
     stopped = outages.measure(streams, flows)
@@ -59,9 +62,18 @@ def measure(recording: Recording) -> Scene | None:
         _known({way: delays.measure(streams, time, way) for way in WAYS if flows}),
         _known({way: losses.measure(working, time, way) for way in WAYS}),
         _known({direction: loads.measure(direction, flows, time, stopped) for direction in ("up", "down")}),
-        kernel.measure(flows, time),
+        limits.measure(flows, time),
         stopped,
+        dropped,
     )
+
+
+def _of_drops(found: list[HostDrops], step_s: float) -> Spans | None:
+    if not found:
+        return None
+    first_ns, last_ns = min(one.first_ns for one in found), max(one.last_ns for one in found)
+    # No load, and so no end of it.
+    return Spans(last_ns, last_ns, last_ns, last_ns, first_ns, last_ns, round(step_s * 1e9))
 
 
 def _known(found: dict[str, T | None]) -> dict[str, T]:

@@ -1,4 +1,4 @@
-"""What a recording sampled, in arrays: streams of probes with their losses, and what each flow of load did."""
+"""The samples of a recording in arrays: streams of probes with their losses, and what each flow of load did."""
 
 from __future__ import annotations
 
@@ -59,6 +59,17 @@ class Counted:
     def __getitem__(self, name: str) -> Values:
         return self.columns[name]
 
+    def only(self, kept: NDArray[np.bool_]) -> Counted:
+        """Some of the samples."""
+        return Counted(self.times_ns[kept], {name: values[kept] for name, values in self.columns.items()})
+
+    def grown(self, name: str) -> Values:
+        """How much a counter grew from each sample to the next, wraps of 32 bits undone; NaN where it went back."""
+        steps = np.diff(self.columns[name])
+        wrapped = (steps < -(2.0**31)) & (self.columns[name][:-1] < 2.0**32)
+        steps = np.where(wrapped, steps + 2.0**32, steps)
+        return np.asarray(np.where(steps >= 0, steps, math.nan))
+
     def growth(self, name: str) -> float:
         """How much a counter grew from its first value to its last; NaN where it is not known."""
         values = self.columns[name]
@@ -113,7 +124,35 @@ _COUNTED = (
     "busy_ns",
     "receive_window_limited_ns",
     "send_buffer_limited_ns",
+    "congestion_limited_ns",
+    "sender_limited_ns",
+    "acked_bytes",
+    "unacked_packets",
+    "sacked_packets",
+    "lost_packets",
+    "in_retransmission_packets",
+    "not_sent_bytes",
+    "send_window_bytes",
+    "send_memory_bytes",
+    "send_buffer_bytes",
+    "slow_start_threshold_packets",
+    "pacing_rate_bps",
+    "max_pacing_rate_bps",
+    "timeouts",
+    "timeouts_in_a_row",
+    "backoff",
+    "duplicate_sacks",
+    "congestion_signals",
+    "congestion_over_count",
+    "fast_retransmits",
+    "send_stalls",
+    "ece_received",
 )
+
+
+# Of the congestion control, in numbers as Linux has them (enum tcp_ca_state).
+STATE = "congestion_state"
+STATES = {"open": 0.0, "disorder": 1.0, "reduced": 2.0, "recovery": 3.0, "loss": 4.0}
 
 
 def streams(recording: Recording) -> list[Stream]:
@@ -237,9 +276,12 @@ def _begun_ns(told_ns: int, rows: pl.DataFrame | None, carried: Values) -> int:
 
 def _counted(rows: pl.DataFrame | None) -> Counted:
     if rows is None:
-        return Counted(np.array([], dtype=np.int64), {name: np.array([]) for name in _COUNTED})
+        return Counted(np.array([], dtype=np.int64), {name: np.array([]) for name in (*_COUNTED, STATE)})
     rows = rows.drop_nulls("time_ns").sort("time_ns")
     columns = {name: rows[name].cast(pl.Float64).fill_null(math.nan).to_numpy() for name in _COUNTED}
+    columns[STATE] = (
+        rows[STATE].replace_strict(STATES, default=None, return_dtype=pl.Float64).fill_null(math.nan).to_numpy()
+    )
     return Counted(rows["time_ns"].to_numpy().astype(np.int64), columns)
 
 

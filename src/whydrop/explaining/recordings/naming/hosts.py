@@ -1,4 +1,4 @@
-"""Flows that their hosts hold back: the receive window, the send buffer, the application."""
+"""Flows that their hosts hold back: the receive window, the send buffer, the application, pacing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 from whydrop.explaining.recordings import likelihood
 from whydrop.explaining.recordings.findings import Fact, Finding, Place, Quantity, Subject
-from whydrop.explaining.recordings.measures import kernel
-from whydrop.explaining.recordings.measures.kernel import HeldShares
+from whydrop.explaining.recordings.measures import limits as measuring
+from whydrop.explaining.recordings.measures.limits import HeldShares
 from whydrop.explaining.recordings.measures.scene import Scene
 from whydrop.explaining.recordings.naming.sides import Side
 from whydrop.explaining.recordings.thresholds import MOST_OF_THE_TIME
@@ -17,13 +17,15 @@ _NAMES = {
     "receive-window": ("receiver-window", "receiver"),
     "send-buffer": ("sender", "sender"),
     "application": ("sender", "sender"),
+    "pacing": ("sender", "sender"),
 }
+_WINDOWS = ("receive-window", "send-buffer")
 
 
 def held(limits: HeldShares) -> str | None:
-    """What held a flow for most of the time; ``None`` where no host did."""
-    name, share = kernel.largest(limits)
-    return name if share > MOST_OF_THE_TIME else None
+    """The limit that held a flow for most of the time; ``None`` where no host did."""
+    name, share = measuring.largest(limits)
+    return name if share > MOST_OF_THE_TIME and name in _NAMES else None
 
 
 def findings(scene: Scene, judged: list[Side]) -> list[Finding]:
@@ -49,7 +51,7 @@ def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Si
     subject = Subject(tuple(one.flow.name for one in group))
     veto = None
     for side in judged:
-        if side.direction in (direction, "both") and name != "application" and side.stands and side.waiting is not None:
+        if side.direction in (direction, "both") and name in _WINDOWS and side.stands and side.waiting is not None:
             # The bottleneck works all the time: a larger window would make the queue longer, and no rate higher.
             veto = Fact("queue-stands-anyway", {"low_s": side.waiting.low_s, "induced_s": side.waiting.induced.value})
     # What holds all flows of a side competes with the causes of that side.
@@ -59,7 +61,7 @@ def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Si
     facts = tuple(
         Fact(
             "kernel-limited",
-            {"flow": one.flow.name, "limit": name, "share": one.shares[name], "span_s": one.span_s},
+            {"flow": one.flow.name, "limit": name, "share": one.shares[name], "span_s": one.span_s, "by": one.by},
         )
         for one in group
     )

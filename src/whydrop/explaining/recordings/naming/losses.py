@@ -20,7 +20,7 @@ from whydrop.explaining.recordings.thresholds import (
 
 
 def findings(side: Side) -> list[Finding]:
-    """What the losses of one side speak for."""
+    """The findings from the losses of one side."""
     return [one for one in (_random(side), _policed(side)) if one is not None]
 
 

@@ -11,7 +11,7 @@ from whydrop.explaining.recordings.measures.scene import Scene
 
 
 def findings(scene: Scene) -> list[Finding]:
-    """One for each stretch of time."""
+    """One for each interval."""
     return [_finding(scene, outage) for outage in scene.outages]
 
 

@@ -29,7 +29,7 @@ from whydrop.explaining.recordings.thresholds import (
 
 
 def findings(scene: Scene, side: Side) -> list[Finding]:
-    """What the delays under load of one side speak for."""
+    """The findings from the delays under load of one side."""
     if not side.loads:
         return []
     return [one for one in (_full_queue(side), _managed(scene, side), _nothing(side)) if one is not None]

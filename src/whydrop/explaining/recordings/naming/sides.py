@@ -1,4 +1,4 @@
-"""What is judged by itself: each direction with load, where the delay of its own way is known; else both together."""
+"""The sides judged separately: each direction with load, where the delay of its own way is known; else both as one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from whydrop.explaining.recordings.thresholds import (
 
 @dataclass(frozen=True)
 class Waiting:
-    """What packets wait under load, whoever tells it: probes, or the flows' own round trips.
+    """The time packets wait under load, as probes or the flows' own round trips show it.
 
     Attributes:
         nats: for a wait at all, against the same delay with and without load.
@@ -87,7 +87,7 @@ class Side:
 
     @property
     def floor_s(self) -> float:
-        """What packets wait for others in service, without any queue: see ``PACKETS_NO_QUEUE``."""
+        """The wait for others in service, without any queue: see ``PACKETS_NO_QUEUE``."""
         rates = [load.rate.value for load in self.loads if load.rate.value > 0]
         return max([TIMER_S, *(PACKETS_NO_QUEUE * MTU_BYTES * 8 / rate for rate in rates)])
 
@@ -126,7 +126,7 @@ class Side:
 
 
 def sides(scene: Scene) -> list[Side]:
-    """What is judged by itself, in the order down, up."""
+    """The sides judged separately, in the order down, up."""
     loaded = [direction for direction in ("down", "up") if direction in scene.loads]
     one_way = all(direction in scene.delays for direction in loaded)
     if len(loaded) == 2 and not one_way:
@@ -213,7 +213,7 @@ def quantity(shift: Shift, at_least: float | None = None) -> Quantity:
 
 
 def facts(side: Side) -> tuple[Fact, ...]:
-    """What was measured of a side, whatever its cause."""
+    """The measurements of a side, whatever its cause."""
     found = []
     waiting, losses = side.waiting, side.losses
     if waiting is not None:

@@ -1,4 +1,4 @@
-"""What all parsers of programs' output share."""
+"""Code shared by all parsers of programs' output."""
 
 from __future__ import annotations
 

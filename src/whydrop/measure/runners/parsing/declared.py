@@ -201,7 +201,7 @@ class DeclaredParser(Parser):
             self._found(found, arrived_ns)
 
     def _measurement(self, text: str) -> Measurement | None:
-        """What a line tells; ``None`` if it is none of the declared kind."""
+        """The measurement in a line; ``None`` if it is none of the declared kind."""
         if self._pattern is not None:
             # a hostile line must not keep a pattern busy for ever
             match = self._pattern.search(text[:_LONGEST_MATCHED_CHARACTERS])
@@ -322,7 +322,7 @@ class DeclaredParser(Parser):
 
 
 def _at(data: object, place: str | int) -> Any:
-    """What stands at a path such as ``a.b.0``; ``None`` if nothing does."""
+    """The value at a path such as ``a.b.0``; ``None`` if there is none."""
     if isinstance(data, dict) and str(place) in data:
         return data[str(place)]
     for part in str(place).split("."):

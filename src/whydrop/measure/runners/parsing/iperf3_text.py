@@ -85,7 +85,7 @@ class Iperf3Text(Parser):
             self.not_understood(text)
 
     def error_line(self, text: str, _arrived_ns: int, /) -> None:
-        """What iperf3 itself calls an error."""
+        """Keep a line that iperf3 itself calls an error."""
         for prefix in ("iperf3: error - ", "iperf3: parameter error - "):
             if text.startswith(prefix):
                 self.failure = text.removeprefix(prefix).strip()

@@ -182,7 +182,7 @@ def duration_ns(text: str) -> int | None:
 
 
 def _probe(trip: object) -> dict[str, Any] | None:
-    """What one entry of round_trips tells; ``None`` where it has no sequence number or nonsense for it."""
+    """The probe of one entry of round_trips; ``None`` where it has no sequence number or nonsense for it."""
     trip = _dict(trip)
     sequence = whole(trip.get("seqno"))
     fate = _FATES.get(str(trip.get("lost")))

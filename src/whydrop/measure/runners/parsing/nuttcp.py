@@ -93,7 +93,7 @@ class NuttcpParser(Parser):
                 self.facts[fact] = value
 
     def _last_interval(self, payload_bytes: float, rate_bps: float, pairs: dict[str, str], arrived_ns: int) -> None:
-        """What it does not print: from its last line about an interval to the end."""
+        """Add the interval that nuttcp does not print: from its last line about an interval to the end."""
         rest_bytes = payload_bytes - self._bytes
         rest_s = payload_bytes * 8 / rate_bps - self._at_s if rate_bps > 0 else 0.0
         # its own rounding of amounts and rates leaves a little

@@ -1,7 +1,8 @@
-"""Dumps of the kernel's queueing disciplines, classes and links by rtnetlink(7), parsed by hand.
+"""The kernel's queueing disciplines, classes, filters and links by rtnetlink(7), asked for and changed by hand.
 
 Counters are sampled many times a second while a test runs: a general library takes milliseconds for what is done here
-in a tenth of one, and knows the statistics of few disciplines. Attributes of unknown types are passed over.
+in a tenth of one, and knows the statistics of few disciplines. What is put back must be what was found, to the byte: so
+messages can be had as they came. Attributes of unknown types are passed over.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from dataclasses import dataclass
 
 # linux/netlink.h, linux/rtnetlink.h
 _NETLINK_ROUTE = 0
-RTM_GETLINK, RTM_GETQDISC, RTM_GETTCLASS = 18, 38, 42
-_REQUEST_DUMP = 0x301
+RTM_NEWLINK, RTM_GETLINK = 16, 18
+RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
+RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
+RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
+NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
+_REQUEST_DUMP, _REQUEST_ACK = 0x301, 0x5
 _DONE, _ERROR = 3, 2
 _NESTED_OR_ORDER = 0xC000  # flag bits in an attribute's type
 
 _HEADER = struct.Struct("=IHHII")
-_TCMSG = struct.Struct("=BBHiIII")
+TCMSG = struct.Struct("=BBHiIII")  # family, two of padding, interface, handle, parent, info
 _IFINFO = struct.Struct("=BBHiII")
 _ATTRIBUTE = struct.Struct("=HH")
 
@@ -29,7 +34,8 @@ _TIMEOUT_S = 2.0
 _RECEIVE_BYTES = 1 << 18
 
 TCA_KIND, TCA_OPTIONS, TCA_XSTATS, TCA_STATS2 = 1, 2, 4, 7
-IFLA_IFNAME, IFLA_STATS64 = 3, 23
+IFLA_IFNAME, IFLA_TXQLEN, IFLA_STATS64 = 3, 13, 23
+ROOT = 0xFFFFFFFF
 
 Attributes = dict[int, bytes]
 
@@ -52,8 +58,8 @@ class TrafficObject:
 class Netlink:
     """A socket to ask the kernel; of the network namespace of the thread that makes it."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_ROUTE)
+    def __init__(self, protocol: int = _NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.settimeout(_TIMEOUT_S)
         self._socket.bind((0, 0))
         self._sequence = 0
@@ -68,7 +74,7 @@ class Netlink:
         Raises:
             OSError: the kernel does not answer.
         """
-        objects = map(_traffic_object, self._dump(RTM_GETQDISC, _TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
+        objects = map(_traffic_object, self.dump(RTM_GETQDISC, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
         return [found for found in objects if found and (not interface or found.interface == interface)]
 
     def classes(self, interface: int) -> list[TrafficObject]:
@@ -77,7 +83,7 @@ class Netlink:
         Raises:
             OSError: the kernel does not answer.
         """
-        objects = map(_traffic_object, self._dump(RTM_GETTCLASS, _TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
+        objects = map(_traffic_object, self.dump(RTM_GETTCLASS, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
         return [found for found in objects if found]
 
     def links(self) -> dict[int, tuple[str, Attributes]]:
@@ -87,15 +93,49 @@ class Netlink:
             OSError: the kernel does not answer.
         """
         found = {}
-        for payload in self._dump(RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0, 0)):
+        for payload in self.dump(RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0, 0)):
             if len(payload) >= _IFINFO.size:
                 own = attributes(payload[_IFINFO.size :])
                 found[_IFINFO.unpack_from(payload)[3]] = (text(own.get(IFLA_IFNAME, b"")), own)
         return found
 
-    def _dump(self, kind: int, body: bytes) -> Iterator[bytes]:
+    def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
+        """The payloads of the messages that answer a question, as they came.
+
+        Raises:
+            OSError: the kernel does not answer.
+        """
+        for message, payload in self._answers(kind, _REQUEST_DUMP, body):
+            if message == _DONE:
+                return
+            yield payload
+
+    def change(self, kind: int, flags: int, body: bytes) -> None:
+        """Have something made, changed or removed, and wait for the kernel's word.
+
+        Raises:
+            OSError: it refuses.
+        """
+        for message, _ in self._answers(kind, _REQUEST_ACK | flags, body):
+            if message == _ERROR:
+                return
+
+    def ask(self, kind: int, body: bytes) -> list[bytes]:
+        """The payloads of the messages that answer a question about one thing.
+
+        Raises:
+            OSError: the kernel does not answer, or does not know.
+        """
+        found = []
+        for message, payload in self._answers(kind, _REQUEST_ACK, body):
+            if message == _ERROR:
+                break
+            found.append(payload)
+        return found
+
+    def _answers(self, kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
         self._sequence += 1
-        header = _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST_DUMP, self._sequence, 0)
+        header = _HEADER.pack(_HEADER.size + len(body), kind, flags, self._sequence, 0)
         self._socket.send(header + body)
         while True:
             data = self._socket.recv(_RECEIVE_BYTES)
@@ -108,19 +148,16 @@ class Netlink:
                 offset += (length + 3) & ~3
                 if sequence != self._sequence:
                     continue  # the rest of an answer that came too late
-                if message == _DONE:
-                    return
-                if message == _ERROR:
-                    code = -struct.unpack_from("=i", payload)[0]
+                if message == _ERROR and (code := -struct.unpack_from("=i", payload)[0]):
                     raise OSError(code, os.strerror(code))
-                yield payload
+                yield message, payload
 
 
 def _traffic_object(payload: bytes) -> TrafficObject | None:
-    if len(payload) < _TCMSG.size:
+    if len(payload) < TCMSG.size:
         return None
-    _, _, _, interface, handle, parent, _ = _TCMSG.unpack_from(payload)
-    return TrafficObject(interface, handle, parent, attributes(payload[_TCMSG.size :]))
+    _, _, _, interface, handle, parent, _ = TCMSG.unpack_from(payload)
+    return TrafficObject(interface, handle, parent, attributes(payload[TCMSG.size :]))
 
 
 def attributes(data: bytes) -> Attributes:
@@ -134,6 +171,15 @@ def attributes(data: bytes) -> Attributes:
         found[kind & ~_NESTED_OR_ORDER] = data[offset + _ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
     return found
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    """One attribute, padded to four bytes.
+
+    >>> attribute(1, b"fq\\0").hex()
+    '0700010066710000'
+    """
+    return (_ATTRIBUTE.pack(_ATTRIBUTE.size + len(data), kind) + data).ljust((len(data) + 7) & ~3, b"\0")
 
 
 def unsigned(data: bytes | None) -> int | None:
@@ -152,7 +198,7 @@ def handle(number: int) -> str:
     >>> handle(0x80010000), handle(0x00010010), handle(0xFFFFFFFF), handle(0)
     ('8001:', '1:10', 'root', '0:')
     """
-    if number == 0xFFFFFFFF:
+    if number == ROOT:
         return "root"
     if number == 0xFFFFFFF1:
         return "ingress"

@@ -1,14 +1,15 @@
-"""The HTTP server of the exporter: whoever asks slowly, or not at all, costs it little and not for long."""
+"""The HTTP server of exporters: whoever asks slowly, or not at all, costs it little and not for long."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
 # Who has not sent a question, or taken the whole answer, in this time is hung up on (Prometheus waits 10 s by default).
 PATIENCE_S = 30.0
@@ -81,3 +82,65 @@ def listen(address: str, port: int, registry: CollectorRegistry) -> Server:
     family, _, _, _, place = found[0]
     kind = _ServerOfIPv6 if family == socket.AF_INET6 else Server
     return make_server(str(place[0]), port, make_wsgi_app(registry), kind, _Handler)
+
+
+class ExporterError(Exception):
+    """The exporter cannot listen where it was told to; the message says why and what to do."""
+
+
+class Serving:
+    """Serves ``http://ADDRESS:PORT/metrics`` in a thread of its own.
+
+    Attributes:
+        address: that it listens at.
+        port: TCP.
+    """
+
+    def __init__(self, address: str, port: int, families: Callable[[], Iterator[Metric]]) -> None:
+        """Listen.
+
+        Args:
+            address: of this machine; ``127.0.0.1`` lets only itself ask.
+            port: TCP; 0 takes a free one.
+            families: what is shown, at the moment of the call.
+
+        Raises:
+            ExporterError: the address cannot be listened at.
+        """
+        from prometheus_client import CollectorRegistry
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collector(families))
+        try:
+            self._server = listen(address, port, registry)
+        except (OSError, OverflowError) as reason:
+            words = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+            raise ExporterError(
+                f"exporter: cannot listen at {address} port {port}: {words}. Choose another address or port"
+            ) from reason
+        self._thread = threading.Thread(target=self._server.serve_forever, name="whydrop exporter", daemon=True)
+        self._thread.start()
+        self.address: str = address
+        self.port: int = self._server.server_address[1]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Collector:
+    """What the registry asks."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families()

@@ -1,0 +1,289 @@
+//! Events of the kernel in rings of memory, perf_event_open(2): one ring for each processor.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Of the data of all rings together; each has a part of it, at least and at most so much. All are powers of two.
+const ALL_RINGS: usize = 32 << 20;
+const LEAST_RING: usize = 256 << 10;
+const MOST_RING: usize = 4 << 20;
+/// The reader is woken when so much is there.
+const WAKE: u32 = (LEAST_RING / 2) as u32;
+
+// include/uapi/linux/perf_event.h
+const ATTRIBUTES: usize = 112;
+const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
+const BPF_OUTPUT: u64 = 10;
+const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_RAW: u64 = 1 << 10;
+const DISABLED: u64 = 1 << 0;
+const WATERMARK: u64 = 1 << 14;
+const USE_CLOCK: u64 = 1 << 25;
+const ENABLE: libc::c_ulong = 0x2400;
+const SET_BPF: libc::c_ulong = 0x4004_2408;
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+
+/// The source of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A program that hands events over.
+    Program,
+    /// A tracepoint, by its number.
+    Tracepoint(u64),
+}
+
+/// Opens an event on one processor, for all processes.
+///
+/// # Errors
+/// Those of `perf_event_open`: `EACCES` and `EPERM` without the right to (`CAP_PERFMON`).
+pub fn open(source: Source, processor: u32) -> io::Result<OwnedFd> {
+    let (kind, config) = match source {
+        Source::Program => (SOFTWARE, BPF_OUTPUT),
+        Source::Tracepoint(number) => (TRACEPOINT, number),
+    };
+    let mut attributes = [0_u8; ATTRIBUTES];
+    let mut put = |at: usize, bytes: &[u8]| attributes[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &kind.to_ne_bytes());
+    put(4, &(ATTRIBUTES as u32).to_ne_bytes());
+    put(8, &config.to_ne_bytes());
+    put(16, &1_u64.to_ne_bytes()); // every event
+    put(24, &(SAMPLE_TIME | SAMPLE_RAW).to_ne_bytes());
+    put(40, &(DISABLED | WATERMARK | USE_CLOCK).to_ne_bytes());
+    put(48, &WAKE.to_ne_bytes());
+    put(92, &libc::CLOCK_MONOTONIC.to_ne_bytes());
+    const CLOEXEC: libc::c_ulong = 8;
+    // SAFETY: the kernel reads `ATTRIBUTES` bytes, as their size field says.
+    let number = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            -1,
+            processor,
+            -1,
+            CLOEXEC,
+        )
+    };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
+}
+
+/// Has a program run at each event of a tracepoint, on all processors.
+///
+/// # Errors
+/// The program is not fit for it.
+pub fn attach(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the argument is a number.
+    let done = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF, program.as_raw_fd()) };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Begins.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: without an argument.
+    let done = unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The ring of an event.
+#[derive(Debug)]
+pub struct Ring {
+    event: OwnedFd,
+    memory: *mut u8,
+    /// Of the data, which begin behind the first page.
+    size: usize,
+    page: usize,
+}
+
+// SAFETY: the memory is this ring's alone, and is unmapped once.
+unsafe impl Send for Ring {}
+
+/// A record of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Nanoseconds of `CLOCK_MONOTONIC`, and what the event has.
+    Sample { time_ns: u64, raw: &'a [u8] },
+    /// So many found no room.
+    Lost(u64),
+}
+
+impl Ring {
+    /// Maps the ring of an event, one of so many.
+    ///
+    /// # Errors
+    /// Those of mmap(2): too little memory may be locked.
+    pub fn map(event: OwnedFd, of: usize) -> io::Result<Ring> {
+        let size = size_of_each(of);
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        // SAFETY: a new mapping at a place of the kernel's choice; nothing that exists is touched.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Ring {
+            event,
+            memory: memory.cast(),
+            size,
+            page,
+        })
+    }
+
+    pub fn event(&self) -> &OwnedFd {
+        &self.event
+    }
+
+    /// Calls `each` for every record that is there now.
+    pub fn read(&mut self, mut each: impl FnMut(Record<'_>)) {
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
+        let mut joined = Vec::new();
+        while head.wrapping_sub(tail) >= 8 {
+            let header = self.bytes(tail, 8, &mut joined);
+            let kind = u32::from_ne_bytes(header[..4].try_into().expect("four"));
+            let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().expect("two")));
+            if size < 8 || size as u64 > head.wrapping_sub(tail) {
+                // Not a ring as we know it: what is there is given up.
+                tail = head;
+                break;
+            }
+            if let Some(record) = parse(kind, &self.bytes(tail, size, &mut joined)[8..]) {
+                each(record);
+            }
+            tail = tail.wrapping_add(size as u64);
+        }
+        fence(Ordering::SeqCst);
+        self.word(TAIL).store(tail, Ordering::Release);
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: within the first page, aligned to eight bytes; the kernel writes whole words.
+        unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) }
+    }
+
+    /// Bytes of the ring; those that go over its end are put together first.
+    fn bytes<'a>(&'a self, from: u64, size: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
+        let start = from as usize & (self.size - 1);
+        // SAFETY: the data begin behind the first page; the kernel does not write where it has written and we have not
+        // read, which is as far as is asked for here.
+        let data = unsafe { std::slice::from_raw_parts(self.memory.add(self.page), self.size) };
+        if start + size <= self.size {
+            return &data[start..start + size];
+        }
+        joined.clear();
+        joined.extend_from_slice(&data[start..]);
+        joined.extend_from_slice(&data[..start + size - self.size]);
+        joined
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and used by nobody any more.
+        unsafe { libc::munmap(self.memory.cast(), self.page + self.size) };
+    }
+}
+
+fn size_of_each(count: usize) -> usize {
+    let part = ALL_RINGS / count.max(1).next_power_of_two();
+    part.clamp(LEAST_RING, MOST_RING)
+}
+
+fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
+    let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    match kind {
+        RECORD_LOST => Some(Record::Lost(word(8)?)),
+        RECORD_SAMPLE => {
+            let size = u32::from_ne_bytes(body.get(8..12)?.try_into().ok()?) as usize;
+            Some(Record::Sample {
+                time_ns: word(0)?,
+                raw: body.get(12..12 + size)?,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The processors that are on.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn processors() -> io::Result<Vec<u32>> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    ranges(text.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// `0-3,5`
+fn ranges(text: &str) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        found.extend(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_read_as_the_kernel_writes_them() {
+        assert_eq!(ranges("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(ranges("0"), Some(vec![0]));
+        assert_eq!(ranges("x"), None);
+    }
+
+    #[test]
+    fn rings_are_powers_of_two_and_together_no_more_than_their_part_of_memory() {
+        for count in 1..=2000 {
+            let size = size_of_each(count);
+            assert!(size.is_power_of_two() && (LEAST_RING..=MOST_RING).contains(&size));
+            assert!(size * count <= ALL_RINGS || size == LEAST_RING);
+        }
+    }
+
+    #[test]
+    fn records_are_read_and_what_is_cut_off_is_none() {
+        let mut body = 7_u64.to_ne_bytes().to_vec();
+        body.extend(3_u32.to_ne_bytes());
+        body.extend([1, 2, 3, 0]);
+        let sample = Record::Sample {
+            time_ns: 7,
+            raw: &[1, 2, 3],
+        };
+        assert_eq!(parse(RECORD_SAMPLE, &body), Some(sample));
+        assert_eq!(parse(RECORD_SAMPLE, &body[..13]), None);
+        body = [[1_u64.to_ne_bytes()], [9_u64.to_ne_bytes()]]
+            .concat()
+            .concat();
+        assert_eq!(parse(RECORD_LOST, &body), Some(Record::Lost(9)));
+    }
+}

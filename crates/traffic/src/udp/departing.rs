@@ -1,0 +1,126 @@
+//! When packets left this host: the kernel's stamps as it hands them to the interface, behind its own queues.
+//!
+//! What an application stamps is when it sent a packet; the packet then waits in the queue of its own host for as long as
+//! the line is busy. The kernel stamps it as it goes (Linux, Documentation/networking/timestamping.rst) and gives it back
+//! over the socket's error queue, headers and all: the packet itself says which one it is, also where several flows share
+//! the socket.
+
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd;
+
+use nix::cmsg_space;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt, sockopt,
+};
+use nix::sys::time::TimeValLike;
+use socket2::Socket;
+
+use crate::clock;
+use crate::sample::{Departure, Sink};
+
+use super::packet::{Body, HEADER_BYTES, Key, Packet};
+use super::transmit::Course;
+
+/// Of Ethernet with two VLAN tags, of IPv6 and of UDP: what may stand before our own header.
+const MOST_BEFORE_BYTES: usize = 22 + 40 + 8;
+/// So many rows are handed on together.
+const MANY: usize = 4096;
+
+/// The stamps of one flow's packets, as long as it sends.
+pub(super) struct Departing<'a> {
+    flow: u32,
+    token: u64,
+    key: &'a Key,
+    socket: &'a Socket,
+    sink: &'a Sink,
+    rows: Vec<Departure>,
+}
+
+impl<'a> Departing<'a> {
+    /// Asks for stamps. Where the kernel or the interface gives none there are no rows, and nothing else changes.
+    pub(super) fn of(course: &Course<'a>) -> Departing<'a> {
+        let stamps = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+        let _ = setsockopt(course.socket, sockopt::Timestamping, &stamps);
+        Departing {
+            flow: course.flow,
+            token: course.token,
+            key: course.key,
+            socket: course.socket,
+            sink: course.sink,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Takes what the kernel has stamped since the last call.
+    pub(super) fn take(&mut self) {
+        while let Some(departure) = self.next() {
+            self.rows.extend(departure);
+        }
+        if self.rows.len() >= MANY {
+            self.hand_on();
+        }
+    }
+
+    /// The next stamp; within it `None` for what is none of this flow.
+    fn next(&self) -> Option<Option<Departure>> {
+        let mut bytes = [0; MOST_BEFORE_BYTES + HEADER_BYTES];
+        let mut room = cmsg_space!([libc::timespec; 3], [u8; 128]);
+        let (length, stamp_ns) = {
+            let mut pieces = [IoSliceMut::new(&mut bytes)];
+            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+            let message =
+                recvmsg::<()>(self.socket.as_raw_fd(), &mut pieces, Some(&mut room), flags).ok()?;
+            let stamp_ns =
+                message
+                    .cmsgs()
+                    .into_iter()
+                    .flatten()
+                    .find_map(|control| match control {
+                        ControlMessageOwned::ScmTimestampsns(stamps) => {
+                            Some(stamps.system.num_nanoseconds())
+                        }
+                        _ => None,
+                    });
+            (message.bytes, stamp_ns)
+        };
+        Some(
+            stamp_ns
+                .zip(self.sequence(&bytes[..length]))
+                .map(|(stamp_ns, sequence)| Departure {
+                    flow: self.flow,
+                    sequence,
+                    left_ns: clock::of_kernel_stamp_ns(stamp_ns),
+                }),
+        )
+    }
+
+    /// The number of a packet of this flow, from the packet with its headers.
+    fn sequence(&self, bytes: &[u8]) -> Option<u64> {
+        let places = 0..bytes.len().saturating_sub(HEADER_BYTES - 1);
+        let mut packets = places.filter_map(|place| Packet::open(&bytes[place..], self.key).ok());
+        let packet = packets.next()?;
+        let is_ours = packet.flow == self.flow && packet.token == self.token;
+        (is_ours && matches!(packet.body, Body::Burst(_))).then_some(packet.sequence)
+    }
+
+    fn hand_on(&mut self) {
+        if !self.rows.is_empty() {
+            self.sink
+                .with(|samples| samples.departures.append(&mut self.rows));
+        }
+    }
+}
+
+impl Drop for Departing<'_> {
+    /// Stamps that nobody takes any more would fill the room of what the socket receives.
+    fn drop(&mut self) {
+        let _ = setsockopt(
+            self.socket,
+            sockopt::Timestamping,
+            &TimestampingFlag::empty(),
+        );
+        self.take();
+        self.hand_on();
+    }
+}

@@ -1,0 +1,129 @@
+"""Applying a change for as long as it is wanted, so that whatever ends the run also ends the change."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from whydrop.act import guard, reverting, state
+from whydrop.act.changes import CannotChangeError, Change
+from whydrop.act.snapshot import Request, Snapshot
+from whydrop.act.state import Entry, Phase
+from whydrop.runtime.rtnetlink import Netlink
+from whydrop.runtime.signals import held
+
+
+class LostError(Exception):
+    """The change was taken back by the guard or by another; the run cannot go on."""
+
+
+class Lease:
+    """A change that is written down; on and off as often as wanted."""
+
+    def __init__(self, change: Change, entry: Entry) -> None:
+        self.change = change
+        self._entry = entry
+
+    def on(self) -> None:
+        """Apply it.
+
+        Raises:
+            CannotChangeError: the kernel refuses; nothing of it is left.
+            LostError: somebody else has taken it back or changed the queues.
+        """
+        with held(), state.opened() as book:
+            self._check(book)
+            netlink = Netlink()
+            try:
+                if not Snapshot.take(netlink, self.change.before.index).same_as(self.change.before):
+                    raise LostError(f"{self.change.interface}: somebody else has changed its queues meanwhile")
+                for step in self.change.steps:
+                    self._send(netlink, step.request, step.command)
+            except CannotChangeError:
+                reverting.take_back(self._entry)
+                raise
+            finally:
+                netlink.close()
+
+    def off(self) -> None:
+        """Take it back, to apply it again later. Raises as :func:`reverting.revert`."""
+        with held(), state.opened() as book:
+            self._check(book)
+            reverting.take_back(self._entry)
+
+    def leave(self, phase: Phase, for_s: float = 0.0) -> None:
+        """Let it outlive this run: until a time, or for good."""
+        with held(), state.opened() as book:
+            self._check(book)
+            self._entry = book.update(self._entry, phase=phase, until_s=state.now_s() + for_s)
+
+    def end(self) -> None:
+        """Take it back unless it was left."""
+        if self._entry.phase != "tried":
+            return
+        with held(), state.opened() as book:
+            if any(state.same_place(one, self._entry) for one in book.entries()):
+                reverting.revert(book, self._entry)
+
+    def _check(self, book: state.Book) -> None:
+        if self._entry not in book.entries():
+            raise LostError(f"{self.change.interface}: the change was taken back meanwhile (its time was over)")
+
+    @staticmethod
+    def _send(netlink: Netlink, request: Request, command: str) -> None:
+        try:
+            netlink.change(request.kind, request.flags, request.body)
+        except OSError as reason:
+            hint = ""
+            if reason.errno in (errno.EPERM, errno.EACCES):
+                hint = "; changing queues needs CAP_NET_ADMIN: run as root"
+            elif reason.errno == errno.ENOENT:
+                hint = "; this kernel lacks it: try modprobe of sch_htb, sch_tbf, cls_u32"
+            raise CannotChangeError(f"the kernel refuses `{command}`: {reason.strerror}{hint}") from None
+
+
+@contextmanager
+def leased(change: Change, host: str, for_s: float) -> Iterator[Lease]:
+    """Write a change down and have it guarded; at the end it is taken back, unless it was left.
+
+    Args:
+        change: it is not applied yet.
+        host: the far end, as the user named it.
+        for_s: how long the run may take; afterwards the guard takes it back.
+
+    Raises:
+        CannotChangeError: this process may not, or this interface is changed already.
+        state.StateError: it cannot be written down.
+    """
+    if not reverting.allowed():
+        raise CannotChangeError("changing queues needs CAP_NET_ADMIN: run as root (or see `--dry-run`)")
+    entry = Entry(
+        interface=change.interface,
+        host=host,
+        words=change.words,
+        snapshot=change.before.as_json(),
+        undo=[one.as_json() for one in change.undo],
+        owns=change.owns,
+        commands=change.commands(),
+        phase="tried",
+        owner=state.process(os.getpid()),
+        until_s=state.now_s() + for_s,
+        boot=state.boot(),
+        network=state.network(),
+    )
+    with state.opened() as book:
+        reverting.recover(book)
+        other = next((one for one in book.entries() if state.same_place(one, entry)), None)
+        if other is not None:
+            raise CannotChangeError(
+                f"{change.interface} is changed already: {other.words}; first `whydrop pace --revert`"
+            )
+        book.put(entry)
+    lease = Lease(change, entry)
+    try:
+        guard.start(change.before.index)
+        yield lease
+    finally:
+        lease.end()

@@ -1,0 +1,263 @@
+"""From a verdict to the mildest fix that this host can try, with what is expected of it, or to the reason why none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from whydrop import _core, units
+from whydrop.act import planning, proving
+from whydrop.act.capturing import captured
+from whydrop.act.changes import CannotChangeError, Change, managed, paced
+from whydrop.act.measuring import Meter, metrics, read
+from whydrop.act.pacing import Way
+from whydrop.act.planning import Bottleneck
+from whydrop.explaining import completing
+from whydrop.explaining.recordings import document as explained
+from whydrop.recording.recording import Recording
+
+# A queue of this host in which packets wait for this share of the delay is where the delay is.
+_HERE = 0.5
+# Below this share of what is expected there is goodput to be gained; else there are only losses to be saved.
+_ROOM = 0.9
+# CoDel's target (RFC 8289): what a managed queue lets stand.
+_TARGET_S = 0.005
+# Idle time before and behind the load, in which the path shows itself without it.
+_IDLE_S = 3.0
+
+_REASONS = {
+    "random-loss": "packets are lost at random, with load and without: slower or smoother sending loses as large a "
+    "share, so no pacing and no queue helps; look for a bad link (wireless, cable, optics, duplex)",
+    "none": "nothing was lost and nothing waited: there is nothing to fix",
+    "receiver-window": "the receiver's window holds the flow: raise net.ipv4.tcp_rmem at the far end",
+    "sender": "the sender itself has no more to send: its buffer (net.ipv4.tcp_wmem) or its application",
+    "reordering": "packets are reordered and none is lost: the sender's kernel adapts by itself",
+    "aqm": "a managed queue keeps the delay short, and drops or marks to do so: it works as intended",
+    "capture-loss": "the capture itself missed packets, the path did not: capture less of each packet",
+    "outage": "the path was gone for a while: no setting of this host changes that",
+    "unfairness": "flows share the path unequally: that is between them, and no fix of this host's queues",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The measurements and what they say.
+
+    Attributes:
+        recording: the folder; None where a capture was given instead.
+        document: of the JSON contract, in words.
+        before: metrics by key.
+        round_trip_s: the least that a flow saw; NaN where it is not known.
+        notes: what could not be done.
+    """
+
+    recording: Path | None
+    document: dict[str, Any]
+    before: dict[str, float]
+    notes: tuple[str, ...] = ()
+    round_trip_s: float = math.nan
+
+    @property
+    def headline(self) -> dict[str, Any] | None:
+        """The first verdict."""
+        verdicts = self.document["verdicts"]
+        return verdicts[0] if verdicts else None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A fix that can be tried.
+
+    Attributes:
+        words: what it does.
+        expected: what should come of it.
+        aim, beside: keys of the metrics that should be better, and that must not be much worse.
+        change: to queues of this host; None for a setting of whydrop's own flows.
+        parameters: of the test that tries it.
+        bottleneck: what is known of what is mended, where somebody else runs it.
+        commands: that make it last, where it is no change of queues.
+    """
+
+    words: str
+    expected: str
+    aim: str
+    beside: tuple[str, ...]
+    change: Change | None = None
+    parameters: Mapping[str, Any] | None = None
+    bottleneck: Bottleneck | None = None
+    commands: tuple[str, ...] = ()
+
+
+def for_the_other_side(evidence: Evidence, remedy: Remedy) -> str | None:
+    """What would mend it for good, for whoever runs the bottleneck; None where that is not known."""
+    if remedy.bottleneck is None or math.isnan(evidence.round_trip_s):
+        return None
+    return planning.for_the_other_side(remedy.bottleneck, evidence.round_trip_s)
+
+
+@dataclass(frozen=True)
+class NoRemedy:
+    """Why nothing is tried."""
+
+    why: str
+
+
+def measured(meter: Meter, way: Way) -> Evidence:
+    """Load the path, capture what is sent, and explain both together.
+
+    Raises:
+        whydrop.act.measuring.NoMeasurementError, EngineError: it cannot be measured.
+    """
+    file = meter.output / "capture.pcap"
+    with captured(way.interface, str(way.addresses[0]), file) as problems:
+        finished = meter.loaded("as it is", delay_s=_IDLE_S)
+    recording = Recording.open(finished.folder)
+    seen = None
+    if not problems:
+        # With the recording, so that `whydrop explain` and `whydrop report` find it.
+        kept = finished.folder / file.name
+        file.replace(kept)
+        try:
+            seen = _core.explain([str(kept)], tables=False)
+        except _core.CaptureError as reason:
+            problems.append(str(reason))
+    document = completing.document(explained.of_recording(recording, seen).document())
+    return Evidence(finished.folder, document, metrics(recording), tuple(problems), read(recording).min_rtt_s)
+
+
+def of_capture(path: Path) -> Evidence:
+    """Explain a capture that was made before. Raises :class:`whydrop.CaptureError`."""
+    return Evidence(None, completing.document(_core.explain([str(path)], tables=False).document()), {})
+
+
+def choose(evidence: Evidence, way: Way, *, replace_root: bool = False) -> Remedy | NoRemedy:
+    """The mildest fix that the headline suggests.
+
+    Raises:
+        whydrop.act.changes.CannotChangeError: it would have to touch what somebody configured.
+    """
+    verdict = evidence.headline
+    if verdict is None:
+        return NoRemedy("there is no verdict: too little was measured")
+    if verdict["cause"] in _REASONS and verdict["cause"] != "aqm":
+        return NoRemedy(_REASONS[verdict["cause"]])
+    bottleneck = planning.from_verdict(verdict)
+    if verdict["cause"] == "aqm":
+        return NoRemedy(_REASONS["aqm"])
+    if bottleneck is None:
+        return NoRemedy(
+            "the cause is not known well enough to fix anything: a wrong fix costs more than none"
+            if verdict["cause"] == "unknown"
+            else "the verdict gives no rate to pace at: `whydrop pace` searches for one"
+        )
+    if verdict["cause"] in ("deep-queue", "shaper"):
+        return _against_delay(evidence, bottleneck, way, replace_root=replace_root)
+    return _paced(evidence, bottleneck, way, replace_root=replace_root)
+
+
+def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
+    pace = replace(planning.pace_for(bottleneck), addresses=way.addresses)
+    change = paced(way.interface, way.snapshot, pace, replace_root=replace_root)
+    payload_bps = pace.rate_bps * 1448 / 1514
+    goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
+    gains = goodput_bps < _ROOM * payload_bps
+    expected = f"{units.rate(payload_bps)} of payload" if gains else "as much goodput as before"
+    return Remedy(
+        change.words,
+        f"{expected}, and hardly any segment sent again",
+        "goodput-up" if gains else "retransmits",
+        ("retransmits", "rtt-median") if gains else ("goodput-up", "rtt-median"),
+        change=change,
+        bottleneck=bottleneck,
+    )
+
+
+def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root: bool) -> Remedy:
+    waits_s = evidence.before.get("induced-latency", math.nan) / 1e3
+    beside = ("goodput-up", "retransmits")
+    rate = units.rate(bottleneck.rate_bps.value)
+    if _stands_here(evidence, way, bottleneck, waits_s):
+        change = _managed(way, replace_root=replace_root)
+        words = f"the queue that stands is this host's own; {change.words}"
+        return Remedy(
+            words,
+            f"packets wait {units.duration(_TARGET_S)} or less instead of {units.duration(waits_s)}, at the same rate",
+            "rtt-median",
+            beside,
+            change=change,
+        )
+    try:
+        remedy = _paced(evidence, bottleneck, way, replace_root=replace_root)
+    except CannotChangeError:
+        if "bbr" not in _congestion_controls():
+            raise
+        return Remedy(
+            f"a queue on the path stands at {rate}; whydrop's own flows use BBR, which does not fill it",
+            f"packets wait less than the {units.duration(waits_s)} of now, at the same rate",
+            "rtt-median",
+            beside,
+            parameters={"congestion_control": "bbr"},
+            bottleneck=bottleneck,
+            commands=("sysctl -w net.ipv4.tcp_congestion_control=bbr",),
+        )
+    expected = f"packets wait hardly at all instead of {units.duration(waits_s)}, at nearly the same rate"
+    return replace(remedy, expected=expected, aim="rtt-median", beside=beside)
+
+
+def _managed(way: Way, *, replace_root: bool) -> Change:
+    """FQ-CoDel (RFC 8290), or CAKE where the kernel has only that."""
+    try:
+        return managed(way.interface, way.snapshot, "fq_codel", replace_root=replace_root)
+    except CannotChangeError as reason:
+        if "this kernel has no" not in str(reason):
+            raise
+    return managed(way.interface, way.snapshot, "cake", replace_root=replace_root)
+
+
+def _congestion_controls() -> list[str]:
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    except OSError:
+        return []
+
+
+def _stands_here(evidence: Evidence, way: Way, bottleneck: Bottleneck, waits_s: float) -> bool:
+    """True if this host's own queue holds most of what waits, as its counters told while there was load."""
+    if evidence.recording is None or not waits_s > 0:
+        return False
+    counters = Recording.open(evidence.recording).table("counters")
+    own = counters.filter(
+        (pl.col("source") == "qdisc")
+        & (pl.col("counter") == "backlog_bytes")
+        & pl.col("object").str.starts_with(f"{way.interface} ")
+        & (pl.col("value") > 0)
+    )
+    if own.is_empty():
+        return False
+    # A parent counts what waits in its leaves, too.
+    largest = own.group_by("object").agg(pl.col("value").median())["value"].max()
+    stands_s = float(largest) * 8 / bottleneck.rate_bps.value  # type: ignore[arg-type]
+    return stands_s >= _HERE * waits_s
+
+
+def prove(meter: Meter, remedy: Remedy, on: Callable[[], None], off: Callable[[], None]) -> proving.Proof:
+    """Measure with and without the fix in turns; ``on`` and ``off`` are of the change, if it has one."""
+    asked: dict[str, Any] = {}
+
+    def apply() -> None:
+        asked.update(remedy.parameters or {})
+        on()
+
+    def take_back() -> None:
+        asked.clear()
+        off()
+
+    def run(title: str) -> Path:
+        return meter.loaded(title, delay_s=1.0, **asked).folder
+
+    return proving.prove(run, apply, take_back, remedy.aim, remedy.beside)

@@ -1,0 +1,154 @@
+"""One measurement at a time: a TCP flow of the engine to one host, and what came of it in a few numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from whydrop.measure.engine import FarHost
+from whydrop.measure.plan import Plan
+from whydrop.measure.run import Finished, run
+from whydrop.measure.settings import Settings
+from whydrop.measure.tests import resolve
+from whydrop.recording.metrics.definitions import measure
+from whydrop.recording.recording import Recording
+
+# What a flow does in this share of its time at the beginning is its start, and not what the path carries.
+_START_SHARE = 1 / 3
+# From the first to the last interval that counts, at least so many.
+_FEWEST_INTERVALS = 3
+_ETHERNET_BYTES = 14
+
+
+class NoMeasurementError(Exception):
+    """The path could not be measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Measurements of one flow once it was under way.
+
+    Attributes:
+        goodput_bps: of payload, at the receiver.
+        sent_again: share of the segments that were sent again; NaN where it is not known.
+        mss_bytes: payload of a full segment.
+        frame_bytes: what tc counts of it: with headers, without preamble and checksum.
+        min_rtt_s: the smallest round trip that its sender saw; NaN where it is not known.
+        recording: everything about it.
+    """
+
+    goodput_bps: float
+    sent_again: float
+    mss_bytes: float
+    frame_bytes: float
+    min_rtt_s: float
+    recording: Path
+
+
+@dataclass
+class Meter:
+    """Measures one host.
+
+    Attributes:
+        host: where the responder is.
+        output: the folder of the recordings.
+        length_s: of one measurement.
+        flows: that load the path where delays are looked at, too.
+        tell: called with what is being done, for people.
+        runs: how many have been made.
+    """
+
+    host: FarHost
+    output: Path
+    length_s: float
+    ip_version: int | None = None
+    flows: int = 1
+    tell: Callable[[str], None] = lambda _: None
+    runs: int = 0
+
+    def reading(self, title: str, **parameters: Any) -> Reading:
+        """Let one flow run, and read what came of it.
+
+        Args:
+            title: of the recording.
+            parameters: of the test ``tcp_nup``, such as ``pacing_rate_bps`` and ``congestion_control``.
+
+        Raises:
+            NoMeasurementError: nothing arrived, or the host cannot be measured.
+        """
+        finished = self.run(title, "tcp_nup", upload_streams=1, pings=False, delay_s=0.0, **parameters)
+        return read(Recording.open(finished.folder))
+
+    def loaded(self, title: str, **parameters: Any) -> Finished:
+        """Load the path, with probes beside the load; raises as :meth:`run`."""
+        return self.run(title, "tcp_nup", upload_streams=self.flows, pings=True, **parameters)
+
+    def run(self, title: str, test: str, **parameters: Any) -> Finished:
+        """Run a test to the host.
+
+        Raises:
+            NoMeasurementError: a flow failed; the recording is there.
+            whydrop.measure.engine.EngineError: the host cannot be reached.
+        """
+        self.runs += 1
+        self.tell(title)
+        given = {"length_s": self.length_s, "step_s": 0.1, **parameters}
+        if self.ip_version is not None:
+            given["ip_version"] = self.ip_version
+        plan: Plan = resolve(test, [self.host.name], given, title=title)
+        finished = run(plan, Settings(output=self.output, hosts=[self.host], title=title))
+        if finished.status == "interrupted":
+            raise KeyboardInterrupt
+        if finished.status != "complete":
+            why = "; ".join(map(str, finished.failures)) or finished.status
+            raise NoMeasurementError(f"{title}: {why} (recording: {finished.folder})")
+        return finished
+
+
+def read(recording: Recording) -> Reading:
+    """Measure the flow of a recording once it was under way.
+
+    Raises:
+        NoMeasurementError: nothing arrived.
+    """
+    intervals = recording.table("intervals").sort("start_ns")
+    if intervals.height < _FEWEST_INTERVALS:
+        raise NoMeasurementError(f"{recording.path}: too little arrived to tell a rate")
+    first, last = int(intervals["start_ns"][0]), int(intervals["end_ns"][-1])
+    begin = first + round((last - first) * _START_SHARE)
+    steady = intervals.filter(pl.col("start_ns") >= begin)
+    span_ns = int(steady["end_ns"][-1]) - int(steady["start_ns"][0])
+    info = recording.table("tcp_info").sort("time_ns")
+    later = info.filter(pl.col("time_ns") >= begin)
+    return Reading(
+        float(steady["payload_bytes"].sum()) * 8e9 / span_ns,
+        _sent_again(later),
+        _last(info, "mss_bytes", 1448.0),
+        _last(info, "path_mtu_bytes", 1500.0) + _ETHERNET_BYTES,
+        _last(info, "min_rtt_ns", math.nan) / 1e9,
+        recording.path,
+    )
+
+
+def _sent_again(info: pl.DataFrame) -> float:
+    rows = info.drop_nulls(["retransmitted_packets", "sent_data_packets"])
+    if rows.height < 2:
+        return math.nan
+    sent = int(rows["sent_data_packets"][-1]) - int(rows["sent_data_packets"][0])
+    again = int(rows["retransmitted_packets"][-1]) - int(rows["retransmitted_packets"][0])
+    return again / sent if sent > 0 else math.nan
+
+
+def _last(info: pl.DataFrame, column: str, otherwise: float) -> float:
+    known = info[column].drop_nulls()
+    return float(known[-1]) if len(known) else otherwise
+
+
+def metrics(recording: Recording) -> dict[str, float]:
+    """The metrics by which a change is judged, by key (see :mod:`whydrop.recording.metrics.definitions`)."""
+    return {key: one.value for key, one in measure(recording).items()}

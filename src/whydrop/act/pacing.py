@@ -1,0 +1,165 @@
+"""``whydrop pace`` step by step: where packets to the host leave, at which rate they should, and whether it helps."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from whydrop.act import proving, searching
+from whydrop.act.applying import Lease
+from whydrop.act.changes import Address, Change, Pace, paced
+from whydrop.act.measuring import Meter, Reading
+from whydrop.act.planning import Bottleneck, Estimate, burst_for
+from whydrop.act.searching import Search, Tried
+from whydrop.act.snapshot import Snapshot
+from whydrop.measure.engine import EngineError
+from whydrop.runtime.rtnetlink import Netlink
+
+# A flow needs so many round trips to start and to show what becomes of it.
+_ROUND_TRIPS = 60
+# Of an interface that does not tell its speed.
+_SPEED_BPS = 10e9
+# Two runs over one path differ by so much anyway.
+_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Way:
+    """How packets leave this host for another.
+
+    Attributes:
+        addresses: of the host, that are reached by this interface; the first is the one that is measured.
+        interface: its name; and its index, and its queues now.
+    """
+
+    addresses: tuple[Address, ...]
+    interface: str
+    index: int
+    snapshot: Snapshot
+
+    @property
+    def speed_bps(self) -> float:
+        """Of the interface, as its driver tells."""
+        try:
+            mbit_per_s = int(Path(f"/sys/class/net/{self.interface}/speed").read_text())
+        except (OSError, ValueError):
+            mbit_per_s = -1
+        return mbit_per_s * 1e6 if mbit_per_s > 0 else _SPEED_BPS
+
+
+def way_to(host: str, ip_version: int | None = None) -> Way:
+    """Where packets to a host leave.
+
+    Raises:
+        EngineError: it has no address, or there is no way to it.
+    """
+    from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+    family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(ip_version or 0, socket.AF_UNSPEC)
+    try:
+        told = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
+    except OSError as reason:
+        raise EngineError(f"{host}: cannot find the address of this host: {reason.strerror}") from None
+    addresses = [ipaddress.ip_address(one[4][0].partition("%")[0]) for one in told]  # type: ignore[union-attr]
+    found: dict[int, list[Address]] = {}
+    problem: Exception | None = None
+    with IPRoute() as route:
+        for address in dict.fromkeys(addresses):
+            try:
+                index = route.route("get", dst=str(address))[0].get("RTA_OIF")
+            except Exception as reason:
+                problem = reason
+                continue
+            found.setdefault(int(index), []).append(address)
+    if not found:
+        raise EngineError(f"{host}: there is no route to it ({problem})")
+    index, reached = next(iter(found.items()))
+    netlink = Netlink()
+    try:
+        return Way(tuple(reached), socket.if_indextoname(index), index, Snapshot.take(netlink, index))
+    finally:
+        netlink.close()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """At which rate to pace, and why.
+
+    Attributes:
+        pace: with addresses.
+        why: for people.
+        search: what was measured for it; None where it was known.
+        bottleneck: what was known, or what the search makes likely.
+        round_trip_s, mss_bytes: of the path, where measured; else NaN and a usual one.
+    """
+
+    pace: Pace
+    why: str
+    search: Search | None
+    bottleneck: Bottleneck
+    round_trip_s: float = math.nan
+    mss_bytes: float = 1448.0
+
+    @property
+    def helps(self) -> bool:
+        """True if the search found more than there is without pacing; also where nothing was searched."""
+        if self.search is None or self.search.best is None:
+            return True
+        return self.search.best.goodput_bps > self.search.unpaced.goodput_bps * (1 + _NOISE)
+
+
+def searched(meter: Meter, way: Way, highest_bps: float | None = None, seed: int | None = None) -> Plan:
+    """Find the rate by measuring; nothing on this host is changed: whydrop's own flows are paced by their sockets.
+
+    Raises:
+        whydrop.act.measuring.NoMeasurementError, EngineError: the path cannot be measured.
+    """
+    readings: list[Reading] = []
+    by_frames = _counts_frames(way.snapshot)
+
+    def measure(rate_bps: float) -> Tried:
+        share = readings[0].mss_bytes / readings[0].frame_bytes if readings else 1.0
+        # The sockets' own pacing counts payload, that of the fq discipline frames.
+        asked = {} if math.isinf(rate_bps) else {"pacing_rate_bps": rate_bps / share if by_frames else rate_bps}
+        title = "unpaced" if not asked else f"paced at {rate_bps / 1e6:.6g} Mbit/s of payload"
+        reading = meter.reading(title, **asked)
+        if not readings and math.isfinite(reading.min_rtt_s):
+            meter.length_s = max(meter.length_s, _ROUND_TRIPS * reading.min_rtt_s)
+        readings.append(reading)
+        return Tried(rate_bps, reading.goodput_bps, reading.sent_again)
+
+    found = searching.search(measure, highest_bps or way.speed_bps, seed)
+    assert found.best is not None
+    first = readings[0]
+    rate = found.best.rate_bps * first.frame_bytes / first.mss_bytes
+    pace = Pace(rate, burst_for(rate), way.addresses)
+    why = f"of {len(found.tried)} measurements, paced at this rate brought {found.best.goodput_bps / 1e6:.4g} Mbit/s"
+    why += f"; unpaced {found.unpaced.goodput_bps / 1e6:.4g} Mbit/s"
+    likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
+    return Plan(pace, why, found, likely, first.min_rtt_s, first.mss_bytes)
+
+
+def _counts_frames(snapshot: Snapshot) -> bool:
+    return any(one.kind == "fq" for one in snapshot.qdiscs)
+
+
+def change_for(plan: Plan, way: Way, *, replace_root: bool = False) -> Change:
+    """The change of the interface. Raises :class:`whydrop.act.changes.CannotChangeError`."""
+    return paced(way.interface, way.snapshot, plan.pace, replace_root=replace_root)
+
+
+def known(bottleneck: Bottleneck, pace: Pace, way: Way) -> Plan:
+    """A plan from what is known."""
+    return Plan(replace(pace, addresses=way.addresses), bottleneck.found, None, bottleneck)
+
+
+def proved(meter: Meter, lease: Lease) -> proving.Proof:
+    """Measure with and without the change in turns, with flows that know nothing of it."""
+
+    def measured(title: str) -> Path:
+        return meter.loaded(f"{title}: {lease.change.words}", delay_s=0.0).folder
+
+    return proving.prove(measured, lease.on, lease.off, "goodput-up", ("rtt-median", "retransmits"))

@@ -1,0 +1,175 @@
+"""From what is known of a bottleneck to the rate and burst at which to pace, and to what would mend it for good."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from whydrop import units
+from whydrop.act.changes import FRAME_BYTES, Pace, least_burst_bytes
+from whydrop.explaining.advice import sawtooth_burst_bytes
+
+Kind = Literal["queue", "policer", "shaper", "unknown"]
+
+# Of a rate that was estimated: pacing at the limit itself overflows whatever stands before it in the end, and the layer
+# on which it counts is seldom known (between IP and Ethernet lies 1 %).
+_BELOW = 0.97
+# Of what a bucket or a queue takes at once: other traffic is in it, too.
+_OF_BURST = 0.5
+_CAUSES: dict[str, Kind] = {
+    "policer": "policer", "shallow-queue": "queue", "deep-queue": "queue", "shaper": "shaper", "aqm": "queue",
+}  # fmt: skip
+
+
+class NoPlanError(Exception):
+    """Raised where nothing known gives a rate to pace at; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval; an open end is ``None``."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, told: Any) -> Estimate | None:
+        """From JSON: a number, or ``{"value", "low", "high"}``; None where it is neither.
+
+        >>> Estimate.of(5), Estimate.of({"value": 5, "low": 4, "high": None}), Estimate.of("5")
+        (Estimate(value=5.0, low=None, high=None), Estimate(value=5.0, low=4.0, high=None), None)
+        """
+        fields = told if isinstance(told, Mapping) else {"value": told}
+        numbers = {name: _number(fields.get(name)) for name in ("value", "low", "high")}
+        value = numbers["value"]
+        return None if value is None else cls(value, numbers["low"], numbers["high"])
+
+
+def _number(told: Any) -> float | None:
+    known = isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told) and told >= 0
+    return float(told) if known else None
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The element that drops or delays, as far as it is known, whoever found it out.
+
+    Attributes:
+        kind: what it is.
+        rate_bps: at which it drains or polices.
+        burst_bytes: of a policer or shaper: what it lets through at once.
+        limit_bytes, limit_packets: of a queue: what it holds.
+        found: how this is known, for people.
+    """
+
+    kind: Kind
+    rate_bps: Estimate
+    burst_bytes: Estimate | None = None
+    limit_bytes: Estimate | None = None
+    limit_packets: Estimate | None = None
+    found: str = ""
+
+    @property
+    def holds_bytes(self) -> float | None:
+        """The bytes that it takes at once."""
+        told = self.burst_bytes if self.kind in ("policer", "shaper") else self.limit_bytes
+        if told is not None:
+            return told.value
+        return self.limit_packets.value * FRAME_BYTES if self.limit_packets is not None else None
+
+
+def from_depth(text: str, source: str) -> Bottleneck:
+    """From what ``whydrop depth --json`` prints.
+
+    Raises:
+        NoPlanError: it is no such document, or found no bottleneck.
+    """
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise NoPlanError(f"{source}: expected the JSON document of `whydrop depth --json`, or a capture")
+    rate = Estimate.of(told.get("rate_bit_s"))
+    kind = told.get("kind")
+    if kind not in ("queue", "policer", "shaper") or rate is None or not rate.value:
+        raise NoPlanError(f"{source}: it tells of no bottleneck with a rate (kind {kind!r})")
+    found = {name: Estimate.of(told.get(name)) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
+    return Bottleneck(kind, rate, **found, found=f"measured by whydrop depth ({source})")
+
+
+def from_verdict(verdict: Mapping[str, Any]) -> Bottleneck | None:
+    """From a verdict of the JSON contract; None where it names no bottleneck with a rate."""
+    kind = _CAUSES.get(verdict["cause"])
+    told = {name: Estimate.of(value) for name, value in verdict["parameters"].items()}
+    rate = told.get("rate_bps") or told.get("drain_rate_bps")
+    if kind is None or rate is None or not rate.value:
+        return None
+    limits = {name: told.get(name) for name in ("burst_bytes", "limit_bytes", "limit_packets")}
+    return Bottleneck(kind, rate, **limits, found=verdict["sentence"])
+
+
+def pace_for(bottleneck: Bottleneck) -> Pace:
+    """A rate and a burst that it carries; the addresses are still to be filled in."""
+    rate = bottleneck.rate_bps
+    # With a wide interval its lower end; but an end that is open, or far away, says little.
+    low = rate.low if rate.low is not None and rate.low > rate.value / 2 else rate.value
+    paced = min(rate.value * _BELOW, low)
+    return Pace(paced, burst_for(paced, bottleneck.holds_bytes))
+
+
+def burst_for(rate_bps: float, holds_bytes: float | None = None) -> int:
+    """The least burst that holds the rate, within what the bottleneck takes."""
+    least = least_burst_bytes(rate_bps)
+    return least if holds_bytes is None else max(1600, min(least, round(holds_bytes * _OF_BURST)))
+
+
+def for_the_other_side(bottleneck: Bottleneck, rtt_s: float, mss_bytes: float = 1448.0) -> str:
+    """Advice for whoever runs the bottleneck, with numbers; text to paste into a ticket.
+
+    The buffer that one TCP flow needs is the bandwidth-delay product (C. Villamizar and C. Song, "High performance TCP
+    in ANSNET", 1994), that of n flows at the same time the product over the square root of n (G. Appenzeller, I.
+    Keslassy and N. McKeown, "Sizing router buffers", 2004).
+    """
+    rate, holds = bottleneck.rate_bps.value, bottleneck.holds_bytes
+    product = rate / 8 * rtt_s
+    takes = "" if holds is None else f" It takes {units.size(holds)} at once."
+    path = f"over a path with a round trip of {units.duration(rtt_s)}"
+    if bottleneck.kind == "policer":
+        needed = sawtooth_burst_bytes(rate, rtt_s, mss_bytes)
+        return (
+            f"A policer at {units.rate(rate)} on the path drops what exceeds it.{takes} {path.capitalize()} one TCP "
+            f"flow (RFC 5681) needs a burst (CBS) of {units.size(needed)} to fill it. Please raise the policer's "
+            f"burst to that, or replace it by a shaper at {units.rate(rate)} with a queue of {units.size(product)}."
+        )
+    if bottleneck.kind == "shaper":
+        return (
+            f"A shaper at {units.rate(rate)} delays what exceeds it.{takes} Please put a managed queue (CoDel, RFC "
+            f"8289, or FQ-CoDel, RFC 8290) before it, or limit its queue to {units.size(product)}, the bandwidth-delay "
+            f"product {path}."
+        )
+    if holds is not None and holds > 2 * product:
+        return (
+            f"A queue that drains at {units.rate(rate)} holds {units.size(holds)}, a wait of "
+            f"{units.duration(holds * 8 / rate)}. {path.capitalize()} a TCP flow needs {units.size(product)}. Please "
+            f"limit it to that, or put a managed queue (FQ-CoDel, RFC 8290) in its place."
+        )
+    if bottleneck.kind == "unknown":
+        bucket = units.size(sawtooth_burst_bytes(rate, rtt_s, mss_bytes))
+        return (
+            f"Something on the path drops what comes in bursts; paced at {units.rate(rate)} all arrives. If it is a "
+            f"queue, one TCP flow needs a buffer of {units.size(product)} {path} (the bandwidth-delay product); if it "
+            f"is a policer, a burst (CBS) of {bucket}. Please look for a port with a buffer of a few packets, or for a "
+            f"policer with a small burst; `whydrop depth` tells which it is."
+        )
+    missing = "" if holds is None else f"; {units.size(max(0.0, product - holds))} are missing"
+    return (
+        f"A queue that drains at {units.rate(rate)} overflows.{takes} {path.capitalize()} one TCP flow needs "
+        f"{units.size(product)} (the bandwidth-delay product){missing}; n flows need that over the square root of n. "
+        f"Please raise the buffer of that port (shared or dynamic buffers, where the switch has them), or let flow "
+        f"control (IEEE 802.3x) hold the sender where a faster port feeds a slower one."
+    )

@@ -1,0 +1,148 @@
+"""The proof of a change: with and without it in turns, and the difference with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+
+from whydrop.act.measuring import metrics
+from whydrop.recording.metrics.definitions import METRICS
+from whydrop.recording.recording import Recording
+from whydrop.recording.statistics.differences import Difference, of_groups
+
+# With fewer runs of each kind nothing is known of how runs vary.
+ROUNDS = 3
+# A difference that is no difference: so much of the value before, or the metric's own least that matters.
+_CLEAR_SHARE = 0.02
+# What a change for one metric may cost of another.
+_MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.1, "retransmits": 0.1}
+
+Kind = Literal["without", "with"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of a change on one metric.
+
+    Attributes:
+        key: of the metric.
+        runs_without, runs_with: the value of each run.
+        difference: with less without, and its 95 % interval over runs.
+    """
+
+    key: str
+    runs_without: tuple[float, ...]
+    runs_with: tuple[float, ...]
+    difference: Difference
+
+    @property
+    def without(self) -> float:
+        """The mean of the runs without the change."""
+        return fmean(self.runs_without)
+
+    @property
+    def with_it(self) -> float:
+        """The mean of the runs with it."""
+        return fmean(self.runs_with)
+
+    @property
+    def gain(self) -> float:
+        """The difference, counted so that more is better."""
+        return self._signed(self.difference.value)
+
+    @property
+    def is_better(self) -> bool:
+        """True if it is better by more than the noise: also at the worse end of the interval, and by what matters."""
+        found = self.difference
+        ends = (self._signed(found.low), self._signed(found.high))
+        # Runs that agree to the last digit have no interval; then their difference is all there is.
+        worst = min(ends) if all(map(math.isfinite, ends)) else self.gain
+        return worst > 0 and self.gain > self._matters()
+
+    @property
+    def is_worse(self) -> bool:
+        """True if the change costs more of this than it may."""
+        allowed = _MAY_COST.get(self.key, 0.1) * abs(self.without)
+        return self.gain < -max(allowed, METRICS[self.key].negligible)
+
+    def _signed(self, value: float) -> float:
+        return value if METRICS[self.key].better == "higher" else -value
+
+    def _matters(self) -> float:
+        metric = METRICS[self.key]
+        return max(metric.negligible, max(metric.negligible_share, _CLEAR_SHARE) * abs(self.without))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The runs with and without a change, and their differences.
+
+    Attributes:
+        aim: the metric that it was made for, named before anything was measured.
+        effects: by metric, the aim first.
+        order: in which the runs were made.
+        recordings: of the runs, in that order.
+    """
+
+    aim: str
+    effects: tuple[Effect, ...]
+    order: tuple[Kind, ...]
+    recordings: tuple[Path, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True if the change is worth keeping: better where it should be, and not much worse elsewhere."""
+        return self.effects[0].is_better and not self.costs
+
+    @property
+    def costs(self) -> list[Effect]:
+        """The effects that are worse than a fix may make them."""
+        return [one for one in self.effects[1:] if one.is_worse]
+
+
+def prove(
+    measured: Callable[[str], Path],
+    on: Callable[[], None],
+    off: Callable[[], None],
+    aim: str,
+    beside: tuple[str, ...] = (),
+    rounds: int = ROUNDS,
+) -> Proof:
+    """Measure without, with, without, with ... and compare; the change is on at the end.
+
+    Args:
+        measured: makes one run with a title, and returns its recording's folder.
+        on: applies the change.
+        off: takes it back.
+        aim: the key of the metric that should be better.
+        beside: keys of those that must not be much worse.
+        rounds: how many runs of each kind.
+    """
+    runs: dict[Kind, list[dict[str, float]]] = {"without": [], "with": []}
+    order: list[Kind] = []
+    folders: list[Path] = []
+    kinds: tuple[Kind, Kind] = ("without", "with")
+    for number in range(1, rounds + 1):
+        for kind in kinds:
+            if kind == "with":
+                on()
+            elif number > 1:
+                off()
+            folders.append(measured(f"{kind} {number}"))
+            order.append(kind)
+            runs[kind].append(metrics(Recording.open(folders[-1])))
+    effects = [_effect(key, runs["without"], runs["with"]) for key in (aim, *beside)]
+    return Proof(aim, tuple(one for one in effects if one is not None), tuple(order), tuple(folders))
+
+
+def _effect(key: str, without: list[dict[str, float]], with_it: list[dict[str, float]]) -> Effect | None:
+    one, other = (np.array([run.get(key, math.nan) for run in runs]) for runs in (without, with_it))
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return None
+    return Effect(key, tuple(map(float, one)), tuple(map(float, other)), of_groups(one, other))

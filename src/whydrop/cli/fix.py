@@ -1,0 +1,194 @@
+"""``whydrop fix``: measure, explain, try the mildest fix, prove it, and keep it or take it back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import ending, pace, quantities, terminating
+
+if TYPE_CHECKING:
+    from whydrop.act.fixing import Evidence, NoRemedy, Remedy
+    from whydrop.act.measuring import Meter
+    from whydrop.act.proving import Proof
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop fix server.example
+  whydrop fix server.example --apply --report fix.html
+  whydrop fix server.example --from capture.pcap --apply
+"""
+
+
+@click.command("fix", epilog=EXAMPLES)
+@click.argument("host", metavar="HOST[:PORT]")
+@click.option("--apply", "apply", is_flag=True, help="Try the fix; without it nothing on this host is changed.")
+@click.option("--from", "source", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="CAPTURE",
+              help="Explain this capture instead of measuring.")  # fmt: skip
+@click.option("--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
+              help="Taken back after so long, unless `whydrop pace --keep` comes.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep it without end where it helps.")
+@click.option("--length", type=quantities.DURATION, default="6s", metavar="TIME", show_default=True,
+              help="Of the load of one measurement.")  # fmt: skip
+@click.option(
+    "--flows", type=click.IntRange(1, 1000), default=1, show_default=True, help="TCP flows that make the load."
+)
+@click.option("--replace-root", is_flag=True, help="Also where somebody has configured the interface's root queue.")
+@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The secret that the responder asks for.")  # fmt: skip
+@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
+@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Keep the recordings and the capture here.")  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write one page: evidence, verdict, fix, proof.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
+def command(host: str, as_json: bool, **options: Any) -> None:
+    """Find out why packets to HOST are dropped or wait, and try the mildest fix that this host can make.
+
+    HOST runs `whydrop responder`. Fixes are: pacing what goes to HOST; FQ-CoDel or CAKE in the place of a FIFO of this
+    host in which packets wait; where neither may be, BBR for whydrop's own flows. With --apply the fix is applied and
+    measured with and without in turns; it stays only if it is better by more than the noise, and for TIME unless it is
+    kept.
+
+    Exits with 0 when there is nothing to fix, or the fix helps (or was only shown), 1 when it does not or cannot be
+    tried, 2 when the command line is wrong, 130 after Ctrl-C.
+    """
+    with terminating.as_ctrl_c():
+        try:
+            status = _fix(host, as_json=as_json, options=options)
+        except pace.problems() as reason:
+            status = ending.status(reason)
+    sys.exit(status)
+
+
+def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
+    from whydrop.act import fixing, pacing
+
+    pace.recovered()
+    with ExitStack() as stack:
+        meter = pace.meter_for(host, options["length"], options, stack)
+        meter.flows = options["flows"]
+        way = pacing.way_to(meter.host.address or host, options["ip_version"])
+        source = options["source"]
+        evidence = fixing.of_capture(source) if source is not None else fixing.measured(meter, way)
+        chosen = fixing.choose(evidence, way, replace_root=options["replace_root"])
+        if not as_json:
+            _print_chosen(evidence, chosen)
+        proof = None
+        if isinstance(chosen, fixing.NoRemedy):
+            outcome, good = "Nothing was changed.", True
+        elif not options["apply"]:
+            outcome, good = "Nothing was changed: --apply tries it.", True
+        else:
+            proof = _tried(meter, chosen, host, options)
+            good = proof.holds
+            outcome = _outcome(proof, chosen, options)
+        if not as_json:
+            if proof is not None:
+                pace.print_proof(proof)
+            print(f"\n{outcome}")
+            _print_ticket(evidence, chosen)
+        if options["report"] is not None:
+            _write_report(options["report"], host, evidence, chosen, proof, outcome)
+        if as_json:
+            ending.write_document(json.dumps(_document(host, evidence, chosen, proof, outcome), ensure_ascii=False))
+        sys.stdout.flush()
+        return 0 if good else ending.NOT_ANALYSED
+
+
+def _tried(meter: Meter, remedy: Remedy, host: str, options: dict[str, Any]) -> Proof:
+    from whydrop.act import fixing
+    from whydrop.act.applying import leased
+
+    if remedy.change is None:
+        return fixing.prove(meter, remedy, lambda: None, lambda: None)
+    with leased(remedy.change, host, max(options["for_s"], 60 * meter.length_s)) as lease:
+        proof = fixing.prove(meter, remedy, lease.on, lease.off)
+        if proof.holds:
+            lease.leave("kept" if options["keep"] else "until", options["for_s"])
+    return proof
+
+
+def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:
+    from whydrop.units import duration
+
+    if not proof.holds:
+        if proof.costs:
+            return "It costs too much of what is not its aim: taken back; all is as it was."
+        return "It is not better by more than the noise: taken back; all is as it was."
+    if remedy.change is None:
+        return f"It helps. Nothing of this host was changed; to make it last: {'; '.join(remedy.commands)}"
+    if options["keep"]:
+        return "It helps, and stays until `whydrop pace --revert` (or the next boot)."
+    return (
+        f"It helps, and stays for {duration(options['for_s'])}; `whydrop pace --keep` keeps it, "
+        "`whydrop pace --revert` takes it back."
+    )
+
+
+def _print_chosen(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
+    from whydrop.act.fixing import NoRemedy
+
+    verdict = evidence.headline
+    if verdict is not None:
+        print(f"Verdict: {ending.printable(verdict['sentence'])}")
+        for line in verdict["evidence"]:
+            print(f"  - {ending.printable(line)}")
+    for note in evidence.notes:
+        print(f"Note: {ending.printable(note)}.")
+    if isinstance(chosen, NoRemedy):
+        print(f"\nNothing is tried: {chosen.why}.")
+        return
+    print(f"\nFix:      {ending.printable(chosen.words)}.")
+    print(f"Expected: {chosen.expected}.")
+    for line in chosen.change.commands() if chosen.change is not None else chosen.commands:
+        print(f"  $ {line}")
+
+
+def _print_ticket(evidence: Evidence, chosen: Remedy | NoRemedy) -> None:
+    from whydrop.act.fixing import NoRemedy, for_the_other_side
+
+    words = None if isinstance(chosen, NoRemedy) else for_the_other_side(evidence, chosen)
+    if words is not None:
+        print(f"\nWhat would mend it for good, for whoever runs the bottleneck:\n{words}")
+
+
+def _write_report(
+    path: Path, host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Proof | None, outcome: str
+) -> None:
+    from whydrop.act import fix_page
+    from whydrop.runtime import durable
+
+    durable.write_bytes(path, fix_page.page_of(host, evidence, chosen, proof, outcome).encode())
+    print(f"Report: {ending.printable(str(path))}", file=sys.stderr)
+
+
+def _document(
+    host: str, evidence: Evidence, chosen: Remedy | NoRemedy, proof: Proof | None, outcome: str
+) -> dict[str, Any]:
+    from whydrop.act.fixing import NoRemedy, for_the_other_side
+
+    fix, ticket = None, None
+    if not isinstance(chosen, NoRemedy):
+        commands = chosen.change.commands() if chosen.change is not None else list(chosen.commands)
+        ticket = for_the_other_side(evidence, chosen)
+        fix = {"words": chosen.words, "expected": chosen.expected, "aim": chosen.aim, "commands": commands}
+    return {
+        "host": host,
+        "verdict": evidence.headline,
+        "recording": None if evidence.recording is None else str(evidence.recording),
+        "notes": list(evidence.notes),
+        "fix": fix,
+        "why_not": chosen.why if isinstance(chosen, NoRemedy) else None,
+        "proof": None if proof is None else pace.proof_document(proof),
+        "for_the_other_side": ticket,
+        "kept": proof is not None and proof.holds,
+        "outcome": outcome,
+    }

@@ -1,0 +1,375 @@
+"""``whydrop pace``: pace what goes to one host, prove that it helps, and take it back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whydrop.cli import ending, quantities, terminating
+
+if TYPE_CHECKING:
+    from whydrop.act.changes import Change
+    from whydrop.act.measuring import Meter
+    from whydrop.act.pacing import Plan, Way
+    from whydrop.act.proving import Proof
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop pace server.example --dry-run
+  whydrop pace server.example --for 30min
+  whydrop pace server.example --from depth.json
+  whydrop pace server.example --from capture.pcap --keep
+  whydrop pace server.example --rate 950mbit --burst 30kB
+  whydrop pace --status
+  whydrop pace --keep
+  whydrop pace --revert
+"""
+
+
+@click.command("pace", epilog=EXAMPLES)
+@click.argument("host", metavar="[HOST[:PORT]]", required=False)
+@click.option("--from", "source", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+              help="What is known: a capture, or what `whydrop depth --json` printed.  [default: search]")  # fmt: skip
+@click.option("--rate", type=quantities.RATE, help="Pace at this rate, counted as Ethernet frames.")
+@click.option("--burst", type=quantities.SIZE, help="What may leave at once.  [default: as little as holds the rate]")
+@click.option("--for", "for_s", type=quantities.DURATION, default="10min", metavar="TIME", show_default=True,
+              help="Taken back after so long, unless `whydrop pace --keep` comes.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep it without end; without HOST: keep what is in place.")
+@click.option("--length", type=quantities.DURATION, default="4s", metavar="TIME", show_default=True,
+              help="Of one measurement, at least; longer where the round trip is long.")  # fmt: skip
+@click.option("--highest", type=quantities.RATE, metavar="RATE", help="Search up to it.  [default: the interface's]")
+@click.option("--unproved", is_flag=True, help="Apply without measuring whether it helps.")
+@click.option("--replace-root", is_flag=True, help="Also where somebody has configured the interface's root queue.")
+@click.option("--dry-run", is_flag=True, help="Print the tc commands, and change nothing.")
+@click.option("--status", "do", flag_value="status", help="Say what is changed on this host.")
+@click.option("--revert", "do", flag_value="revert", help="Take back what is changed on this host.")
+@click.option("--forget", "do", flag_value="forget", help="Forget what cannot be taken back.")
+@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The secret that the responder asks for.")  # fmt: skip
+@click.option("-4", "ip_version", flag_value=4, type=int, help="Use IPv4.")
+@click.option("-6", "ip_version", flag_value=6, type=int, help="Use IPv6.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Keep the recordings of all measurements here.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
+def command(host: str | None, do: str | None, keep: bool, as_json: bool, **options: Any) -> None:
+    """Find the pacing rate that brings most to HOST, apply it to that host alone, and prove that it helps.
+
+    HOST runs `whydrop responder`. The search changes nothing on this host: whydrop's own flows are paced by their
+    sockets. What it finds is applied to all packets to HOST (HTB; needs CAP_NET_ADMIN), measured with and without in
+    turns, and taken back unless it is better by more than the noise, after TIME at the latest, and whenever this
+    program is killed.
+
+    Exits with 0 when the pacing helps and is in place (or was only shown), 1 when it does not or cannot be, 2 when the
+    command line is wrong, 130 after Ctrl-C.
+    """
+    if (do is not None) if host else (do is None and not keep):
+        raise click.UsageError("Give HOST, or one of --status, --keep, --revert, --forget without it.")
+    with terminating.as_ctrl_c():
+        try:
+            if host is None:
+                status = _state(do or "keep", as_json=as_json)
+            else:
+                status = _pace(host, keep=keep, as_json=as_json, options=options)
+        except problems() as reason:
+            status = ending.status(reason)
+    sys.exit(status)
+
+
+def problems() -> tuple[type[BaseException], ...]:
+    """The exceptions that end the program with one line."""
+    from whydrop._core import CaptureError
+    from whydrop.act.applying import LostError
+    from whydrop.act.changes import CannotChangeError
+    from whydrop.act.measuring import NoMeasurementError
+    from whydrop.act.planning import NoPlanError
+    from whydrop.act.reverting import NotRevertedError
+    from whydrop.act.state import StateError
+    from whydrop.measure.engine import EngineError
+    from whydrop.recording.errors import RecordingError
+
+    return (
+        CannotChangeError, LostError, NoMeasurementError, NoPlanError, NotRevertedError, EngineError, RecordingError,
+        CaptureError, StateError, OSError, KeyboardInterrupt,
+    )  # fmt: skip
+
+
+def meter_for(host: str, length_s: float, options: dict[str, Any], stack: ExitStack) -> Meter:
+    """The meter of a host as the options say; its recordings are gone at the end unless a folder was named."""
+    from whydrop.act.measuring import Meter
+    from whydrop.cli.responder import read_secret
+    from whydrop.measure.engine import FarHost
+    from whydrop.measure.places import host_and_port
+
+    try:
+        address, port = host_and_port(host)
+    except ValueError as reason:
+        raise click.UsageError(f"{ending.printable(str(reason))}.") from None
+    secret = None if options["secret_file"] is None else read_secret(options["secret_file"])
+    folder = options["output"] or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
+    folder.mkdir(parents=True, exist_ok=True)
+    far = FarHost(address, address, port, secret)
+    return Meter(far, folder, length_s, options["ip_version"], tell=tell)
+
+
+def recovered() -> None:
+    """Take back what an earlier run has left, where this process may, and say so."""
+    from whydrop.act import reverting, state
+
+    if not reverting.allowed():
+        return
+    with state.opened() as book:
+        for words in reverting.recover(book):
+            print(f"whydrop: {ending.printable(words)} (left by an earlier run)", file=sys.stderr)
+
+
+def tell(words: str) -> None:
+    """Say on a terminal what is being done."""
+    if sys.stderr.isatty():
+        print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
+
+
+def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> int:
+    from whydrop.act import pacing, reverting
+    from whydrop.act.applying import leased
+    from whydrop.act.changes import CannotChangeError
+    from whydrop.act.measuring import read
+    from whydrop.recording.recording import Recording
+
+    recovered()
+    if not options["dry_run"] and not reverting.allowed():
+        raise CannotChangeError(
+            "changing queues needs CAP_NET_ADMIN: run as root, or see what would be done: --dry-run"
+        )
+    with ExitStack() as stack:
+        meter = meter_for(host, options["length"], options, stack)
+        way = pacing.way_to(meter.host.address or host, options["ip_version"])
+        plan = _plan(meter, way, options)
+        change = pacing.change_for(plan, way, replace_root=options["replace_root"])
+        document = _document(plan, change, host)
+        if not as_json:
+            _print_plan(plan, change)
+        if options["dry_run"] or not plan.helps:
+            if not plan.helps and not as_json:
+                print("Pacing does not help on this path: nothing was changed.")
+            return _ended(document, "planned" if plan.helps else "does not help", as_json=as_json, good=plan.helps)
+        with leased(change, host, max(options["for_s"], 60 * meter.length_s)) as lease:
+            if options["unproved"]:
+                lease.on()
+                outcome, good = "applied, unproved", True
+            else:
+                proof = pacing.proved(meter, lease)
+                document["proof"] = proof_document(proof)
+                first = read(Recording.open(proof.recordings[0]))
+                plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
+                document["for_the_other_side"] = _ticket(plan)
+                good = proof.holds
+                outcome = "better" if good else "not better: taken back"
+                if not as_json:
+                    print_proof(proof)
+            if good:
+                lease.leave("kept" if keep else "until", options["for_s"])
+        if not as_json:
+            _print_outcome(good=good, keep=keep, for_s=options["for_s"])
+            _print_ticket(plan)
+        return _ended(document, outcome, as_json=as_json, good=good)
+
+
+def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool) -> int:
+    if as_json:
+        ending.write_document(json.dumps({**document, "outcome": outcome}, ensure_ascii=False))
+    sys.stdout.flush()
+    return 0 if good else ending.NOT_ANALYSED
+
+
+def _plan(meter: Meter, way: Way, options: dict[str, Any]) -> Plan:
+    from whydrop.act import pacing, planning
+    from whydrop.act.changes import Pace
+
+    if options["rate"] is not None:
+        rate = options["rate"]
+        told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
+        burst = options["burst"]
+        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way)
+    if options["source"] is not None:
+        bottleneck = _known(options["source"])
+        return pacing.known(bottleneck, planning.pace_for(bottleneck), way)
+    return pacing.searched(meter, way, options["highest"])
+
+
+def _known(source: Path) -> Any:
+    import whydrop
+    from whydrop.act import planning
+
+    with source.open("rb") as file:
+        if file.read(64).lstrip().startswith(b"{"):
+            return planning.from_depth(source.read_text(errors="replace"), str(source))
+    document = whydrop.explain(source).document
+    for verdict in document["verdicts"]:
+        found = planning.from_verdict(verdict)
+        if found is not None:
+            return found
+    headline = document["verdicts"][0]["sentence"] if document["verdicts"] else "no verdict"
+    raise planning.NoPlanError(f"{source}: no verdict in it gives a rate to pace at ({headline})")
+
+
+def _document(plan: Plan, change: Change, host: str) -> dict[str, Any]:
+    pace = plan.pace
+    tried = [] if plan.search is None else plan.search.tried
+    return {
+        "host": host,
+        "interface": change.interface,
+        "addresses": [str(address) for address in pace.addresses],
+        "rate_bps": pace.rate_bps,
+        "burst_bytes": pace.burst_bytes,
+        "why": plan.why,
+        "measurements": [
+            {
+                "rate_bps": None if one.rate_bps == float("inf") else one.rate_bps,
+                "goodput_bps": one.goodput_bps,
+                "sent_again": None if one.sent_again != one.sent_again else one.sent_again,
+            }
+            for one in tried
+        ],
+        "commands": change.commands(),
+        "notes": list(change.notes),
+        "for_the_other_side": _ticket(plan),
+    }
+
+
+def _ticket(plan: Plan) -> str | None:
+    from whydrop.act.planning import for_the_other_side
+
+    known = plan.round_trip_s == plan.round_trip_s
+    return for_the_other_side(plan.bottleneck, plan.round_trip_s, plan.mss_bytes) if known else None
+
+
+def proof_document(proof: Proof) -> dict[str, Any]:
+    """The proof as JSON has it; ends of intervals that are not known are null."""
+    from whydrop.recording.metrics.definitions import METRICS
+
+    def number(value: float) -> float | None:
+        return value if value == value else None
+
+    return {
+        "aim": proof.aim,
+        "holds": proof.holds,
+        "order": list(proof.order),
+        "recordings": list(map(str, proof.recordings)),
+        "effects": [
+            {
+                "metric": one.key,
+                "units": METRICS[one.key].units,
+                "without": one.without,
+                "with": one.with_it,
+                "difference": {"value": one.difference.value, "low": number(one.difference.low),
+                               "high": number(one.difference.high)},
+                "better": one.is_better,
+                "worse": one.is_worse,
+            }
+            for one in proof.effects
+        ],
+    }  # fmt: skip
+
+
+def print_proof(proof: Proof) -> None:
+    """Say what the runs showed."""
+    from whydrop.recording.metrics.definitions import METRICS
+    from whydrop.units import significant
+
+    print(f"\nMeasured in turns ({', '.join(proof.order)}):")
+    for one in proof.effects:
+        metric, found = METRICS[one.key], one.difference
+        interval = (
+            f" (95 % interval {significant(found.low)} to {significant(found.high)})" if found.low == found.low else ""
+        )
+        change = f"{'+' if found.value >= 0 else ''}{significant(found.value)} {metric.units}{interval}"
+        print(f"  {metric.name}: {significant(one.without)} -> {significant(one.with_it)} {metric.units}, {change}")
+
+
+def _print_plan(plan: Plan, change: Change) -> None:
+    print(f"Plan: {ending.printable(change.words)}.")
+    print(f"Why:  {ending.printable(plan.why)}.")
+    for note in change.notes:
+        print(f"Note: {ending.printable(note)}.")
+    print("\n".join(["", *change.commands()]))
+
+
+def _print_outcome(*, good: bool, keep: bool, for_s: float) -> None:
+    from whydrop.units import duration
+
+    if not good:
+        print("\nIt is not better by more than the noise: taken back; the queues are as they were.")
+    elif keep:
+        print("\nIt stays until `whydrop pace --revert` (or the next boot).")
+    else:
+        print(
+            f"\nIt stays for {duration(for_s)}; `whydrop pace --keep` keeps it, `whydrop pace --revert` takes it back."
+        )
+
+
+def _print_ticket(plan: Plan) -> None:
+    words = _ticket(plan)
+    if words is not None:
+        print(f"\nWhat would mend it for good, for whoever runs the bottleneck:\n{words}")
+
+
+def _state(do: str, *, as_json: bool) -> int:
+    """Say, keep, take back or forget what is changed on this host."""
+    from whydrop.act import reverting, state
+
+    with state.opened() as book:
+        try:
+            for words in reverting.recover(book) if do != "forget" else ():
+                print(f"whydrop: {ending.printable(words)}", file=sys.stderr)
+        except reverting.NotRevertedError as reason:
+            if do != "status":
+                raise
+            print(f"whydrop: {ending.printable(str(reason))}", file=sys.stderr)
+        entries = book.ours()
+        if do == "status":
+            _print_status(entries, as_json=as_json)
+            return 0
+        if not entries:
+            print("whydrop: nothing is changed on this host.", file=sys.stderr)
+            return ending.NOT_ANALYSED if do == "keep" else 0
+        for entry in entries:
+            if do == "keep":
+                book.update(entry, phase="kept")
+                print(f"Kept: {ending.printable(entry.words)}.")
+            elif do == "revert":
+                reverting.revert(book, entry)
+                print(f"Taken back: {ending.printable(entry.words)}.")
+            else:
+                book.drop(entry)
+                print(f"Forgotten: {ending.printable(entry.words)}.")
+    return 0
+
+
+def _print_status(entries: list[Any], *, as_json: bool) -> None:
+    from whydrop.units import duration
+
+    if as_json:
+        rows = [
+            {"interface": one.interface, "host": one.host, "words": one.words, "phase": one.phase,
+             "left_s": None if one.phase == "kept" else one.left_s(), "commands": one.commands}
+            for one in entries
+        ]  # fmt: skip
+        ending.write_document(json.dumps({"changes": rows}, ensure_ascii=False))
+        return
+    if not entries:
+        print("Nothing is changed on this host.")
+    for one in entries:
+        until = {
+            "kept": "kept until `whydrop pace --revert`",
+            "until": f"taken back in {duration(one.left_s())}",
+            "tried": f"being tried by process {one.owner[0]}",
+        }[one.phase]
+        print(f"{ending.printable(one.words)}; {until}.")

@@ -1,0 +1,178 @@
+"""The result of a measurement: the document, and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from whydrop.units import count, rate, size
+
+# Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
+_OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
+
+_KINDS = {
+    "shallow-queue": "queue",
+    "deep-queue": "queue",
+    "policer": "policer",
+    "aqm": "managed-queue",
+    "random-loss": "none",
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value with its 95 % interval; an end that is open is ``None``."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def times(self, factor: float) -> Quantity:
+        """The same in another unit."""
+        scaled = [None if end is None else end * factor for end in (self.low, self.high)]
+        return Quantity(self.value * factor, *scaled)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """The result. See ``docs/depth.md`` for what each is."""
+
+    kind: str
+    cause: str | None
+    confidence: float
+    rate_bit_s: Quantity | None
+    limited_by: str | None
+    limit_packets: Quantity | None
+    limit_bytes: Quantity | None
+    burst_bytes: Quantity | None
+    byte_basis: str | None
+    line_rate_bit_s: Quantity | None
+    large_bytes: int
+    packets: int
+    lost: int
+    marked: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
+    """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
+    verdict = told["verdict"]
+    cause = None if verdict is None else verdict["cause"]
+    parameters = {} if verdict is None else {name: _quantity(one) for name, one in verdict["parameters"].items()}
+    kind = _kind(told, cause)
+    basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
+    line = told["line_rate_bps"]
+    counted = (large_bytes + _OVERHEAD_BYTES[basis]) / large_bytes
+    packets, held_bytes, limited_by = _limits(told, kind)
+    drain = _quantity(told["drain_rate_bps"])
+    return Depth(
+        kind=kind,
+        cause=cause if told["limit"] is None else None,
+        confidence=_confidence(told),
+        rate_bit_s=parameters.get("rate_bps") if kind == "policer" else drain and drain.times(counted),
+        limited_by=limited_by,
+        limit_packets=packets,
+        limit_bytes=held_bytes,
+        burst_bytes=parameters.get("burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
+        byte_basis=basis,
+        line_rate_bit_s=None if line is None else Quantity(line * counted, None, None),
+        large_bytes=large_bytes,
+        packets=told["packets"],
+        lost=told["lost"],
+        marked=told["marked"],
+    )
+
+
+def _kind(told: Mapping[str, Any], cause: str | None) -> str:
+    if told["limit"] is not None:
+        return "queue"
+    if told["marked"]:
+        # Only what manages its queue marks (RFC 3168 section 5).
+        return "managed-queue"
+    if cause is not None:
+        return _KINDS.get(cause, "unknown")
+    if told["drain_rate_bps"] is None:
+        return "none"
+    return "queue" if told["burst_bytes"] is None else "shaper"
+
+
+def _confidence(told: Mapping[str, Any]) -> float:
+    if told["limit"] is not None:
+        return float(told["limit"]["certainty"])
+    return 1.0 if told["verdict"] is None else float(told["verdict"]["confidence"])
+
+
+def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
+    """The limit in large packets, in bytes, and which of them it is."""
+    if kind in ("policer", "none", "unknown", "managed-queue"):
+        return None, None, None
+    if told["verdict"] is None:
+        # It was never full: it holds more than was seen in it.
+        most = told["most_packets"], told["most_bytes"]
+        return Quantity(most[0], most[0], None), Quantity(most[1], most[1], None), None
+    limit = told["limit"]
+    if limit is None:
+        return None, None, None
+    return _quantity(limit["packets"]), _quantity(limit["bytes"]), limit["limited_by"]
+
+
+def _quantity(told: Mapping[str, float | None] | None) -> Quantity | None:
+    if told is None or told["value"] is None:
+        return None
+    return Quantity(told["value"], told["low"], told["high"])
+
+
+def sentences(found: Depth) -> list[str]:
+    """The result for a person, the answer first."""
+    text = [_headline(found)]
+    if found.limited_by == "packets" and found.limit_bytes is not None:
+        text.append(
+            f"Its limit is counted in packets: small ones fill it as large ones do ({size(found.limit_bytes.value)})."
+        )
+    elif found.limited_by == "bytes" and found.limit_packets is not None:
+        text.append(f"Its limit is counted in bytes: {count(found.limit_packets.value)} packets of full size.")
+    elif found.kind == "queue" and found.lost:
+        text.append("Whether its limit is counted in packets or in bytes cannot be told from what was sent.")
+    if found.burst_bytes is not None and found.kind != "policer":
+        text.append(
+            f"A bucket of {size(found.burst_bytes.value)} lets packets through faster before the queue builds up."
+        )
+    if found.line_rate_bit_s is not None:
+        text.append(f"Bursts entered the path at {rate(found.line_rate_bit_s.value)}.")
+    if found.marked:
+        text.append(f"{count(found.marked)} packets were marked (Congestion Experienced) instead of being dropped.")
+    return text
+
+
+def _headline(found: Depth) -> str:
+    at = "" if found.rate_bit_s is None else f" {_within(found.rate_bit_s, rate)}"
+    if found.kind == "policer" and found.burst_bytes is not None:
+        return (
+            f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
+        )
+    if found.kind in ("queue", "shaper"):
+        limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
+        unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"
+        if limit is not None and limit.high is None:
+            return f"A queue that drains at{at}. It was never full: it holds more than {unit(limit.value)}."
+        if limit is not None:
+            return f"A queue of {_within(limit, unit)} that drains at{at}."
+        return f"A queue that drains at{at}."
+    if found.kind == "managed-queue":
+        return f"A managed queue that drains at{at}: it drops or marks before it is full."
+    if found.kind == "none":
+        if found.lost:
+            return "No queue and no policer: packets were lost by chance, whatever was sent."
+        return "Nothing held up or dropped the bursts: the path is as fast as the line they were sent from."
+    return "What dropped packets is not known: it fits neither a queue nor a policer."
+
+
+def _within(one: Quantity, unit: Any) -> str:
+    if one.low is None or one.high is None:
+        return str(unit(one.value))
+    return f"{unit(one.value)} ({unit(one.low)} to {unit(one.high)})"

@@ -1,0 +1,174 @@
+"""Which burst to send next: longer ones until packets are lost, then both sizes until the intervals are narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from whydrop.measure.depth.caps import Budget
+from whydrop.measure.depth.result import Depth, Quantity
+from whydrop.measure.depth.rounds import MOST_PACKETS, Round
+
+# Of large packets to small ones: far enough apart that a limit in packets and one in bytes differ fourfold.
+SIZES = 4
+
+_FIRST_PACKETS = 50
+_FIRST_BURSTS = 4
+_FIRST_EVERY_S = 0.25
+# From one length to the next where nothing was lost: all the shorter ones together cost a third of the longest.
+_GROWTH = 4
+# Losses that tell what the limit is: fewer may be chance.
+_LEAST_LOSSES = 8
+# Beyond the first loss a burst goes on by so much, for losses that find the queue full.
+_BEYOND = 1.25
+_PACKETS_BEYOND = 24
+_CONFIRMING_BURSTS = 2
+# For the path to fall silent between two bursts.
+_IDLE_S = 0.05
+# On average, however fast a burst is: an open responder takes 1 Gbit/s of one client.
+_MOST_MEAN_BPS = 0.9e9
+# Of what is left, the part that one round of the search may take.
+_SHARE = 0.5
+# Narrow enough: the limit within a packet or this share, the rate within this share, or a tenth of the step.
+_NARROW_LIMIT = 0.03
+_NARROW_RATE = 0.01
+_TENTH_OF_STEP = 0.1
+# Confirming rounds of each size: what these do not make narrow more of them will not.
+_MOST_ROUNDS = 4
+
+
+@dataclass
+class Seen:
+    """The losses of bursts of one size.
+
+    Attributes:
+        lost: packets.
+        first_lost: of the bursts that lost any, the smallest number of packets before the first loss.
+        longest: packets of the longest burst.
+    """
+
+    lost: int = 0
+    first_lost: int | None = None
+    longest: int = 0
+
+
+@dataclass
+class Search:
+    """The state of a search.
+
+    Attributes:
+        large, small: the two sizes, IP bytes.
+    """
+
+    large: int
+    rate_cap_bps: float | None = None
+    seen: dict[int, Seen] = field(default_factory=dict)
+    _rounds: dict[int, int] = field(default_factory=dict)
+    _stepped: bool = False
+
+    @property
+    def small(self) -> int:
+        """The size of small packets, IP bytes."""
+        return self.large // SIZES
+
+    def first(self) -> Round:
+        """The round that tells the rates."""
+        return Round(self.large, _FIRST_PACKETS, _FIRST_BURSTS, _FIRST_EVERY_S, self.rate_cap_bps)
+
+    def next(self, found: Depth, told: Mapping[str, Any], budget: Budget) -> Round | None:
+        """The next round, or ``None`` where it is enough or nothing more can be afforded.
+
+        Args:
+            found: the result so far.
+            told: what :func:`whydrop._core.explain_bursts` says so far.
+            budget: what is left.
+        """
+        large = self.seen.get(self.large, Seen())
+        is_full = large.lost >= _LEAST_LOSSES
+        wanted = self._confirming(found, told) if is_full else self._longer(large, told, budget)
+        return wanted if wanted is not None and budget.affords(wanted) else None
+
+    def _longer(self, seen: Seen, told: Mapping[str, Any], budget: Budget) -> Round | None:
+        """A longer burst of large packets, as far as half of what is left allows."""
+        packets = min(seen.longest * _GROWTH, MOST_PACKETS)
+        while packets > seen.longest:
+            wanted = self._round(self.large, packets, 1, told)
+            if wanted.cost_bytes <= _SHARE * budget.left_bytes and wanted.cost_s <= _SHARE * budget.left_s:
+                return wanted
+            packets = packets * 3 // 4
+        return None
+
+    def _confirming(self, found: Depth, told: Mapping[str, Any]) -> Round | None:
+        """Bursts that overflow what drops, of the size that has told less so far."""
+        if self._rounds.get(self.small, 0) and self._rounds.get(self.large, 0) and is_narrow(found):
+            return None
+        size = min((self.small, self.large), key=lambda size: self._rounds.get(size, 0))
+        if self._rounds.get(size, 0) >= _MOST_ROUNDS:
+            return None
+        self._rounds[size] = self._rounds.get(size, 0) + 1
+        first_lost = self.seen[self.large].first_lost or 0
+        packets = math.ceil(_BEYOND * first_lost) + _PACKETS_BEYOND
+        if size == self.small:
+            # A limit in packets is reached sooner, one in bytes by as many bytes.
+            packets *= SIZES
+        stepped = self._stepped_rate(told) if self._rounds[size] == 2 else None
+        if stepped is not None:
+            # Slower bursts leave more time to drain.
+            line, drain = told["line_rate_bps"], told["drain_rate_bps"]["value"]
+            packets = math.ceil(packets * (1 - drain / line) / (1 - drain / stepped))
+        return self._round(size, min(packets, MOST_PACKETS), _CONFIRMING_BURSTS, told, stepped)
+
+    def _stepped_rate(self, told: Mapping[str, Any]) -> float | None:
+        """A rate between those of the line and of the queue: what drops must do the same at any rate above its own."""
+        line, drain = told["line_rate_bps"], told["drain_rate_bps"]
+        if line is None or drain is None or line < 1.5 * drain["value"]:
+            return None
+        return math.sqrt(line * drain["value"])
+
+    def _round(
+        self, ip_bytes: int, packets: int, bursts: int, told: Mapping[str, Any], rate_bps: float | None = None
+    ) -> Round:
+        slowest = slowest_bps(told)
+        every_s = 1.1 * packets * ip_bytes * 8 / min(slowest or _MOST_MEAN_BPS, _MOST_MEAN_BPS)
+        rate_bps = min((rate for rate in (rate_bps, self.rate_cap_bps) if rate is not None), default=None)
+        return Round(ip_bytes, packets, bursts, every_s + _IDLE_S + 2 * told["longest_wait_s"], rate_bps)
+
+
+def slowest_bps(told: Mapping[str, Any]) -> float | None:
+    """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
+    verdict = told["verdict"] or {"parameters": {}}
+    rates = [
+        told["line_rate_bps"],
+        *(one["value"] for one in (told["drain_rate_bps"], verdict["parameters"].get("rate_bps")) if one is not None),
+    ]
+    return min((rate for rate in rates if rate), default=None)
+
+
+def is_narrow(found: Depth) -> bool:
+    """True if more bursts would tell nothing that matters."""
+    limits = [found.limit_packets] if found.limited_by == "packets" else [found.limit_bytes]
+    if found.kind == "policer":
+        limits = [found.burst_bytes]
+    elif found.limited_by is None:
+        return False
+    packet = 1.0 if found.limited_by == "packets" else float(found.large_bytes)
+    narrow = all(one is not None and _half(one) <= max(2 * packet, _NARROW_LIMIT * one.value) for one in limits)
+    return (
+        narrow and found.rate_bit_s is not None and _half(found.rate_bit_s) <= _wanted(found) * found.rate_bit_s.value
+    )
+
+
+def _wanted(found: Depth) -> float:
+    """How narrow the rate should be, as a share of it."""
+    line, rate = found.line_rate_bit_s, found.rate_bit_s
+    if line is None or rate is None or line.value <= rate.value:
+        return _NARROW_RATE
+    return min(_NARROW_RATE, _TENTH_OF_STEP * (line.value / rate.value - 1))
+
+
+def _half(one: Quantity) -> float:
+    if one.low is None or one.high is None:
+        return math.inf
+    return (one.high - one.low) / 2

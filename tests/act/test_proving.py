@@ -1,0 +1,43 @@
+"""What counts as better, on runs whose values are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from whydrop.act.proving import Effect, Proof
+from whydrop.recording.statistics.differences import of_groups
+
+
+def effect(key: str, without: list[float], with_it: list[float]) -> Effect:
+    return Effect(key, tuple(without), tuple(with_it), of_groups(np.array(without), np.array(with_it)))
+
+
+def proof(*effects: Effect) -> Proof:
+    return Proof(effects[0].key, effects, (), ())
+
+
+def test_a_gain_beyond_the_noise_is_kept() -> None:
+    assert proof(effect("goodput-up", [10, 11, 10.5], [30, 31, 30])).holds
+    assert proof(effect("rtt-median", [90, 95, 99], [12, 11, 12])).holds
+
+
+def test_a_gain_within_the_noise_is_not() -> None:
+    assert not proof(effect("goodput-up", [10, 20, 15], [17, 22, 16])).holds
+
+
+def test_a_difference_too_small_to_matter_is_no_gain_however_certain() -> None:
+    assert not proof(effect("goodput-up", [10, 10.001, 10.002], [10.05, 10.051, 10.052])).holds
+
+
+@pytest.mark.parametrize(("key", "worse"), [("goodput-up", [8.0, 8.1, 8.0]), ("rtt-median", [120.0, 121.0, 119.0])])
+def test_what_costs_too_much_of_another_metric_is_not_kept(key: str, worse: list[float]) -> None:
+    before = {"goodput-up": [10.0, 10.1, 10.0], "rtt-median": [100.0, 101.0, 99.0]}[key]
+    found = proof(effect("retransmits", [5, 5.2, 5.1], [0, 0.01, 0]), effect(key, before, worse))
+    assert not found.holds
+    assert [one.key for one in found.costs] == [key]
+
+
+def test_runs_that_agree_to_the_last_digit_count_by_their_difference() -> None:
+    assert proof(effect("goodput-up", [10, 10, 10], [20, 20, 20])).holds
+    assert not proof(effect("goodput-up", [10, 10, 10], [10, 10, 10])).holds

@@ -1,0 +1,172 @@
+"""``whydrop depth``: what bursts tell of queues and policers whose truth is known.
+
+A line, the sender's own, leads to a bottleneck of a lower rate; what stands there is what shall be found.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.path import NetworkPath, bottleneck_commands
+
+pytestmark = pytest.mark.slow
+
+WHYDROP = [sys.executable, "-m", "whydrop"]
+ETHERNET_BYTES = 14
+LARGE_BYTES = 1500
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drop-tail queue behind a step of the rate.
+
+    Attributes:
+        queue: as ``tc`` writes it.
+        rate_mbit: of the bottleneck, as Ethernet frames.
+        step: of the line's rate over it.
+    """
+
+    queue: str
+    rate_mbit: float
+    step: float
+
+    @property
+    def limit(self) -> int:
+        return int(self.queue.split()[-1])
+
+    @property
+    def in_packets(self) -> bool:
+        return self.queue.startswith("pfifo")
+
+    @property
+    def name(self) -> str:
+        return f"{self.queue.replace(' limit ', '-')}-{self.step:g}"
+
+
+LIMITS = [f"pfifo limit {packets}" for packets in (20, 45, 100, 300)]
+LIMITS += [f"bfifo limit {size}" for size in (30_000, 70_000, 250_000)]
+# At the smallest step it takes a hundred times what a queue holds to fill it: slower lines make that long, and of faster
+# ones this machine cannot keep small packets behind each other.
+STEPS = [(10.0, 4.0), (1.1, 36.0), (1.01, 39.6)]
+GRID = [Case(queue, rate_mbit, step) for queue in LIMITS for step, rate_mbit in STEPS]
+IN_EVERY_RUN = Case("pfifo limit 45", 36.0, 1.1)
+
+
+def mbit(rate: float) -> str:
+    return f"{rate * 1e3:.0f}kbit"
+
+
+@contextmanager
+def path_with(lab: Lab, case: Case) -> Iterator[NetworkPath]:
+    with lab.path(rate=mbit(case.rate_mbit), queue=case.queue) as path:
+        line_of(path, case.rate_mbit * case.step)
+        yield path
+
+
+def line_of(path: NetworkPath, rate_mbit: float) -> None:
+    """Give the client a line of this rate."""
+    interface = path.client.interfaces["near"]
+    for command in bottleneck_commands(interface.name, mbit(rate_mbit), None):
+        interface.tc(command)
+
+
+def depth_of(path: NetworkPath, folder: Path, *options: str) -> dict[str, Any]:
+    """The document of a measurement, with the bytes that the client's interface sent meanwhile."""
+    responder = path.server.popen([*WHYDROP, "responder", "--open"])
+    path.server.wait_listening(17370)
+    before = sent_bytes(path)
+    done = path.client.run([*WHYDROP, "depth", path.server.address, "--json", "-o", folder, *options])
+    found: dict[str, Any] = json.loads(done.stdout)
+    responder.stop()
+    return {**found, "interface_bytes": sent_bytes(path) - before}
+
+
+def sent_bytes(path: NetworkPath) -> int:
+    name = path.client.interfaces["near"].name
+    return int(path.client.run(["cat", f"/sys/class/net/{name}/statistics/tx_bytes"]).stdout)
+
+
+def complaints(case: Case, found: dict[str, Any]) -> list[str]:
+    """What is wrong with the result, by the bars of the measurement."""
+    wrong = []
+    counted = "packets" if case.in_packets else "bytes"
+    if (found["kind"], found["limited_by"]) != ("queue", counted):
+        wrong.append(f"{found['kind']} limited by {found['limited_by']}")
+    unit = 1 if case.in_packets else LARGE_BYTES
+    limit = (found[f"limit_{counted}"] or {"value": 0})["value"]
+    if abs(limit - case.limit) > max(unit, 0.03 * case.limit):
+        wrong.append(f"limit {limit:.0f}")
+    rate_mbit = (found["rate_bit_s"] or {"value": 0})["value"] / 1e6
+    # Where what is counted is not known the rate is one of IP bytes.
+    truth = case.rate_mbit if found["byte_basis"] else case.rate_mbit * LARGE_BYTES / (LARGE_BYTES + ETHERNET_BYTES)
+    if abs(rate_mbit / truth - 1) > min(0.01, 0.1 * (case.step - 1)):
+        wrong.append(f"rate {rate_mbit:.3f}")
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=[] if case == IN_EVERY_RUN else [pytest.mark.exhaustive]) for case in GRID],
+)
+def test_a_queue_is_found_with_its_limit_and_what_it_counts_and_its_rate(lab: Lab, case: Case) -> None:
+    """Here time is the machine's: what is disturbed is measured again, twice at most."""
+    caps = ["--max-bytes", "1GB", "--max-time", "150s"] if case.step < 1.05 else []
+    for _ in range(3):
+        with path_with(lab, case) as path:
+            found = depth_of(path, lab.folder, *caps)
+        if not complaints(case, found):
+            break
+    (lab.folder / "found.json").write_text(json.dumps(found))
+    assert complaints(case, found) == [], found
+
+
+def test_no_cap_is_exceeded_as_the_interface_counts(lab: Lab) -> None:
+    """Of a path that never drops anything, so that the caps alone end it."""
+    with lab.path(rate="200mbit", queue="pfifo limit 10000") as path:
+        found = depth_of(path, lab.folder, "--max-bytes", "8MB", "--max-time", "40s", "--max-rate", "100mbit")
+    assert found["kind"] in ("none", "queue")
+    assert found["lost"] == 0
+    assert 1e6 < found["interface_bytes"] <= 8e6
+
+
+@pytest.mark.needs_kernel("police", "htb", virtual_time=True)
+@pytest.mark.parametrize(
+    "burst_kb",
+    [pytest.param(burst, marks=[] if burst == 50 else [pytest.mark.exhaustive]) for burst in (15, 50, 200)],
+)
+def test_a_policer_is_told_from_a_queue_with_its_rate_and_burst(lab: Lab, burst_kb: int) -> None:
+    with lab.path(police=f"rate 10mbit burst {burst_kb}k") as path:
+        line_of(path, 40)
+        found = depth_of(path, lab.folder, "--max-bytes", "30MB")
+    assert found["kind"] == "policer", found
+    assert found["rate_bit_s"]["value"] == pytest.approx(10e6, rel=0.01)
+    # Of its burst, `act_police` counts what is sent at its rate in whole ticks of 64 ns: within a packet.
+    assert found["burst_bytes"]["value"] == pytest.approx(burst_kb * 1024, abs=LARGE_BYTES)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_kernel("netem", "htb", virtual_time=True)
+def test_a_long_path_changes_nothing(lab: Lab) -> None:
+    with lab.path(rate="18mbit", queue="pfifo limit 45", delay="25ms") as path:
+        line_of(path, 20)
+        found = depth_of(path, lab.folder)
+    assert complaints(Case("pfifo limit 45", 18.0, 20 / 18), found) == [], found
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_kernel("codel", "htb", virtual_time=True)
+def test_queue_management_is_no_full_queue(lab: Lab) -> None:
+    with lab.path(rate="10mbit", queue="codel") as path:
+        line_of(path, 12)
+        found = depth_of(path, lab.folder, "--max-bytes", "40MB")
+    assert found["limited_by"] is None
+    assert found["kind"] in ("managed-queue", "unknown"), found

@@ -1,0 +1,293 @@
+"""Packets that hosts drop on purpose, named by the kernel's reason or by a counter; and as many lost elsewhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from lab import Host, Lab, Network
+from lab.measuring import iperf3_server, start_iperf3
+from patience import wait_until
+from whydrop.explaining.recordings.document import explain
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("pfifo", "tbf")]
+
+COUNT = 200
+
+SEND = """
+import socket, sys
+address, port, count, ttl, source = sys.argv[1:]
+sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sending.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, int(ttl))
+sending.bind((source, 0))
+for _ in range(int(count)):
+    sending.sendto(bytes(1000), (address, int(port)))
+"""
+# Bound, and never read.
+HOLD = """
+import socket, sys, time
+held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+held.bind(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+time.sleep(1e6)
+"""
+LISTEN = """
+import socket, sys, time
+listening = socket.create_server(("0.0.0.0", int(sys.argv[1])), backlog=1)
+print("ready", flush=True)
+time.sleep(1e6)
+"""
+CONNECT = """
+import socket, sys, time
+address, port, count = sys.argv[1:]
+made = []
+for _ in range(int(count)):
+    made.append(socket.socket())
+    made[-1].setblocking(False)
+    made[-1].connect_ex((address, int(port)))
+print("asked", flush=True)
+time.sleep(1e6)
+"""
+DAMAGED = """
+import socket, struct, sys
+address, udp, tcp, count = sys.argv[1], *map(int, sys.argv[2:])
+for protocol, header in (
+    (socket.IPPROTO_UDP, struct.pack("!HHHH", 5000, udp, 108, 0xBEEF) + bytes(100)),
+    (socket.IPPROTO_TCP, struct.pack("!HHIIBBHHH", 5000, tcp, 0, 0, 0x50, 2, 100, 0xBEEF, 0)),
+):
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, protocol)
+    for _ in range(count):
+        raw.sendto(header, (address, 0))
+"""
+# The window was offered while the buffer was large; then the buffer shrinks, and what comes finds no room.
+SHRINK = """
+import socket, sys, time
+listening = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+accepted = listening.accept()[0]
+accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+print("shrunk", flush=True)
+time.sleep(1e6)
+"""
+FILL = """
+import socket, sys, time
+sending = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+time.sleep(0.5)
+sending.setblocking(False)
+try:
+    while True:
+        sending.send(bytes(1400))
+except BlockingIOError:
+    pass
+print("filled", flush=True)
+time.sleep(1e6)
+"""
+
+
+def python(code: str, *arguments: object) -> list[str]:
+    """The words that run a program."""
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+@dataclass
+class Watched:
+    """The recording of a watch, once it has ended."""
+
+    folder: Path
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of it."""
+        (path,) = self.folder.glob("*.recording")
+        file = path / f"{name}.parquet"
+        return pl.read_parquet(file) if file.exists() else pl.DataFrame(schema={"reason": pl.String})
+
+    def dropped(self, port: int) -> dict[str, int]:
+        """Packets to a port by reason."""
+        rows = self.table("drops").filter(pl.col("destination").str.ends_with(f":{port}"))
+        sums = rows.group_by("reason").agg(pl.col("packets").sum())
+        return dict(zip(sums["reason"].to_list(), sums["packets"].to_list(), strict=True))
+
+    def named(self) -> dict[str, int]:
+        """What `whydrop explain` says that the host dropped, by reason."""
+        (path,) = self.folder.glob("*.recording")
+        found = [one for one in explain(path).document()["verdicts"] if one["cause"] == "host-drop"]
+        assert all(one["evidence"] and one["sentence"].startswith("This host itself dropped") for one in found)
+        return {one["detail"]: one["lost"] for one in found}
+
+    def counted(self, counter: str) -> float:
+        """How much a counter grew, of all objects that have it."""
+        rows = self.table("counters").filter(pl.col("counter") == counter)
+        grown = rows.group_by("source", "object").agg(grown=pl.col("value").last() - pl.col("value").first())
+        return float(grown["grown"].sum())
+
+
+@contextmanager
+def watched(host: Host, folder: Path, *options: str) -> Iterator[Watched]:
+    """`whydrop watch` in a host while the block runs, and until the counters were read once more."""
+    folder.mkdir(parents=True)
+    words = [sys.executable, "-m", "whydrop", "watch", "--no-live", "--counters", "200ms", "--drops", "program"]
+    watching = host.popen([*words, "--output", str(folder), *options])
+    wait_until(lambda: watching.returncode is not None or any(folder.glob("*.recording/journal/polls*")))
+    assert watching.returncode is None, watching.output()
+    yield Watched(folder)
+    time.sleep(0.5)
+    watching.signal(signal.SIGINT)
+    said = watching.wait()
+    assert "could be counted" not in said, said
+
+
+def between(network: Network) -> tuple[Host, Host, Host]:
+    """A sender, a router and a receiver."""
+    sender, router, receiver = network.host("sender"), network.host("router"), network.host("receiver")
+    network.link(sender, router)
+    network.link(router, receiver)
+    network.start()
+    return sender, router, receiver
+
+
+@pytest.mark.needs_program("nft")
+def test_what_a_receiver_drops_is_named_and_counted(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, _, receiver = between(network)
+        for code, port in ((HOLD, 7001), (HOLD, 7003), (LISTEN, 7004), (LISTEN, 7005), (SHRINK, 7006)):
+            receiver.popen(python(code, port)).wait_for("ready")
+        for rule in (
+            "add table inet lab",
+            "add chain inet lab arriving { type filter hook input priority 0; }",
+            "add rule inet lab arriving udp dport 7002 drop",
+        ):
+            receiver.run(["nft", rule])
+        with watched(receiver, lab.folder / "receiver", "--udp") as found:
+            for port in (7001, 7002):
+                sender.run(python(SEND, receiver.address, port, COUNT, 64, "0.0.0.0"))
+            sender.run(python(DAMAGED, receiver.address, 7003, 7005, 40))
+            sender.popen(python(CONNECT, receiver.address, 7004, 8)).wait_for("asked")
+            sender.popen(python(FILL, receiver.address, 7006)).wait_for("filled")
+    full = found.dropped(7001)
+    # What fits into the buffer is not dropped; the socket itself counts the rest.
+    assert full == {"SOCKET_RCVBUFF": found.counted("RcvbufErrors") - found.dropped(7003).get("SOCKET_RCVBUFF", 0)}
+    assert 0.9 * COUNT < full["SOCKET_RCVBUFF"] < COUNT
+    assert found.dropped(7002) == {"NETFILTER_DROP": COUNT}
+    assert found.dropped(7005) == {"TCP_CSUM": 40}
+    assert found.counted("InCsumErrors") >= 40
+    # A full accept queue has no reason on most kernels, but its counter.
+    assert found.counted("ListenOverflows") >= 6
+    lacking = found.dropped(7006)
+    assert set(lacking) & {"PROTO_MEM", "SOCKET_RCVBUFF", "TCP_ZEROWINDOW"}
+    assert found.counted("TCPRcvQDrop") == lacking.get("PROTO_MEM", 0)
+    named = found.named()
+    assert named["NETFILTER_DROP"] == COUNT
+    assert {"SOCKET_RCVBUFF", "TCP_CSUM"} < set(named)
+    rows = found.table("drops").filter(pl.col("reason") == "NETFILTER_DROP")
+    assert rows["interface"].unique().to_list() == ["to-router"]
+    assert rows["protocol"].unique().to_list() == ["udp"]
+    assert rows["location"].null_count() == 0
+
+
+def test_what_a_router_drops_is_named_and_counted(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        for name in ("all", "to-sender"):
+            router.sysctl(f"net.ipv4.conf.{name}.rp_filter", "1")
+        # An address that the router would not answer by the interface that it comes by.
+        sender.run(["ip", "address", "add", "203.0.113.5/32", "dev", "lo"])
+        with watched(router, lab.folder / "router") as found:
+            sender.run(python(SEND, receiver.address, 7001, 50, 1, "0.0.0.0"))
+            sender.run(python(SEND, receiver.address, 7002, 50, 64, "203.0.113.5"))
+    # The kernel's word for a packet whose time to live has ended; the counter is of the same name.
+    assert found.dropped(7001) == {"IP_INHDR": 50}
+    assert found.counted("InHdrErrors") == 50
+    assert found.dropped(7002) == {"IP_RPFILTER": 50}
+    assert found.named() == {"IP_RPFILTER": 50}
+    rows = found.table("drops").filter(pl.col("reason") == "IP_RPFILTER")
+    assert rows["arrived_by"].unique().to_list() == ["to-sender"]
+
+
+def test_a_full_queue_of_the_sender_is_named_and_counted(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, _, receiver = between(network)
+        leaving = sender.interfaces["router"]
+        leaving.tc("qdisc add dev {} root tbf rate 1mbit burst 2k limit 4000")
+        with watched(sender, lab.folder / "sender") as found:
+            sender.run(python(SEND, receiver.address, 7001, COUNT, 64, "0.0.0.0"))
+        dropped = leaving.dropped()
+    reasons = found.dropped(7001)
+    assert len(reasons) == 1
+    assert next(iter(reasons)).startswith("QDISC_")
+    assert sum(reasons.values()) == dropped == found.counted("dropped_packets")
+
+
+def laid(found: Watched) -> tuple[int, int]:
+    """Segments sent again: after a drop on the host that was watched, and the others."""
+    rows = found.table("retransmissions")
+    if not rows.height:
+        return 0, 0
+    here = rows["reason"].is_not_null()
+    return int(rows.filter(here)["packets"].sum()), int(rows.filter(~here)["packets"].sum())
+
+
+def test_what_the_sender_s_own_queue_drops_is_laid_to_it_and_what_the_network_drops_is_not(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        own, other = sender.interfaces["router"], router.interfaces["receiver"]
+        with iperf3_server(receiver):
+            # The queue throws away what it holds for longest: TCP has counted it as sent.
+            own.tc("qdisc add dev {} root handle 1: tbf rate 20mbit burst 3k limit 30000")
+            own.tc("qdisc add dev {} parent 1:1 pfifo_head_drop limit 5")
+            with watched(sender, lab.folder / "own", "--port", "5201") as here:
+                start_iperf3(sender, receiver.address, 2).wait()
+            dropped = own.dropped()
+            own.tc("qdisc del dev {} root")
+            other.tc("qdisc add dev {} root tbf rate 20mbit burst 3k limit 8000")
+            with watched(sender, lab.folder / "other", "--port", "5201") as elsewhere:
+                start_iperf3(sender, receiver.address, 2).wait()
+            assert other.dropped() > 0
+    assert 0 < laid(here)[0] <= dropped
+    assert laid(elsewhere) == (0, elsewhere.counted("RetransSegs"))
+    assert laid(elsewhere)[1] > 0
+    assert any(reason.startswith("QDISC") for reason in here.named())
+    assert elsewhere.named() == {}
+
+
+@pytest.mark.needs_kernel("police", "fq_codel")
+@pytest.mark.needs_program("nft")
+def test_a_policer_full_connection_tracking_and_queue_management_are_named(lab: Lab) -> None:
+    with lab.network() as network:
+        sender, router, receiver = between(network)
+        arriving = router.interfaces["sender"]
+        arriving.tc("qdisc add dev {} clsact")
+        arriving.tc(
+            "filter add dev {} ingress protocol ip u32 match ip dport 7001 0xffff "
+            "action police rate 8kbit burst 2k conform-exceed drop"
+        )
+        for rule in (
+            "add table ip lab",
+            "add chain ip lab passing { type filter hook forward priority 0; }",
+            "add rule ip lab passing ct state new accept",
+        ):
+            router.run(["nft", rule])
+        # The limit is the machine's.
+        Path("/proc/sys/net/netfilter/nf_conntrack_max").write_text("4\n")
+        with watched(router, lab.folder / "router") as found:
+            sender.run(python(SEND, receiver.address, 7001, COUNT, 64, "0.0.0.0"))
+            for _ in range(10):
+                sender.run(python(SEND, receiver.address, 7002, 1, 64, "0.0.0.0"))
+        policed = json.loads(arriving.tc("-s -j filter show dev {} ingress"))
+    policed_packets = sum(
+        action["stats"]["drops"] for one in policed for action in one.get("options", {}).get("actions", ())
+    )
+    assert found.dropped(7001) == {"TC_INGRESS": policed_packets}
+    assert policed_packets > 0.9 * COUNT
+    assert found.dropped(7002) == {"NETFILTER_DROP": found.counted("drop")}
+    assert found.counted("drop") > 0
