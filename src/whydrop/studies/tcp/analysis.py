@@ -1,4 +1,4 @@
-"""What connections come to: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
+"""Sums over connections: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
 
 Connections of one client are no independent observations. Of so many clients with so many connections each, a group is
 taken to be worth (sum m)^2 / sum m^2 independent ones (L. Kish, "Survey Sampling", 1965, for clients whose connections

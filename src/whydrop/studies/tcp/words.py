@@ -1,4 +1,4 @@
-"""What the study found, in sentences."""
+"""Sentences about what the study found."""
 
 from __future__ import annotations
 
