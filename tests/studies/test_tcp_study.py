@@ -246,6 +246,7 @@ def test_a_store_without_such_statistics_is_said_to_have_none(tmp_path: Path) ->
         (("--first", "2020-01-02", "--last", "2020-01-01"), "--first (2020-01-02) is after --last (2020-01-01)"),
         (("--format", "html,gif"), "'gif': expected some of png"),
         (("--backend", "oracle"), "--backend"),
+        (("--backend", "bigquery:mine"), "BigQuery has no table of samples"),
     ],
 )
 def test_a_wrong_command_line_says_what_was_expected(store, words, said):
