@@ -1,4 +1,4 @@
-"""What studies have in common on the command line: progress, where files are, tables as JSON."""
+"""Parts that studies share on the command line: progress, where files are, tables as JSON."""
 
 from __future__ import annotations
 

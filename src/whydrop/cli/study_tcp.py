@@ -49,7 +49,7 @@ def _listed(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...
     default="duckdb",
     show_default=True,
     metavar="ENGINE",
-    help="duckdb, spark://HOST:PORT, spark:local[N] or bigquery:PROJECT.",
+    help="duckdb, spark://HOST:PORT or spark:local[N].",
 )
 @click.option(
     "--output",
@@ -92,8 +92,10 @@ def tcp(
     parameters = Parameters(first and first.date(), last and last.date(), sites)
     if first and last and first > last:
         raise click.UsageError(f"--first ({parameters.first}) is after --last ({parameters.last}).")
+    if backend.startswith("bigquery"):
+        raise click.UsageError("--backend: BigQuery has no table of samples: import the files into a store.")
     try:
-        check_engine(backend, None)
+        check_engine(backend)
     except BackendError as reason:
         raise click.UsageError(f"--backend: {ending.printable(str(reason))}") from None
     try:

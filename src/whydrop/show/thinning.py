@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
 from whydrop.show.figure import Axis, Ends, Layer, Panel
@@ -39,19 +40,23 @@ def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
 
     A break (``y`` is null) begins a new part of the line, each of which is thinned for itself, and stays.
     """
-    low, high = pl.col("y"), pl.col("y2") if "y2" in data.columns else pl.col("y")
-    kept = (
-        data.with_row_index("row")
-        .group_by(part=pl.col("y").is_null().cum_sum(), column=column, maintain_order=True)
-        .agg(
-            pl.col("row").first().alias("first"),
-            pl.col("row").last().alias("last"),
-            pl.col("row").gather(low.arg_min()).first().alias("lowest"),
-            pl.col("row").gather(high.arg_max()).first().alias("highest"),
-        )
-    )
-    rows = pl.concat([kept[name].cast(pl.UInt32).alias("row") for name in ("first", "lowest", "highest", "last")])
-    return data[rows.drop_nulls().unique().sort()]
+    keys = data.select(column=column.cast(pl.Float64), part=pl.col("y").is_null().cum_sum(), y="y", top=_top(data))
+    columns, parts = keys["column"].to_numpy(), keys["part"].to_numpy()
+    begins = np.flatnonzero(np.concatenate(([True], (np.diff(columns) != 0) | (np.diff(parts) != 0))))
+    kept = np.zeros(len(columns), dtype=bool)
+    kept[begins] = kept[np.append(begins[1:], len(columns)) - 1] = True
+    for name, extreme in (("y", np.fmin), ("top", np.fmax)):
+        values = keys[name].cast(pl.Float64).to_numpy()
+        own = extreme.reduceat(values, begins)
+        at = np.flatnonzero(values == np.repeat(own, np.diff(begins, append=len(values))))
+        # Of several that are as low or as high, the first.
+        of = np.searchsorted(begins, at, side="right")
+        kept[at[np.diff(of, prepend=0) != 0]] = True
+    return data.filter(pl.Series(kept))
+
+
+def _top(data: pl.DataFrame) -> str:
+    return "y2" if "y2" in data.columns else "y"
 
 
 def _cells(data: pl.DataFrame, x: pl.Expr, panel: Panel, columns: int, rows: int) -> pl.DataFrame:

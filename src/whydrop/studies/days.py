@@ -1,4 +1,4 @@
-"""How much days of one site depend on each other, and how many independent ones they are worth."""
+"""Dependence of a site's days on each other, and how many independent ones they are worth."""
 
 from __future__ import annotations
 

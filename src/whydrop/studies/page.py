@@ -1,4 +1,4 @@
-"""What pages of studies have in common: lists of sentences, and tables for people."""
+"""Parts that pages of studies share: lists of sentences, and tables for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connections come to: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
+"""Sums over connections: what limits them, how fast and far they are, and whether that changed; with 95 % intervals.
 
 Connections of one client are no independent observations. Of so many clients with so many connections each, a group is
 taken to be worth (sum m)^2 / sum m^2 independent ones (L. Kish, "Survey Sampling", 1965, for clients whose connections
@@ -59,6 +59,8 @@ _MOST = 0.5
 LEAST_OF_NETWORK = 10
 # Shorter ones are over before their throughput is more than slow start's.
 LEAST_SPAN_NS = 1_000_000_000
+# Fewer are the initial window (RFC 6928), of which one that is sent again would be a tenth and more.
+LEAST_SEGMENTS = 11
 # A day's median of fewer connections is one or two clients'.
 _LEAST_OF_DAY = 10
 
@@ -75,7 +77,7 @@ def described(connections: pl.DataFrame) -> pl.DataFrame:
     frame = connections.with_columns(
         throughput_bps=pl.when(span >= LEAST_SPAN_NS).then(carried * 8e9 / span),
         mean_rtt_ms=pl.col("mean_rtt_ns") / 1e6,
-        retransmitted_share=pl.when(sent > 0).then((pl.col("retransmitted") / sent).clip(0.0, 1.0)),
+        retransmitted_share=pl.when(sent >= LEAST_SEGMENTS).then((pl.col("retransmitted") / sent).clip(0.0, 1.0)),
         limiter=_limiter(),
         all=pl.lit("all"),
     )
@@ -99,7 +101,8 @@ def _limiter() -> pl.Expr:
         APPLICATION: span - pl.col("busy_ns"),
     }
     told = pl.coalesce("congestion_ns", "busy_ns").is_not_null() & (span > 0)
-    sends = pl.col("acked_bytes") >= pl.col("received_bytes").fill_null(0)
+    acked = pl.col("acked_bytes")
+    sends = (acked > 0) & (acked >= pl.col("received_bytes").fill_null(0))
     places = {name: pl.lit(number, pl.Int8) for number, name in enumerate(LIMITERS)}
     named = pl.coalesce(*(pl.when(held > _MOST * span).then(places[name]) for name, held in parts.items()))
     known = (told & sends).fill_null(value=False)
@@ -182,10 +185,12 @@ def limits(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _limits(frame: pl.DataFrame, by: str) -> pl.DataFrame:
     groups = _groups(frame, by)
+    if not len(groups.rows):
+        return pl.DataFrame(schema=LIMITS)
     limiters = frame["limiter"].to_numpy()[groups.rows]
     parts = []
     for number, name in enumerate(LIMITERS):
-        held = np.add.reduceat((limiters == number).astype(np.int64), groups.starts) if len(limiters) else limiters
+        held = np.add.reduceat((limiters == number).astype(np.int64), groups.starts)
         parts.append(pl.DataFrame({"group": groups.names, "limiter": name, "order": number, "connections": held}))
     all_of = pl.DataFrame({"group": groups.names, "all": groups.counts, "worth": groups.worth})
     share, worth = pl.col("connections") / pl.col("all"), pl.col("worth")
@@ -211,6 +216,8 @@ def distributions(frame: pl.DataFrame) -> pl.DataFrame:
 def _distribution(rows: pl.DataFrame, by: str, quantity: str) -> pl.DataFrame:
     """Of rows in the order of the quantity: in each group a quantile is a place."""
     groups = _groups(rows, by)
+    if not len(groups.rows):
+        return pl.DataFrame(schema=DISTRIBUTIONS)
     values, last = rows[quantity].to_numpy()[groups.rows], groups.counts - 1
 
     def at(place: Values) -> Values:

@@ -23,8 +23,8 @@ _LIMITS = (
     Column("Group", ("group",), str),
     Column("Limited by", ("limiter",), str),
     Column("Connections", ("connections",), units.count),
-    Column("Share", ("share",), units.percent),
-    Column("95 % interval", ("low", "high"), units.percent),
+    Column("Share", ("share",), lambda share: f"{units.significant(100 * share)} %"),
+    Column("95 % interval", ("low", "high"), lambda share: f"{units.significant(100 * share)} %"),
 )
 _CHANGES = (
     Column("Site", ("site",), str),
@@ -47,7 +47,7 @@ def page(results: Results, figures: Mapping[str, Figure]) -> str:
     limits, spread = results.tables["limits"], results.tables["distributions"]
     figure = "".join(_figure(name, one) for name, one in figures.items())
     tables = [
-        *(grid(f"What limits connections, by {by}", limits.filter(pl.col("by") == by), _LIMITS) for by in _BY),
+        *(grid(f"What limits connections, by {by}", _largest(limits, by), _LIMITS) for by in _BY),
         *(_spread(spread, quantity) for quantity in words.QUANTITIES),
         grid("Did the later half of the days differ?", results.tables["changes"], _CHANGES),
     ]
@@ -68,6 +68,14 @@ def page(results: Results, figures: Mapping[str, Figure]) -> str:
 
 
 _BY = ("site", "day", "network")
+
+
+def _largest(limits: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Networks with most connections first: there are more than a page shows."""
+    own = limits.filter(pl.col("by") == by)
+    if by != "network":
+        return own
+    return own.sort(pl.col("connections").sum().over("group"), "group", descending=[True, False], maintain_order=True)
 
 
 def _figure(name: str, figure: Figure) -> str:

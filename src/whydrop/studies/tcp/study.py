@@ -99,4 +99,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     short = int((frame["span_ns"] < analysis.LEAST_SPAN_NS).sum())
     if short:
         notes.append(f"{short} connections of less than a second have no throughput: it would be slow start's.")
+    few = int((frame["segments"] < analysis.LEAST_SEGMENTS).sum())
+    if few:
+        notes.append(f"{few} connections of up to ten segments have no share of segments sent again.")
     return notes

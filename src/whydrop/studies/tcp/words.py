@@ -1,4 +1,4 @@
-"""What the study found, in sentences."""
+"""Sentences about what the study found."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def _medians(results: Results) -> Iterator[str]:
     frame = results.tables["distributions"].filter(pl.col("by") == "all")
     for row in frame.iter_rows(named=True):
         quantity = row["quantity"]
-        middle, low, high, p5, p95 = (
-            value(quantity, row[name]) for name in ("p50", "median_low", "median_high", "p5", "p95")
-        )
-        yield f"Median {QUANTITIES[quantity]}: {middle} ({low} to {high}); from {p5} to {p95} in nine of ten."
+        middle, p5, p95 = (value(quantity, row[name]) for name in ("p50", "p5", "p95"))
+        ends = [row["median_low"], row["median_high"]]
+        of = "too few clients for an interval" if None in ends else " to ".join(value(quantity, end) for end in ends)
+        yield f"Median {QUANTITIES[quantity]}: {middle} ({of}); from {p5} to {p95} in nine of ten."
 
 
 def _standing_out(results: Results) -> Iterator[str]:
@@ -101,8 +101,8 @@ def _caveats(results: Results) -> Iterator[str]:
     rows = results.tables["limits"].filter((pl.col("by") == "all") & (pl.col("limiter") == UNKNOWN)).to_dicts()
     if rows and rows[0]["share"] < 1:
         yield (
-            f"Of {units.percent(rows[0]['share'])} it is not known: they received more than they sent, which the other "
-            "end's kernel could tell, or their kernel has no such clocks."
+            f"Of {units.percent(rows[0]['share'])} it is not known: they sent nothing or received more, which the "
+            "other end's kernel could tell, or their kernel has no such clocks."
         )
     if results.tables["changes"].height:
         yield "That earlier and later days differ says nothing of why: seasons and other clients are part of it."
