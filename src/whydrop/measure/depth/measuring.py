@@ -116,10 +116,13 @@ class _Measurement:
                     raise
                 status, problem = "failed", str(reason)
             writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
-            told = None if self.found is None else self.found.document()
             writer.update(
                 {
-                    "depth": told,
+                    "depth": None if self.found is None else self.found.document(),
+                    "test": {
+                        **writer.metadata["test"],
+                        "flows": [tally.flow.settings() for tally in self.tallies.values()],
+                    },
                     "hosts": {**writer.metadata["hosts"], **self.far},
                     "failures": [problem] if problem else [],
                 }
