@@ -20,8 +20,8 @@ def told(**changed: Any) -> dict[str, Any]:
     """What bursts tell that met nothing, but for what is ``changed``."""
     nothing = {
         "packets": 200, "lost": 0, "marked": 0, "line_rate_bps": LINE_BPS, "drain_rate_bps": None, "burst_bytes": None,
-        "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "limit": None, "byte_basis": None,
-        "verdict": None,
+        "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None, "limit": None,
+        "byte_basis": None, "verdict": None,
     }  # fmt: skip
     return {**nothing, **changed}
 
@@ -151,7 +151,9 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     assert found.limit_packets is None
     other = {**policed, "parameters": {}}
     assert kind(told(lost=5, verdict={**other, "cause": "random-loss"})) == "none"
-    assert kind(told(lost=5, verdict={**other, "cause": "aqm"})) == "managed-queue"
+    managed = {**other, "cause": "aqm"}
+    assert kind(told(lost=5, verdict=managed, most_packets=80.0, lost_found_packets=40.0)) == "managed-queue"
+    assert kind(told(lost=5, verdict=managed, most_packets=44.0, lost_found_packets=40.0)) == "unknown"
     assert kind(told(lost=5, verdict={**other, "cause": "unknown"})) == "unknown"
     assert kind(told(marked=5, drain_rate_bps=around(1e7))) == "managed-queue"
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"

@@ -54,8 +54,8 @@ class Case:
 
 LIMITS = [f"pfifo limit {packets}" for packets in (20, 45, 100, 300)]
 LIMITS += [f"bfifo limit {size}" for size in (30_000, 70_000, 250_000)]
-# At the smallest step it takes a hundred times what a queue holds to fill it: slower lines make that long, and on faster
-# ones this machine cannot keep small packets close behind each other.
+# At the smallest step it takes a hundred times what a queue holds to fill it: slower lines make that long, and faster
+# ones are more than small packets of this machine can fill.
 STEPS = [(10.0, 4.0), (1.1, 36.0), (1.01, 39.6)]
 GRID = [Case(queue, rate_mbit, step) for queue in LIMITS for step, rate_mbit in STEPS]
 IN_EVERY_RUN = Case("pfifo limit 45", 36.0, 1.1)

@@ -146,6 +146,15 @@ impl Full {
 /// Of the distance between the two answers, what an answer may be off: nearer to one than to the other by three to one.
 const AGREE: f64 = 0.25;
 
+/// The median of what lost packets found waiting, of whatever size: packets.
+pub(super) fn lost_found_packets(hop: &Hop, inside: &[Held]) -> Option<f64> {
+    let lost = inside.iter().zip(&hop.passages.outcome);
+    let lost = lost.filter(|(_, seen)| **seen == Seen::Lost);
+    let mut found: Vec<f64> = lost.map(|(held, _)| held.packets).collect();
+    found.sort_by(f64::total_cmp);
+    found.get(found.len() / 2).copied()
+}
+
 fn of_kind(passages: &Passages, (ip_bytes, outcome): (u32, Seen)) -> impl Iterator<Item = usize> {
     (0..passages.len()).filter(move |index| {
         passages.outcome[*index] == outcome && passages.bytes[*index] as u32 == ip_bytes

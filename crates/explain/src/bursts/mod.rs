@@ -28,7 +28,7 @@ use whydrop_verdict::{Place, PlaceKind, Quantity};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
-use limit::limit;
+use limit::{limit, lost_found_packets};
 use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 
 /// One packet of a burst.
@@ -62,6 +62,8 @@ pub struct Bursts {
     /// The most that any packet found waiting: packets, and IP bytes.
     pub most_packets: f64,
     pub most_bytes: f64,
+    /// What lost packets found waiting, the median: packets.
+    pub lost_found_packets: Option<f64>,
     /// What a full queue holds, where lost packets found one.
     pub limit: Option<Limit>,
     /// What the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
@@ -106,6 +108,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         marked: hop.marked,
         line_rate_bps: line_rate_bps(&trains),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
+        lost_found_packets: lost_found_packets(&hop, &inside),
         limit: limit(&hop, &trains, &inside, drain_rate_bps, basis),
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),

@@ -192,7 +192,10 @@ class _Measurement:
     def _note(self, upcoming: Round, frames: dict[str, pl.DataFrame], tally: Tally) -> None:
         """Keep the packets, and what was lost of them."""
         if "bursts" not in frames:
-            raise EngineError(f"{self.wanted.host.name}: {tally.message or 'nothing was measured'}")
+            sent = tally.facts.get("packets_sent", "no")
+            raise EngineError(
+                f"{self.wanted.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)"
+            )
         packets = joined(frames["bursts"], frames.get("departures"), upcoming.ip_bytes)
         self.packets.append(packets)
         seen = self.search.seen.setdefault(upcoming.ip_bytes, Seen())
