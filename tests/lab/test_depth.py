@@ -54,8 +54,8 @@ class Case:
 
 LIMITS = [f"pfifo limit {packets}" for packets in (20, 45, 100, 300)]
 LIMITS += [f"bfifo limit {size}" for size in (30_000, 70_000, 250_000)]
-# At the smallest step it takes a hundred times what a queue holds to fill it: slower lines make that long, and of faster
-# ones this machine cannot keep small packets behind each other.
+# At the smallest step it takes a hundred times what a queue holds to fill it: slower lines make that long, and faster
+# ones are more than small packets of this machine can fill.
 STEPS = [(10.0, 4.0), (1.1, 36.0), (1.01, 39.6)]
 GRID = [Case(queue, rate_mbit, step) for queue in LIMITS for step, rate_mbit in STEPS]
 IN_EVERY_RUN = Case("pfifo limit 45", 36.0, 1.1)
@@ -63,6 +63,20 @@ IN_EVERY_RUN = Case("pfifo limit 45", 36.0, 1.1)
 
 def mbit(rate: float) -> str:
     return f"{rate * 1e3:.0f}kbit"
+
+
+# Packets of 1000 bytes in a Poisson process of this rate, bit/s, to a port where nobody minds them.
+OTHERS = """
+import random, socket, sys, time
+address, rate_bps = sys.argv[1], float(sys.argv[2])
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+due = time.monotonic()
+while True:
+    due += random.expovariate(rate_bps / 8 / 1000)
+    while (left := due - time.monotonic()) > 0:
+        time.sleep(left)
+    out.sendto(bytes(972), (address, 9))
+"""
 
 
 @contextmanager
@@ -129,6 +143,38 @@ def test_a_queue_is_found_with_its_limit_and_what_it_counts_and_its_rate(lab: La
     assert complaints(case, found) == [], found
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name) for case in GRID if case.limit in (100, 70_000) and case.step == 1.1]
+)
+def test_beside_a_fifth_of_others_traffic_limit_and_rate_are_found_within_a_tenth(lab: Lab, case: Case) -> None:
+    for _ in range(3):
+        with lab.path(rate="20mbit", queue=case.queue) as path:
+            line_of(path, 40)
+            path.near.popen([sys.executable, "-c", OTHERS, path.server.address, "4e6"])
+            found = depth_of(path, lab.folder)
+        counted = "packets" if case.in_packets else "bytes"
+        if (found["kind"], found["limited_by"]) == ("queue", counted):
+            break
+    assert (found["kind"], found["limited_by"]) == ("queue", counted), found
+    assert found[f"limit_{counted}"]["value"] == pytest.approx(case.limit, rel=0.1)
+    assert found["rate_bit_s"]["value"] == pytest.approx(20e6, rel=0.1)
+
+
+@pytest.mark.exhaustive
+def test_the_way_down_is_measured_from_the_responder(lab: Lab) -> None:
+    case = Case("pfifo limit 45", 4.0, 10.0)
+    for _ in range(3):
+        with lab.path(rate_down="4mbit", rate="100mbit", queue_down=case.queue) as path:
+            interface = path.server.interfaces["far"]
+            for command in bottleneck_commands(interface.name, "40mbit", None):
+                interface.tc(command)
+            found = depth_of(path, lab.folder, "--down")
+        if not complaints(case, found):
+            break
+    assert complaints(case, found) == [], found
+
+
 def test_no_cap_is_exceeded_as_the_interface_counts(lab: Lab) -> None:
     """Of a path that never drops anything, so that the caps alone end it."""
     with lab.path(rate="200mbit", queue="pfifo limit 10000") as path:
@@ -170,3 +216,13 @@ def test_queue_management_is_no_full_queue(lab: Lab) -> None:
         found = depth_of(path, lab.folder, "--max-bytes", "40MB")
     assert found["limited_by"] is None
     assert found["kind"] in ("managed-queue", "unknown"), found
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_kernel("codel", "htb", virtual_time=True)
+def test_a_queue_that_marks_is_seen_to_mark(lab: Lab) -> None:
+    with lab.path(rate="10mbit", queue="codel ecn") as path:
+        line_of(path, 12)
+        found = depth_of(path, lab.folder, "--max-bytes", "40MB", "--ecn")
+    assert found["marked"] > 0
+    assert found["kind"] == "managed-queue", found

@@ -1,5 +1,6 @@
 //! Client and responder of one process over loopback: what people rely on, end to end.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -281,6 +282,22 @@ fn what_a_responder_tells_of_flows_of_every_kind_is_what_its_client_expects() {
         assert_eq!(ending_of(&taken, flow), Ending::Complete, "flow {flow}");
     }
     assert!(taken[0].bursts.iter().any(|packet| packet.flow == 4));
+    // Of bursts in both directions it is known when each packet left, and it arrived later.
+    for flow in [4, 5] {
+        let left: HashMap<u64, i64> = taken[0]
+            .departures
+            .iter()
+            .filter(|departure| departure.flow == flow)
+            .map(|departure| (departure.sequence, departure.left_ns))
+            .collect();
+        let mut packets = taken[0].bursts.iter().filter(|packet| packet.flow == flow);
+        assert!(packets.clone().count() > 0);
+        assert!(packets.all(|packet| {
+            let received_ns = packet.received_ns.unwrap_or(i64::MAX);
+            left.get(&packet.sequence)
+                .is_some_and(|left_ns| *left_ns < received_ns + 50_000_000)
+        }));
+    }
     assert!(bytes_of(&taken, 0) > 0 && bytes_of(&taken, 2) > 0);
 }
 

@@ -129,7 +129,7 @@ impl BurstTally {
     /// Gives out what is lost of bursts behind which there is silence.
     pub(crate) fn tick(&mut self, now_ns: i64, rows: &mut Vec<BurstPacket>) {
         if let Some((&latest, _)) = self.open.last_key_value()
-            && now_ns.saturating_sub(SILENCE_NS) > self.last_received_ns
+            && self.is_silent(now_ns, SILENCE_NS)
         {
             self.settle_until(latest + 1, rows);
         }
@@ -142,6 +142,11 @@ impl BurstTally {
             .last_key_value()
             .map_or(0, |(&latest, _)| latest + 1);
         self.settle_until(arrived.max(sent.unwrap_or(0).min(self.most)), rows);
+    }
+
+    /// True if nothing has arrived for so long.
+    pub(crate) fn is_silent(&self, now_ns: i64, silence_ns: i64) -> bool {
+        now_ns.saturating_sub(silence_ns) > self.last_received_ns
     }
 
     pub(crate) fn packets(&self) -> u64 {

@@ -13,6 +13,11 @@ use super::tally::{StreamPacket, Tally};
 
 /// So many rows do not wait for the next tick.
 const MANY: usize = 4096;
+/// While a burst arrives nothing is said of it, up to so many rows: the acknowledgments of what is said would share the path
+/// with the rest of it, and take places in the queue that it shall fill.
+const MANY_OF_BURSTS: usize = 32_768;
+/// Behind so long a silence a burst is over.
+const BURST_SILENCE_NS: i64 = 50_000_000;
 
 /// Counts what arrives of one flow and hands it on.
 #[derive(Debug)]
@@ -115,7 +120,7 @@ impl Collector {
 
     /// Hands on rows that have become many since the last tick: the sink's bound is what limits them.
     pub(crate) fn relieve(&mut self, sink: &Sink) {
-        if self.packets.len() >= MANY {
+        if self.packets.len() >= MANY_OF_BURSTS || self.intervals.len() >= MANY {
             self.hand_on(sink);
         }
     }
@@ -131,7 +136,13 @@ impl Collector {
         }
         match &mut self.book {
             Book::Stream(tally) => tally.tick(now_ns, &mut self.intervals),
-            Book::Bursts(tally) => tally.tick(now_ns, &mut self.packets),
+            Book::Bursts(tally) => {
+                tally.tick(now_ns, &mut self.packets);
+                let is_over = tally.is_silent(now_ns, BURST_SILENCE_NS);
+                if !is_over && self.packets.len() < MANY_OF_BURSTS {
+                    return;
+                }
+            }
         }
         self.hand_on(sink);
     }

@@ -23,8 +23,6 @@ use super::transmit::Course;
 
 /// Of Ethernet with two VLAN tags, of IPv6 and of UDP: what may stand before our own header.
 const MOST_BEFORE_BYTES: usize = 22 + 40 + 8;
-/// So many rows are handed on together.
-const MANY: usize = 4096;
 
 /// The stamps of one flow's packets, as long as it sends.
 pub(super) struct Departing<'a> {
@@ -56,9 +54,6 @@ impl<'a> Departing<'a> {
     pub(super) fn take(&mut self) {
         while let Some(departure) = self.next() {
             self.rows.extend(departure);
-        }
-        if self.rows.len() >= MANY {
-            self.hand_on();
         }
     }
 
@@ -104,7 +99,8 @@ impl<'a> Departing<'a> {
         (is_ours && matches!(packet.body, Body::Burst(_))).then_some(packet.sequence)
     }
 
-    fn hand_on(&mut self) {
+    /// Hands on what was taken. Not while a burst is sent: on the way down what is said would share the path with it.
+    pub(super) fn hand_on(&mut self) {
         if !self.rows.is_empty() {
             self.sink
                 .with(|samples| samples.departures.append(&mut self.rows));

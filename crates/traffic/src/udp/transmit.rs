@@ -176,6 +176,9 @@ impl Transmission<'_> {
             }
             slot += per_burst;
             self.note_departures();
+            if let Some(departing) = &mut self.departing {
+                departing.hand_on();
+            }
         }
         self.outcome.is_complete = true;
         self.await_departures();

@@ -116,10 +116,13 @@ class _Measurement:
                     raise
                 status, problem = "failed", str(reason)
             writer.append("flows", pl.DataFrame([self._row(one) for one in self.tallies.values()], schema=tables.FLOWS))
-            told = None if self.found is None else self.found.document()
             writer.update(
                 {
-                    "depth": told,
+                    "depth": None if self.found is None else self.found.document(),
+                    "test": {
+                        **writer.metadata["test"],
+                        "flows": [tally.flow.settings() for tally in self.tallies.values()],
+                    },
                     "hosts": {**writer.metadata["hosts"], **self.far},
                     "failures": [problem] if problem else [],
                 }
@@ -189,7 +192,10 @@ class _Measurement:
     def _note(self, upcoming: Round, frames: dict[str, pl.DataFrame], tally: Tally) -> None:
         """Keep the packets, and what was lost of them."""
         if "bursts" not in frames:
-            raise EngineError(f"{self.wanted.host.name}: {tally.message or 'nothing was measured'}")
+            sent = tally.facts.get("packets_sent", "no")
+            raise EngineError(
+                f"{self.wanted.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)"
+            )
         packets = joined(frames["bursts"], frames.get("departures"), upcoming.ip_bytes)
         self.packets.append(packets)
         seen = self.search.seen.setdefault(upcoming.ip_bytes, Seen())

@@ -1,0 +1,182 @@
+//! What a full queue holds, by what lost packets found in it.
+
+use whydrop_path::fit::Seen;
+use whydrop_path::fit::passage::{Held, Passages};
+use whydrop_verdict::Quantity;
+
+use super::Limit;
+use super::trains::{Train, jitter_packets, sizes};
+use crate::hop::{ByteBasis, Hop};
+
+/// What lost packets of one size found waiting.
+struct Full {
+    ip_bytes: f64,
+    /// Median, with its interval.
+    packets: Quantity,
+    losses: usize,
+    /// Losses that found a different number, and packets that passed though more was inside.
+    misfits: usize,
+}
+
+/// Fewer losses of one size say nothing.
+const FEWEST_LOSSES: usize = 4;
+
+/// A full queue holds the same number each time: to within so many packets, by which the order of events of one moment is
+/// uncertain, or this share.
+const SAME_PACKETS: f64 = 2.0;
+
+const SAME_SHARE: f64 = 0.05;
+
+/// Fewer packets inside than this make no queue.
+const FEWEST_INSIDE: f64 = 2.0;
+
+/// A drop-tail queue drops what finds it full, all of that, and nothing else. This share of the losses and of what passed with
+/// more inside may be misplaced in time, or another's.
+const MOST_MISFITS: f64 = 0.2;
+
+/// The limit of the queue that lost packets found full, if they found one.
+///
+/// A limit in packets is reached by as many small packets as large ones, a limit in bytes by as many bytes: packets that are
+/// four times smaller decide by a factor of four.
+pub(super) fn limit(
+    hop: &Hop,
+    trains: &[Train],
+    inside: &[Held],
+    drain_rate_bps: Option<Quantity>,
+    basis: Option<ByteBasis>,
+) -> Option<Limit> {
+    let unseen_share = hop
+        .departures
+        .map_or(0.0, |departures| departures.unseen_share);
+    let shared = drain_rate_bps.filter(|_| unseen_share > 0.0);
+    let mut found: Vec<Full> = sizes(&hop.passages)
+        .into_iter()
+        .filter_map(|ip_bytes| {
+            let of = |outcome| match shared {
+                Some(rate) => held_by_waits(&hop.passages, (ip_bytes, outcome), rate.value),
+                None => held_by_count(&hop.passages, (ip_bytes, outcome), inside),
+            };
+            let jitter = jitter_packets(trains, ip_bytes);
+            Full::of(
+                f64::from(ip_bytes),
+                jitter,
+                of(Seen::Lost),
+                &of(Seen::Passed),
+            )
+        })
+        .collect();
+    for full in &mut found {
+        // others' packets may be smaller than ours: more of them wait as long
+        full.packets.high = full.packets.high.map(|high| high * (1.0 + unseen_share));
+    }
+    let losses: usize = found.iter().map(|full| full.losses).sum();
+    let misfits: usize = found.iter().map(|full| full.misfits).sum();
+    let certainty = 1.0 - misfits as f64 / (losses + misfits).max(1) as f64;
+    let large = found.pop()?;
+    if certainty < 1.0 - MOST_MISFITS || large.packets.value < FEWEST_INSIDE {
+        return None;
+    }
+    let small = found.first();
+    let limited_by = small.and_then(|small| {
+        let apart = (large.ip_bytes / small.ip_bytes).ln();
+        let grows = (small.packets.value / large.packets.value).max(1e-3).ln() / apart;
+        match grows {
+            _ if grows.abs() < AGREE => Some("packets"),
+            _ if (grows - 1.0).abs() < AGREE => Some("bytes"),
+            _ => None,
+        }
+    });
+    // what finds a limit in bytes reached lacks room for itself: the smaller it is, the sharper that is known
+    let sharpest = small
+        .filter(|_| limited_by == Some("bytes"))
+        .unwrap_or(&large);
+    let basis = basis.map(ByteBasis::overhead_bytes);
+    let bytes = |packets: f64, more: f64, overhead: u32| {
+        (packets + more) * (sharpest.ip_bytes + f64::from(overhead))
+    };
+    let overhead = basis.unwrap_or(0);
+    Some(Limit {
+        limited_by,
+        packets: large.packets,
+        bytes: Quantity {
+            value: bytes(sharpest.packets.value, 0.5, overhead),
+            low: sharpest.packets.low.map(|low| bytes(low, 0.0, overhead)),
+            high: sharpest
+                .packets
+                .high
+                .map(|high| bytes(high, 1.0, basis.unwrap_or(whydrop_path::overhead::WIRE))),
+        },
+        certainty,
+    })
+}
+
+impl Full {
+    /// From what lost packets found, and those that passed.
+    fn of(ip_bytes: f64, jitter: f64, mut lost: Vec<f64>, passed: &[f64]) -> Option<Full> {
+        if lost.len() < FEWEST_LOSSES {
+            return None;
+        }
+        lost.sort_by(f64::total_cmp);
+        let median = lost[lost.len() / 2];
+        let same = SAME_PACKETS.max(SAME_SHARE * median).max(2.0 * jitter);
+        let differ = lost
+            .iter()
+            .filter(|held| (*held - median).abs() > same)
+            .count();
+        let more = passed.iter().filter(|held| **held > median + same).count();
+        // the interval of a median by order statistics
+        let half = lost.len() as f64 / 2.0;
+        let reach = 0.98 * (lost.len() as f64).sqrt();
+        let low = lost[(half - reach).max(0.0) as usize];
+        let high = lost[((half + reach) as usize).min(lost.len() - 1)];
+        Some(Full {
+            ip_bytes,
+            packets: Quantity {
+                value: median,
+                // the packet in service may hold a place or not
+                low: Some((low - 1.0).max(0.0)),
+                high: Some(high + 1.0),
+            },
+            losses: lost.len(),
+            misfits: differ + more,
+        })
+    }
+}
+
+/// Of the distance between the two answers, what an answer may be off: nearer to one than to the other by three to one.
+const AGREE: f64 = 0.25;
+
+/// The median of what lost packets found waiting, of whatever size: packets.
+pub(super) fn lost_found_packets(hop: &Hop, inside: &[Held]) -> Option<f64> {
+    let lost = inside.iter().zip(&hop.passages.outcome);
+    let lost = lost.filter(|(_, seen)| **seen == Seen::Lost);
+    let mut found: Vec<f64> = lost.map(|(held, _)| held.packets).collect();
+    found.sort_by(f64::total_cmp);
+    found.get(found.len() / 2).copied()
+}
+
+fn of_kind(passages: &Passages, (ip_bytes, outcome): (u32, Seen)) -> impl Iterator<Item = usize> {
+    (0..passages.len()).filter(move |index| {
+        passages.outcome[*index] == outcome && passages.bytes[*index] as u32 == ip_bytes
+    })
+}
+
+fn held_by_count(passages: &Passages, kind: (u32, Seen), inside: &[Held]) -> Vec<f64> {
+    of_kind(passages, kind)
+        .map(|index| inside[index].packets)
+        .collect()
+}
+
+/// Where others share the queue, what it held is what a packet waited for, at the rate at which the queue drains, in packets of
+/// that size: of a lost packet, what the last one before it waited for, which took a place itself.
+fn held_by_waits(passages: &Passages, kind: (u32, Seen), rate_bps: f64) -> Vec<f64> {
+    let per_second = rate_bps / 8.0 / f64::from(kind.0);
+    of_kind(passages, kind)
+        .filter_map(|index| match kind.1 {
+            Seen::Lost => Some((index.checked_sub(1)?, 1.0)),
+            _ => Some((index, 0.0)),
+        })
+        .map(|(seen, more)| passages.wait_s[seen] * per_second + more)
+        .filter(|packets| packets.is_finite())
+        .collect()
+}

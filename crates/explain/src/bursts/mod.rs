@@ -1,0 +1,169 @@
+//! What bursts of packets met on a path: a hop, seen from both of its ends.
+//!
+//! When each packet left its sender and when it arrived, or that it did not, is what two captures show of a stretch of path;
+//! so it is judged as one ([`hop`](crate::hop)). Two things are known better here: every burst found the path idle, and
+//! behind each other its packets filled the queue for long, so that the rate at which it drains is that of the whole train
+//! (the dispersion of long trains: Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
+//! methodology", IEEE/ACM Transactions on Networking 12(6), 2004; of pairs: Keshav, "A control-theoretic approach to flow
+//! control", SIGCOMM 1991).
+
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `trains` | rates of trains: of the line, of the hop, and what it counts |
+//! | `limit` | what a full queue holds, by what lost packets found in it |
+
+mod limit;
+#[cfg(test)]
+mod tests;
+mod trains;
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use whydrop_path::fit::Seen;
+use whydrop_path::fit::passage::{Held, Passage, Passages, held};
+use whydrop_verdict::{Place, PlaceKind, Quantity};
+
+use crate::document::Verdict;
+use crate::evidence::Totals;
+use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
+use limit::{limit, lost_found_packets};
+use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
+
+/// One packet of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BurstPacket {
+    /// Trains of one lot were measured by the same two clocks, close to each other in time.
+    pub lot: u32,
+    pub burst: u32,
+    /// In the sender's clock.
+    pub left_ns: i64,
+    /// In the receiver's; `None` for a lost packet.
+    pub arrived_ns: Option<i64>,
+    pub ip_bytes: u32,
+    pub marked: bool,
+}
+
+/// What bursts told.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bursts {
+    pub packets: usize,
+    pub lost: usize,
+    pub marked: usize,
+    /// Rate of the fastest burst as it left its sender, bit/s, IP bytes.
+    pub line_rate_bps: Option<f64>,
+    /// Rate of arrivals behind each other while packets waited, bit/s, IP bytes of large packets.
+    pub drain_rate_bps: Option<Quantity>,
+    /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
+    pub burst_bytes: Option<Quantity>,
+    /// Longest wait, seconds above that of a packet that finds the path idle.
+    pub longest_wait_s: f64,
+    /// The most that any packet found waiting: packets, and IP bytes.
+    pub most_packets: f64,
+    pub most_bytes: f64,
+    /// What lost packets found waiting, the median: packets.
+    pub lost_found_packets: Option<f64>,
+    /// What a full queue holds, where lost packets found one.
+    pub limit: Option<Limit>,
+    /// What the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
+    pub byte_basis: Option<&'static str>,
+    /// Where something was lost: why.
+    pub verdict: Option<Verdict>,
+}
+
+/// What a full queue holds, by what lost packets found in it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Limit {
+    /// `packets` or `bytes`; `None` where packets of one size alone were lost, or two sizes agree on neither.
+    pub limited_by: Option<&'static str>,
+    pub packets: Quantity,
+    /// In bytes as the hop counts them (`byte_basis`), where that is known; else IP bytes.
+    pub bytes: Quantity,
+    /// Of the losses, and of what passed though more was inside, the share that a full queue accounts for: 0 to 1.
+    pub certainty: f64,
+}
+
+/// Judges what bursts met. `None` where none of them arrived.
+pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
+    let passages = passages(packets)?;
+    let trains = trains(packets);
+    let hop = measure_hop(HopInput {
+        totals: totals(&passages),
+        passages,
+        offloaded: false,
+        base_rtt_s: None,
+        missed_share: 0.0,
+    });
+    let waits = hop.passages.wait_s.iter().filter(|wait| !wait.is_nan());
+    let longest_wait_s = waits.fold(0.0, |most: f64, wait| most.max(*wait));
+    let inside = held(&hop.passages, hop.idle_wait_s());
+    let most = |of: fn(&Held) -> f64| inside.iter().map(of).fold(0.0, f64::max);
+    let most_packets = most(|held| held.packets);
+    let drain_rate_bps = drain_rate(&trains, &hop, most_packets);
+    let basis = byte_basis(&trains, &hop);
+    Some(Bursts {
+        packets: hop.passages.len(),
+        lost: hop.passages.lost,
+        marked: hop.marked,
+        line_rate_bps: line_rate_bps(&trains),
+        burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
+        lost_found_packets: lost_found_packets(&hop, &inside),
+        limit: limit(&hop, &trains, &inside, drain_rate_bps, basis),
+        drain_rate_bps,
+        byte_basis: basis.map(ByteBasis::name),
+        longest_wait_s,
+        most_packets,
+        most_bytes: most(|held| held.bytes),
+        verdict: (hop.passages.lost > 0).then(|| verdict(&hop)),
+    })
+}
+
+fn verdict(hop: &Hop) -> Verdict {
+    let place = Place::of(PlaceKind::Between, &[1, 2]);
+    let largest = f64::from(hop.evidence.group_trace.trace.largest_bytes);
+    hop_verdict(&judge_hop(hop), hop, place, Vec::new(), largest, Vec::new()).0
+}
+
+/// The packets on their way; the idle path's time is that of the fastest packet of each lot and size, since large packets take
+/// longer to be sent than small ones.
+fn passages(packets: &[BurstPacket]) -> Option<Passages> {
+    let transit_ns = |packet: &BurstPacket| Some(packet.arrived_ns?.saturating_sub(packet.left_ns));
+    let mut shortest_ns: HashMap<(u32, u32), i64> = HashMap::new();
+    for packet in packets {
+        if let Some(transit_ns) = transit_ns(packet) {
+            let shortest_ns = shortest_ns
+                .entry((packet.lot, packet.ip_bytes))
+                .or_insert(transit_ns);
+            *shortest_ns = transit_ns.min(*shortest_ns);
+        }
+    }
+    let passage = |packet: &BurstPacket| {
+        let idle_ns = *shortest_ns.get(&(packet.lot, packet.ip_bytes))?;
+        let transit_ns = transit_ns(packet).map(|transit_ns| transit_ns.saturating_sub(idle_ns));
+        Some(Passage {
+            arrival_ns: packet.left_ns,
+            bytes: packet.ip_bytes,
+            outcome: transit_ns.map_or(Seen::Lost, |_| Seen::Passed),
+            transit_ns,
+            flow: 0,
+            marked: packet.marked,
+        })
+    };
+    let passages: Vec<Passage> = packets.iter().filter_map(passage).collect();
+    (!passages.is_empty()).then(|| Passages::new(passages))
+}
+
+fn totals(passages: &Passages) -> Totals {
+    let packets = passages.len() as u64;
+    Totals {
+        packets,
+        data_packets: packets,
+        payload_bytes: passages.bytes.iter().map(|bytes| *bytes as u64).sum(),
+        lost: passages.lost as u64,
+        lossy_flows: u64::from(passages.lost > 0),
+        busy_s: passages.duration_s(),
+        union_busy_s: passages.duration_s(),
+        ..Totals::default()
+    }
+}

@@ -1,0 +1,231 @@
+//! Trains: bursts as they left and as they arrived, and the rates of both.
+
+use whydrop_path::fit::passage::Passages;
+use whydrop_verdict::Quantity;
+
+use super::BurstPacket;
+use crate::hop::{ByteBasis, Hop};
+use crate::parameters::CLOCK_ERROR;
+
+/// By how much the times between arrivals of packets behind each other vary: 90 % of them by less, in service times of a packet.
+/// What is stamped is as uncertain.
+pub(super) fn jitter_packets(trains: &[Train], ip_bytes: u32) -> f64 {
+    let mut gaps: Vec<f64> = trains
+        .iter()
+        .filter(|train| train.ip_bytes() == ip_bytes)
+        .flat_map(|train| train.late().windows(2))
+        .map(|pair| (pair[1].0 - pair[0].0) as f64)
+        .collect();
+    gaps.sort_by(f64::total_cmp);
+    let Some(&service) = gaps.get(gaps.len() / 2).filter(|gap| **gap > 0.0) else {
+        return 0.0;
+    };
+    let mut off: Vec<f64> = gaps.iter().map(|gap| (gap - service).abs()).collect();
+    off.sort_by(f64::total_cmp);
+    off[off.len() * 9 / 10] / service
+}
+
+/// Sizes of packets, IP bytes, from the smallest.
+pub(super) fn sizes(passages: &Passages) -> Vec<u32> {
+    let mut sizes: Vec<u32> = passages.bytes.iter().map(|bytes| *bytes as u32).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// One burst: its packets in the order of sending, and those that arrived in the order of arrival.
+pub(super) struct Train {
+    left: Vec<(i64, u32)>,
+    arrived: Vec<(i64, u32)>,
+}
+
+pub(super) fn trains(packets: &[BurstPacket]) -> Vec<Train> {
+    let mut in_order: Vec<&BurstPacket> = packets.iter().collect();
+    in_order.sort_by_key(|packet| (packet.lot, packet.burst, packet.left_ns));
+    in_order
+        .chunk_by(|a, b| (a.lot, a.burst) == (b.lot, b.burst))
+        .map(|of_train| {
+            let sent = of_train
+                .iter()
+                .map(|packet| (packet.left_ns, packet.ip_bytes));
+            let mut arrived: Vec<(i64, u32)> = of_train
+                .iter()
+                .filter_map(|packet| Some((packet.arrived_ns?, packet.ip_bytes)))
+                .collect();
+            arrived.sort_unstable();
+            Train {
+                left: sent.collect(),
+                arrived,
+            }
+        })
+        .collect()
+}
+
+/// Shorter trains tell no rate.
+const SHORTEST_TRAIN: usize = 8;
+
+impl Train {
+    fn line_rate_bps(&self) -> Option<f64> {
+        rate_bps(&self.left)
+    }
+
+    /// The rate at which the later half arrived: there a queue, if there is one, has been filled and the bucket of a shaper
+    /// emptied.
+    fn late_rate_bps(&self) -> Option<(f64, f64)> {
+        let late = self.late();
+        let seconds = (late.last()?.0 - late.first()?.0) as f64 * 1e-9;
+        Some((rate_bps(late)?, seconds))
+    }
+
+    fn late(&self) -> &[(i64, u32)] {
+        &self.arrived[self.arrived.len() / 2..]
+    }
+
+    fn ip_bytes(&self) -> u32 {
+        self.left.first().map_or(0, |first| first.1)
+    }
+}
+
+/// Trains whose rates differ by less were sent at one rate.
+const ONE_RATE: f64 = 0.1;
+
+/// The rate of the fastest trains, each weighed by how long it lasted, bit/s.
+pub(super) fn line_rate_bps(trains: &[Train]) -> Option<f64> {
+    let rates = || {
+        trains
+            .iter()
+            .filter_map(|train| Some((train.line_rate_bps()?, train)))
+    };
+    let fastest = rates().map(|(rate, _)| rate).max_by(f64::total_cmp)?;
+    let (mut bits, mut seconds) = (0.0, 0.0);
+    for (rate, train) in rates().filter(|(rate, _)| *rate > (1.0 - ONE_RATE) * fastest) {
+        let bytes: f64 = train.left.iter().map(|(_, bytes)| f64::from(*bytes)).sum();
+        bits += bytes * 8.0;
+        seconds += bytes * 8.0 / rate;
+    }
+    Some(bits / seconds)
+}
+
+/// Bytes behind the first packet over the time since it came, bit/s.
+fn rate_bps(stamps: &[(i64, u32)]) -> Option<f64> {
+    let (first, last) = (stamps.first()?, stamps.last()?);
+    let seconds = (last.0 - first.0) as f64 * 1e-9;
+    let bytes: f64 = stamps[1..].iter().map(|(_, bytes)| f64::from(*bytes)).sum();
+    (stamps.len() >= SHORTEST_TRAIN && seconds > 0.0).then(|| bytes * 8.0 / seconds)
+}
+
+/// A train arrived slower than it was sent where the rates differ by more than this share of what they would by chance.
+const SLOWER: f64 = 0.002;
+
+/// Timers and interrupts hold a few packets back; where no more wait nothing is told of a queue.
+const LEAST_QUEUE_PACKETS: f64 = 5.0;
+
+/// The rate at which long trains of the largest packets arrived that had been sent faster. Where the hop serves others too the
+/// rate of a train is what they leave of it, and the time between single departures tells more.
+pub(super) fn drain_rate(trains: &[Train], hop: &Hop, most_packets: f64) -> Option<Quantity> {
+    let departures = hop.departures.as_ref();
+    if let Some(shared) = departures.filter(|departures| departures.unseen_share > 0.0) {
+        return Some(Quantity {
+            value: shared.rate_bps.value,
+            low: shared.rate_bps.low,
+            high: shared.rate_bps.high,
+        });
+    }
+    if most_packets < LEAST_QUEUE_PACKETS {
+        return None;
+    }
+    let largest = trains.iter().map(Train::ip_bytes).max()?;
+    rate_of_size(trains, largest)
+}
+
+/// The rate at which trains of one size arrived that had been sent faster, bit/s, IP bytes.
+fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
+    let slowed: Vec<(f64, f64)> = trains
+        .iter()
+        .filter(|train| train.ip_bytes() == ip_bytes)
+        .filter_map(|train| {
+            let (rate_bps, seconds) = train.late_rate_bps()?;
+            (rate_bps < (1.0 - SLOWER) * train.line_rate_bps()?).then_some((rate_bps, seconds))
+        })
+        .collect();
+    // each train weighs as much as it lasted; a host that stalled in one of them does not count
+    let value = weighted_median(&slowed)?;
+    let apart: Vec<(f64, f64)> = slowed
+        .iter()
+        .map(|(rate, seconds)| ((rate - value).abs(), *seconds))
+        .collect();
+    let seconds: f64 = slowed.iter().map(|(_, seconds)| seconds).sum();
+    // timers and interrupts let the first and the last packet come one too early or too late
+    let packets = seconds / slowed.len() as f64 * value / 8.0 / f64::from(ip_bytes);
+    let ends = 2.0 / packets.max(1.0) / 1.96;
+    let spread = NORMAL_DEVIATION * weighted_median(&apart)? / value;
+    let error = 1.96 * spread.max(ends) / (slowed.len() as f64).sqrt() + CLOCK_ERROR;
+    Some(Quantity {
+        value,
+        low: Some(value * (1.0 - error)),
+        high: Some(value * (1.0 + error)),
+    })
+}
+
+/// What the hop counts of each packet, where trains of two sizes were slowed: small packets take longer than their share of the
+/// bytes. With `r` and `R` the rates of packets of `b` and `B` IP bytes, the overhead `o` satisfies
+/// `r (b + o) / b = R (B + o) / B`.
+pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
+    let sizes = sizes(&hop.passages);
+    let (small, large) = (*sizes.first()?, *sizes.last()?);
+    let [slow, fast] = [small, large].map(|size| rate_of_size(trains, size));
+    let (slow, fast) = (slow?, fast?);
+    let (b, big) = (f64::from(small), f64::from(large));
+    let overhead = |slow: f64, fast: f64| (fast - slow) / (slow / b - fast / big);
+    let value = overhead(slow.value, fast.value);
+    // both clocks' error is the same for both sizes
+    let error = |one: Quantity| one.high.map(|high| high / one.value - 1.0 - CLOCK_ERROR);
+    let error = error(slow)?.hypot(error(fast)?);
+    let width = (overhead(slow.value * (1.0 - error), fast.value) - value).abs();
+    let off = |basis: &ByteBasis| (value - f64::from(basis.overhead_bytes())).abs();
+    let nearest = ByteBasis::ALL
+        .into_iter()
+        .min_by(|a, b| off(a).total_cmp(&off(b)))?;
+    let others = ByteBasis::ALL.into_iter().filter(|other| *other != nearest);
+    let next = others.map(|other| off(&other)).fold(f64::MAX, f64::min);
+    (small < large && off(&nearest) + width < next - width).then_some(nearest)
+}
+
+/// Of a normal distribution, its standard deviation over the median of absolute deviations.
+const NORMAL_DEVIATION: f64 = 1.4826;
+
+/// The value with half of the weight on each side; values with their weights.
+fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = sorted.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    let middle = sorted.iter().find(|(_, weight)| {
+        sum += weight;
+        sum >= half
+    });
+    middle.map(|(value, _)| *value)
+}
+
+/// The most that any train delivered ahead of `rate_bps`, bytes: what a full bucket let through at once. The first packet alone
+/// is no bucket.
+pub(super) fn bucket_bytes(trains: &[Train], rate_bps: f64) -> Option<Quantity> {
+    let ahead = trains.iter().filter_map(|train| {
+        let first_ns = train.arrived.first()?.0;
+        let mut sum = 0.0;
+        let ahead = train.arrived.iter().map(|(arrived_ns, bytes)| {
+            sum += f64::from(*bytes);
+            sum - (arrived_ns - first_ns) as f64 * 1e-9 * rate_bps / 8.0
+        });
+        Some((ahead.fold(0.0, f64::max), f64::from(train.ip_bytes())))
+    });
+    let (most, packet) = ahead.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (most > LEAST_BUCKET_PACKETS * packet).then_some(Quantity {
+        value: most,
+        low: Some(most - packet),
+        high: Some(most + packet),
+    })
+}
+
+/// Timers and interrupts let a few packets go together; a bucket that is no larger is none that could be told.
+const LEAST_BUCKET_PACKETS: f64 = 6.0;

@@ -1,0 +1,83 @@
+"""``whydrop depth`` against a responder of this host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from example_files import Run
+from running.responders import responder
+from whydrop.measure.depth.measuring import joined
+from whydrop.recording.recording import Recording
+
+slow = pytest.mark.slow
+
+
+@slow
+@pytest.mark.parametrize("direction", [[], ["--down"]])
+def test_a_path_through_this_host_alone_has_a_recording_with_every_departure(
+    run: Run, tmp_path: Path, direction: list[str]
+) -> None:
+    with responder() as far:
+        caps = ["--max-bytes", "3MB", "--max-time", "30s", "--max-rate", "40mbit"]
+        done = run("depth", f"127.0.0.1:{far.port}", "--json", "-o", tmp_path, *caps, *direction)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["status"], found["lost"]) == ("complete", 0)
+    recording = Recording.open(found["recording"])
+    assert recording.metadata["depth"]["kind"] == found["kind"]
+    bursts, departures = recording.table("bursts"), recording.table("departures")
+    assert bursts.height == found["packets"] == departures.unique(["flow", "sequence"]).height
+    both = bursts.join(departures, on=["flow", "sequence"])
+    # What left later than it arrived would be a matter of two clocks; here there is one.
+    assert (both["left_ns"] <= both["received_ns"] + 1_000_000).all()
+    assert (both["left_ns"] >= both["sent_ns"] - 1_000_000).all()
+    assert "round 1: 4 bursts of 50 packets" in done.stderr
+
+
+@slow
+def test_text_says_the_answer_first(run: Run, tmp_path: Path) -> None:
+    with responder() as far:
+        done = run(
+            "depth", f"127.0.0.1:{far.port}", "-o", tmp_path, "--max-bytes", "1500kB", "--max-rate", "40mbit"
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith(("Nothing held up", "A queue"))
+    assert "Recording: " in done.stdout
+
+
+@slow
+def test_caps_that_allow_nothing_and_hosts_without_a_responder_are_told_in_one_line(run: Run, tmp_path: Path) -> None:
+    with responder() as far:
+        place = f"127.0.0.1:{far.port}"
+        for options in (["--max-bytes", "100kB"], ["--max-time", "1s"]):
+            done = run("depth", place, "-o", tmp_path, *options)
+            assert done.returncode == 1
+            assert "raise --max-bytes or --max-time" in done.stderr
+    done = run("depth", place, "-o", tmp_path)
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr.splitlines()[-1]
+    assert run("depth").returncode == 2
+
+
+def bursts_of(received_ns: list[int | None]) -> pl.DataFrame:
+    count = len(received_ns)
+    return pl.DataFrame(
+        {
+            "flow": [0] * count, "burst": [0] * count, "sequence": list(range(count)), "sent_ns": [0] * count,
+            "received_ns": received_ns, "payload_bytes": [1472] * count, "marked": [None] * count,
+        },
+        schema_overrides={"marked": pl.Boolean()},
+    )  # fmt: skip
+
+
+def test_packets_get_the_time_at_which_they_left_and_what_was_never_sent_is_left_out() -> None:
+    departures = pl.DataFrame({"flow": [0, 0], "sequence": [0, 2], "left_ns": [100, 300]})
+    packets = joined(bursts_of([500, None, 700, None]), departures, 1500)
+    assert packets["left_ns"].to_list() == [100, 200, 300]
+    assert packets["received_ns"].to_list() == [500, None, 700]
+    without = joined(bursts_of([500, None]), None, 1500)
+    assert without["left_ns"].to_list() == [0, 0]
