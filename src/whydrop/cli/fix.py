@@ -109,7 +109,7 @@ def _tried(meter: Meter, remedy: Remedy, host: str, options: dict[str, Any]) -> 
 
     if remedy.change is None:
         return fixing.prove(meter, remedy, lambda: None, lambda: None)
-    with leased(remedy.change, host, max(options["for_s"], 60 * meter.length_s)) as lease:
+    with leased(remedy.change, host) as lease:
         proof = fixing.prove(meter, remedy, lease.on, lease.off)
         if proof.holds:
             lease.leave("kept" if options["keep"] else "until", options["for_s"])
