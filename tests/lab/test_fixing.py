@@ -69,7 +69,7 @@ def test_bufferbloat_on_this_hosts_own_egress_is_mended_by_fq_codel(lab: Lab) ->
     with lab.path(delay="10ms") as path:
         own = path.client.interfaces["near"]
         path.shape(own, "10mbit", "bfifo limit 400000")
-        found = fixed(lab, path, "--flows", "24")
+        found = fixed(lab, path, "--flows", "24", "--length", "4s")
         assert "fq_codel" in found["fix"]["words"]
         assert found["kept"]
         assert effect(found, "rtt-median")["with"] < 0.6 * effect(found, "rtt-median")["without"]

@@ -151,11 +151,11 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
     with ExitStack() as stack:
         meter = meter_for(host, options["length"], options, stack)
         way = pacing.way_to(meter.host.address or host, options["ip_version"])
-        known = _known_plan(way, options)
+        known, highest_bps = _known_plan(way, options)
         lease = None
         if known is None and not options["dry_run"]:
             lease = stack.enter_context(leased(pacing.to_be_tried(way, **replacing), host))
-        plan = known or pacing.searched(meter, way, lease, highest_bps=options["highest"], **replacing)
+        plan = known or pacing.searched(meter, way, lease, highest_bps=highest_bps, **replacing)
         change = pacing.change_for(plan, way, **replacing)
         document = _document(plan, change, host)
         if not as_json:
@@ -195,8 +195,8 @@ def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool)
     return 0 if good else ending.NOT_ANALYSED
 
 
-def _known_plan(way: Way, options: dict[str, Any]) -> Plan | None:
-    """The plan, where the rate is known; None: it is to be searched for."""
+def _known_plan(way: Way, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
+    """The plan, where the rate is known; None: it is to be searched for, up to the rate beside."""
     from whydrop.act import pacing, planning
     from whydrop.act.changes import Pace
 
@@ -204,11 +204,14 @@ def _known_plan(way: Way, options: dict[str, Any]) -> Plan | None:
         rate = options["rate"]
         told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
-        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way)
+        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way), None
     if options["source"] is not None:
         bottleneck = _known(options["source"])
-        return pacing.known(bottleneck, planning.pace_for(bottleneck), way)
-    return None
+        if bottleneck.is_uncertain:
+            tell("the rate is known too little, and is searched for")
+            return None, options["highest"] or bottleneck.rate_bps.high
+        return pacing.known(bottleneck, planning.pace_for(bottleneck), way), None
+    return None, options["highest"]
 
 
 def _known(source: Path) -> Any:
