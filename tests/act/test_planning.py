@@ -32,10 +32,16 @@ def test_a_depth_measurement_gives_a_rate_below_it_and_a_burst_that_the_queue_ta
     assert pace.burst_bytes == 1600
 
 
-def test_with_a_wide_interval_its_lower_end_is_paced_at_and_a_small_bucket_bounds_the_burst() -> None:
-    pace = pace_for(Bottleneck("policer", Estimate(10e9, 8e9, 12e9), Estimate(9000.0)))
-    assert (pace.rate_bps, pace.burst_bytes) == (8e9, 4500)
-    assert pace_for(Bottleneck("policer", Estimate(10e6, 1e3, None), Estimate(9000.0))).rate_bps == pytest.approx(9.7e6)
+def test_a_rate_that_is_known_too_little_is_to_be_searched_for() -> None:
+    assert Bottleneck("policer", Estimate(10e6, 4e6, 12e6)).is_uncertain
+    assert Bottleneck("policer", Estimate(10e6, 9.9e6, None)).is_uncertain
+    assert not Bottleneck("policer", Estimate(10e6, 9.8e6, 10.2e6)).is_uncertain
+    assert not Bottleneck("policer", Estimate(10e6)).is_uncertain
+
+
+def test_a_small_bucket_bounds_the_burst() -> None:
+    pace = pace_for(Bottleneck("policer", Estimate(10e9, 9.6e9, 10.2e9), Estimate(9000.0)))
+    assert (pace.rate_bps, pace.burst_bytes) == (9.6e9, 4500)
 
 
 @pytest.mark.parametrize(

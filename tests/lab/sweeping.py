@@ -28,7 +28,7 @@ def swept(host: str, drain_bps: float, length_s: float, folder: Path) -> list[li
     for burst in BURSTS_BYTES:
         for share in RATES:
             pace = Pace(share * drain_bps, burst, way.addresses)
-            with leased(paced(way.interface, way.snapshot, pace), host, 3600) as lease:
+            with leased(paced(way.interface, way.snapshot, pace), host) as lease:
                 lease.on()
                 reading = meter.reading(f"{share} {burst}")
                 found.append([share, burst, reading.goodput_bps, reading.sent_again])

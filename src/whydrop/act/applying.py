@@ -14,6 +14,9 @@ from whydrop.act.state import Entry, Phase
 from whydrop.runtime.rtnetlink import Netlink
 from whydrop.runtime.signals import held
 
+# A run that tries something longer has hung: then the guard takes the change back.
+_TRIAL_S = 3600.0
+
 
 class LostError(Exception):
     """The change was taken back by the guard or by another; the run cannot go on."""
@@ -46,6 +49,17 @@ class Lease:
                 raise
             finally:
                 netlink.close()
+
+    def use(self, change: Change) -> None:
+        """Apply another change of the same kind, such as another rate, instead. Raises as :meth:`on`."""
+        # What takes it back is what was written down: it does not depend on the rate.
+        assert ([one.as_json() for one in change.undo], change.owns) == (self._entry.undo, self._entry.owns)
+        with held(), state.opened() as book:
+            self._check(book)
+            reverting.take_back(self._entry)
+            self._entry = book.update(self._entry, words=change.words, commands=change.commands())
+        self.change = change
+        self.on()
 
     def off(self) -> None:
         """Take it back, to apply it again later. Raises as :func:`reverting.revert`."""
@@ -85,13 +99,12 @@ class Lease:
 
 
 @contextmanager
-def leased(change: Change, host: str, for_s: float) -> Iterator[Lease]:
+def leased(change: Change, host: str) -> Iterator[Lease]:
     """Write a change down and have it guarded; at the end it is taken back, unless it was left.
 
     Args:
         change: it is not applied yet.
         host: the far end, as the user named it.
-        for_s: how long the run may take; afterwards the guard takes it back.
 
     Raises:
         CannotChangeError: this process may not, or this interface is changed already.
@@ -109,7 +122,7 @@ def leased(change: Change, host: str, for_s: float) -> Iterator[Lease]:
         commands=change.commands(),
         phase="tried",
         owner=state.process(os.getpid()),
-        until_s=state.now_s() + for_s,
+        until_s=state.now_s() + _TRIAL_S,
         boot=state.boot(),
         network=state.network(),
     )

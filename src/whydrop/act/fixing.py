@@ -64,9 +64,11 @@ class Evidence:
 
     @property
     def headline(self) -> dict[str, Any] | None:
-        """The first verdict."""
+        """The first verdict on the load of a measurement; of a capture the first one."""
         verdicts = self.document["verdicts"]
-        return verdicts[0] if verdicts else None
+        on_load = [one for one in verdicts if (one.get("at") or {}).get("direction") in ("up", "both")]
+        found: dict[str, Any] | None = next(iter(on_load if self.recording and on_load else verdicts), None)
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Remedy:
         expected: what should come of it.
         aim, beside: keys of the metrics that should be better, and that must not be much worse.
         change: to queues of this host; None for a setting of whydrop's own flows.
+        highest_bps: where the rate is known too little, it is searched for up to this one; infinite: the interface's.
         parameters: of the test that tries it.
         bottleneck: what is known of what is mended, where somebody else runs it.
         commands: that make it last, where it is no change of queues.
@@ -88,6 +91,7 @@ class Remedy:
     aim: str
     beside: tuple[str, ...]
     change: Change | None = None
+    highest_bps: float | None = None
     parameters: Mapping[str, Any] | None = None
     bottleneck: Bottleneck | None = None
     commands: tuple[str, ...] = ()
@@ -167,12 +171,17 @@ def _paced(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, replace_root
     goodput_bps = evidence.before.get("goodput-up", 0.0) * 1e6
     gains = goodput_bps < _ROOM * payload_bps
     expected = f"{units.rate(payload_bps)} of payload" if gains else "as much goodput as before"
+    uncertain, words = bottleneck.is_uncertain, change.words
+    if uncertain:
+        ends = [None if end is None else units.rate(end) for end in (bottleneck.rate_bps.low, bottleneck.rate_bps.high)]
+        words += f" at first; the rate is known too little ({ends[0] or '?'} to {ends[1] or '?'}), and is searched for"
     return Remedy(
-        change.words,
+        words,
         f"{expected}, and hardly any segment sent again",
         "goodput-up" if gains else "retransmits",
         ("retransmits", "rtt-median") if gains else ("goodput-up", "rtt-median"),
         change=change,
+        highest_bps=(bottleneck.rate_bps.high or math.inf) if uncertain else None,
         bottleneck=bottleneck,
     )
 

@@ -111,8 +111,26 @@ class Plan:
         return self.search.best.goodput_bps > self.search.unpaced.goodput_bps * (1 + _NOISE)
 
 
-def searched(meter: Meter, way: Way, highest_bps: float | None = None, seed: int | None = None) -> Plan:
-    """Find the rate by measuring; nothing on this host is changed: whydrop's own flows are paced by their sockets.
+def searched(
+    meter: Meter,
+    way: Way,
+    lease: Lease | None = None,
+    *,
+    highest_bps: float | None = None,
+    replace_root: bool = False,
+    seed: int | None = None,
+) -> Plan:
+    """Find the rate by measuring.
+
+    Args:
+        meter: measures the host.
+        way: to the host.
+        lease: of a change by :func:`change_for`, which is tried at each rate; it is on or off at the end. Without one
+            nothing on this host is changed: whydrop's own flows are paced by their sockets. But Linux lets the first
+            ten segments of a connection go at once all the same, and a queue of a few packets does not take them.
+        highest_bps: no higher rate of payload is tried; by default the interface's.
+        replace_root: as of :func:`change_for`.
+        seed: of the order of the last measurements.
 
     Raises:
         whydrop.act.measuring.NoMeasurementError, EngineError: the path cannot be measured.
@@ -121,13 +139,20 @@ def searched(meter: Meter, way: Way, highest_bps: float | None = None, seed: int
     by_frames = _counts_frames(way.snapshot)
 
     def measure(rate_bps: float) -> Tried:
-        share = readings[0].mss_bytes / readings[0].frame_bytes if readings else 1.0
-        # The sockets' own pacing counts payload, that of the fq discipline frames.
-        asked = {} if math.isinf(rate_bps) else {"pacing_rate_bps": rate_bps / share if by_frames else rate_bps}
-        title = "unpaced" if not asked else f"paced at {rate_bps / 1e6:.6g} Mbit/s of payload"
-        reading = meter.reading(title, **asked)
-        if not readings and math.isfinite(reading.min_rtt_s):
-            meter.length_s = max(meter.length_s, _ROUND_TRIPS * reading.min_rtt_s)
+        if math.isinf(rate_bps):
+            reading = meter.reading("unpaced")
+            if math.isfinite(reading.min_rtt_s):
+                meter.length_s = max(meter.length_s, _ROUND_TRIPS * reading.min_rtt_s)
+        else:
+            title = f"paced at {rate_bps / 1e6:.6g} Mbit/s of payload"
+            frames_bps = rate_bps * readings[0].frame_bytes / readings[0].mss_bytes
+            if lease is not None:
+                pace = Pace(frames_bps, burst_for(frames_bps), way.addresses)
+                lease.use(paced(way.interface, way.snapshot, pace, replace_root=replace_root))
+                reading = meter.reading(title)
+            else:
+                # The sockets' own pacing counts payload, that of the fq discipline frames.
+                reading = meter.reading(title, pacing_rate_bps=frames_bps if by_frames else rate_bps)
         readings.append(reading)
         return Tried(rate_bps, reading.goodput_bps, reading.sent_again)
 
@@ -140,6 +165,12 @@ def searched(meter: Meter, way: Way, highest_bps: float | None = None, seed: int
     why += f"; unpaced {found.unpaced.goodput_bps / 1e6:.4g} Mbit/s"
     likely = Bottleneck("unknown", Estimate(rate), found="the highest rate at which all arrived")
     return Plan(pace, why, found, likely, first.min_rtt_s, first.mss_bytes)
+
+
+def to_be_tried(way: Way, *, replace_root: bool = False) -> Change:
+    """The change whose rate a search varies."""
+    pace = Pace(way.speed_bps, burst_for(way.speed_bps), way.addresses)
+    return paced(way.interface, way.snapshot, pace, replace_root=replace_root)
 
 
 def _counts_frames(snapshot: Snapshot) -> bool:

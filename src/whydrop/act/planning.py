@@ -17,6 +17,8 @@ Kind = Literal["queue", "policer", "shaper", "unknown"]
 # Of a rate that was estimated: pacing at the limit itself overflows whatever stands before it in the end, and the layer
 # on which it counts is seldom known (between IP and Ethernet lies 1 %).
 _BELOW = 0.97
+# A rate that is known no better than this (half of its interval's width) is searched for within the interval.
+_KNOWN = 0.05
 # Of what a bucket or a queue takes at once: other traffic is in it, too.
 _OF_BURST = 0.5
 _CAUSES: dict[str, Kind] = {
@@ -74,6 +76,14 @@ class Bottleneck:
     found: str = ""
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether its rate is known too little to pace at it: by a wide interval, or one with an open end."""
+        rate = self.rate_bps
+        if rate.low is None and rate.high is None:
+            return False
+        return rate.low is None or rate.high is None or rate.high - rate.low > 2 * _KNOWN * rate.value
+
+    @property
     def holds_bytes(self) -> float | None:
         """The bytes that it takes at once."""
         told = self.burst_bytes if self.kind in ("policer", "shaper") else self.limit_bytes
@@ -116,9 +126,7 @@ def from_verdict(verdict: Mapping[str, Any]) -> Bottleneck | None:
 def pace_for(bottleneck: Bottleneck) -> Pace:
     """A rate and a burst that it carries; the addresses are still to be filled in."""
     rate = bottleneck.rate_bps
-    # With a wide interval its lower end; but an end that is open, or far away, says little.
-    low = rate.low if rate.low is not None and rate.low > rate.value / 2 else rate.value
-    paced = min(rate.value * _BELOW, low)
+    paced = min(rate.value * _BELOW, rate.low if rate.low is not None and not bottleneck.is_uncertain else math.inf)
     return Pace(paced, burst_for(paced, bottleneck.holds_bytes))
 
 

@@ -20,8 +20,9 @@ from whydrop.recording.statistics.differences import Difference, of_groups
 ROUNDS = 3
 # A difference that is no difference: so much of the value before, or the metric's own least that matters.
 _CLEAR_SHARE = 0.02
-# What a change for one metric may cost of another.
-_MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.1, "retransmits": 0.1}
+# What a change for one metric may cost of another, as a share. Of a round trip more: a paced flow keeps at least two
+# packets in this host's own queue (TCP small queues), which at a low rate are many milliseconds.
+_MAY_COST = {"goodput-up": 0.1, "rtt-median": 0.5, "retransmits": 0.1}
 
 Kind = Literal["without", "with"]
 
@@ -68,7 +69,7 @@ class Effect:
     @property
     def is_worse(self) -> bool:
         """True if the change costs more of this than it may."""
-        allowed = _MAY_COST.get(self.key, 0.1) * abs(self.without)
+        allowed = _MAY_COST[self.key] * abs(self.without)
         return self.gain < -max(allowed, METRICS[self.key].negligible)
 
     def _signed(self, value: float) -> float:

@@ -26,10 +26,10 @@ _ARRIVES = 0.97
 # So little missing may be chance: it is asked again.
 _DOUBTFUL = 0.8
 # The search ends when the range is this narrow: a twentieth of the best is what may be given away in all.
-_NARROW = 1.03
-# Of the rate that carries: below it there is room for what other traffic takes.
-_CANDIDATES = (1.0, 0.975, 0.95)
-# Goodputs that differ by less are as good as each other; then the one with less loss is taken.
+_NARROW = 1.02
+# Of the rate that carries: below it there is room for what other traffic takes, and for timers that are late.
+_CANDIDATES = (1.0, 0.99, 0.98)
+# Goodputs that differ by less are as good as each other; then the one with less loss is taken, and of such the lowest.
 _AS_GOOD = 0.03
 # How many of the candidates are measured in each round.
 _FINALS = (3, 2)
@@ -121,7 +121,7 @@ def _halved(low_bps: float, at: Measure, order: random.Random) -> Tried:
     means = [_mean(tried) for tried in results.values()]
     most = max(one.goodput_bps for one in means)
     good = [one for one in means if one.goodput_bps >= most * (1 - _AS_GOOD)]
-    return min(good, key=lambda one: (0.0 if math.isnan(one.sent_again) else one.sent_again, -one.goodput_bps))
+    return min(good, key=lambda one: (0.0 if math.isnan(one.sent_again) else one.sent_again, one.rate_bps))
 
 
 def _worth(tried: list[Tried]) -> float:

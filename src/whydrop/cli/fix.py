@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from whydrop.cli import ending, pace, quantities, terminating
 if TYPE_CHECKING:
     from whydrop.act.fixing import Evidence, NoRemedy, Remedy
     from whydrop.act.measuring import Meter
+    from whydrop.act.pacing import Way
     from whydrop.act.proving import Proof
 
 EXAMPLES = """
@@ -87,11 +89,14 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
         elif not options["apply"]:
             outcome, good = "Nothing was changed: --apply tries it.", True
         else:
-            proof = _tried(meter, chosen, host, options)
+            chosen, proof = _tried(meter, way, chosen, host, options)
             good = proof.holds
             outcome = _outcome(proof, chosen, options)
         if not as_json:
             if proof is not None:
+                print(
+                    f"\nTried:    {ending.printable(chosen.words)}." if not isinstance(chosen, fixing.NoRemedy) else ""
+                )
                 pace.print_proof(proof)
             print(f"\n{outcome}")
             _print_ticket(evidence, chosen)
@@ -103,17 +108,26 @@ def _fix(host: str, *, as_json: bool, options: dict[str, Any]) -> int:
         return 0 if good else ending.NOT_ANALYSED
 
 
-def _tried(meter: Meter, remedy: Remedy, host: str, options: dict[str, Any]) -> Proof:
-    from whydrop.act import fixing
+def _tried(meter: Meter, way: Way, remedy: Remedy, host: str, options: dict[str, Any]) -> tuple[Remedy, Proof]:
+    """The fix as it was proved: with the rate that was found, where it was searched for."""
+    from whydrop.act import fixing, pacing
     from whydrop.act.applying import leased
 
     if remedy.change is None:
-        return fixing.prove(meter, remedy, lambda: None, lambda: None)
-    with leased(remedy.change, host, max(options["for_s"], 60 * meter.length_s)) as lease:
+        return remedy, fixing.prove(meter, remedy, lambda: None, lambda: None)
+    replacing = {"replace_root": options["replace_root"]}
+    with leased(remedy.change, host) as lease:
+        if remedy.highest_bps is not None:
+            highest_bps = min(remedy.highest_bps, way.speed_bps)
+            plan = pacing.searched(meter, way, lease, highest_bps=highest_bps, **replacing)
+            change = pacing.change_for(plan, way, **replacing)
+            lease.use(change)
+            lease.off()
+            remedy = dataclasses.replace(remedy, change=change, words=f"{change.words}; {plan.why}")
         proof = fixing.prove(meter, remedy, lease.on, lease.off)
         if proof.holds:
             lease.leave("kept" if options["keep"] else "until", options["for_s"])
-    return proof
+    return remedy, proof
 
 
 def _outcome(proof: Proof, remedy: Remedy, options: dict[str, Any]) -> str:

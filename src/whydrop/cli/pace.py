@@ -62,10 +62,9 @@ Examples:
 def command(host: str | None, do: str | None, keep: bool, as_json: bool, **options: Any) -> None:
     """Find the pacing rate that brings most to HOST, apply it to that host alone, and prove that it helps.
 
-    HOST runs `whydrop responder`. The search changes nothing on this host: whydrop's own flows are paced by their
-    sockets. What it finds is applied to all packets to HOST (HTB; needs CAP_NET_ADMIN), measured with and without in
-    turns, and taken back unless it is better by more than the noise, after TIME at the latest, and whenever this
-    program is killed.
+    HOST runs `whydrop responder`. Rates are tried on all packets to HOST (HTB; needs CAP_NET_ADMIN); with --dry-run
+    only on whydrop's own flows. The best is measured with and without in turns, and taken back unless it is better by
+    more than the noise, after TIME at the latest, and whenever this program is killed.
 
     Exits with 0 when the pacing helps and is in place (or was only shown), 1 when it does not or cannot be, 2 when the
     command line is wrong, 130 after Ctrl-C.
@@ -148,34 +147,41 @@ def _pace(host: str, *, keep: bool, as_json: bool, options: dict[str, Any]) -> i
         raise CannotChangeError(
             "changing queues needs CAP_NET_ADMIN: run as root, or see what would be done: --dry-run"
         )
+    replacing = {"replace_root": options["replace_root"]}
     with ExitStack() as stack:
         meter = meter_for(host, options["length"], options, stack)
         way = pacing.way_to(meter.host.address or host, options["ip_version"])
-        plan = _plan(meter, way, options)
-        change = pacing.change_for(plan, way, replace_root=options["replace_root"])
+        known, highest_bps = _known_plan(way, options)
+        lease = None
+        if known is None and not options["dry_run"]:
+            lease = stack.enter_context(leased(pacing.to_be_tried(way, **replacing), host))
+        plan = known or pacing.searched(meter, way, lease, highest_bps=highest_bps, **replacing)
+        change = pacing.change_for(plan, way, **replacing)
         document = _document(plan, change, host)
         if not as_json:
             _print_plan(plan, change)
         if options["dry_run"] or not plan.helps:
             if not plan.helps and not as_json:
-                print("Pacing does not help on this path: nothing was changed.")
+                print("\nPacing does not help on this path: nothing was changed.")
             return _ended(document, "planned" if plan.helps else "does not help", as_json=as_json, good=plan.helps)
-        with leased(change, host, max(options["for_s"], 60 * meter.length_s)) as lease:
-            if options["unproved"]:
-                lease.on()
-                outcome, good = "applied, unproved", True
-            else:
-                proof = pacing.proved(meter, lease)
-                document["proof"] = proof_document(proof)
-                first = read(Recording.open(proof.recordings[0]))
-                plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
-                document["for_the_other_side"] = _ticket(plan)
-                good = proof.holds
-                outcome = "better" if good else "not better: taken back"
-                if not as_json:
-                    print_proof(proof)
-            if good:
-                lease.leave("kept" if keep else "until", options["for_s"])
+        if lease is None:
+            lease = stack.enter_context(leased(change, host))
+        lease.use(change)
+        outcome, good = "applied, unproved", True
+        if not options["unproved"]:
+            lease.off()
+            proof = pacing.proved(meter, lease)
+            first = read(Recording.open(proof.recordings[0]))
+            plan = dataclasses.replace(plan, round_trip_s=first.min_rtt_s, mss_bytes=first.mss_bytes)
+            document |= {"proof": proof_document(proof), "for_the_other_side": _ticket(plan)}
+            good = proof.holds
+            outcome = "better" if good else "not better: taken back"
+            if not as_json:
+                print_proof(proof)
+        if good:
+            lease.leave("kept" if keep else "until", options["for_s"])
+        else:
+            lease.end()
         if not as_json:
             _print_outcome(good=good, keep=keep, for_s=options["for_s"])
             _print_ticket(plan)
@@ -189,7 +195,8 @@ def _ended(document: dict[str, Any], outcome: str, *, as_json: bool, good: bool)
     return 0 if good else ending.NOT_ANALYSED
 
 
-def _plan(meter: Meter, way: Way, options: dict[str, Any]) -> Plan:
+def _known_plan(way: Way, options: dict[str, Any]) -> tuple[Plan | None, float | None]:
+    """The plan, where the rate is known; None: it is to be searched for, up to the rate beside."""
     from whydrop.act import pacing, planning
     from whydrop.act.changes import Pace
 
@@ -197,11 +204,14 @@ def _plan(meter: Meter, way: Way, options: dict[str, Any]) -> Plan:
         rate = options["rate"]
         told = planning.Bottleneck("unknown", planning.Estimate(rate), found="the rate was given")
         burst = options["burst"]
-        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way)
+        return pacing.known(told, Pace(rate, round(burst) if burst else planning.burst_for(rate)), way), None
     if options["source"] is not None:
         bottleneck = _known(options["source"])
-        return pacing.known(bottleneck, planning.pace_for(bottleneck), way)
-    return pacing.searched(meter, way, options["highest"])
+        if bottleneck.is_uncertain:
+            tell("the rate is known too little, and is searched for")
+            return None, options["highest"] or bottleneck.rate_bps.high
+        return pacing.known(bottleneck, planning.pace_for(bottleneck), way), None
+    return None, options["highest"]
 
 
 def _known(source: Path) -> Any:
