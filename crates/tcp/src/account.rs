@@ -74,9 +74,9 @@ struct Walk<'a> {
     long_rtt_ns: i64,
     next: i64,
     acknowledged: i64,
-    /// One past the last byte that the receiver allows, by the acknowledgment that was heard then. More than the last only
-    /// for as long as the order of packets and acknowledgments at the sender is in doubt.
-    edges: VecDeque<(i64, i64)>,
+    /// Acknowledgments that told windows, and when they were heard. More than the last only for as long as the order of
+    /// packets and acknowledgments at the sender is in doubt.
+    windows: VecDeque<(i64, Acknowledgment)>,
     last_sent_ns: i64,
     /// When the packet before the last one left.
     sent_before_ns: i64,
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
             long_rtt_ns: LONG * usual_rtt_ns,
             next: 0,
             acknowledged: 0,
-            edges: VecDeque::new(),
+            windows: VecDeque::new(),
             last_sent_ns: 0,
             sent_before_ns: 0,
             last_heard_ns: 0,
@@ -412,28 +412,26 @@ impl<'a> Walk<'a> {
             .hear(acknowledged, was, self.next, self.leaving);
         self.acknowledged = was.max(acknowledged);
         if acknowledgment.window_bytes >= 0 {
-            let edge = acknowledgment.acknowledged + acknowledgment.window_bytes;
-            self.edges.push_back((heard_ns, edge));
+            self.windows.push_back((heard_ns, *acknowledgment));
         } else {
-            self.edges.clear();
+            self.windows.clear();
         }
         self.last_heard_ns = heard_ns.max(self.last_heard_ns);
     }
 
-    /// The right edge of the window when the last packet left. A window that the receiver still opens further is not
-    /// the limit because it might have been so a moment before.
+    /// One past the last byte that the receiver allowed when the last packet left. A window that the receiver still opens
+    /// further is not the limit because it might have been so a moment before.
     fn edge(&mut self) -> Option<i64> {
         let certain_ns = self.last_sent_ns - self.clock.doubt_ns;
-        while (self.edges.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
-            self.edges.pop_front();
+        while (self.windows.get(1)).is_some_and(|(heard_ns, _)| *heard_ns <= certain_ns) {
+            self.windows.pop_front();
         }
+        let ((_, first), (_, last)) = (self.windows.front()?, self.windows.back()?);
         let settled = self.rounds.window_at(self.last_sent_ns) != Limiter::SlowStart;
-        let known = if settled {
-            self.edges.front()
-        } else {
-            self.edges.back()
-        };
-        known.map(|(_, edge)| *edge)
+        let slides =
+            self.before == Some(Limiter::ReceiveWindow) && last.window_bytes <= first.window_bytes;
+        let known = if settled || slides { first } else { last };
+        Some(known.acknowledged + known.window_bytes)
     }
 
     /// The limiter of a sender that sends `segment` next.
