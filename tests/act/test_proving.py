@@ -1,4 +1,4 @@
-"""What counts as better, on runs whose values are known."""
+"""Better and not better, on runs whose values are known."""
 
 from __future__ import annotations
 

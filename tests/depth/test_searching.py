@@ -17,7 +17,7 @@ LINE_BPS = 100e6
 
 
 def told(**changed: Any) -> dict[str, Any]:
-    """What bursts tell that met nothing, but for what is ``changed``."""
+    """The result of bursts that met nothing, but for what is ``changed``."""
     nothing = {
         "packets": 200, "lost": 0, "marked": 0, "line_rate_bps": LINE_BPS, "drain_rate_bps": None, "burst_bytes": None,
         "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None, "limit": None,

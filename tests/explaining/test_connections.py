@@ -1,4 +1,4 @@
-"""What limits a connection, its congestion signals, throughput by congestion window: of samples with known truth."""
+"""The limit of a connection, its congestion signals, throughput by congestion window: of samples with known truth."""
 
 from __future__ import annotations
 

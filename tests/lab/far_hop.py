@@ -25,7 +25,7 @@ IP = (b"\x08\x00", b"\x86\xdd")
 
 @dataclass
 class TokenBucket:
-    """What exceeds it is dropped."""
+    """A policer: packets that exceed it are dropped."""
 
     rate_bps: float
     burst_bytes: float
@@ -33,7 +33,7 @@ class TokenBucket:
     last_s: float = 0.0
 
     def takes(self, size_bytes: int, now_s: float) -> bool:
-        """Whether a packet passes."""
+        """True if a packet passes."""
         self.tokens = min(self.burst_bytes, self.tokens + (now_s - self.last_s) * self.rate_bps / 8)
         self.last_s = now_s
         if self.tokens < size_bytes:

@@ -110,7 +110,7 @@ def sent_bytes(path: NetworkPath) -> int:
 
 
 def complaints(case: Case, found: dict[str, Any]) -> list[str]:
-    """What is wrong with the result, by the bars of the measurement."""
+    """Faults of the result, by the bars of the measurement."""
     wrong = []
     counted = "packets" if case.in_packets else "bytes"
     if (found["kind"], found["limited_by"]) != ("queue", counted):

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs_program("tcpdump")]
 
 
 def said(lab: Lab, done: Any) -> dict[str, Any]:
-    """What `whydrop fix --json` printed; it is left in the test's folder, with its page."""
+    """The document that `whydrop fix --json` printed; it is left in the test's folder, with its page."""
     assert done.returncode in (0, 1), done.stderr
     if not done.stdout:
         pytest.fail(done.stderr)
@@ -33,7 +33,7 @@ def options(lab: Lab, server: str, *more: str) -> list[str]:
 
 
 def fixed(lab: Lab, path: FarPath, *more: str) -> dict[str, Any]:
-    """What `whydrop fix --apply` says of a path."""
+    """The document of `whydrop fix --apply` for a path."""
     return said(lab, path.whydrop(*options(lab, path.server.address, *more)))
 
 

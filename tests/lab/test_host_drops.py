@@ -121,12 +121,12 @@ class Watched:
         return dict(zip(sums["reason"].to_list(), sums["packets"].to_list(), strict=True))
 
     def is_exact(self, port: int, reason: str, count: float) -> bool:
-        """Whether so many packets to a port were dropped, all for this reason, less what nobody could count."""
+        """True if so many packets to a port were dropped, all for this reason, less what nobody could count."""
         found = self.dropped(port)
         return set(found) == {reason} and count - self.lost <= found[reason] <= count
 
     def named(self) -> dict[str, int]:
-        """What `whydrop explain` says that the host dropped, by reason."""
+        """The drops of the host by reason, as `whydrop explain` tells them."""
         (path,) = self.folder.glob("*.recording")
         found = [one for one in explain(path).document()["verdicts"] if one["cause"] == "host-drop"]
         assert all(one["evidence"] and one["sentence"].startswith("This host itself dropped") for one in found)

@@ -323,7 +323,7 @@ def test_help_has_an_example(run: Run) -> None:
 
 
 def scraped(url: str) -> dict[tuple[str, str], float]:
-    """What Prometheus would read: by name of the sample and its first label."""
+    """Samples as Prometheus reads them: by name of the sample and its first label."""
     with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return {

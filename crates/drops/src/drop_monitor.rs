@@ -74,7 +74,7 @@ pub struct Alert<'a> {
     pub headers: &'a [u8],
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Message<'a> {
     Packet(Alert<'a>),
@@ -96,7 +96,7 @@ pub struct DropMonitor {
     socket: OwnedFd,
     family: u16,
     buffer: Vec<u8>,
-    /// What the monitor had lost before us, and how much it has now.
+    /// The losses of the monitor before us, and now.
     lost: Option<(u64, u64)>,
 }
 
@@ -440,7 +440,7 @@ fn network_layer(frame: &[u8], ethertype: u16) -> &[u8] {
     &[]
 }
 
-/// Whether the checksum of a header of IPv4 is right (RFC 1071).
+/// True if the checksum of a header of IPv4 is right (RFC 1071).
 fn sum_is_right(bytes: &[u8]) -> bool {
     let length = usize::from(bytes[0] & 0xf) * 4;
     let Some(header) = bytes.get(..length).filter(|header| header.len() >= 20) else {

@@ -71,7 +71,7 @@ pub struct Source {
     programs: Vec<OwnedFd>,
     /// Events that programs were not run for, as far as they were told.
     missed: u64,
-    /// What makes programs run, for as long as it is open.
+    /// The event that makes programs run, for as long as it is open.
     held: Vec<OwnedFd>,
 }
 

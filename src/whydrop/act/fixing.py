@@ -98,7 +98,7 @@ class Remedy:
 
 
 def for_the_other_side(evidence: Evidence, remedy: Remedy) -> str | None:
-    """What would mend it for good, for whoever runs the bottleneck; None where that is not known."""
+    """Advice that mends it for good, for whoever runs the bottleneck; None where that is not known."""
     if remedy.bottleneck is None or math.isnan(evidence.round_trip_s):
         return None
     return planning.for_the_other_side(remedy.bottleneck, evidence.round_trip_s)

@@ -77,7 +77,7 @@ class Bottleneck:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether its rate is known too little to pace at it: by a wide interval, or one with an open end."""
+        """True if its rate is known too little to pace at it: by a wide interval, or one with an open end."""
         rate = self.rate_bps
         if rate.low is None and rate.high is None:
             return False

@@ -77,7 +77,7 @@ def tcp(
     formats: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """What limits TCP connections, and how fast are they?
+    """Say what limits TCP connections, and how fast they are.
 
     STORE is a folder, or a prefix of an object store, with TCP's own statistics (web100, tcp-info, NDT) that `whydrop
     import --store` wrote. Prints what was found, by site; --output DIR writes figures, a report and all tables, also by

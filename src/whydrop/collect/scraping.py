@@ -137,7 +137,7 @@ class Serving:
 
 
 class _Collector:
-    """What the registry asks."""
+    """The collector that the registry asks."""
 
     def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
         self._families = families

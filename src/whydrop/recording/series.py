@@ -247,7 +247,7 @@ def _counter(host: str, source: str, thing: str, counter: str, *, rows: pl.DataF
 
 
 def _drops(tables: Tables) -> Iterator[SampledSeries]:
-    """What the host dropped, by reason."""
+    """The packets that the host dropped, by reason."""
     frame = tables.table("drops")
     for (reason,), rows in frame.partition_by("reason", as_dict=True, maintain_order=True).items():
         yield _dropped(str(reason), rows)

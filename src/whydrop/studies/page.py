@@ -33,7 +33,7 @@ class Column:
     write: Callable[[Any], str]
 
     def cell(self, row: Row) -> str:
-        """What stands in a row's cell; a dash where there is no value."""
+        """The text of a row's cell; a dash where there is no value."""
         values = [row[name] for name in self.names]
         if any(value is None or value != value for value in values):
             return "–"

@@ -22,7 +22,7 @@ Step = tuple[str, Callable[[Path], object]]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a study writes.
+    """The files that a study writes.
 
     Attributes:
         document: what it is: parameters, notes and facts.

@@ -1,4 +1,4 @@
-//! What a full queue holds, by what lost packets found in it.
+//! The content of a full queue, by what lost packets found in it.
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Held, Passages};
@@ -8,7 +8,7 @@ use super::Limit;
 use super::trains::{Train, jitter_packets, sizes};
 use crate::hop::{ByteBasis, Hop};
 
-/// What lost packets of one size found waiting.
+/// The packets that lost packets of one size found waiting.
 struct Full {
     ip_bytes: f64,
     /// Median, with its interval.

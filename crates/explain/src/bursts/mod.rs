@@ -1,4 +1,4 @@
-//! What bursts of packets met on a path: a hop, seen from both of its ends.
+//! Bursts of packets on a path: a hop, seen from both of its ends.
 //!
 //! When each packet left its sender and when it arrived, or that it did not, is what two captures show of a stretch of path;
 //! so it is judged as one ([`hop`](crate::hop)). Two things are known better here: every burst found the path idle, and
@@ -45,7 +45,7 @@ pub struct BurstPacket {
     pub marked: bool,
 }
 
-/// What bursts told.
+/// The result of bursts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bursts {
     pub packets: usize,
@@ -62,17 +62,17 @@ pub struct Bursts {
     /// The most that any packet found waiting: packets, and IP bytes.
     pub most_packets: f64,
     pub most_bytes: f64,
-    /// What lost packets found waiting, the median: packets.
+    /// Packets that lost packets found waiting, the median.
     pub lost_found_packets: Option<f64>,
-    /// What a full queue holds, where lost packets found one.
+    /// The content of a full queue, where lost packets found one.
     pub limit: Option<Limit>,
-    /// What the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
+    /// The bytes that the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
     pub byte_basis: Option<&'static str>,
     /// Where something was lost: why.
     pub verdict: Option<Verdict>,
 }
 
-/// What a full queue holds, by what lost packets found in it.
+/// The content of a full queue, by what lost packets found in it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limit {
     /// `packets` or `bytes`; `None` where packets of one size alone were lost, or two sizes agree on neither.

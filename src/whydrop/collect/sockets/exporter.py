@@ -1,4 +1,4 @@
-"""What a watch sees, for Prometheus to scrape: totals since it began, in base units, with labels that stay few.
+"""Totals of a watch, for Prometheus to scrape: totals since it began, in base units, with labels that stay few.
 
 Single connections have no labels: there may be any number. They are in the recording.
 """
@@ -88,7 +88,7 @@ class WatchExporter(Serving):
         return True
 
     def families(self) -> Iterator[Metric]:
-        """What is shown, at this moment."""
+        """The families that are shown at this moment."""
         with self._guard:
             totals, limits, dropped = Counter(self._totals), Counter(self._limits), self._dropped
             reasons, growth, levels = self._reasons, dict(self._growth), dict(self._levels)

@@ -443,7 +443,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def _mostly(verdict: Mapping[str, Any]) -> str:
-    """What limited the flows for most of the time, where that is one flow's one limit."""
+    """The limit of the flows for most of the time, where that is one flow's one limit."""
     told = [fact["values"] for fact in verdict["facts"] if fact["code"] == "limited-by"]
     if len(told) != 1 or not told[0]["shares"] or told[0]["shares"][0] <= MOST_OF_THE_TIME:
         return ""

@@ -78,7 +78,7 @@ class Period:
 
     @property
     def values(self) -> Values:
-        """What their dependence is asked of."""
+        """The rows whose dependence is asked."""
         return self.ratios
 
     @property

@@ -88,7 +88,7 @@ def described(connections: pl.DataFrame) -> pl.DataFrame:
 
 
 def _limiter() -> pl.Expr:
-    """What held the sender for most of the time; of a connection that received more than it sent, nobody here knows."""
+    """The limit of the sender for most of the time; nobody here knows it of a connection that mostly received."""
     span = pl.col("span_ns")
     parts = {
         RECEIVE_WINDOW: pl.col("receive_window_ns"),

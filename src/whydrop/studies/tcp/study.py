@@ -20,7 +20,7 @@ Progress = Callable[[str, float, int], None]
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is studied.
+    """The subject of a study.
 
     Attributes:
         first: UTC day; ``None``: from the first on.
@@ -90,7 +90,7 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    """What the numbers do not rest on."""
+    """Notes on what the numbers do not rest on."""
     notes = []
     for column, what in (("site", "site"), ("network", "client's address"), ("day", "day")):
         lacking = frame[column].null_count()

@@ -1,4 +1,4 @@
-"""What the host of a recording dropped itself, as its kernel told a watch."""
+"""Drops by the host of a recording itself, as its kernel told a watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What limited each flow: by the times that its sender's kernel counts, and by what its samples show.
+"""The limits of each flow: by the times that its sender's kernel counts, and by what its samples show.
 
 Linux (4.10) counts for how long it was busy sending, and of that for how long the receive window or the send buffer
 stopped it (F. Baker, Y. Cheng, "tcp: instrument how long TCP is limited by ...", commits 0f87230d1a6c and following).
@@ -154,7 +154,7 @@ def _evened(counted: Counted) -> Counted:
 
 
 def _halves(classes: Values, shown: Values) -> tuple[Values, Values]:
-    """What an interval's first and second half are, by the samples at its ends; one that tells nothing is as the other.
+    """The first and the second half of an interval, by the samples at its ends; one that tells nothing is as the other.
 
     Where neither tells, what is left over is the congestion window's: the kernel says that it was busy.
     """
@@ -174,7 +174,7 @@ def _divide(parts: Values, share: Values, halves: tuple[Values, Values]) -> None
 
 
 def _shown(counted: Counted, control: str) -> Values:
-    """What each sample shows to limit the flow just then; NaN where it does not tell."""
+    """The limit of the flow that each sample shows; NaN where it does not tell."""
     window, flight = counted["congestion_window_packets"], in_flight(counted)
     waits, mss = counted["not_sent_bytes"], counted["mss_bytes"]
     by_rate = control in BY_RATE
@@ -229,7 +229,7 @@ def slow_start(counted: Counted) -> Flags:
 
 
 def largest(limits: HeldShares) -> tuple[str, float]:
-    """What held a flow for longest, and its share of the time."""
+    """The limit that held a flow for longest, and its share of the time."""
     name = max(limits.shares, key=lambda one: limits.shares[one])
     share = limits.shares[name]
     return name, share if math.isfinite(share) else 0.0

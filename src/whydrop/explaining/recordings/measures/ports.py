@@ -50,7 +50,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Coincidence:
-    """What a port discarded while flows ran.
+    """The discards of a port while flows ran.
 
     Attributes:
         discards, packets: of the port, in all bins.
@@ -109,7 +109,7 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
 
 
 def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
-    """What came together; ``None`` where no bin lies in the time of flows that tell what they sent again."""
+    """Discards and retransmissions that came together; ``None`` where no bin lies in the time of flows that tell both."""
     telling = [flow for flow in flows if np.isfinite(flow.counted["retransmitted_packets"]).sum() > 1]
     if not telling:
         return None

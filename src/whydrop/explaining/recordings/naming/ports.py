@@ -12,7 +12,7 @@ from whydrop.explaining.recordings.thresholds import COINCIDENCE, COMING_TOGETHE
 
 
 def findings(port: Port, side: Side) -> list[Finding]:
-    """What the counters of the port speak for, about one side."""
+    """The findings of the counters of the port about one side."""
     found = ports.measure(port, [flow for load in side.loads for flow in load.flows])
     if found is None:
         unknown = Fact("port-not-known-then", {"port": port.name})

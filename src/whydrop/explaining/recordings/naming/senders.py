@@ -1,4 +1,4 @@
-"""What senders tell of themselves, as facts beside whatever is named: limits, congestion signals, throughput by window.
+"""Facts that senders tell of themselves, beside whatever is named: limits, congestion signals, throughput by window.
 
 Of few flows one by one; of many these would be a table, which the document has.
 """
