@@ -168,8 +168,7 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
 }
 
 /// The bytes that the hop counts of each packet, where trains of two sizes were slowed: small packets take longer than
-/// their share of the
-/// bytes. With `r` and `R` the rates of packets of `b` and `B` IP bytes, the overhead `o` satisfies
+/// their share of the bytes. With `r` and `R` the rates of packets of `b` and `B` IP bytes, the overhead `o` satisfies
 /// `r (b + o) / b = R (B + o) / B`.
 pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
     let sizes = sizes(&hop.passages);

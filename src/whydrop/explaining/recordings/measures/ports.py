@@ -109,7 +109,7 @@ def read(store: str | PathLike[str], name: str, first_ns: int, last_ns: int) -> 
 
 
 def measure(port: Port, flows: Sequence[Flow]) -> Coincidence | None:
-    """Discards and retransmissions that came together; ``None`` where no bin lies in the time of flows that tell both."""
+    """Discards and retransmissions that came together; ``None`` where no bin lies in the time of flows that tell it."""
     telling = [flow for flow in flows if np.isfinite(flow.counted["retransmitted_packets"]).sum() > 1]
     if not telling:
         return None
