@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ class Host:
         try:
             self._monitor = _core.DropMonitor(self._drops)
         except OSError as reason:
-            self.dropped = Dropped(OFF, reason.strerror or str(reason))
+            self.dropped = Dropped(OFF, _in_words(reason))
             return
         standing = self._monitor.standing()
         shortfall = standing["shortfall"]
@@ -122,6 +123,16 @@ class Host:
     def told(self) -> dict[str, Any]:
         """For the metadata of a recording: how it was watched."""
         return {"counters_every_s": self._every_s, "drops": self.dropped.way, "drops_shortfall": self.dropped.shortfall}
+
+
+def _in_words(reason: OSError) -> str:
+    advice = {
+        errno.EPERM: ": it takes the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG, or all of root's",
+        errno.EACCES: ": it takes the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG, or all of root's",
+        errno.EBUSY: ": another program uses the drop monitor",
+        errno.ENOENT: ": this kernel has it not (for the drop monitor try `modprobe drop_monitor`)",
+    }.get(reason.errno or 0, "")
+    return f"{reason.strerror or reason}{advice}"
 
 
 class _Monitored:
