@@ -22,6 +22,7 @@ Examples:
 Into a store:
   whydrop import 2018*-switch.json.gz --store telemetry
   whydrop import archives/ --store telemetry
+  whydrop import watch.recording ss.log --store telemetry
   whydrop import archives/*.tgz --store s3://bucket/telemetry --json
 """
 
@@ -48,15 +49,16 @@ def command(
 ) -> None:
     """Read files of other tools: of one test into recordings, of measurement platforms into a store.
 
-    Files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches) become recordings, one each.
+    Files of Flent (every version), netperf-wrapper, iperf3 (--json) and DISCO (switches) become recordings, one each,
+    and so do those with TCP's statistics of connections (web100, tcp-info, NDT7; logs of ss, tcpretrans, tcpdrop).
     Series keep their names, and metadata are kept whole. They need not be imported to be shown, plotted or compared:
     every command that reads a recording also reads these files.
 
     With --store, files of measurement platforms go into a store: switch telemetry of DISCO (both generations), web100
-    snaplogs, tcp-info, SideStream, NDT5 and NDT7, archives of them, and folders of archives; files of Flent and iperf3
-    among them become recordings all the same. The same file twice changes nothing. Rows that are there already are left
-    out; where one differs, the first stays, and the conflict is reported. A damaged file is read up to the damage and
-    stops none of the others.
+    snaplogs, tcp-info, SideStream, NDT5 and NDT7, logs of sockets, archives of them, and folders of archives; and of
+    recordings (folders) the TCP statistics. Files of Flent and iperf3 among them become recordings all the same. The
+    same file twice changes nothing. Rows that are there already are left out; where one differs, the first stays, and
+    the conflict is reported. A damaged file is read up to the damage and stops none of the others.
 
     Exits with 0 when everything was read, and 1 when something could not be; the rest is imported all the same. Ctrl-C,
     SIGTERM and SIGHUP keep what was read.

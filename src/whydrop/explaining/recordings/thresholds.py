@@ -95,8 +95,8 @@ WORTH_A_KINK = 3.0
 # Of so many connections of a host verdicts are given one by one.
 MOST_CONNECTIONS = 100
 
-# A port that discards while flows lose is theirs only if so many coincidences come by chance less than once in a hundred
-# such recordings: a path that was named is no proof.
+# A port that discards while flows lose is theirs only if so many coincidences come by chance less than once in a
+# hundred such recordings: a path that was named is no proof.
 COMING_TOGETHER = 0.01
 
 # --- Sharing ---

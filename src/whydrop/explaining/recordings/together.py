@@ -14,6 +14,7 @@ from whydrop.explaining import completing
 from whydrop.explaining.phrases import phrase as phrase_of_captures
 from whydrop.explaining.recordings import phrases
 from whydrop.explaining.recordings.findings import Fact, Finding, Quantity
+from whydrop.explaining.recordings.naming.queues import DOUBTS
 from whydrop.explaining.recordings.naming.sides import Side, sides
 from whydrop.explaining.recordings.producing import of_scene
 from whydrop.explaining.recordings.reducing import in_order, reduce
@@ -50,9 +51,15 @@ def verdicts(
         heads, apart = _sorted_out(sides(scene), hosts, own)
         left = [*apart, *others]
         findings = [finding for side, one in heads.values() for finding in _findings(side, one, source)]
-        reduced = reduce([*of_scene(scene, port), *findings])
+        told = [one for one in of_scene(scene, port) if one.subject.flows not in heads or not _is_doubt(one)]
+        reduced = reduce([*told, *findings])
         found += [_joined(one, heads.get(tuple(one["flows"])), source) for one in reduced]
     return in_order([*found, *map(completing.verdict, left)])
+
+
+def _is_doubt(finding: Finding) -> bool:
+    """True of a cause that samples alone cannot tell: no reason against it where packets are seen."""
+    return finding.veto is not None and finding.veto.code in DOUBTS
 
 
 def _of_connection(scene: Scene, found: Sequence[Json]) -> tuple[list[Json], list[Json]]:

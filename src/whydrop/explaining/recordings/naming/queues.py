@@ -127,6 +127,10 @@ def _held_low(side: Side) -> Fact | None:
     )
 
 
+# Why a short queue is not named of samples alone. Who sees packets can tell.
+DOUBTS = frozenset({"too-few-drops", "no-ceiling", "managed-queue-possible", "drops-at-any-delay"})
+
+
 def _short_is_not_sure(side: Side) -> Fact | None:
     """Why a short queue is not named: it drops when it is full, and only then; and so may others seem to."""
     waiting = side.waiting
