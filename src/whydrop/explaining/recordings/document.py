@@ -98,7 +98,11 @@ def of_recording(
             "recordings": [about],
             "flows": [],
             "transfers": [],
-            "verdicts": in_order(in_words(verdict) for scene in measured for verdict in reduce(of_scene(scene, port))),
+            "verdicts": in_order(
+                in_words(verdict, of_connections=connections.are_in(recording))
+                for scene in measured
+                for verdict in reduce(of_scene(scene, port))
+            ),
             "pair": None,
             "hops": [],
         }
