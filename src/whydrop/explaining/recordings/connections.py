@@ -19,12 +19,17 @@ _NAMES = ("watch", "connections")
 _TABLES = ("tcp_info", "intervals")
 
 
+def are_in(recording: Recording) -> bool:
+    """True if a recording is of a host's connections, and not of a test."""
+    return recording.metadata["name"] in _NAMES
+
+
 def apart(recording: Recording) -> tuple[Iterator[Recording], list[str]]:
     """A recording for each connection that carried something, or the test as it is; and what a reader should know.
 
     Of many connections those that carried most are taken.
     """
-    if recording.metadata["name"] not in _NAMES:
+    if not are_in(recording):
         return iter([recording]), []
     flows = recording.table("flows")
     groups: dict[Any, list[dict[str, Any]]] = {}

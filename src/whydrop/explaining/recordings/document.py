@@ -93,7 +93,11 @@ def of_recording(
         found = {"recordings": [about], "verdicts": together.verdicts(measured, far, seen, port)}
         step_down.said_of(found["verdicts"], recording.metadata)
         return RecordingAnalysis({**seen, **found}, captured)
-    verdicts = in_order(in_words(verdict) for scene in measured for verdict in reduce(of_scene(scene, port)))
+    verdicts = in_order(
+        in_words(verdict, of_connections=connections.are_in(recording))
+        for scene in measured
+        for verdict in reduce(of_scene(scene, port))
+    )
     step_down.said_of(verdicts, recording.metadata)
     return RecordingAnalysis(
         {

@@ -319,17 +319,22 @@ def phrase(fact: Mapping[str, Any]) -> str:
     return f"{fact['code'].replace('-', ' ')}{': ' if numbers else ''}{numbers}"
 
 
-def place(where: Mapping[str, Any] | None) -> str | None:
-    """A place in words.
+def place(where: Mapping[str, Any] | None, *, of_connections: bool = False) -> str | None:
+    """A place in words; of connections that one end's kernel told of, which may be a server's.
 
     >>> place({"kind": "path", "direction": "up"})
     'on the way up (from the client to the server)'
+    >>> place({"kind": "path", "direction": "up"}, of_connections=True)
+    'on the way from the host that was watched'
     """
     if where is None:
         return None
     direction = where.get("direction")
     if where["kind"] in ("sender", "receiver"):
-        return f"at the {where['kind']} of the {_flows(direction)}"
+        return f"at the {where['kind']}" + ("" if of_connections else f" of the {_flows(direction)}")
+    if of_connections:
+        here = {"up": "from the host that was watched", "down": "to the host that was watched"}
+        return f"on the way {here[direction]}" if direction in here else _ways(direction)
     ends = {"up": " (from the client to the server)", "down": " (from the server to the client)"}
     return _ways(direction) + ends.get(direction or "", ", one way or both")
 
