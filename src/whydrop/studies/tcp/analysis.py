@@ -80,6 +80,7 @@ def described(connections: pl.DataFrame) -> pl.DataFrame:
         retransmitted_share=pl.when(sent >= LEAST_SEGMENTS).then((pl.col("retransmitted") / sent).clip(0.0, 1.0)),
         limiter=_limiter(),
         all=pl.lit("all"),
+        day=pl.from_epoch("start_ns", time_unit="ns").dt.date().cast(pl.String),
     )
     frame = frame.join(_networks(connections["remote_address"]), on="remote_address", how="left", nulls_equal=True)
     # Categories are sooner grouped than text.

@@ -34,7 +34,7 @@ _GROWN = {
 def connections(backend: Backend, first: date | None = None, last: date | None = None) -> ir.Table:
     """One row for each connection of the UTC days ``first`` to ``last``, both included.
 
-    Columns: `KEY`, ``site``, ``start_ns`` (since the epoch; null where only the time since the start is told), ``day``,
+    Columns: `KEY`, ``site``, ``start_ns`` (since the epoch; null where only the time since the start is told),
     ``samples``, ``span_ns`` (0: nothing is known of its time), the growth of counters (``acked_bytes``,
     ``received_bytes``, ``segments``, ``retransmitted``) and of clocks (``receive_window_ns``, ``send_buffer_ns``,
     ``busy_ns``, ``congestion_ns``, ``sender_ns``), ``min_rtt_ns``, ``mean_rtt_ns`` (of the smoothed round-trip times),
@@ -47,7 +47,6 @@ def connections(backend: Backend, first: date | None = None, last: date | None =
     ends = {f"{name}_{end}": getattr(samples[column], end)() for name, column in _GROWN.items() for end in _ENDS}
     each = samples.group_by(*KEY).agg(
         site=samples.site.arbitrary(),
-        day=samples.day.min(),
         start_ns=samples.time_ns.min(),
         samples=samples.count(),
         since_min=since.min(),
@@ -66,7 +65,7 @@ def connections(backend: Backend, first: date | None = None, last: date | None =
     }
     mean_rtt = (each.rtts > 0).ifelse(each.srtt_ns / each.rtts.nullif(0).cast("float64"), ibis.null("float64"))
     return each.select(
-        *KEY, "site", "day", "start_ns", "samples",
+        *KEY, "site", "start_ns", "samples",
         span_ns=whole.ifelse(span, each.elapsed_ns.fill_null(0)),
         **growth,
         min_rtt_ns=each.min_rtt_ns,

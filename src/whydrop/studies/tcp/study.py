@@ -46,7 +46,7 @@ class Results:
         parameters: what was chosen.
         tables: ``limits``, ``distributions``, ``days``, ``changes`` (see `analysis`).
         notes: what is to be known about it: sentences.
-        facts: ``connections``, ``samples``, ``sites``, ``first`` and ``last`` (days), ``backend`` (the engine's name).
+        facts: ``connections``, ``samples``, ``sites``, ``backend`` (the engine's name), ``first`` and ``last`` (days).
     """
 
     parameters: Parameters
@@ -74,12 +74,12 @@ def run(backend: Backend, parameters: Parameters, progress: Progress | None = No
         "connections": found.height,
         "samples": int(found["samples"].sum()),
         "sites": found["site"].n_unique(),
-        "first": found["day"].min(),
-        "last": found["day"].max(),
         "backend": backend.name,
     }
     frame = analysis.described(found)
     of_days = analysis.days(frame)
+    days = frame["day"].unique().cast(pl.String)
+    facts |= {"first": days.min(), "last": days.max()}
     tables = {
         "limits": analysis.limits(frame),
         "distributions": analysis.distributions(frame),
