@@ -95,7 +95,8 @@ def line_of(path: NetworkPath, rate_mbit: float) -> None:
 
 def depth_of(path: NetworkPath, folder: Path, *options: str) -> dict[str, Any]:
     """The document of a measurement, with the bytes that the client's interface sent meanwhile."""
-    responder = path.server.popen([*WHYDROP, "responder", "--open"])
+    # Metadata of the far host take long to gather in the machine, and tell nothing here.
+    responder = path.server.popen([*WHYDROP, "responder", "--open", "--no-metadata"])
     path.server.wait_listening(17370)
     before = sent_bytes(path)
     done = path.client.run([*WHYDROP, "depth", path.server.address, "--json", "-o", folder, *options])

@@ -6,7 +6,7 @@ use whydrop_verdict::Quantity;
 
 use super::Limit;
 use super::trains::{Train, jitter_packets, sizes};
-use crate::hop::{ByteBasis, Hop};
+use crate::hop::ByteBasis;
 
 /// The packets that lost packets of one size found waiting.
 struct Full {
@@ -34,27 +34,36 @@ const FEWEST_INSIDE: f64 = 2.0;
 /// more inside may be misplaced in time, or another's.
 const MOST_MISFITS: f64 = 0.2;
 
+/// Packets on their way, and what each found.
+pub(super) struct Inside<'a> {
+    pub passages: &'a Passages,
+    pub held: &'a [Held],
+    /// Share of the service that went to others' packets.
+    pub unseen_share: f64,
+}
+
 /// The limit of the queue that lost packets found full, if they found one.
 ///
 /// A limit in packets is reached by as many small packets as large ones, a limit in bytes by as many bytes: packets that are
 /// four times smaller decide by a factor of four.
 pub(super) fn limit(
-    hop: &Hop,
+    seen: &Inside,
     trains: &[Train],
-    inside: &[Held],
     drain_rate_bps: Option<Quantity>,
     basis: Option<ByteBasis>,
 ) -> Option<Limit> {
-    let unseen_share = hop
-        .departures
-        .map_or(0.0, |departures| departures.unseen_share);
+    let Inside {
+        passages,
+        held,
+        unseen_share,
+    } = *seen;
     let shared = drain_rate_bps.filter(|_| unseen_share > 0.0);
-    let mut found: Vec<Full> = sizes(&hop.passages)
+    let mut found: Vec<Full> = sizes(passages)
         .into_iter()
         .filter_map(|ip_bytes| {
             let of = |outcome| match shared {
-                Some(rate) => held_by_waits(&hop.passages, (ip_bytes, outcome), rate.value),
-                None => held_by_count(&hop.passages, (ip_bytes, outcome), inside),
+                Some(rate) => held_by_waits(passages, (ip_bytes, outcome), rate.value),
+                None => held_by_count(passages, (ip_bytes, outcome), held),
             };
             let jitter = jitter_packets(trains, ip_bytes);
             Full::of(
@@ -147,8 +156,8 @@ impl Full {
 const AGREE: f64 = 0.25;
 
 /// The median of what lost packets found waiting, of whatever size: packets.
-pub(super) fn lost_found_packets(hop: &Hop, inside: &[Held]) -> Option<f64> {
-    let lost = inside.iter().zip(&hop.passages.outcome);
+pub(super) fn lost_found_packets(passages: &Passages, inside: &[Held]) -> Option<f64> {
+    let lost = inside.iter().zip(&passages.outcome);
     let lost = lost.filter(|(_, seen)| **seen == Seen::Lost);
     let mut found: Vec<f64> = lost.map(|(held, _)| held.packets).collect();
     found.sort_by(f64::total_cmp);

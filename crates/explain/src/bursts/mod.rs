@@ -28,7 +28,7 @@ use whydrop_verdict::{Place, PlaceKind, Quantity};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
-use limit::{limit, lost_found_packets};
+use limit::{Inside, limit, lost_found_packets};
 use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 
 /// One packet of a burst.
@@ -90,32 +90,41 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let trains = trains(packets);
     let hop = measure_hop(HopInput {
         totals: totals(&passages),
-        passages,
+        passages: passages.clone(),
         offloaded: false,
         base_rtt_s: None,
         missed_share: 0.0,
     });
-    let waits = hop.passages.wait_s.iter().filter(|wait| !wait.is_nan());
+    // by the stamps as they are: what a capture leaves open, the sender's line and its own queue, is known here
+    let waits = passages.wait_s.iter().filter(|wait| !wait.is_nan());
     let longest_wait_s = waits.fold(0.0, |most: f64, wait| most.max(*wait));
-    let inside = held(&hop.passages, hop.idle_wait_s());
+    let inside = held(&passages, 0.0);
     let most = |of: fn(&Held) -> f64| inside.iter().map(of).fold(0.0, f64::max);
     let most_packets = most(|held| held.packets);
+    let unseen_share = hop
+        .departures
+        .map_or(0.0, |departures| departures.unseen_share);
     let drain_rate_bps = drain_rate(&trains, &hop, most_packets);
     let basis = byte_basis(&trains, &hop);
+    let seen = Inside {
+        passages: &passages,
+        held: &inside,
+        unseen_share,
+    };
     Some(Bursts {
-        packets: hop.passages.len(),
-        lost: hop.passages.lost,
+        packets: passages.len(),
+        lost: passages.lost,
         marked: hop.marked,
         line_rate_bps: line_rate_bps(&trains),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
-        lost_found_packets: lost_found_packets(&hop, &inside),
-        limit: limit(&hop, &trains, &inside, drain_rate_bps, basis),
+        lost_found_packets: lost_found_packets(&passages, &inside),
+        limit: limit(&seen, &trains, drain_rate_bps, basis),
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),
         longest_wait_s,
         most_packets,
         most_bytes: most(|held| held.bytes),
-        verdict: (hop.passages.lost > 0).then(|| verdict(&hop)),
+        verdict: (passages.lost > 0).then(|| verdict(&hop)),
     })
 }
 
