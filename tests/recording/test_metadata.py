@@ -23,8 +23,8 @@ from patience import wait_until
 from whydrop.recording.metadata import CounterSampler, Redactor, gather, interfaces, qdiscs, with_after
 from whydrop.recording.metadata.host import SYSCTLS
 from whydrop.recording.metadata.redaction import HIDDEN
-from whydrop.runtime.rtnetlink import TrafficObject, attributes
 from whydrop.recording.metadata.sources import ByteQueueLimits, Processors, Stack, Wireless
+from whydrop.runtime.rtnetlink import TrafficObject, attributes
 
 TESTS = Path(__file__).parents[1]
 
