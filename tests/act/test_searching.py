@@ -82,7 +82,7 @@ def test_one_disturbed_measurement_does_not_cost_half_of_the_range() -> None:
 
 def test_of_rates_that_bring_as_much_the_one_with_less_loss_is_taken() -> None:
     def measure(rate_bps: float) -> Tried:
-        return Tried(rate_bps, min(rate_bps, 1e8), 0.002 if rate_bps > 0.985e8 else 0.0)
+        return Tried(rate_bps, shallow(1e8, 1e6)(rate_bps), 0.002 if rate_bps > 0.985e8 else 0.0)
 
     found = search(measure, 1e9, 1)
     assert found.best is not None

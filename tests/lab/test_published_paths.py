@@ -20,7 +20,7 @@ import pytest
 from lab import Lab
 from lab.far_path import far_path
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,7 @@ CASES = [
     Case("ten-to-one-over-120-ms", "100mbit", 10, "pfifo limit 3", 0.06, 8),
     Case("small-step-over-49-ms", "30mbit", 29.4, "pfifo limit 1", 0.0245, 4),
 ]
-SETTINGS = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.exhaustive] if number else [])
-    for number, case in enumerate(CASES)
-]
+SETTINGS = [pytest.param(case, id=case.name) for case in CASES]
 NEEDS = pytest.mark.needs_kernel("htb", "tbf", "pfifo")
 
 
@@ -69,7 +66,6 @@ def test_paced(lab: Lab, case: Case) -> None:
 
 
 @NEEDS
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", SETTINGS)
 def test_swept(lab: Lab, case: Case) -> None:
     with far_path(lab, **case.settings) as path:
@@ -80,8 +76,7 @@ def test_swept(lab: Lab, case: Case) -> None:
     assert len(json.loads(said)) > 40
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+@pytest.mark.parametrize("case", SETTINGS)
 def test_what_was_found_is_nineteen_twentieths_of_the_best(left_by: Callable[[str], Path], case: Case) -> None:
     from whydrop.act.measuring import read
     from whydrop.recording.recording import Recording

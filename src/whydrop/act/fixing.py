@@ -155,7 +155,7 @@ def choose(evidence: Evidence, way: Way, *, replace_root: bool = False) -> Remed
         return NoRemedy(_REASONS["aqm"])
     if bottleneck is None:
         return NoRemedy(
-            "the cause is not known well enough to fix anything: a wrong fix costs more than none"
+            "the cause is not known well enough to choose a fix; whether pacing helps, `whydrop pace` tries"
             if verdict["cause"] == "unknown"
             else "the verdict gives no rate to pace at: `whydrop pace` searches for one"
         )

@@ -6,9 +6,8 @@ traffic can lower the goodput of a measurement, nothing can raise it above what 
 which all arrives is believed at once, and one at which a little is missing is asked again before half of the range is
 given up for it: a noisy binary search (R. M. Karp and R. Kleinberg, "Noisy binary search and its applications", SODA
 2007), here on the logarithm of the rate, with the one-sided noise making repetitions needless on one side. What is left
-when the range is narrow are a few candidates; they are measured again, in random order, and the half that does worse is
-dropped each time (sequential halving: Z. Karnin, T. Koren and O. Somekh, "Almost optimal exploration in multi-armed
-bandits", ICML 2013).
+when the range is narrow are two candidates, the rate that carries and one a little below it: both are measured twice
+more, in random order, and judged by their means.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _DOUBTFUL = 0.8
 # The search ends when the range is this narrow: a twentieth of the best is what may be given away in all.
 _NARROW = 1.02
 # Of the rate that carries: below it there is room for what other traffic takes, and for timers that are late.
-_CANDIDATES = (1.0, 0.99, 0.98)
+_CANDIDATES = (1.0, 0.98)
 # Goodputs that differ by less are as good as each other; then the one with less loss is taken, and of such the lowest.
 _AS_GOOD = 0.03
-# How many of the candidates are measured in each round.
-_FINALS = (3, 2)
+# So often each of the candidates is measured.
+_FINAL_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def search(measure: Measure, highest_bps: float, seed: int | None = None) -> Sea
 
     unpaced = at(math.inf)
     low, high = max(unpaced.goodput_bps, 1.0), highest_bps
-    finals = sum(_FINALS)
+    finals = _FINAL_ROUNDS * len(_CANDIDATES)
     while high / low > _NARROW and len(found.tried) < MOST_MEASUREMENTS - finals:
         middle = math.sqrt(low * high)
         tried = at(middle)
@@ -106,17 +105,15 @@ def search(measure: Measure, highest_bps: float, seed: int | None = None) -> Sea
             high = middle
             # What arrived at a rate that is too high would arrive if it were asked for alone.
             low = max(low, tried.goodput_bps)
-    found.best = _halved(low, at, random.Random(seed))
+    found.best = _better(low, at, random.Random(seed))
     return found
 
 
-def _halved(low_bps: float, at: Measure, order: random.Random) -> Tried:
-    """Measure the candidates again, in random order, and drop the worse half each time."""
+def _better(low_bps: float, at: Measure, order: random.Random) -> Tried:
+    """Measure the candidates again, in random order, and return the better one with its means."""
     results: dict[float, list[Tried]] = {low_bps * share: [] for share in _CANDIDATES}
-    left = list(results)
-    for count in _FINALS:
-        left = sorted(left, key=lambda rate: _worth(results[rate]), reverse=True)[:count]
-        for rate in order.sample(left, len(left)):
+    for _ in range(_FINAL_ROUNDS):
+        for rate in order.sample(list(results), len(results)):
             results[rate].append(at(rate))
     means = [_mean(tried) for tried in results.values()]
     most = max(one.goodput_bps for one in means)
@@ -124,9 +121,6 @@ def _halved(low_bps: float, at: Measure, order: random.Random) -> Tried:
     return min(good, key=lambda one: (0.0 if math.isnan(one.sent_again) else one.sent_again, one.rate_bps))
 
 
-def _worth(tried: list[Tried]) -> float:
-    return fmean(one.goodput_bps for one in tried) if tried else 0.0
-
-
 def _mean(tried: list[Tried]) -> Tried:
-    return Tried(tried[0].rate_bps, _worth(tried), fmean(one.sent_again for one in tried))
+    goodput_bps = fmean(one.goodput_bps for one in tried)
+    return Tried(tried[0].rate_bps, goodput_bps, fmean(one.sent_again for one in tried))
