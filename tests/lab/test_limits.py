@@ -1,4 +1,4 @@
-"""What limits a connection, told from what its sender's kernel says of it, beside a capture of the same.
+"""The limit of a connection, told from what its sender's kernel says of it, beside a capture of the same.
 
 One connection of each kind goes through a path of drawn rate, delay and queue, watched every 10 ms and captured at its
 sender. The recordings are made in the lab and stay in ``build/lab``; what they tell is found out by other tests.
@@ -55,7 +55,7 @@ class Flow:
 
     @property
     def payload_bps(self) -> float:
-        """What of the rate is payload, in full segments."""
+        """The share of the rate that is payload, in full segments."""
         return self.rate_bps * MSS_BYTES / FRAME_BYTES
 
     @property
@@ -179,7 +179,7 @@ class Draw:
         self.recording = Recording.open(path)
 
     def flows(self, recording: Recording, captured: Any = None) -> dict[str, dict[str, Any]]:
-        """What is told of each flow by its kind, with the causes of the verdicts on it."""
+        """The findings on each flow by its kind, with the causes of the verdicts on it."""
         from whydrop.explaining.recordings import document
 
         found = document.of_recording(recording, captured).document()
@@ -213,7 +213,7 @@ def largest(flow: dict[str, Any]) -> str:
 
 
 def named(draw: Draw) -> dict[str, dict[str, bool]]:
-    """Whether each kind is named: by the kernel's clocks and samples, by samples alone, and with its capture too."""
+    """The kinds that are named: by the kernel's clocks and samples, by samples alone, and with its capture too."""
     from whydrop import _core
 
     told, alone = draw.flows(draw.recording), draw.flows(draw.of_samples_alone())
