@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from whydrop.act.measuring import metrics
+from whydrop.act.measuring import NoMeasurementError, metrics
 from whydrop.recording.metrics.definitions import METRICS
 from whydrop.recording.recording import Recording
 from whydrop.recording.statistics.differences import Difference, of_groups
@@ -124,6 +124,9 @@ def prove(
         aim: the key of the metric that should be better.
         beside: keys of those that must not be much worse.
         rounds: how many runs of each kind.
+
+    Raises:
+        NoMeasurementError: the aim could not be measured in every run.
     """
     runs: dict[Kind, list[dict[str, float]]] = {"without": [], "with": []}
     order: list[Kind] = []
@@ -138,8 +141,10 @@ def prove(
             folders.append(measured(f"{kind} {number}"))
             order.append(kind)
             runs[kind].append(metrics(Recording.open(folders[-1])))
-    effects = [_effect(key, runs["without"], runs["with"]) for key in (aim, *beside)]
-    return Proof(aim, tuple(one for one in effects if one is not None), tuple(order), tuple(folders))
+    found = [_effect(key, runs["without"], runs["with"]) for key in (aim, *beside)]
+    if found[0] is None:
+        raise NoMeasurementError(f"{METRICS[aim].name}: not known of every run (recordings: {folders[0].parent})")
+    return Proof(aim, tuple(one for one in found if one is not None), tuple(order), tuple(folders))
 
 
 def _effect(key: str, without: list[dict[str, float]], with_it: list[dict[str, float]]) -> Effect | None:
