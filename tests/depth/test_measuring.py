@@ -22,7 +22,7 @@ def test_a_path_through_this_host_alone_has_a_recording_with_every_departure(
     run: Run, tmp_path: Path, direction: list[str]
 ) -> None:
     with responder() as far:
-        caps = ["--max-bytes", "3MB", "--max-time", "30s", "--max-rate", "40mbit"]
+        caps = ["--max-bytes", "3MB", "--max-rate", "40mbit"]
         done = run("depth", f"127.0.0.1:{far.port}", "--json", "-o", tmp_path, *caps, *direction)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

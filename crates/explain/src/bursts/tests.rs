@@ -1,7 +1,7 @@
 use super::*;
 use whydrop_path::{Arrival, Fifo, Limit, Outcome, PathElement, Policer};
 
-/// Bursts of two sizes at 100 Mbit/s, one every second, of as many bytes, through a hop and 5 ms of path by a clock that is
+/// Bursts of two sizes at 100 Mbit/s, one every three seconds, of as many bytes, through a hop and 5 ms of path by a clock that is
 /// 3 s ahead.
 fn through(hop: &mut impl PathElement, packets: u32) -> Bursts {
     let mut rows = Vec::new();
@@ -10,7 +10,7 @@ fn through(hop: &mut impl PathElement, packets: u32) -> Bursts {
         let gap_ns = i64::from(ip_bytes) * 80;
         let count = packets * 1500 / ip_bytes;
         for place in 0..count {
-            let left_ns = i64::from(burst) * 1_000_000_000 + i64::from(place) * gap_ns;
+            let left_ns = i64::from(burst) * 3_000_000_000 + i64::from(place) * gap_ns;
             let outcome = hop.arrive(Arrival {
                 time_ns: left_ns,
                 bytes: ip_bytes,

@@ -33,6 +33,8 @@ _LEAD_S = 0.1
 _LOOK_EVERY_S = 0.1
 # Behind its planned end: a queue may take so long to empty.
 _GRACE_S = 10.0
+# For the responder's words on what arrived, after the last packet.
+_ROWS_PATIENCE_S = 20.0
 # Packets of Ethernet, the largest that nearly every path takes.
 _MOST_IP_BYTES = 1500
 _IP_MTU = {4: (socket.IPPROTO_IP, 14), 6: (socket.IPPROTO_IPV6, 24)}  # ip(7), ipv6(7): IP_MTU, IPV6_MTU
@@ -103,6 +105,8 @@ class _Measurement:
 
     def run(self) -> Measured:
         writer = self._begin()
+        # Time counts from here: what this host tells of itself is gathered.
+        self.budget = Budget(self.wanted.caps)
         status, problem = "complete", None
         with held() as signals, contextlib.closing(writer):
             try:
@@ -178,6 +182,11 @@ class _Measurement:
                 rows.drain(tally)
             if not engine.done():
                 engine.stop()
+            # A busy responder may still gather its metadata: what arrived it tells behind that.
+            until_s = time.monotonic() + _ROWS_PATIENCE_S
+            while rows.packets < upcoming.packets * upcoming.bursts and time.monotonic() < until_s:
+                time.sleep(_LOOK_EVERY_S)
+                rows.drain(tally)
             engine.finish()
             rows.drain(tally)
             self.far.update(engine.far_ends())
@@ -244,6 +253,11 @@ class _Rows:
             tally.end(ended.status, ended.message)
         for told in facts.values():
             tally.facts.update(told)
+
+    @property
+    def packets(self) -> int:
+        """Packets of bursts that are known to have arrived, or to be lost."""
+        return sum(frame.height for frame in self._frames.get("bursts", ()))
 
     def by_one_clock(self) -> dict[str, pl.DataFrame]:
         """All of it, by what is known of the far clock at the end."""
