@@ -118,7 +118,10 @@ def complaints(case: Case, found: dict[str, Any]) -> list[str]:
         wrong.append(f"{found['kind']} limited by {found['limited_by']}")
     unit = 1 if case.in_packets else LARGE_BYTES
     limit = (found[f"limit_{counted}"] or {"value": 0})["value"]
-    if abs(limit - case.limit) > max(unit, 0.03 * case.limit):
+    # Where what is counted is not known, a limit in bytes is one of IP bytes of small packets.
+    small = LARGE_BYTES // 4
+    ip_share = 1.0 if case.in_packets or found["byte_basis"] else small / (small + ETHERNET_BYTES)
+    if abs(limit - case.limit * ip_share) > max(unit, 0.03 * case.limit):
         wrong.append(f"limit {limit:.0f}")
     rate_mbit = (found["rate_bit_s"] or {"value": 0})["value"] / 1e6
     # Where what is counted is not known the rate is one of IP bytes.

@@ -1,16 +1,17 @@
 use super::*;
 use whydrop_path::{Arrival, Fifo, Limit, Outcome, PathElement, Policer};
 
-/// Bursts of two sizes at 100 Mbit/s, one every three seconds, of as many bytes, through a hop and 5 ms of path by a clock that is
-/// 3 s ahead.
+/// Bursts of two sizes at 100 Mbit/s, of as many bytes, one every second or twice as long as it takes, through a hop and 5 ms
+/// of path by a clock that is 3 s ahead.
 fn through(hop: &mut impl PathElement, packets: u32) -> Bursts {
+    let every_ns = (2 * i64::from(packets) * 120_000).max(1_000_000_000);
     let mut rows = Vec::new();
     for burst in 0..8_u32 {
         let ip_bytes = if burst % 2 == 0 { 1500 } else { 375 };
         let gap_ns = i64::from(ip_bytes) * 80;
         let count = packets * 1500 / ip_bytes;
         for place in 0..count {
-            let left_ns = i64::from(burst) * 3_000_000_000 + i64::from(place) * gap_ns;
+            let left_ns = i64::from(burst) * every_ns + i64::from(place) * gap_ns;
             let outcome = hop.arrive(Arrival {
                 time_ns: left_ns,
                 bytes: ip_bytes,
