@@ -19,7 +19,7 @@ EXAMPLES = """
 Examples:
   whydrop depth server.example --secret-file secret
   whydrop depth server.example --down --json
-  whydrop depth server.example --max-bytes 50MB --max-time 20s --max-rate 100mbit
+  whydrop depth server.example --max-bytes 50MB --max-rate 100mbit
 """
 
 
