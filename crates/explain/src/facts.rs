@@ -41,9 +41,12 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
         Cause::Outage => fact!(
             "lost-in-silence",
+            // losses that are too few for a pattern leave the time that the account gives to it
             silence_s = evidence
                 .pattern
-                .map(|pattern| pattern.silence.until_s - pattern.silence.from_s)
+                .map_or(totals.limited_s[Limiter::Outage as usize], |pattern| {
+                    pattern.silence.until_s - pattern.silence.from_s
+                })
         ),
         Cause::CaptureLoss => fact!(
             "missed-by-capture",
