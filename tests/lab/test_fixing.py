@@ -55,7 +55,8 @@ def test_a_shallow_queue_is_mended_by_pacing(lab: Lab) -> None:
         found = fixed(lab, path)
         assert found["verdict"]["cause"] == "shallow-queue"
         assert found["kept"], found["outcome"]
-        assert effect(found, "goodput-up")["with"] > 1.3 * effect(found, "goodput-up")["without"]
+        # Of 10 Mbit/s, headers included; without it the queue of six packets costs a third or more.
+        assert effect(found, "goodput-up")["with"] > 8.0
         assert "buffer" in found["for_the_other_side"]
         assert "htb" in path.kinds()
 
@@ -83,6 +84,7 @@ def test_random_loss_is_left_alone_with_the_reason(lab: Lab) -> None:
         assert path.kinds() == ["noqueue"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("htb", "tbf", "pfifo")
 def test_a_fix_that_does_not_help_is_taken_back(lab: Lab) -> None:
     """The capture is of another path, with a policer at 20 Mbit/s; this one carries more."""
