@@ -67,6 +67,12 @@ def test_what_is_less_sure_than_the_probes_gives_way_to_them(rrul: Scene) -> Non
     assert "random-loss" in {one["cause"] for one in found["against"]}
 
 
+def test_a_reset_of_a_connection_takes_nothing_from_the_queue_that_all_waited_in(rrul: Scene) -> None:
+    found = judged(rrul, seen("reset", UP, confidence=0.95, lost=0), seen("none", UP, confidence=0.6, lost=0))
+    assert on_the_way_up(found)["cause"] == "deep-queue"
+    assert any(one["cause"] == "reset" and one["flows"] == [UP] for one in found)
+
+
 def test_probes_that_wait_for_longer_than_any_queue_management_lets_them_rule_it_out(tmp_path: Path) -> None:
     path = MadePath(Queue(10e6, 1000), Queue(10e6, 1000), uploads=4, downloads=4, one_way=True)
     scene = scenes.measure(record(tmp_path / "full.recording", path))

@@ -26,8 +26,13 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Of facts about the record, not about the path.
-_OF_THE_RECORD = frozenset({"capture-loss"})
+# Of the record, or of connections beside what dropped and delayed their packets: they displace no cause (docs/causes.md).
+_BESIDE = frozenset(
+    {
+        "capture-loss", "reset", "refused", "no-answer", "idle-timeout", "window-scaling", "sack", "ecn", "duplicate",
+        "checksum", "jitter", "batching",
+    }
+)  # fmt: skip
 # A confidence beyond this is certainty for a reader; its log-odds stay finite.
 _SUREST = 1 - 1e-9
 
@@ -81,7 +86,7 @@ def _sorted_out(
     for verdict in found:
         way = _way(verdict["flows"], far)
         side = next((one for one in judged if way is not None and one.direction in (way, "both")), None)
-        if side is None or side.subject.flows in heads or verdict["cause"] in _OF_THE_RECORD:
+        if side is None or side.subject.flows in heads or verdict["cause"] in _BESIDE:
             apart.append(verdict)
         else:
             heads[side.subject.flows] = (side, verdict)
