@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Of the record, or of connections beside what dropped and delayed their packets: they displace no cause (docs/causes.md).
+# Of the record, or of connections beside what dropped and delayed their packets: they displace no cause.
 _BESIDE = frozenset(
     {
         "capture-loss", "reset", "refused", "no-answer", "idle-timeout", "window-scaling", "sack", "ecn", "duplicate",
