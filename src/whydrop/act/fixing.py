@@ -197,7 +197,8 @@ def _against_delay(evidence: Evidence, bottleneck: Bottleneck, way: Way, *, repl
             words,
             f"packets wait {units.duration(_TARGET_S)} or less instead of {units.duration(waits_s)}, at the same rate",
             "rtt-median",
-            beside,
+            # Its drops are how it signals congestion (RFC 7567, section 2); the goodput shows what they cost.
+            ("goodput-up",),
             change=change,
         )
     try:
