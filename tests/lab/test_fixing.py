@@ -96,6 +96,7 @@ def test_a_fix_that_does_not_help_is_taken_back(lab: Lab) -> None:
         assert path.kinds() == ["noqueue"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_kernel("netem", "htb", "bfifo", "fq_codel")
 def test_bufferbloat_on_this_hosts_own_egress_is_mended_by_fq_codel(lab: Lab) -> None:
     with lab.path(delay="10ms") as path:

@@ -63,8 +63,8 @@ def test_directions_may_differ(lab: Lab) -> None:
 @in_virtual_time
 def test_a_full_fifo_delays_by_its_length_over_its_rate(lab: Lab) -> None:
     with lab.path(rate="10mbit", queue="pfifo limit 100") as path, iperf3_server(path.server):
-        # A fifth more than the line carries: most pings find room in the queue. They leave at whole milliseconds; what is
-        # sent at others does not always fill the last place just before them.
+        # A fifth more than the line carries: most pings find room in the queue. They leave at whole milliseconds; what
+        # is sent at others does not always fill the last place just before them.
         flood = start_iperf3(
             path.client, path.server.address, 4, "-u", "-b", "12M", "-l", "1448", "--pacing-timer", "730"
         )
