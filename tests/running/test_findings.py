@@ -31,8 +31,6 @@ SHORT_FIFO = "pfifo limit 100"
 FLOW_QUEUES = "fq_codel"
 
 LOAD_S = 30
-# Long enough for slow start to fill the FIFOs of both ways, which hold each other up, and for ten seconds more.
-SHORT_LOAD_S = 20
 
 
 def measured(path: NetworkPath, folder: Path, test: str, title: str, load_s: int) -> dict[str, Any]:
@@ -59,8 +57,13 @@ def rows(document: dict[str, Any], table: str) -> pl.DataFrame:
     return Recording.open(document["recording"]).table(table)
 
 
-def induced_latency_ms(document: dict[str, Any]) -> float:
-    """The median round-trip time of all UDP probes under load, less that in the idle time before it."""
+def induced_latency_ms(document: dict[str, Any], rtt_ms: float) -> float:
+    """The median round-trip time of all UDP probes under load, less that in the idle time before it.
+
+    Args:
+        document: of the run, as ``--json`` writes it.
+        rtt_ms: of the path without a load.
+    """
     flows = rows(document, "flows")
     probes = rows(document, "probes").join(flows.filter(pl.col("kind") == "probe").select("flow"), on="flow")
     load = flows.filter(pl.col("kind") == "tcp")
@@ -71,7 +74,7 @@ def induced_latency_ms(document: dict[str, Any]) -> float:
     loaded = probes.filter((sent > begin_ns + 5_000_000_000) & (sent < end_ns))["rtt_ns"].median()
     assert isinstance(idle, float)
     assert isinstance(loaded, float)
-    assert 50 <= idle / 1e6 < 60, "nothing but the delay of the path without a load"
+    assert rtt_ms <= idle / 1e6 < rtt_ms + 10, "nothing but the delay of the path without a load"
     return (loaded - idle) / 1e6
 
 
@@ -85,43 +88,8 @@ def jain(values: list[float]) -> float:
     return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))
 
 
-@pytest.mark.needs_kernel("netem", "fq_codel")
-@pytest.mark.parametrize(
-    ("queue", "load_s", "least_ms", "most_ms"),
-    [
-        (FIFO, SHORT_LOAD_S, 500, 1500),
-        pytest.param(FIFO, LOAD_S, 500, 1500, marks=pytest.mark.exhaustive),
-        pytest.param(FLOW_QUEUES, LOAD_S, 0, 30, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel(
-    lab: Lab, queue: str, load_s: int, least_ms: float, most_ms: float
-) -> None:
-    title = queue.split()[0] if load_s == LOAD_S else "short"
-    with lab.path(rate="10mbit", delay="25ms", queue=queue) as path:
-        document = measured(path, lab.folder, "rrul", title, load_s)
-    assert document["status"] == "complete", document
-    assert least_ms < induced_latency_ms(document) < most_ms
-    # Slow start takes a full queue's delay to fill the line, and what the queue holds at the end comes too late.
-    least_bps = 0.75 * RATE_BPS * (1 - 2 * FIFO_S / load_s)
-    assert sum(goodputs_bps(document, "up", load_s)) > least_bps
-    assert sum(goodputs_bps(document, "down", load_s)) > least_bps
-
-
-@pytest.mark.parametrize(
-    ("queue", "load_s", "least_ms", "most_ms", "cause", "detail"),
-    [
-        (FIFO, SHORT_LOAD_S, 500, 1500, "deep-queue", "bufferbloat"),
-        pytest.param(FIFO, LOAD_S, 500, 1500, "deep-queue", "bufferbloat", marks=pytest.mark.exhaustive),
-        pytest.param(FLOW_QUEUES, LOAD_S, 0, 30, "aqm", "flow-queueing", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_the_queue_is_named_from_the_recording_alone_and_with_a_capture(
-    left_by: Any, queue: str, load_s: int, least_ms: int, most_ms: int, cause: str, detail: str
-) -> None:
-    name = "test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel"
-    folder = left_by(f"tests/running/test_findings.py::{name}[{queue}-{load_s}-{least_ms}-{most_ms}]")
-    (recording,), (capture,) = folder.glob("*.recording"), folder.glob("*.pcap")
+def names_the_queue(recording: Path, capture: Path, cause: str, detail: str) -> None:
+    """In both ways, from the recording alone and with a capture beside it."""
     for files in ([recording], [recording, capture]):
         words = [*WHYDROP, "explain", *map(str, files), "--json"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -130,6 +98,46 @@ def test_the_queue_is_named_from_the_recording_alone_and_with_a_capture(
         for way in ("up", "down"):
             assert (ways[way]["cause"], ways[way]["detail"]) == (cause, detail), ways[way]["sentence"]
             assert ways[way]["confidence"] > 0.8
+
+
+@pytest.mark.slow
+def test_rrul_over_a_fifo_shows_bufferbloat_and_it_is_named(lab: Lab) -> None:
+    """In real time, without the delay of a path: what a kernel without netem carries, in half a minute."""
+    with lab.path(rate="10mbit", queue="pfifo limit 500") as path:
+        document = measured(path, lab.folder, "rrul", "short", 15)
+    assert document["status"] == "complete", document
+    assert 300 < induced_latency_ms(document, rtt_ms=0) < 1300
+    names_the_queue(Path(document["recording"]), lab.folder / "short.pcap", "deep-queue", "bufferbloat")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_kernel("netem", "fq_codel")
+@pytest.mark.parametrize(("queue", "least_ms", "most_ms"), [(FIFO, 500, 1500), (FLOW_QUEUES, 0, 30)])
+def test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel(
+    lab: Lab, queue: str, least_ms: float, most_ms: float
+) -> None:
+    with lab.path(rate="10mbit", delay="25ms", queue=queue) as path:
+        document = measured(path, lab.folder, "rrul", queue.split()[0], LOAD_S)
+    assert document["status"] == "complete", document
+    assert least_ms < induced_latency_ms(document, rtt_ms=50) < most_ms
+    # Slow start takes a full queue's delay to fill the line, and what the queue holds at the end comes too late.
+    least_bps = 0.75 * RATE_BPS * (1 - 2 * FIFO_S / LOAD_S)
+    assert sum(goodputs_bps(document, "up", LOAD_S)) > least_bps
+    assert sum(goodputs_bps(document, "down", LOAD_S)) > least_bps
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("queue", "least_ms", "most_ms", "cause", "detail"),
+    [(FIFO, 500, 1500, "deep-queue", "bufferbloat"), (FLOW_QUEUES, 0, 30, "aqm", "flow-queueing")],
+)
+def test_the_queue_is_named_from_the_recording_alone_and_with_a_capture(
+    left_by: Any, queue: str, least_ms: int, most_ms: int, cause: str, detail: str
+) -> None:
+    name = "test_rrul_induces_half_a_second_over_a_fifo_and_less_than_30_ms_over_fq_codel"
+    folder = left_by(f"tests/running/test_findings.py::{name}[{queue}-{least_ms}-{most_ms}]")
+    (recording,), (capture,) = folder.glob("*.recording"), folder.glob("*.pcap")
+    names_the_queue(recording, capture, cause, detail)
 
 
 @pytest.mark.exhaustive

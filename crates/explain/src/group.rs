@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use whydrop_path::fit::{Observation, Seen, Trace};
-use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
+use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, wait_back_ns};
 
 /// A flow that carried data, with its number in the document.
 #[derive(Debug, Clone, Copy)]
@@ -104,16 +104,16 @@ fn push_flow(
     outcome: &impl Fn(&Segment) -> Option<Seen>,
 ) {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
-    let fastest_ns = flow
-        .segments
-        .iter()
-        .filter(exact)
-        .map(|segment| segment.rtt_ns)
-        .min()
-        .unwrap_or(0);
+    // of a round trip, what the way back took beyond its least is no queue's on the way out
+    let waits_back = &flow.account().waits_back;
+    let way_out_ns = |segment: &Segment| {
+        segment.rtt_ns - wait_back_ns(waits_back, segment.time_ns + segment.rtt_ns)
+    };
+    let measured = flow.segments.iter().filter(exact);
+    let fastest_ns = measured.map(way_out_ns).min().unwrap_or(0);
     for (index, segment) in flow.segments.iter().enumerate() {
         let measured = exact(&segment) && segment.kind == Kind::New;
-        let delay_s = measured.then(|| (segment.rtt_ns - fastest_ns).max(0) as f32 * 1e-9);
+        let delay_s = measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9);
         let Some(outcome) = outcome(segment) else {
             continue;
         };

@@ -56,6 +56,9 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     // thousands of small connections may be kept
     account.spans.shrink_to_fit();
     account.transfers.shrink_to_fit();
+    account.waits_back = told
+        .echoes
+        .map_or_else(Vec::new, |echoes| echoes.way_back.waits());
     Some(Box::new(account))
 }
 

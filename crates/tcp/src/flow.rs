@@ -329,6 +329,7 @@ impl Flow {
             spans: Vec::new(),
             transfers: Vec::new(),
             near_rtt_ns: None,
+            waits_back: Vec::new(),
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }

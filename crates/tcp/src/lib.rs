@@ -33,8 +33,10 @@ mod slow_start;
 mod small;
 mod state;
 mod stretch;
+mod timestamp_clock;
 mod tracker;
 mod vantage;
+mod way_back;
 mod window;
 
 #[cfg(test)]
@@ -67,3 +69,4 @@ pub use signs::{
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker};
+pub use way_back::{WaitBack, wait_back_ns};

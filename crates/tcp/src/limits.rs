@@ -1,5 +1,7 @@
 //! Limiters of a flow at each moment: the words of the account of all time.
 
+use crate::way_back::WaitBack;
+
 /// The limiter that keeps a sender from sending more, after the order in which a sender asks (Linux's
 /// `tcp_write_xmit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +82,9 @@ pub struct Account {
     pub transfers: Vec<(i64, i64)>,
     /// From the capture point to the sender and back; `None` where nothing tells.
     pub near_rtt_ns: Option<i64>,
+    /// Waits of acknowledgments on the way back, by the receiver's clock in them; empty where it does not tell, or where
+    /// none waited longer than it can tell.
+    pub waits_back: Vec<WaitBack>,
 }
 
 impl Account {

@@ -603,6 +603,6 @@ fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bo
         pure,
     });
     if let (Some(echoes), Some((value, _))) = (&mut half.echoes, tcp.options.timestamps) {
-        echoes.acknowledgment(value, half.flow.acknowledgments.len());
+        echoes.acknowledgment(time_ns, value, half.flow.acknowledgments.len());
     }
 }
