@@ -7,11 +7,12 @@ use whydrop_path::fit::{
     score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
+use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
 
-use crate::group::{Group, GroupTrace, line_rate_bps};
+use crate::group::{FlowRef, Group, GroupTrace, line_rate_bps};
+use crate::judge::judge_losses;
 use crate::limits;
-use crate::thresholds::REPLAYED_SHARE;
+use crate::thresholds::{REPLAYED_SHARE, SHORTEST_CLOCKED_S};
 use whydrop_verdict::Cause;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
@@ -75,11 +76,15 @@ pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
 pub struct Totals {
     /// From the sender to the receiver and back, seconds.
     pub whole_rtt_s: Option<f64>,
+    /// Waits of acknowledgments on the way back, seconds: of half of them at least so long, and the longest; of the flow in
+    /// which they were longest. 0 where nothing tells.
+    pub typical_wait_back_s: f64,
+    pub longest_wait_back_s: f64,
     pub packets: u64,
     pub data_packets: u64,
     pub payload_bytes: u64,
     pub lost: u64,
-    /// Of those, lost before the capture point: seen only as gaps.
+    /// Of those, lost before the capture point, seen only as gaps, without the waits of what came through.
     pub lost_before_capture: u64,
     /// Flows that lost packets.
     pub lossy_flows: u64,
@@ -148,6 +153,8 @@ pub struct Evidence {
     /// Delays are those of the packets themselves, seen at both ends of a hop; else they are round trips, with what
     /// held their acknowledgments up.
     pub delays_are_own: bool,
+    /// Delays are what packets waited before the capture point, by the clocks of their senders.
+    pub by_clocks: bool,
 }
 
 impl Evidence {
@@ -195,8 +202,15 @@ const DELAYS_TELL: f64 = 0.3;
 /// ... and share of the uncertainty about losses that a bucket must remove.
 const LOSSES_TELL: f64 = 0.45;
 
-/// Measures a group by what one capture shows of it.
+/// Measures a group by what one capture shows of it: of the path behind the capture point, or, where the clocks of the
+/// senders tell that a queue before it made packets wait and dropped them, of the path before it.
 pub fn measure(group: &Group) -> Evidence {
+    measure_before(group)
+        .filter(losses_follow_waits)
+        .unwrap_or_else(|| measure_behind(group))
+}
+
+fn measure_behind(group: &Group) -> Evidence {
     let slowest_line_bps = group
         .has_offloaded_segments()
         .then(|| slowest_line_bps(group))
@@ -209,6 +223,42 @@ pub fn measure(group: &Group) -> Evidence {
     );
     look_beside_others(&mut evidence);
     evidence
+}
+
+/// The path between the senders and the capture point; `None` where nothing or little of the losses is before it, or the
+/// clocks tell of no waits.
+fn measure_before(group: &Group) -> Option<Evidence> {
+    let mut totals = totals(group);
+    let clocked = |flow: &&FlowRef| !flow.flow.account().waits_before.is_empty();
+    let of_clocked = group.flows.iter().filter(clocked);
+    let payload: u64 = of_clocked
+        .map(|flow| flow.flow.counters.payload_bytes)
+        .sum();
+    let mostly_before = totals.lost_before_capture * 2 >= totals.lost;
+    if totals.lost == 0
+        || !mostly_before
+        || (payload as f64) < CLOCKED_SHARE * totals.payload_bytes as f64
+    {
+        return None;
+    }
+    totals.lost_before_capture = 0;
+    let whole_rtt_s = totals.whole_rtt_s;
+    let mut evidence = measure_trace(group.trace_as_sent(), None, totals, whole_rtt_s);
+    evidence.delays_are_own = true;
+    evidence.by_clocks = true;
+    look_beside_others(&mut evidence);
+    Some(evidence)
+}
+
+/// Flows with this share of the bytes must tell how long their packets waited, for the waits to be the group's.
+const CLOCKED_SHARE: f64 = 0.9;
+
+/// Losses after waits too short for the clocks, or that waits have nothing to do with, are told as well without them, and by
+/// exact times.
+fn losses_follow_waits(evidence: &Evidence) -> bool {
+    let at_loss = evidence.at_loss.as_ref();
+    at_loss.is_some_and(|at_loss| at_loss.median_s > SHORTEST_CLOCKED_S)
+        && judge_losses(evidence).cause != Cause::RandomLoss
 }
 
 /// A bucket that removes this share of the uncertainty about the losses made nearly all of them.
@@ -279,6 +329,7 @@ pub fn measure_trace(
         line_rate_bps,
         group_trace,
         delays_are_own: false,
+        by_clocks: false,
     }
 }
 
@@ -539,6 +590,10 @@ pub fn totals(group: &Group) -> Totals {
         totals.window_s += flow.limited.window_ns as f64 * 1e-9;
         totals.idle_s += flow.limited.idle_ns as f64 * 1e-9;
         totals.mss_bytes = totals.mss_bytes.max(flow.mss_bytes.unwrap_or(0));
+        let (typical_s, longest_s) = waits_back_s(flow);
+        if typical_s >= totals.typical_wait_back_s {
+            (totals.typical_wait_back_s, totals.longest_wait_back_s) = (typical_s, longest_s);
+        }
         let times_s = limits::times_of_flow_s(flow);
         for (total, time_s) in totals.limited_s.iter_mut().zip(times_s) {
             *total += time_s;
@@ -546,6 +601,26 @@ pub fn totals(group: &Group) -> Totals {
     }
     totals.union_busy_s = union_busy_s(group);
     totals
+}
+
+/// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.
+fn waits_back_s(flow: &Flow) -> (f64, f64) {
+    let waits = &flow.account().waits_back;
+    let least_ns = least_rtt_ns(flow).unwrap_or(i64::MAX);
+    // none is longer than the round trip that it is a part of: where clocks are set, only that can be believed
+    let wait_ns = |segment: &Segment| {
+        let part_ns = clocked_wait_ns(waits, segment.time_ns + segment.rtt_ns);
+        part_ns.min(segment.rtt_ns.saturating_sub(least_ns)).max(0)
+    };
+    let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
+    let mut waits_ns: Vec<i64> = flow.segments.iter().filter(exact).map(wait_ns).collect();
+    if waits.is_empty() || waits_ns.is_empty() {
+        return (0.0, 0.0);
+    }
+    let middle = waits_ns.len() / 2;
+    let (_, typical_ns, longer_ns) = waits_ns.select_nth_unstable(middle);
+    let longest_ns = longer_ns.iter().copied().fold(*typical_ns, i64::max);
+    (*typical_ns as f64 * 1e-9, longest_ns as f64 * 1e-9)
 }
 
 /// Length of the union of the transfers' times, seconds.

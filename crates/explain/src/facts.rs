@@ -5,6 +5,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::evidence::Evidence;
 use crate::limits;
+use crate::losses::queue_explains_delays;
 use crate::thresholds::DELAY_EXPLAINED;
 
 /// The headline: what the cause did, in the numbers that its parameters do not hold.
@@ -20,6 +21,13 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
                 .as_ref()
                 .map_or(0.0, |at_loss| at_loss.largest_s)
         ),
+        Cause::Shaper if on_the_way_back(evidence) => {
+            fact!(
+                "held-on-the-way-back",
+                typical_wait_s = totals.typical_wait_back_s,
+                longest_wait_s = totals.longest_wait_back_s
+            )
+        }
         Cause::Shaper => fact!("held-by-shaper", longest_wait_s = longest_wait_s(evidence)),
         Cause::Aqm if totals.lost == 0 => fact!(
             "marked-by-aqm",
@@ -61,6 +69,13 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
     }
 }
 
+/// No queue on the way out makes the waits, and the way back's are known.
+pub fn on_the_way_back(evidence: &Evidence) -> bool {
+    !queue_explains_delays(evidence)
+        && !evidence.delays_are_own
+        && evidence.totals.typical_wait_back_s > 0.0
+}
+
 /// As the queue's model has it, where that explains the delays.
 fn longest_wait_s(evidence: &Evidence) -> f64 {
     let delays_s = evidence.group_trace.trace.delay_s.iter();
@@ -87,7 +102,7 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
         Cause::Policer => policer(evidence),
         Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => queue(evidence),
         Cause::RandomLoss => random_loss(evidence),
-        Cause::Shaper => vec![drain(evidence)],
+        Cause::Shaper if !on_the_way_back(evidence) => vec![drain(evidence)],
         Cause::ReceiverWindow => vec![
             Some(fact!(
                 "window-full",

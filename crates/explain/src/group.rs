@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use whydrop_path::fit::{Observation, Seen, Trace};
-use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, wait_back_ns};
+use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
 
 /// A flow that carried data, with its number in the document.
 #[derive(Debug, Clone, Copy)]
@@ -66,69 +66,107 @@ impl Group<'_> {
 
     /// All data packets of the group in the order of time.
     pub fn trace(&self) -> GroupTrace {
-        self.trace_of(|segment| {
-            Some(match segment.fate {
-                Fate::Delivered => Seen::Passed,
-                Fate::Lost => Seen::Lost,
-                Fate::Unknown => Seen::Unknown,
-            })
-        })
+        self.trace_of(|segment| Some(fate(segment)))
     }
 
     /// The data packets that `outcome` has an outcome for, in the order of time.
     pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
+        self.gathered(|flow| {
+            let way_out_s = way_out_s(flow);
+            let outcome = &outcome;
+            move |segment| {
+                Some(Observation {
+                    time_ns: segment.time_ns,
+                    bytes: segment.ip_bytes(),
+                    outcome: outcome(segment)?,
+                    delay_s: way_out_s(segment),
+                })
+            }
+        })
+    }
+
+    /// All data packets in the order in which they left their senders, each with its wait until the capture point.
+    pub fn trace_as_sent(&self) -> GroupTrace {
+        self.gathered(|flow| {
+            let waits = &flow.account().waits_before;
+            let always_ns = self.waits_always_ns(flow);
+            move |segment| {
+                let wait_ns = always_ns + clocked_wait_ns(waits, segment.time_ns);
+                let passed = !segment.flags.has(SegmentFlags::INFERRED);
+                Some(Observation {
+                    time_ns: segment.time_ns - wait_ns,
+                    bytes: segment.ip_bytes(),
+                    outcome: fate(segment),
+                    delay_s: passed.then_some(wait_ns as f32 * 1e-9),
+                })
+            }
+        })
+    }
+
+    /// The wait of a flow's fastest packet: what its round trip to the sender is longer at the least than that of another flow
+    /// of the same host. A flow that begins behind a queue that stands sees no packet without a wait.
+    fn waits_always_ns(&self, flow: &Flow) -> i64 {
+        let least_ns = |flow: &Flow| flow.account().echoed_rtt_ns;
+        let host = flow.source.address;
+        let of_host = (self.flows.iter()).filter(|other| other.flow.source.address == host);
+        let fastest_ns = of_host.filter_map(|other| least_ns(other.flow)).min();
+        least_ns(flow)
+            .zip(fastest_ns)
+            .map_or(0, |(own, least)| own - least)
+    }
+
+    /// What `observed` makes of each flow's segments, in the order of time.
+    fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
+    where
+        Observe: Fn(&'a Segment) -> Option<Observation>,
+    {
         let packets = self.flows.iter().map(|flow| flow.flow.segments.len()).sum();
         let mut rows: Vec<(Observation, Origin)> = Vec::with_capacity(packets);
-        for (member, flow) in self.flows.iter().enumerate() {
-            push_flow(&mut rows, member as u32, flow.flow, &outcome);
+        for (member, flow) in (0..).zip(&self.flows) {
+            let observe = observed(flow.flow);
+            let segments = (0..).zip(&flow.flow.segments);
+            rows.extend(segments.filter_map(|(number, segment)| {
+                let origin = Origin {
+                    member,
+                    segment: number,
+                };
+                Some((observe(segment)?, origin))
+            }));
         }
         if !rows.is_sorted_by_key(|(observation, _)| observation.time_ns) {
             rows.sort_by_key(|(observation, _)| observation.time_ns);
         }
         let origins = rows.iter().map(|(_, origin)| *origin).collect();
+        let observations = rows.into_iter().map(|(observation, _)| observation);
         GroupTrace {
-            trace: Trace::new(
-                rows.into_iter()
-                    .map(|(observation, _)| observation)
-                    .collect(),
-            ),
+            trace: Trace::new(observations.collect()),
             origins,
         }
     }
 }
 
-fn push_flow(
-    rows: &mut Vec<(Observation, Origin)>,
-    member: u32,
-    flow: &Flow,
-    outcome: &impl Fn(&Segment) -> Option<Seen>,
-) {
+fn fate(segment: &Segment) -> Seen {
+    match segment.fate {
+        Fate::Delivered => Seen::Passed,
+        Fate::Lost => Seen::Lost,
+        Fate::Unknown => Seen::Unknown,
+    }
+}
+
+/// How much longer than the fastest a segment took from the capture point to the receiver, seconds; `None` where no round
+/// trip tells.
+fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     // of a round trip, what the way back took beyond its least is no queue's on the way out
     let waits_back = &flow.account().waits_back;
-    let way_out_ns = |segment: &Segment| {
-        segment.rtt_ns - wait_back_ns(waits_back, segment.time_ns + segment.rtt_ns)
+    let way_out_ns = move |segment: &Segment| {
+        segment.rtt_ns - clocked_wait_ns(waits_back, segment.time_ns + segment.rtt_ns)
     };
     let measured = flow.segments.iter().filter(exact);
     let fastest_ns = measured.map(way_out_ns).min().unwrap_or(0);
-    for (index, segment) in flow.segments.iter().enumerate() {
+    move |segment| {
         let measured = exact(&segment) && segment.kind == Kind::New;
-        let delay_s = measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9);
-        let Some(outcome) = outcome(segment) else {
-            continue;
-        };
-        rows.push((
-            Observation {
-                time_ns: segment.time_ns,
-                bytes: segment.ip_bytes(),
-                outcome,
-                delay_s,
-            },
-            Origin {
-                member,
-                segment: index as u32,
-            },
-        ));
+        measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9)
     }
 }
 

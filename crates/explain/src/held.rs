@@ -54,7 +54,12 @@ impl Bottleneck {
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let few_packets = totals.data_packets < FEWEST_PACKETS;
         let round_trip_s = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
-        let waits = !few_packets && longer(round_trip_s.max(noticed_s)) > 0.5;
+        let long_s = round_trip_s.max(noticed_s);
+        let waits = !few_packets && longer(long_s) > 0.5;
+        // seen at both ends of a hop, waits elsewhere are not the hop's
+        let waits_back = !few_packets
+            && !evidence.delays_are_own
+            && totals.typical_wait_back_s > long_s.max(SHORTEST_CLOCKED_S);
         // without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681),
         // makes one half as large again in half as many round trips as it holds segments
         let round_trips = if base_s > 0.0 {
@@ -67,6 +72,7 @@ impl Bottleneck {
         let congested = match () {
             () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
             () if queue => Cause::Shaper,
+            () if waits_back => Cause::Shaper,
             () if reorders => Cause::Reordering,
             () if waits => Cause::Unknown,
             () if settled => Cause::Sender,
@@ -76,6 +82,8 @@ impl Bottleneck {
             congested,
             growing: match congested {
                 Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
+                // the window grows no faster than acknowledgments come
+                Cause::Shaper if waits_back && !queue => Cause::Shaper,
                 _ => Cause::None,
             },
             disturbs: match congested {

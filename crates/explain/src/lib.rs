@@ -50,6 +50,8 @@ mod transfers;
 mod verdict;
 
 #[cfg(test)]
+mod clock_tests;
+#[cfg(test)]
 mod group_tests;
 #[cfg(test)]
 mod measures_tests;

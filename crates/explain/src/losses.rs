@@ -253,7 +253,8 @@ fn enter_queues(contest: &mut Contest, evidence: &Evidence, patterns: &Patterns,
     }
 }
 
-fn queue_explains_delays(evidence: &Evidence) -> bool {
+/// A queue on the way out makes the delays.
+pub fn queue_explains_delays(evidence: &Evidence) -> bool {
     let explains = |drain: &DrainFit| drain.explained > DELAY_EXPLAINED;
     evidence.drain.as_ref().is_some_and(explains)
 }
@@ -292,6 +293,10 @@ fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {
 
 /// Losses that come with delays as long as a queue of the bucket's size would make are that queue's.
 fn delays_contradict(fit: &BucketFit, evidence: &Evidence) -> bool {
+    // behind a queue all comes at its rate, as through a bucket
+    if evidence.by_clocks {
+        return true;
+    }
     let held_s = fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
     let at_loss = evidence.at_loss.as_ref();
     at_loss

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use whydrop_path::fit::Interval;
 
 use crate::evidence::Evidence;
+use crate::facts::on_the_way_back;
 use whydrop_verdict::{Cause, Quantity};
 
 /// Bytes that a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
@@ -37,6 +38,8 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
             );
             put("limit_bytes", queue_limit_bytes(evidence));
         }
+        // what waits on the way back tells no rate of the way out
+        Cause::Shaper if on_the_way_back(evidence) => {}
         Cause::Shaper => {
             put("rate_bps", drain_rate(evidence));
             put("burst_bytes", shaper_burst(evidence));

@@ -50,6 +50,8 @@ pub const STANDING_EXPLAINED: f64 = 0.8;
 pub const LONGEST_MANAGED_S: f64 = 0.3;
 /// A relation to delays too short to measure is none, seconds: interfaces and hosts take tens of microseconds. Physics.
 pub const SHORTEST_DELAY_S: f64 = 0.2e-3;
+/// A wait that the clocks of senders tell is longer than five ticks of the usual clock, seconds. Physics.
+pub const SHORTEST_CLOCKED_S: f64 = 5e-3;
 
 /// Tail drop comes when the queue is full, so nearly all delays are shorter than those just before a loss: chance puts
 /// the mean rank at one half. Train.

@@ -65,6 +65,9 @@ enum Command {
         /// The first capture of each alone: causes and families
         #[arg(long)]
         single: bool,
+        /// The second capture of each alone, behind what is on the path
+        #[arg(long, conflicts_with = "single")]
+        behind: bool,
         #[command(flatten)]
         scoring: Scoring,
     },
@@ -178,8 +181,16 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Command::ScorePairs { single, scoring } => {
-            let points: &[&str] = if single { &["b"] } else { &["b", "y"] };
+        Command::ScorePairs {
+            single,
+            behind,
+            scoring,
+        } => {
+            let points: &[&str] = match (single, behind) {
+                (true, _) => &["b"],
+                (_, true) => &["y"],
+                _ => &["b", "y"],
+            };
             let Scoring {
                 folder,
                 jobs,

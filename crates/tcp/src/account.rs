@@ -56,9 +56,11 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     // thousands of small connections may be kept
     account.spans.shrink_to_fit();
     account.transfers.shrink_to_fit();
-    account.waits_back = told
-        .echoes
-        .map_or_else(Vec::new, |echoes| echoes.way_back.waits());
+    if let Some(echoes) = told.echoes {
+        account.waits_back = echoes.waits_back();
+        account.waits_before = echoes.waits_before();
+        account.echoed_rtt_ns = echoes.near_rtt_ns(told.flow);
+    }
     Some(Box::new(account))
 }
 

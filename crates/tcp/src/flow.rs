@@ -330,6 +330,8 @@ impl Flow {
             transfers: Vec::new(),
             near_rtt_ns: None,
             waits_back: Vec::new(),
+            waits_before: Vec::new(),
+            echoed_rtt_ns: None,
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }

@@ -9,6 +9,7 @@
 //! Nothing here knows of path models or causes.
 
 mod account;
+mod clocked_waits;
 mod closed_window;
 mod ecn;
 mod failed;
@@ -36,7 +37,6 @@ mod stretch;
 mod timestamp_clock;
 mod tracker;
 mod vantage;
-mod way_back;
 mod window;
 
 #[cfg(test)]
@@ -54,6 +54,7 @@ mod tests;
 #[cfg(test)]
 mod window_tests;
 
+pub use clocked_waits::{ClockedWait, clocked_wait_ns};
 pub use ecn::Ecn;
 pub use failed::FailedConnections;
 pub use flow::{
@@ -69,4 +70,3 @@ pub use signs::{
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker};
-pub use way_back::{WaitBack, wait_back_ns};

@@ -1,6 +1,6 @@
 //! Limiters of a flow at each moment: the words of the account of all time.
 
-use crate::way_back::WaitBack;
+use crate::clocked_waits::ClockedWait;
 
 /// The limiter that keeps a sender from sending more, after the order in which a sender asks (Linux's
 /// `tcp_write_xmit`).
@@ -84,7 +84,12 @@ pub struct Account {
     pub near_rtt_ns: Option<i64>,
     /// Waits of acknowledgments on the way back, by the receiver's clock in them; empty where it does not tell, or where
     /// none waited longer than it can tell.
-    pub waits_back: Vec<WaitBack>,
+    pub waits_back: Vec<ClockedWait>,
+    /// The same of its data between the sender and the capture point, by the sender's clock.
+    pub waits_before: Vec<ClockedWait>,
+    /// From the capture point to the sender and back at the least, by data that echoes acknowledgments: with what stood in
+    /// queues on that way all the time. Known to a tick.
+    pub echoed_rtt_ns: Option<i64>,
 }
 
 impl Account {

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
+use crate::clocked_waits::{ClockedWait, ClockedWaits};
 use crate::flow::{Flow, Vantage};
 use crate::timestamp_clock::{Reading, queued_ns};
-use crate::way_back::WayBack;
 
 /// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
 /// trips differ by some per cent.
@@ -32,7 +32,7 @@ pub(crate) struct Echoes {
     marks: Vec<Mark>,
     /// Acknowledgments before the first mark, of which nothing is known.
     before: u32,
-    pub way_back: WayBack,
+    way_back: ClockedWaits,
 }
 
 impl Echoes {
@@ -72,8 +72,18 @@ impl Echoes {
         }
     }
 
+    /// Waits of acknowledgments on the way back to the capture point.
+    pub fn waits_back(&self) -> Vec<ClockedWait> {
+        self.way_back.waits()
+    }
+
+    /// Waits of data between its sender and the capture point.
+    pub fn waits_before(&self) -> Vec<ClockedWait> {
+        ClockedWaits::of(self.marks.iter().map(|mark| mark.sent)).waits()
+    }
+
     /// From the capture point to the sender and back at the least: from an acknowledgment until data that echoes it.
-    fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
+    pub fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
         let answers = newly.filter_map(|marks| {
             let heard = flow.acknowledgments.get(marks[1].heard as usize - 1)?;

@@ -142,7 +142,7 @@ def _joined(verdict: Json, head: tuple[Side, Json] | None, source: str) -> Json:
     if head is None:
         return told
     seen = completing.verdict(head[1])
-    told["flows"] = [*verdict["flows"], *seen["flows"]]
+    told["flows"] = list(dict.fromkeys([*verdict["flows"], *seen["flows"]]))
     if seen["cause"] != verdict["cause"]:
         return told
     told |= {name: seen[name] for name in ("byte_basis", "family", "models", "throughput_lost")}

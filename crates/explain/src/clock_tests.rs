@@ -1,0 +1,151 @@
+//! What timestamps tell of queues: those that only acknowledgments wait in, and those before the capture point.
+
+use whydrop_path::{Arrival, Fifo, Limit, PathElement};
+use whydrop_tcp::{Account, ClockedWait, Flow, Segment, SegmentFlags};
+
+use crate::evidence::measure;
+use crate::judge::judge_losses;
+use crate::testing::{MS, delivered, flow, group, lost};
+use whydrop_verdict::Cause;
+
+/// A FIFO of 100 packets at 10 Mbit/s, too much for one second of four: when each packet is sent, and when it
+/// leaves the queue.
+fn through_a_fifo() -> Vec<(i64, Option<i64>)> {
+    let mut queue = Fifo::new(10_000_000, Limit::packets(100));
+    let mut time_ns = 0;
+    let passed = (0..12_000i64).map(|number| {
+        time_ns += if number % 3_000 < 1_200 {
+            1_000_000
+        } else {
+            1_500_000
+        };
+        time_ns += number * 7_919 % 50_000; // hosts are not as even
+        let packet = Arrival {
+            time_ns,
+            bytes: 1_500,
+        };
+        (time_ns, queue.arrive(packet).departure_ns())
+    });
+    passed.collect()
+}
+
+fn with_account(flow: Flow, account: Account) -> Flow {
+    let account = Some(Box::new(account));
+    Flow { account, ..flow }
+}
+
+/// The queue of the way back, by when an acknowledgment comes: up to 400 ms, as it likes.
+fn wait_back_ms(sent_ns: i64) -> i64 {
+    200 - (200.0 * (sent_ns as f64 / 0.7e9).cos()) as i64
+}
+
+#[test]
+fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgments() {
+    let mut waits_back = Vec::new();
+    let segments = through_a_fifo().into_iter().map(|(sent_ns, left_ns)| {
+        let Some(left_ns) = left_ns else {
+            return lost(sent_ns);
+        };
+        let back_ms = wait_back_ms(sent_ns);
+        let rtt_ms = (left_ns - sent_ns) / MS + 20 + back_ms;
+        waits_back.push(ClockedWait {
+            time_ns: sent_ns + rtt_ms * MS,
+            wait_ns: back_ms * MS,
+        });
+        delivered(sent_ns, rtt_ms)
+    });
+    let plain = flow(1, segments.collect());
+    let cause = |flow: Flow| judge_losses(&measure(&group(&[flow]))).cause;
+    waits_back.sort_by_key(|wait| wait.time_ns);
+    let account = Account {
+        waits_back,
+        ..Account::default()
+    };
+    assert_eq!(cause(with_account(plain, account)), Cause::DeepQueue);
+}
+
+/// What passes behind the queue: a packet when it leaves, a lost one as a hole before the next.
+fn behind_the_queue() -> (Vec<Segment>, Vec<ClockedWait>) {
+    let mut waits = Vec::new();
+    let mut next_ns = 0;
+    let mut segments: Vec<Segment> = Vec::new();
+    for (sent_ns, left_ns) in through_a_fifo().into_iter().rev() {
+        next_ns = left_ns.unwrap_or(next_ns);
+        segments.push(match left_ns {
+            Some(left_ns) => {
+                waits.push(ClockedWait {
+                    time_ns: left_ns,
+                    wait_ns: left_ns - sent_ns,
+                });
+                delivered(left_ns, 0)
+            }
+            None => {
+                let mut hole = lost(next_ns);
+                hole.flags.set(SegmentFlags::INFERRED);
+                hole
+            }
+        });
+    }
+    waits.reverse();
+    segments.reverse();
+    (segments, waits)
+}
+
+#[test]
+fn a_full_queue_before_the_capture_is_told_by_the_clock_of_data() {
+    let (segments, waits_before) = behind_the_queue();
+    let plain = flow(1, segments);
+    let account = Account {
+        waits_before,
+        ..Account::default()
+    };
+    let behind = with_account(plain.clone(), account);
+    let flows = [behind];
+    let evidence = measure(&group(&flows));
+    assert!(evidence.by_clocks);
+    assert_eq!(judge_losses(&evidence).cause, Cause::DeepQueue);
+    let flows = [plain];
+    let evidence = measure(&group(&flows));
+    assert!(!evidence.by_clocks);
+    assert_ne!(judge_losses(&evidence).cause, Cause::DeepQueue);
+}
+
+#[test]
+fn behind_a_queue_no_policer_is_named() {
+    let (segments, mut waits_before) = behind_the_queue();
+    // something beside the queue: waits that have little to do with what it holds
+    for wait in &mut waits_before {
+        wait.wait_ns = (wait_back_ms(wait.time_ns) + 50) * MS;
+    }
+    let account = Account {
+        waits_before,
+        ..Account::default()
+    };
+    let flows = [with_account(flow(1, segments), account)];
+    assert_ne!(judge_losses(&measure(&group(&flows))).cause, Cause::Policer);
+}
+
+#[test]
+fn a_flow_that_never_saw_the_queue_empty_waits_as_long_as_its_round_trip_is_longer() {
+    let (segments, mut waits_before) = behind_the_queue();
+    let account = Account {
+        waits_before: waits_before.clone(),
+        echoed_rtt_ns: Some(10 * MS),
+        ..Account::default()
+    };
+    let first = with_account(flow(1, segments.clone()), account);
+    for wait in &mut waits_before {
+        wait.wait_ns -= 30 * MS;
+    }
+    let account = Account {
+        waits_before,
+        echoed_rtt_ns: Some(40 * MS),
+        ..Account::default()
+    };
+    let late = with_account(flow(1, segments), account);
+    let flows = [first, late];
+    let trace = group(&flows).trace_as_sent().trace;
+    for pair in trace.delay_s.chunks(2).filter(|pair| !pair[0].is_nan()) {
+        assert!((pair[0] - pair[1]).abs() < 1e-6, "{pair:?}");
+    }
+}
