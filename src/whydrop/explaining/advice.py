@@ -125,8 +125,8 @@ def _deep_queue(v: Values) -> list[str]:
 def _shaper(v: Values) -> list[str]:
     if "typical_wait_s" in v:
         return [
-            "See what else fills the way back, which acknowledgments share (RFC 3449). Manage the queue where it stands, "
-            "on the router's interface DEV towards the sender, just below the link's rate:",
+            "See what else fills the way back, which acknowledgments share (RFC 3449). Manage the queue where it "
+            "stands, on the router's interface DEV towards the sender, just below the link's rate:",
             "$ tc qdisc replace dev DEV root cake bandwidth RATE ack-filter",
         ]
     if "rate_bps" not in v:

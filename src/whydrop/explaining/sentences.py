@@ -138,8 +138,8 @@ _SENTENCES: Mapping[str, Phrase] = {
     ),
     "held-by-shaper": "A shaper at {rate_bps} held packets for up to {longest_wait_s} and dropped none.",
     "held-on-the-way-back": (
-        "Acknowledgments waited in a queue on the way back, half of them for {typical_wait_s} or longer, and the sender "
-        "with them (at most {longest_wait_s})."
+        "Acknowledgments waited in a queue on the way back, half of them for {typical_wait_s} or longer, and the "
+        "sender with them (at most {longest_wait_s})."
     ),
     "marked-by-aqm": _marked_by_aqm,
     "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
