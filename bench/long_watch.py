@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -88,10 +89,7 @@ def write(parent: Path, seconds: float, every_s: float, connections: int) -> Pat
         rows = samples(2 * flow, count, every_s, np.random.default_rng(flow))
         tables["tcp_info"].append(rows)
         tables["intervals"].append(_intervals(rows, max(1, round(0.2 / every_s))))
-    flows = [
-        {"flow": 2 * flow, "name": f"192.0.2.1:{40000 + flow} > 198.51.100.7:443", "kind": "tcp", "direction": "up"}
-        for flow in range(connections)
-    ]
+    flows = [_flow(2 * flow, intervals) for flow, intervals in enumerate(tables["intervals"])]
     writer.append("flows", pl.DataFrame(flows))
     polls = {"start_ns": rows["time_ns"] - 30_000, "end_ns": rows["time_ns"] + 20_000, "cpu_ns": 40_000, "sockets": 2}
     frames = {name: pl.concat(parts).sort(parts[0].columns[1]) for name, parts in tables.items()}
@@ -103,6 +101,22 @@ def write(parent: Path, seconds: float, every_s: float, connections: int) -> Pat
             writer.append(name, frame.slice(first, batch * connections * 600))
             writer.flush()
     return writer.finish("complete")
+
+
+def _flow(flow: int, intervals: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "name": f"192.0.2.1:{40000 + flow} > 198.51.100.7:443",
+        "kind": "tcp",
+        "direction": "up",
+        "host": "198.51.100.7",
+        "congestion_control": "cubic",
+        "start_ns": intervals["start_ns"][0],
+        "end_ns": intervals["end_ns"][-1],
+        "payload_bytes": intervals["payload_bytes"].sum(),
+        "status": "stopped",
+        "facts": f'{{"cookie": {flow + 1}}}',
+    }
 
 
 def samples(flow: int, count: int, every_s: float, noise: np.random.Generator) -> pl.DataFrame:

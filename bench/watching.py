@@ -1,12 +1,16 @@
 """The cost of watching: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
 
     .venv/bin/python bench/watching.py [--connections 10000] [--every 0.1] [--seconds 20]
+    .venv/bin/python bench/watching.py --connections 1 --every 0.001 [--real-time]
     .venv/bin/python bench/watching.py --drops 100000 [--seconds 20]    # as root
 
 All connections are at rest, so that what is measured is the asking: the kernel lists each of them, both ends, ten
 times a second. Processor time is user and system of the whole process with its start (`whydrop watch` with its
 recording; `ss` started for each poll, as scripts do), the median of three turns. The polls alone are those of table
 `polls`. A bare dump asks the kernel as we do and throws away what it says: the least that any program could take.
+
+A poll that is not over when the next one is due costs that interval; how many were missed is of an idle core. Where
+others use the machine, `--real-time` (as root) runs the watch ahead of them (SCHED_FIFO), as on a core of its own.
 
 With `--drops`, so many datagrams a second go to a socket whose buffer is full, and the kernel drops each of them: what
 the watch's own process takes beside a flood, and whether all of them were counted.
@@ -42,18 +46,20 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=0.1, help="seconds between two polls")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--real-time", action="store_true", help="run the watch ahead of all else, as on an idle core")
     parser.add_argument("--drops", type=int, metavar="RATE", help="packets a second that this host drops")
     wanted = parser.parse_args()
     if wanted.drops is not None:
         return flooded(wanted.drops, wanted.seconds)
     with established(wanted.connections) as port:
-        print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s")
+        load = os.getloadavg()[0]
+        print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s; load {load:.1f}")
         ours: list[float] = []
         theirs: list[float] = []
         polls: list[float] = []
         bare: list[float] = []
         for _ in range(TURNS):
-            cpu, told = watched(port, wanted.every, wanted.seconds)
+            cpu, told = watched(port, wanted.every, wanted.seconds, real_time=wanted.real_time)
             ours.append(cpu)
             polls.append(told)
             bare.append(dumped(port, wanted.every, wanted.seconds))
@@ -111,17 +117,22 @@ def _end(child: int) -> None:
     os.waitpid(child, 0)
 
 
-def watched(port: int, every_s: float, seconds: float) -> tuple[float, float]:
+def watched(port: int, every_s: float, seconds: float, *, real_time: bool) -> tuple[float, float]:
     """The share of a processor that a watch takes, and that its polls take."""
     with tempfile.TemporaryDirectory() as output:
         words = [sys.executable, "-m", "whydrop", "watch", "--port", str(port), "--every", f"{every_s}s"]
         words += ["--for", f"{seconds}s", "--output", output, "--json"]
+        words = ["chrt", "--fifo", "1", *words] if real_time else words
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         told = json.loads(done.stdout)
         size = sum(file.stat().st_size for file in Path(output).rglob("*") if file.is_file())
-        print(f"  {told['polls']} polls, {told['missed']} missed, {told['connections']} ends, {size / 1e6:.1f} MB")
-        return _used_since(before) / seconds, told["cpu_share"]
+        due = told["polls"] + told["missed"]
+        missed = 100 * told["missed"] / due
+        print(f"  {told['polls']} polls, {missed:.3f} % missed, {told['connections']} ends, {size / 1e6:.1f} MB")
+        # As if none had been missed: what is not done costs nothing, and the others do all of theirs.
+        polls = told["cpu_share"] * due / told["polls"]
+        return _used_since(before) / seconds - told["cpu_share"] + polls, polls
 
 
 def flooded(rate: int, seconds: float) -> int:

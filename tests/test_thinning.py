@@ -42,6 +42,16 @@ def test_a_thinned_line_has_at_most_four_points_in_a_column(values: list[float],
     assert thin(whole, panel_of(whole), columns, 10).data.height <= max(4 * (columns + 1), columns)
 
 
+@given(st.lists(st.integers(0, 1), min_size=60, max_size=200))
+def test_a_line_that_stays_as_high_as_it_is_keeps_only_the_ends_of_each_level(values: list[int]):
+    whole = layer_of([float(value) for value in values])
+    thinned = thin(whole, panel_of(whole), 50, 10).data
+    y = thinned["y"].to_list()
+    assert not any(before == here == after for before, here, after in zip(y, y[1:], y[2:], strict=False))
+    assert thinned["x"][0] == 0.0
+    assert thinned["x"][-1] == float(len(values) - 1)
+
+
 @given(samples, st.integers(1, 50), st.integers(1, 50))
 def test_thinned_points_leave_no_cell_of_the_picture_empty(values: list[float], columns: int, rows: int):
     whole = layer_of(values, mark="points")

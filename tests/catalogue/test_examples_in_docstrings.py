@@ -17,7 +17,7 @@ MODULES = (
     "whydrop.measure.tests.expressions",
     "whydrop.runtime.user_files.lines",
     "whydrop.runtime.user_files.problems",
-    "whydrop.measure.tests.quantities",
+    "whydrop.runtime.user_files.quantities",
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whydrop.measure.tests import quantities
 from whydrop.measure.tests.expressions import ExpressionError, Template, UnknownNameError, expand
+from whydrop.runtime.user_files import quantities
 
 SCOPE: dict[str, Any] = {"n": 4, "x": 0.5, "name": "a", "list": [1, 2], "m": {"label": "BE", "v": 6}, "flag": False}
 

@@ -168,6 +168,19 @@ def test_limits_are_shares_of_the_time_by_web100s_clocks(log: Recording) -> None
     )
 
 
+def test_web100s_clocks_run_evenly_between_the_times_at_which_they_are_set() -> None:
+    recording = open_recording(published("web100", "20090601*60631.s2c_snaplog"))
+    layers = build("tcp_limits", recording).panels[0].layers
+    of_steps = (
+        pl.concat([layer.numbers for layer in layers if layer.numbers is not None]).group_by("x").agg(pl.sum("y"))
+    )
+    # What limits since they were set last is not known.
+    *known, last = of_steps.sort("x")["y"]
+    assert len(known) > 50
+    assert min(known) > 97
+    assert last < 70
+
+
 def test_connections_that_only_waited_make_room_for_those_that_sent(tmp_path: Path) -> None:
     sending = linux(tmp_path)
     idle = sending.table("tcp_info").with_columns(

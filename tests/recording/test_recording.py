@@ -37,6 +37,21 @@ def test_patterns_choose_series_with_case_and_without_their_further_quantities(r
     assert len(names()) == len(set(names()))
 
 
+def test_what_is_not_asked_for_is_not_read(rrul: Recording, tmp_path: Path) -> None:
+    folder = rrul.save(tmp_path / "again.recording")
+    path = folder / "tcp_info.parquet"
+    frame = pl.read_parquet(path)
+    # A column of the wrong type cannot be read.
+    frame.with_columns(srtt_ns=pl.lit("much")).write_parquet(path)
+    opened = Recording.open(folder)
+    name = "TCP upload BE::tcp_cwnd"
+    assert [series.name for series in opened.series(name)] == [name]
+    assert opened.samples(name).equals(rrul.samples(name))
+    assert opened.columns("tcp_info", "mss_bytes", "flow").columns == ["mss_bytes", "flow"]
+    with pytest.raises(RecordingError, match="not of its type"):
+        opened.series()
+
+
 def test_every_series_has_its_unit(rrul: Recording) -> None:
     units = {series.name: (series.quantity, series.units) for series in rrul.series()}
     assert units["TCP download EF"] == ("goodput", "Mbit/s")

@@ -57,6 +57,17 @@ def test_block_length_is_what_the_formulas_say_when_written_out() -> None:
     assert resampling.block_length(values) == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_error_of_a_mean_is_that_of_its_resamples_without_drawing_any() -> None:
+    for rho in (0.0, 0.6):
+        values = autoregression(1500, rho, np.random.default_rng(5))
+        drawn = resampled(mean_of(values), values, np.random.default_rng(1))
+        told = differences.mean(values)
+        assert told.value == pytest.approx(drawn.value)
+        assert told.freedom == pytest.approx(drawn.freedom)
+        # 2000 resamples know an error by 1 / sqrt(2 * 2000), or 1.6 %.
+        assert told.error == pytest.approx(drawn.error, rel=4 * 0.016)
+
+
 def test_series_without_variation_have_blocks_of_one() -> None:
     assert resampling.block_length(np.ones(100)) == 1.0
     assert resampling.block_length(np.array([1.0, 2.0])) == 1.0

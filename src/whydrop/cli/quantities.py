@@ -17,7 +17,7 @@ class Quantity(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read it, or say what was expected."""
-        from whydrop.measure.tests import quantities
+        from whydrop.runtime.user_files import quantities
 
         read: Callable[[Any], float] = getattr(quantities, self._function)
         try:

@@ -5,7 +5,7 @@ The definitions are those of the UCL study of TCP with web100 (2003), but for th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,26 @@ def growth(totals: Floats) -> Floats:
         since = np.where(wraps, since + _WRAP, since)
         grown[known] = np.where(since >= 0, since, np.nan)
     return grown
+
+
+def evened(times: Floats, clocks: Sequence[Floats]) -> list[Floats]:
+    """web100's clocks of what limits the sender, running evenly between the times at which the kernel set them.
+
+    It sets them only when another limit begins; until then they stand. What limits after they were set last is not
+    known (NaN). ``clocks`` are the three of one connection, each with a value or NaN for each of ``times``.
+
+    >>> stands = np.array([0.0, 0.0, 2.0, 2.0])
+    >>> evened(np.arange(4.0), [stands, stands * 0, stands * 0])[0].tolist()
+    [0.0, 1.0, 2.0, nan]
+    """
+    known = np.isfinite(clocks).all(axis=0)
+    if not known.any():
+        return list(clocks)
+    total = np.where(known, np.sum(clocks, axis=0), np.nan)
+    begins = np.flatnonzero(known)
+    set_then = begins[np.concatenate([[True], np.diff(total[begins]) != 0])]
+    beyond = times > times[set_then[-1]]
+    return [np.where(beyond, np.nan, np.interp(times, times[set_then], clock[set_then])) for clock in clocks]
 
 
 def rates_per_s(times_s: Floats, totals: Floats, spans_s: Floats) -> Floats:

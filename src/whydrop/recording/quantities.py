@@ -44,6 +44,12 @@ class Quantity:
     averaged: bool = False
     needs: tuple[str, ...] = ()
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns that its samples are made of."""
+        used = (*self.value.meta.root_names(), *self.time_ns.meta.root_names(), *self.order)
+        return list(dict.fromkeys(used))
+
 
 def _divided(values: pl.Expr, by: float) -> pl.Expr:
     """Exact division: by a number polars multiplies by its reciprocal, which makes 14000 ns 0.0139999... ms."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -19,17 +20,28 @@ def has_parquet(folder: Path, name: str) -> bool:
     return (folder / f"{name}.parquet").exists()
 
 
-def from_parquet(folder: Path, name: str, notes: list[str]) -> pl.DataFrame:
+def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[str] = ()) -> pl.DataFrame:
     """A table of a finished recording; empty where it has none. What is odd about it goes to ``notes``.
+
+    Args:
+        folder: of the recording.
+        name: of the table.
+        notes: what a reader should know.
+        columns: those that are wanted; none: all.
 
     Raises:
         RecordingError: its file is damaged.
     """
     path = folder / f"{name}.parquet"
+    schema = tables.TABLES[name]
+    wanted = list(columns or schema)
     try:
         if not path.exists():
-            return tables.empty(name)
-        frame = pl.read_parquet(path)
+            return tables.empty(name).select(wanted)
+        present = list(pl.read_parquet_schema(path))
+        known = [column for column in present if column in schema]
+        # Without any column the number of rows would be lost.
+        frame = pl.read_parquet(path, columns=[column for column in known if column in wanted] or known[:1])
     except (OSError, pl.exceptions.PolarsError) as reason:
         raise RecordingError(f"{path}: damaged, or no Parquet file: {_first_line(reason)}") from reason
     except BaseException as reason:
@@ -37,11 +49,13 @@ def from_parquet(folder: Path, name: str, notes: list[str]) -> pl.DataFrame:
         if type(reason).__name__ != "PanicException":
             raise
         raise RecordingError(f"{path}: damaged, or no Parquet file") from None
-    unknown = [column for column in frame.columns if column not in tables.TABLES[name]]
-    if unknown:
-        notes.append(f"{path.name} has columns that this version does not know: {', '.join(unknown)}")
+    unknown = [column for column in present if column not in schema]
+    note = f"{path.name} has columns that this version does not know: {', '.join(unknown)}"
+    if unknown and note not in notes:
+        notes.append(note)
     try:
-        return tables.conform(name, frame.drop(unknown))
+        read = {column: kind for column, kind in schema.items() if column in wanted or column in frame.columns}
+        return tables.conform_to(read, name, frame).select(wanted)
     except pl.exceptions.PolarsError as reason:
         raise RecordingError(f"{path}: a column is not of its type: {_first_line(reason)}") from reason
 

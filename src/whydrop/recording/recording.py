@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import polars as pl
 from whydrop.recording import document, gridding, journal, reading, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.grid import Grid, computed_plans, computed_series
-from whydrop.recording.series import SampledSeries, Series, Tables, sources
+from whydrop.recording.series import Series, Sources, Tables, sources
 from whydrop.recording.writer import RecordingWriter, latest_flows
 from whydrop.runtime import markup
 
@@ -68,9 +68,10 @@ class Recording:
         self._tables = {
             name: latest_flows(name, tables.conform(name, frame)) for name, frame in (in_memory or {}).items()
         }
-        self._sources: dict[str, SampledSeries] | None = None
+        self._columns: dict[str, pl.DataFrame] = {}
+        self._sources: Sources | None = None
         self._series: list[Series] | None = None
-        self._by_flow = Tables(self.table)
+        self._by_flow = Tables(self.table, self.columns)
         self._grids: dict[tuple[float, tuple[int, ...]], Grid] = {}
         self._imported: dict[str, pl.DataFrame] | None = None
         self._span: tuple[int, int] | None = None
@@ -122,7 +123,31 @@ class Recording:
             if name not in tables.TABLES:
                 raise RecordingError(f"no table is called {name!r}; there are {', '.join(tables.TABLES)}")
             self._tables[name] = latest_flows(name, self._read(name))
+            self._columns.pop(name, None)
         return self._tables[name]
+
+    def columns(self, name: str, *wanted: str) -> pl.DataFrame:
+        """Columns of a table, in the order in which they are named; the others are not read for it.
+
+        Raises:
+            RecordingError: its file cannot be read.
+        """
+        if name in self._tables or name not in tables.TABLES or name == "flows" or not self._has_file(name):
+            return self.table(name).select(wanted)
+        known = self._columns.get(name)
+        lacking = [column for column in wanted if known is None or column not in known.columns]
+        if lacking:
+            read = reading.from_parquet(self.path, name, self.notes, lacking)
+            self._columns[name] = read if known is None else known.hstack(read)
+        return self._columns[name].select(wanted)
+
+    def of_flow(self, name: str, flow: int, *wanted: str) -> pl.DataFrame:
+        """Columns of the rows of a flow in a table; none named: all.
+
+        Raises:
+            RecordingError: its file cannot be read.
+        """
+        return self._by_flow.of_flow(name, flow, wanted or tables.TABLES[name])
 
     def series(self, *patterns: str) -> list[Series]:
         """Its series in order of the test whose names match any pattern; none given: all.
@@ -130,11 +155,11 @@ class Recording:
         Patterns are those of ``fnmatch``, with case. Without ``::`` they mean flows' own series and computed ones;
         further quantities of a flow and counters need it: "TCP upload*::tcp_cwnd".
         """
+        if patterns:
+            return self._all_series(lambda series: any(series.matches(pattern) for pattern in patterns))
         if self._series is None:
-            self._series = self._all_series()
-        if not patterns:
-            return list(self._series)
-        return [series for series in self._series if any(series.matches(pattern) for pattern in patterns)]
+            self._series = self._all_series(lambda _: True)
+        return list(self._series)
 
     def samples(self, name: str) -> pl.DataFrame:
         """The raw values of a series: ``time_ns``, ``value`` (null: measured but no value, such as a lost probe).
@@ -177,14 +202,14 @@ class Recording:
 
     def flows_without_data(self) -> list[str]:
         """The names of flows that yielded nothing."""
-        names = [name for name in _TIMES if name != "counters"]
+        names = [name for name in _TIMES if "flow" in tables.TABLES[name]]
         on_grid = {name for name, frame in self._imported_grid().items() if frame["value"].is_not_null().any()}
         return [
             row["name"]
             for row in self._by_flow.flows()
             if row["name"] is not None
             and row["name"] not in on_grid
-            and not any(self._by_flow.of_flow(name, row["flow"]).height for name in names)
+            and not any(self._by_flow.has_rows(name, row["flow"]) for name in names)
         ]
 
     def save(self, folder: str | PathLike[str]) -> Path:
@@ -234,22 +259,26 @@ class Recording:
             )
         return reading.from_parquet(self.path, name, self.notes)
 
-    def _measured(self) -> dict[str, SampledSeries]:
+    def _has_file(self, name: str) -> bool:
+        return self._on_disk and not self._unfinished and reading.has_parquet(self.path, name)
+
+    def _measured(self) -> Sources:
         if self._sources is None:
             self._sources = sources(self._by_flow)
         return self._sources
 
-    def _all_series(self) -> list[Series]:
+    def _all_series(self, wanted: Callable[[Series], bool]) -> list[Series]:
         """Those of flows, the computed ones, those that an imported file has on its grid alone, and counters."""
-        measured = [source.series for source in self._measured().values()]
-        flows = [series for series in measured if series.kind != "counter"]
-        counters = [series for series in measured if series.kind == "counter"]
-        known = {series.name for series in measured}
+        measured = self._measured()
+        found = measured.matching(wanted)
+        flows = [series for series in found if series.kind != "counter"]
+        counters = [series for series in found if series.kind == "counter"]
         plans = computed_plans(self.metadata["test"]).values()
-        computed = [computed_series(plan) for plan in plans if plan["name"] not in known]
-        known.update(series.name for series in computed)
-        other = [Series(name, None, "computed", "value", "") for name in self._imported_grid() if name not in known]
-        return [*flows, *computed, *other, *counters]
+        computed = [computed_series(plan) for plan in plans if plan["name"] not in measured]
+        known = {series.name for series in computed}
+        on_grid = [name for name in self._imported_grid() if name not in measured and name not in known]
+        other = [Series(name, None, "computed", "value", "") for name in on_grid]
+        return [*flows, *filter(wanted, computed), *filter(wanted, other), *counters]
 
     def _imported_grid(self) -> dict[str, pl.DataFrame]:
         if self._imported is None:
@@ -288,7 +317,7 @@ class Recording:
     def _first_and_last(self) -> tuple[int, int]:
         """The times of the first and the last sample."""
         if self._span is None:
-            columns = [self.table(name)[column] for name, of_table in _TIMES.items() for column in of_table]
+            columns = [column for name, of_table in _TIMES.items() for column in self.columns(name, *of_table)]
             lows = [low for low in (column.min() for column in columns) if isinstance(low, int)]
             highs = [high for high in (column.max() for column in columns) if isinstance(high, int)]
             told = self.metadata["started_ns"] or 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -57,94 +58,131 @@ class Series:
         return fnmatchcase(self.name, pattern) and (not self.key or SEPARATOR in pattern)
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class SampledSeries:
-    """A series together with how its samples are had."""
+    """A series together with how its samples are had, and whether it has any value at all."""
 
     series: Series
     samples: Callable[[], pl.DataFrame]
     skip_null: bool = False
     averaged: bool = False
+    is_there: Callable[[], bool] = _always
+
+
+class Sources(Mapping[str, SampledSeries]):
+    """The measured series by name, in the order of the test; whether one has values is looked up when it is asked for.
+
+    What a plot does not show need not be read for it.
+    """
+
+    def __init__(self, candidates: Iterable[SampledSeries]) -> None:
+        """Series that may have values; of one name the first that has."""
+        self._candidates: dict[str, list[SampledSeries]] = {}
+        for source in candidates:
+            self._candidates.setdefault(source.series.name, []).append(source)
+        self._known: dict[str, SampledSeries | None] = {}
+
+    def __getitem__(self, name: str) -> SampledSeries:
+        if name not in self._known:
+            self._known[name] = next((one for one in self._candidates[name] if one.is_there()), None)
+        found = self._known[name]
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._candidates if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def matching(self, wanted: Callable[[Series], bool]) -> list[Series]:
+        """The series that are wanted, as far as their names tell, and that have values."""
+        return [
+            self[name].series
+            for name, candidates in self._candidates.items()
+            if any(wanted(one.series) for one in candidates) and name in self
+        ]
 
 
 class Tables:
-    """The tables of a recording as their series need them: divided by flow, once."""
+    """The tables of a recording as their series need them: some columns of the rows of a flow."""
 
-    def __init__(self, table: Callable[[str], pl.DataFrame]) -> None:
-        """``table`` reads a table by its name."""
+    def __init__(self, table: Callable[[str], pl.DataFrame], columns: Callable[..., pl.DataFrame]) -> None:
+        """``table`` reads a table by its name; ``columns`` those of its columns that are named after it."""
         self.table = table
-        self._divided: dict[str, dict[Any, pl.DataFrame]] = {}
-        self._told: dict[str, dict[Any, frozenset[str]]] = {}
+        self._columns = columns
+        self._rows: dict[str, dict[Any, slice | pl.Series]] = {}
+        self._told: dict[tuple[str, str], frozenset[Any]] = {}
 
-    def of_flow(self, name: str, flow: int) -> pl.DataFrame:
-        """The rows of a flow."""
-        if name not in self._divided:
-            self._divided[name] = _divided(self.table(name))
-        found = self._divided[name].get(flow)
-        return self.table(name).clear() if found is None else found
+    def of_flow(self, name: str, flow: int, columns: Iterable[str]) -> pl.DataFrame:
+        """Columns of the rows of a flow."""
+        frame, rows = self._columns(name, *columns), self._rows_of(name).get(flow)
+        return frame.clear() if rows is None else frame[rows]
 
-    def told(self, name: str, flow: int) -> frozenset[str]:
-        """The columns in which a flow has any value."""
-        if name not in self._told:
-            frame = self.table(name)
-            nulls = frame.null_count().row(0, named=True)
-            always = {column for column, count in nulls.items() if not count and frame.height}
-            # Of most columns all flows tell, or none does.
-            some = [column for column, count in nulls.items() if 0 < count < frame.height and column != "flow"]
-            any_of = frame.select("flow", *some).group_by("flow").agg(pl.all().is_not_null().any())
-            self._told[name] = {
-                row.pop("flow"): frozenset({*always, *(column for column, there in row.items() if there)})
-                for row in any_of.iter_rows(named=True)
-            }
-        return self._told[name].get(flow, frozenset())
+    def has_rows(self, name: str, flow: int) -> bool:
+        """True if a flow has any row."""
+        return flow in self._rows_of(name)
+
+    def tells(self, name: str, flow: int, column: str) -> bool:
+        """True if a flow has any value in a column."""
+        if (name, column) not in self._told:
+            nulls = self._columns(name, column)[column].null_count()
+            rows = self._rows_of(name)
+            if nulls and column != "flow":
+                # Of most columns all flows tell, or none does.
+                told = self._columns(name, "flow", column).drop_nulls(column)["flow"].unique()
+                self._told[name, column] = frozenset(told)
+            else:
+                self._told[name, column] = frozenset(rows)
+        return flow in self._told[name, column]
 
     def flows(self) -> list[dict[str, Any]]:
         """The rows of table ``flows`` in order of their numbers."""
         return self.table("flows").sort("flow").to_dicts()
 
+    def _rows_of(self, name: str) -> dict[Any, slice | pl.Series]:
+        if name not in self._rows:
+            self._rows[name] = _rows_of_flows(self._columns(name, "flow")["flow"])
+        return self._rows[name]
 
-def _divided(frame: pl.DataFrame) -> dict[Any, pl.DataFrame]:
-    """The rows of each flow; of a table in order of flows, as recordings are written, without a copy."""
-    if not frame.height:
-        return {}
-    if not frame["flow"].is_sorted():
-        parts = frame.partition_by("flow", as_dict=True, maintain_order=True)
-        return {key[0]: part for key, part in parts.items()}
-    runs = frame["flow"].rle().struct.unnest()
+
+def _rows_of_flows(flows: pl.Series) -> dict[Any, slice | pl.Series]:
+    """The places of each flow's rows; in order of flows, as recordings are written, they are had without a copy."""
+    if not flows.is_sorted():
+        numbered = pl.DataFrame({"flow": flows}).with_row_index("row").group_by("flow", maintain_order=True)
+        return dict(numbered.agg("row").iter_rows())
+    runs = flows.rle().struct.unnest()
     ends = runs["len"].cum_sum()
-    return {
-        flow: frame.slice(end - length, length)
-        for length, flow, end in zip(runs["len"], runs["value"], ends, strict=True)
-    }
+    return {flow: slice(end - length, end) for length, flow, end in zip(runs["len"], runs["value"], ends, strict=True)}
 
 
-def sources(tables: Tables) -> dict[str, SampledSeries]:
-    """Every measured series by its name, in the order of the test."""
-    found: dict[str, SampledSeries] = {}
+def sources(tables: Tables) -> Sources:
+    """Every measured series, in the order of the test."""
     rows = [row for row in tables.flows() if row["flow"] is not None and row["name"] is not None]
     only_on_grid = _only_on_grid(tables, rows)
-    for row in rows:
-        for source in (*_of_flow(tables, row), *only_on_grid.get(row["flow"], ())):
-            found.setdefault(source.series.name, source)
-    for source in (*_counters(tables), *_drops(tables)):
-        found.setdefault(source.series.name, source)
-    return found
+    of_flows = (source for row in rows for source in (*_of_flow(tables, row), *only_on_grid.get(row["flow"], ())))
+    return Sources((*of_flows, *_counters(tables), *_drops(tables)))
 
 
 def _of_flow(tables: Tables, row: dict[str, Any]) -> Iterator[SampledSeries]:
     own = quantities.OWN.get(row["kind"])
-    yield from [_measured(tables, row, own)] if own else _own_value(tables, row)
+    # A flow's own series is listed also where nothing was measured.
+    yield from [_measured(tables, row, own, _always)] if own else _own_value(tables, row)
     told = _keys(tables, row)
     for quantity in quantities.ALL:
         if quantity is own or quantity.key in told or (not quantity.key and own is not None):
             continue
-        if _has_any(tables, row["flow"], quantity):
-            yield _measured(tables, row, quantity)
+        yield _measured(tables, row, quantity, partial(_has_any, tables, row["flow"], quantity))
     for key in told:
         yield _told_value(tables, row, key, quantities.units_of_key(key))
 
 
-def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> SampledSeries:
+def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity, is_there: Callable[[], bool]) -> SampledSeries:
     series = Series(
         name=_joined(row["name"], quantity.key),
         flow=row["flow"],
@@ -155,9 +193,9 @@ def _measured(tables: Tables, row: dict[str, Any], quantity: Quantity) -> Sample
     )
 
     def samples() -> pl.DataFrame:
-        return _by_quantity(tables.of_flow(quantity.table, row["flow"]), quantity)
+        return _by_quantity(tables.of_flow(quantity.table, row["flow"], quantity.columns), quantity)
 
-    return SampledSeries(series, samples, quantity.skip_null, quantity.averaged)
+    return SampledSeries(series, samples, quantity.skip_null, quantity.averaged, is_there)
 
 
 def _by_quantity(rows: pl.DataFrame, quantity: Quantity) -> pl.DataFrame:
@@ -177,30 +215,32 @@ def _tidy(samples: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_any(tables: Tables, flow: int, quantity: Quantity) -> bool:
-    if quantity.needs:
-        return tables.told(quantity.table, flow).issuperset(quantity.needs)
-    rows = tables.of_flow(quantity.table, flow)
-    if not rows.height:
+    if not tables.has_rows(quantity.table, flow):
         return False
+    if quantity.needs:
+        return all(tables.tells(quantity.table, flow, column) for column in quantity.needs)
+    rows = tables.of_flow(quantity.table, flow, quantity.columns)
     return bool(rows.select(quantity.value.is_not_null().any()).item())
 
 
 def _own_value(tables: Tables, row: dict[str, Any]) -> list[SampledSeries]:
     # A flow of values may consist of further ones only, as the statistics of a queue do.
-    rows = tables.of_flow("values", row["flow"])
+    rows = tables.of_flow("values", row["flow"], ["key"])
     if rows.height and not (rows["key"].fill_null("") == "").any():
         return []
     return [_told_value(tables, row, "", row["units"] or "")]
 
 
 def _keys(tables: Tables, row: dict[str, Any]) -> list[str]:
-    rows = tables.of_flow("values", row["flow"])
+    rows = tables.of_flow("values", row["flow"], ["key"])
     return [key for key in rows["key"].unique(maintain_order=True).to_list() if key]
 
 
 def _told_value(tables: Tables, row: dict[str, Any], key: str, units: str) -> SampledSeries:
     def samples() -> pl.DataFrame:
-        rows = tables.of_flow("values", row["flow"]).filter(pl.col("key").fill_null("") == key)
+        rows = tables.of_flow("values", row["flow"], ("time_ns", "key", "value")).filter(
+            pl.col("key").fill_null("") == key
+        )
         return _tidy(rows.select("time_ns", "value"))
 
     quantity = key.rpartition(SEPARATOR)[2].replace("_", "-") if key else "value"

@@ -52,7 +52,15 @@ def _extremes(data: pl.DataFrame, column: pl.Expr) -> pl.DataFrame:
         # Of several that are as low or as high, the first.
         of = np.searchsorted(begins, at, side="right")
         kept[at[np.diff(of, prepend=0) != 0]] = True
-    return data.filter(pl.Series(kept))
+    return _without_level(data.filter(pl.Series(kept)))
+
+
+def _without_level(data: pl.DataFrame) -> pl.DataFrame:
+    """Without the rows inside a level stretch: a line that stays as high as it is needs only its ends."""
+    levels = [pl.col(name) for name in ("y", "y2") if name in data.columns]
+    same = [level.eq_missing(level.shift(by)) for level in levels for by in (1, -1)]
+    ends = pl.int_range(pl.len()).is_in([0, data.height - 1])
+    return data.filter(~pl.all_horizontal(same) | ends)
 
 
 def _top(data: pl.DataFrame) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
@@ -52,11 +53,9 @@ def dependence(windows: Sequence[Window]) -> float:
     which that enlarges too, is added: taken for smaller than it is, it makes false alarms, and with two windows it is
     not well known.
     """
-    from scipy import stats
-
     together, pairs, days, used = 0.0, 0, 0, 0
     for window in windows:
-        ranks = stats.rankdata(window.values)
+        ranks = pl.Series(window.values).rank().to_numpy()
         if len(ranks) < LEAST_DAYS or not np.ptp(ranks):
             continue
         centred = without_weekends(ranks - ranks.mean(), weekends(window.day))

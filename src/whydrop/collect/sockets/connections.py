@@ -30,6 +30,7 @@ class Connection:
         owner: number and name of its process, and that one's control group.
         payload_bytes: sent and acknowledged, received; in the recording that is written.
         receives: whether there is a flow of what it receives.
+        facts: of table ``flows``, once they are written; empty when something of them has changed since.
     """
 
     told: dict[str, Any]
@@ -38,6 +39,7 @@ class Connection:
     last_ns: int = 0
     receives: bool = False
     names: list[str] = field(default_factory=list)
+    facts: str = ""
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -116,6 +118,7 @@ class Connections:
         else:
             # Since when it is there, and whether it was before us, was said at first.
             known.told = {**told, "seen_ns": known.told["seen_ns"], "older": known.told["older"]}
+            known.facts = ""
         if known.owner is None and told["inode"]:
             self._unowned.add(flow)
         self._changed.add(flow)
@@ -142,6 +145,7 @@ class Connections:
         by_inode = {self.there[flow].told["inode"]: flow for flow in self._unowned}
         for inode, owner in self._owners(set(by_inode)).items():
             self.there[by_inode[inode]].owner = owner
+            self.there[by_inode[inode]].facts = ""
             self._changed.add(by_inode[inode])
         # Of the others nobody tells us, now or later.
         self._unowned.clear()
@@ -150,6 +154,7 @@ class Connections:
         if not connection.names:
             local, remote = connection.ends
             connection.names = [self._unique(f"{local} > {remote}"), self._unique(f"{remote} > {local}")]
+        connection.facts = connection.facts or json.dumps(_facts(connection), ensure_ascii=False)
         for way in (0, 1) if connection.receives else (0,):
             yield _row(flow, way, connection, status)
 
@@ -179,7 +184,7 @@ def _row(flow: int, way: int, connection: Connection, status: str) -> dict[str, 
         "end_ns": connection.last_ns if over else None,
         "payload_bytes": connection.payload_bytes[way] if over else None,
         "status": status,
-        "facts": json.dumps(_facts(connection), ensure_ascii=False),
+        "facts": connection.facts,
     }
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
+from whydrop.explaining.recordings.measures.series import COLUMNS
 from whydrop.explaining.recordings.thresholds import MOST_CONNECTIONS
 from whydrop.recording import document
 from whydrop.recording.recording import Recording
 
 # What a recording of connections is called: one that was watched, or imported.
 _NAMES = ("watch", "connections")
-_TABLES = ("tcp_info", "intervals")
 
 
 def are_in(recording: Recording) -> bool:
@@ -49,10 +49,11 @@ def apart(recording: Recording) -> tuple[Iterator[Recording], list[str]]:
 
 
 def _each(recording: Recording, flows: pl.DataFrame, groups: list[list[dict[str, Any]]]) -> Iterator[Recording]:
-    rows = {name: recording.table(name).partition_by("flow", as_dict=True) for name in _TABLES}
     for group in groups:
         numbers = [row["flow"] for row in group]
-        parts = {name: [found[number,] for number in numbers if (number,) in found] for name, found in rows.items()}
-        tables = {name: pl.concat(found) for name, found in parts.items() if found}
+        tables = {
+            name: pl.concat([recording.of_flow(name, number, *columns) for number in numbers])
+            for name, columns in COLUMNS.items()
+        }
         own = flows.filter(pl.col("flow").is_in(numbers))
         yield Recording(recording.path, recording.metadata, {"flows": own, **tables})

@@ -13,7 +13,7 @@ from typing import Any
 from whydrop.measure.batch import toml_writing
 from whydrop.measure.batch.variables import escaped, names_in
 from whydrop.measure.tests.loading import load, names
-from whydrop.measure.tests.quantities import CODE_POINTS
+from whydrop.runtime.user_files.quantities import CODE_POINTS
 
 _KINDS = {"batch": "batch", "arg": "argument", "command": "command"}
 

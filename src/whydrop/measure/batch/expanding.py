@@ -14,9 +14,9 @@ from typing import Any
 
 from whydrop.measure.batch.reading import Table, Tables, lineage
 from whydrop.measure.batch.variables import VariableError, expand, expand_all
-from whydrop.measure.tests import quantities
 from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.settings import common
+from whydrop.runtime.user_files import quantities
 from whydrop.runtime.user_files.problems import FileError, Problem
 from whydrop.runtime.user_files.spelling import nearest
 

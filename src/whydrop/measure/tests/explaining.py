@@ -11,10 +11,10 @@ from whydrop import units
 from whydrop.measure.plan import Plan, PlannedFlow
 from whydrop.measure.tests.expressions import written
 from whydrop.measure.tests.loading import Test, load, names
-from whydrop.measure.tests.quantities import CODE_POINTS
 from whydrop.measure.tests.resolving import example_parameters, resolve
 from whydrop.measure.tests.schema import FAMILIES, Parameter
 from whydrop.measure.tests.settings import common
+from whydrop.runtime.user_files.quantities import CODE_POINTS
 
 _KINDS = {
     "tcp": "TCP",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from whydrop.measure.plan import PlannedFlow
-from whydrop.measure.tests import fallbacks, quantities
+from whydrop.measure.tests import fallbacks
 from whydrop.measure.tests.schema import address, text, truth, whole
+from whydrop.runtime.user_files import quantities
 
 
 class CannotBeError(ValueError):

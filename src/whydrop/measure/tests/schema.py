@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from whydrop.measure.tests import quantities
 from whydrop.measure.tests.expressions import Template, is_template
+from whydrop.runtime.user_files import quantities
 
 KINDS = ("tcp", "udp", "probe", "icmp", "burst", "http", "value")
 RUNNERS = ("engine", "iperf3", "netperf", "irtt", "ping", "fping", "nuttcp", "http", "command")

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from whydrop.measure.tests import quantities
 from whydrop.measure.tests.schema import Parameter, truth, whole
+from whydrop.runtime.user_files import quantities
 from whydrop.runtime.user_files.spelling import nearest
 
 

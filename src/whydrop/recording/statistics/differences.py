@@ -80,12 +80,29 @@ def resampled(statistic: Statistic, lead: Values, random: np.random.Generator, r
     slow, shown = resampling.long_run_variance(lead), resampling.resampled_variance(lead, length)
     if shown > 0:
         error *= math.sqrt(max(1.0, slow / shown))
-    independent = n * float(lead.var()) / slow if slow > 0 else float(n)
+    independent = _independent(lead, slow)
     freedom = min(n / length, independent) - 1
     if rare is not None:
         blocks = np.unique(np.flatnonzero(rare > 0) // math.ceil(max(length, n / independent)))
         freedom = min(freedom, len(blocks) - 1)
     return Estimate(value, error, max(0.0, freedom))
+
+
+def mean(values: Values) -> Estimate:
+    """The mean of one run: as `resampled` has it, but what blocks would give its error is known without drawing any."""
+    n = len(values)
+    if n < 4:
+        return Estimate(float(values.mean()), math.nan, 0.0)
+    length = resampling.block_length(values)
+    slow, shown = resampling.long_run_variance(values), resampling.resampled_variance(values, length)
+    freedom = min(n / length, _independent(values, slow)) - 1
+    return Estimate(float(values.mean()), math.sqrt(max(slow, shown, 0.0) / n), max(0.0, freedom))
+
+
+def _independent(values: Values, slow: float) -> float:
+    """How many independent values tell as much, by the long-run variance."""
+    n = len(values)
+    return n * float(values.var()) / slow if slow > 0 else float(n)
 
 
 def mean_of(values: Values) -> Statistic:

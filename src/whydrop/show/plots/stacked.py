@@ -55,6 +55,7 @@ def _weight(spec: PanelSpec, items: Sequence[Item]) -> float:
 
 def _drawn(spec: PanelSpec, title: str, items: Sequence[Item], absolute_time: bool) -> tuple[Panel, LeftOut]:
     edges = _edges(items)
+    items = _evened(items)
     shares = items[0].units == "ms"
     heights = np.vstack([_growth_per_s(item, edges) * (0.1 if shares else 1.0) for item in items])
     if shares:
@@ -85,6 +86,21 @@ def _edges(items: Sequence[Item]) -> Values:
     last = max(float(item.times_s[-1]) for item in items)
     steps = max(1, min(_MOST_STEPS, int((last - first) / items[0].step_s)))
     return np.linspace(first, max(last, first + 1e-9), steps + 1)
+
+
+def _evened(items: Sequence[Item]) -> list[Item]:
+    """web100's clocks stand while one limit lasts: drawn as they are, most of the time would be nobody's."""
+    own = {item.quantity: item for item in items if item.quantity in _SNDLIM}
+    times = [item.times_s for item in own.values()]
+    if len(own) < len(_SNDLIM) or not all(np.array_equal(times[0], others) for others in times):
+        return list(items)
+    even = derived.evened(times[0], [item.values for item in own.values()])
+    values = dict(zip(own, even, strict=True))
+    return [replace(item, values=values.get(item.quantity, item.values)) for item in items]
+
+
+# All three that web100 has; Linux has the first, and no other of them.
+_SNDLIM = ("receive-window-limited-time", "congestion-limited-time", "sender-limited-time")
 
 
 def _growth_per_s(item: Item, edges: Values) -> Values:

@@ -166,17 +166,17 @@ class LeftOut:
             )
             if count
         ]
-        reasons = f" ({', '.join(parts)})" if parts else ""
+        reasons = f" ({', '.join(parts)})"
         lacking = f" Sums and means lack {listed(self.silent)}, which yielded no data." if self.silent else ""
+        if not parts:
+            return f"All {count(self.samples)} samples are shown.{lacking}"
         return f"Left out: {_percent(self.share)} of {count(self.samples)} samples{reasons}.{lacking}"
 
 
 def _percent(share: float) -> str:
     """A share in per cent; what is not zero never reads as zero.
 
-    >>> _percent(0.0), _percent(0.00001), _percent(0.123)
-    ('0 %', '< 0.1 %', '12.3 %')
+    >>> _percent(0.00001), _percent(0.123)
+    ('< 0.1 %', '12.3 %')
     """
-    if share == 0:
-        return "0 %"
     return "< 0.1 %" if share < 0.001 else f"{share * 100:.1f} %"

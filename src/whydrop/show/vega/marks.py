@@ -79,14 +79,16 @@ def _within(data: pl.DataFrame, panel: Panel) -> pl.DataFrame:
 
 def _mark(layer: Layer, place: Place) -> Spec:
     style = layer.style
-    line: Spec = {"color": style.light, "strokeWidth": style.width, "opacity": style.opacity}
+    line: Spec = {"color": style.light, "strokeWidth": style.width, **_opacity("stroke", style.opacity)}
     line |= {"strokeDash": list(style.dash)} if style.dash else {}
     match layer.mark:
         case "points":
             return _points(layer, place)
         case "line" | "outline":
-            # Pointed joins of a dense line would stick out as spikes that are not in the data.
-            return {"type": "line", "strokeJoin": "round", **line}
+            # Pointed joins of a dense line would stick out as spikes that are not in the data. Where there is a corner
+            # for each pixel no one sees that they are round, which costs as much as the rest of the line.
+            dense = layer.data.height > place.width
+            return {"type": "line", "strokeJoin": "bevel" if dense else "round", **line}
         case "step":
             return {"type": "line", "interpolate": "step-after", **line}
         case "spans" | "slants":
@@ -97,7 +99,7 @@ def _mark(layer: Layer, place: Place) -> Spec:
             edge = {"stroke": "white", "strokeWidth": 0.7} if _wide(layer, place) else {}
             return {"type": "rect", "color": style.light, "opacity": style.opacity, **edge}
         case "band":
-            return {"type": "area", "color": style.light, "opacity": style.opacity}
+            return {"type": "area", "color": style.light, **_opacity("fill", style.opacity)}
         case "text":
             return {"type": "text", "fontSize": 12, "align": "center", "color": style.light}
         case _:
@@ -110,7 +112,6 @@ def _points(layer: Layer, place: Place) -> Spec:
     scale = max(0.5, min(1.0, (_ROOMY / max(1, layer.data.height)) ** 0.5)) if layer.rare else 1.0
     narrow = 1.0 if layer.rare else min(1.0, max(0.4, place.width / _FULL_SIZE_FROM))
     area = (style.size * scale) ** 2 * (1.6 if style.shape == "dot" else 1.0) * narrow
-    # Not the opacity of the whole mark: writers of PDF make a group of each such mark, which takes 700 bytes.
     return {
         "type": "point",
         "shape": _SHAPES.get(style.shape, style.shape),
@@ -118,9 +119,13 @@ def _points(layer: Layer, place: Place) -> Spec:
         "filled": not style.hollow,
         "color": style.light,
         "strokeWidth": style.width * scale if style.hollow else 0,
-        "opacity": 1,
-        "strokeOpacity" if style.hollow else "fillOpacity": style.opacity,
+        **_opacity("stroke" if style.hollow else "fill", style.opacity),
     }
+
+
+def _opacity(of: str, opacity: float) -> Spec:
+    """Not the opacity of the whole mark: that is a group of its own, in PDF 700 bytes, in PNG a picture to lay over."""
+    return {"opacity": 1, f"{of}Opacity": opacity}
 
 
 def _wide(layer: Layer, place: Place) -> bool:

@@ -13,7 +13,7 @@ from whydrop.explaining.recordings.measures.series import Stream, Times, Values
 from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import FEWEST_SAMPLES, HIGH_QUANTILE, LOW_QUANTILE
 from whydrop.recording.statistics import resampling
-from whydrop.recording.statistics.differences import Estimate, resampled
+from whydrop.recording.statistics.differences import Estimate, mean, resampled
 
 # A stream with samples in less of the load than this fell silent, and is no measure of it (as in statistics.metrics).
 _COVERED = 0.5
@@ -183,10 +183,7 @@ def mean_of(values: Values) -> Shift:
     if not len(known):
         return Shift(math.nan, 0.0, 1.0)
 
-    def statistic(times: Values) -> Values:
-        return np.asarray((times @ known) / times.sum(axis=1))
-
-    found = resampled(statistic, known, np.random.default_rng(resampling.SEED))
+    found = mean(known)
     error = found.error if np.isfinite(found.error) else 0.0
     return Shift(found.value, error, max(1.0, found.freedom), float(known.min()), float(known.max()))
 

@@ -39,6 +39,7 @@ from whydrop.explaining.recordings.thresholds import (
     BY_RATE,
     VALIDATED,
 )
+from whydrop.recording import derived
 
 LIMITS = ("receive-window", "send-buffer", "application", "congestion-window", "pacing", "path-rate")
 _WINDOW, _BUFFER, _APPLICATION, _CONGESTION, _PACING, _PATH = range(len(LIMITS))
@@ -135,22 +136,8 @@ def _parts(counted: Counted, shown: Values, elapsed: Values) -> tuple[str, Value
 
 
 def _evened(counted: Counted) -> Counted:
-    """With web100's clocks running evenly: they are set only when another limit begins, and stand until then."""
-    clocks = [counted[name] for name in _SNDLIM]
-    known = np.isfinite(clocks).all(axis=0)
-    if not known.any():
-        return counted
-    total = np.where(known, np.sum(clocks, axis=0), math.nan)
-    begins = np.flatnonzero(known)
-    set_then = begins[np.concatenate([[True], np.diff(total[begins]) != 0])]
-    times = counted.times_ns.astype(float)
-    # What limits since it was set last is not known.
-    beyond = times > times[set_then[-1]]
-    even = {
-        name: np.where(beyond, math.nan, np.interp(times, times[set_then], clock[set_then]))
-        for name, clock in zip(_SNDLIM, clocks, strict=True)
-    }
-    return Counted(counted.times_ns, {**counted.columns, **even})
+    clocks = derived.evened(counted.times_ns.astype(float), [counted[name] for name in _SNDLIM])
+    return Counted(counted.times_ns, {**counted.columns, **dict(zip(_SNDLIM, clocks, strict=True))})
 
 
 def _halves(classes: Values, shown: Values) -> tuple[Values, Values]:

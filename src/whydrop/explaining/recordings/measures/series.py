@@ -153,6 +153,11 @@ _COUNTED = (
 # Of the congestion control, in numbers as Linux has them (enum tcp_ca_state).
 STATE = "congestion_state"
 STATES = {"open": 0.0, "disorder": 1.0, "reduced": 2.0, "recovery": 3.0, "loss": 4.0}
+# What flows are made of, by table.
+COLUMNS = {
+    "tcp_info": ("flow", "time_ns", *_COUNTED, STATE),
+    "intervals": ("flow", "start_ns", "end_ns", "payload_bytes", "goodput_bps"),
+}
 
 
 def streams(recording: Recording) -> list[Stream]:
@@ -220,15 +225,14 @@ def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
 
 def flows(recording: Recording) -> list[Flow]:
     """All flows that made load and say when."""
-    intervals = dict(_by_flow(recording.table("intervals")))
-    counted = dict(_by_flow(recording.table("tcp_info")))
     found = []
     for row in recording.table("flows").sort("flow").to_dicts():
         if row["kind"] not in LOADING or row["start_ns"] is None or row["end_ns"] is None:
             continue
         if row["end_ns"] <= row["start_ns"]:
             continue
-        own, rows = _counted(counted.get((row["flow"],))), intervals.get((row["flow"],))
+        own = _counted(recording.of_flow("tcp_info", row["flow"], *COLUMNS["tcp_info"]))
+        rows = recording.of_flow("intervals", row["flow"], *COLUMNS["intervals"])
         carried = _intervals(rows)
         told = document.told(row["facts"]) if row["facts"] else {}
         told = told.get("flent", told) if isinstance(told, dict) else {}
@@ -264,9 +268,9 @@ def _without_requests(found: list[Flow]) -> list[Flow]:
     return [replace(flow, makes_load=makes_load(flow)) if "cookie" in flow.told else flow for flow in found]
 
 
-def _begun_ns(told_ns: int, rows: pl.DataFrame | None, carried: Values) -> int:
+def _begun_ns(told_ns: int, rows: pl.DataFrame, carried: Values) -> int:
     """When a flow began. Other tools tell only when its first interval ended: it was as long as the others."""
-    if rows is None or not len(carried):
+    if not len(carried):
         return told_ns
     first_ns = float(carried[0, 0])
     if rows["start_ns"].null_count():
@@ -274,9 +278,7 @@ def _begun_ns(told_ns: int, rows: pl.DataFrame | None, carried: Values) -> int:
     return min(told_ns, int(first_ns))
 
 
-def _counted(rows: pl.DataFrame | None) -> Counted:
-    if rows is None:
-        return Counted(np.array([], dtype=np.int64), {name: np.array([]) for name in (*_COUNTED, STATE)})
+def _counted(rows: pl.DataFrame) -> Counted:
     rows = rows.drop_nulls("time_ns").sort("time_ns")
     columns = {name: rows[name].cast(pl.Float64).fill_null(math.nan).to_numpy() for name in _COUNTED}
     columns[STATE] = (
@@ -285,10 +287,8 @@ def _counted(rows: pl.DataFrame | None) -> Counted:
     return Counted(rows["time_ns"].to_numpy().astype(np.int64), columns)
 
 
-def _intervals(rows: pl.DataFrame | None) -> Values:
+def _intervals(rows: pl.DataFrame) -> Values:
     """Start, end and bytes; where the start is not told, the end of the one before."""
-    if rows is None:
-        return np.empty((0, 3))
     rows = rows.drop_nulls("end_ns").sort("end_ns")
     rows = rows.with_columns(start=pl.coalesce("start_ns", pl.col("end_ns").shift(1))).drop_nulls("start")
     span_s = (pl.col("end_ns") - pl.col("start")) / 1e9
