@@ -12,9 +12,9 @@ from whydrop.units import count, rate, size
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
 
-# A managed queue drops some while others pass that find more inside: so much more. A full queue whose packets a busy
-# host has stamped looks like that by a few packets, but it holds no more than it holds.
-_MORE_INSIDE = 1.5
+# A law of queue management that drops less than half of what comes lets at least as many in that find more inside than
+# those that it drops: half of these, since half of what it drops found less than their median.
+_PASSED_FOR_EACH_LOSS = 0.5
 
 _KINDS = {
     "shallow-queue": "queue",
@@ -98,7 +98,7 @@ def _kind(told: Mapping[str, Any], cause: str | None) -> str:
     if told["marked"]:
         # Only what manages its queue marks (RFC 3168 section 5).
         return "managed-queue"
-    if cause == "aqm" and told["most_packets"] < _MORE_INSIDE * (told["lost_found_packets"] or 0.0):
+    if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
         return "unknown"
     if cause is not None:
         return _KINDS.get(cause, "unknown")

@@ -1,0 +1,216 @@
+//! Trains of which the far end tells no single packet, but how many came, second by second: servers of iperf3 and nuttcp.
+//!
+//! A train that is sent for `T` seconds, faster than the hop drains (`r` packets a second), leaves it full: what came of it is
+//! `r T` and what was inside at the end. A full queue and an emptied bucket let the same number pass. They differ in when:
+//! a bucket lets its packets through at once, before it holds to its rate; what comes out of a queue comes at that rate
+//! from the first packet on.
+
+use whydrop_verdict::Quantity;
+
+use super::limit::{FEWEST_INSIDE, Full, of_sizes};
+use super::trains::basis_of_rates;
+use super::{Bursts, Limit};
+use crate::document::Verdict;
+use crate::hop::ByteBasis;
+use crate::parameters::CLOCK_ERROR;
+
+/// One train.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedTrain {
+    pub ip_bytes: u32,
+    pub sent: u64,
+    pub received: u64,
+    /// From the first packet sent to the last, and by how much that may be wrong.
+    pub sending_s: f64,
+    pub sending_error_s: f64,
+    /// From the beginning of the first interval to the first packet, at most.
+    pub late_s: f64,
+    /// What came, in intervals that follow each other from the first packet on: seconds and packets.
+    pub intervals: Vec<(f64, u64)>,
+}
+
+/// Fewer losses may be chance.
+const FEWEST_LOSSES: u64 = 8;
+
+/// What one train tells.
+struct Told {
+    ip_bytes: u32,
+    losses: u64,
+    /// Packets a second, once the hop was full, with its 95 % interval as a share of it.
+    rate_pps: f64,
+    rate_error: f64,
+    /// Packets that the hop held at the end, or let through ahead of its rate.
+    held: Quantity,
+    /// Packets that came ahead of the rate: from here to there.
+    ahead: (f64, f64),
+}
+
+impl CountedTrain {
+    fn told(&self) -> Option<Told> {
+        let losses = self.sent.checked_sub(self.received)?;
+        // in the second half the queue is full, the bucket empty
+        let (early, late) = self.intervals.split_at(self.intervals.len() / 2);
+        let total = |of: &[(f64, u64)]| {
+            of.iter().fold((0.0, 0.0), |sum, (seconds, packets)| {
+                (sum.0 + seconds, sum.1 + *packets as f64)
+            })
+        };
+        let (seconds, packets) = total(late);
+        if losses < FEWEST_LOSSES || early.is_empty() || packets < 1.0 {
+            return None;
+        }
+        let rate_pps = packets / seconds;
+        // a packet more or less at each end, or by what single intervals vary
+        let counts = late
+            .iter()
+            .map(|(seconds, packets)| *packets as f64 - rate_pps * seconds);
+        let varies = (counts.map(|off| off * off).sum::<f64>() / late.len() as f64).sqrt();
+        let rate_error = (1.96 * varies).max(1.0) / packets + CLOCK_ERROR;
+        let held = self.received as f64 - rate_pps * self.sending_s;
+        let error =
+            1.0 + rate_pps * (self.sending_s * (rate_error - CLOCK_ERROR) + self.sending_error_s);
+        let (early_s, early_packets) = total(early);
+        let ahead = early_packets - rate_pps * early_s;
+        let ahead_error = 1.0 + rate_pps * early_s * rate_error;
+        Some(Told {
+            ip_bytes: self.ip_bytes,
+            losses,
+            rate_pps,
+            rate_error,
+            held: Quantity {
+                value: held,
+                low: Some((held - error).max(0.0)),
+                high: Some(held + error),
+            },
+            ahead: (
+                ahead - ahead_error,
+                ahead + ahead_error + rate_pps * self.late_s,
+            ),
+        })
+    }
+}
+
+impl Told {
+    fn rate_bps(&self) -> Quantity {
+        let value = self.rate_pps * 8.0 * f64::from(self.ip_bytes);
+        Quantity {
+            value,
+            low: Some(value * (1.0 - self.rate_error)),
+            high: Some(value * (1.0 + self.rate_error)),
+        }
+    }
+
+    /// A bucket lets all that it holds through ahead of its rate, a queue nothing: nearer to one than to the other, or `None`.
+    fn is_bucket(&self) -> Option<bool> {
+        let half = self.held.value / 2.0;
+        match self.ahead {
+            _ if self.held.value < FEWEST_INSIDE => None,
+            (_, most) if most < half => Some(false),
+            (least, _) if least > half => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// Judges what trains met. `None` where nothing of them arrived.
+pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
+    let sum = |of: fn(&CountedTrain) -> u64| trains.iter().map(of).sum::<u64>();
+    let (sent, received) = (sum(|train| train.sent), sum(|train| train.received));
+    if received == 0 {
+        return None;
+    }
+    let told = sharpest_by_size(trains);
+    let large = told.last();
+    let drain_rate_bps = large.map(Told::rate_bps);
+    let basis = told.first().zip(large).and_then(|(small, large)| {
+        basis_of_rates(
+            (small.ip_bytes, small.rate_bps()),
+            (large.ip_bytes, large.rate_bps()),
+        )
+    });
+    let buckets: Vec<Option<bool>> = told.iter().map(Told::is_bucket).collect();
+    let all = |wanted: bool| !told.is_empty() && buckets.iter().all(|one| *one == Some(wanted));
+    let limit = all(false).then(|| queue(&told, basis)).flatten();
+    let lost = sent.saturating_sub(received);
+    let held = large.map_or(0.0, |large| large.held.value.max(0.0));
+    let line_bps = |train: &CountedTrain| {
+        (train.sending_s > 0.0)
+            .then(|| train.sent as f64 * 8.0 * f64::from(train.ip_bytes) / train.sending_s)
+    };
+    Some(Bursts {
+        packets: sent as usize,
+        lost: lost as usize,
+        marked: 0,
+        line_rate_bps: trains.iter().filter_map(line_bps).max_by(f64::total_cmp),
+        drain_rate_bps,
+        burst_bytes: None,
+        longest_wait_s: large.map_or(0.0, |large| held / large.rate_pps),
+        most_packets: held,
+        most_bytes: large.map_or(0.0, |large| held * f64::from(large.ip_bytes)),
+        lost_found_packets: limit.as_ref().map(|limit| limit.packets.value),
+        passed_with_more: 0,
+        verdict: (lost > 0 && limit.is_none())
+            .then(|| verdict(large.filter(|_| all(true)), basis, lost as u64)),
+        byte_basis: basis.map(ByteBasis::name),
+        limit,
+    })
+}
+
+/// Of each size the train that tells the rate most sharply, the smallest size first.
+fn sharpest_by_size(trains: &[CountedTrain]) -> Vec<Told> {
+    let mut told: Vec<Told> = trains.iter().filter_map(CountedTrain::told).collect();
+    told.sort_by(|a, b| (a.ip_bytes.cmp(&b.ip_bytes)).then(a.rate_error.total_cmp(&b.rate_error)));
+    told.dedup_by_key(|one| one.ip_bytes);
+    told
+}
+
+fn queue(told: &[Told], basis: Option<ByteBasis>) -> Option<Limit> {
+    let full = |one: &Told| Full {
+        ip_bytes: f64::from(one.ip_bytes),
+        packets: one.held,
+        losses: one.losses as usize,
+        misfits: 0,
+        passed_with_more: 0,
+    };
+    of_sizes(told.iter().map(full).collect(), basis)
+}
+
+/// A policer, where the large packets tell one; else what is not known.
+fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
+    let mut found = Verdict {
+        cause: "unknown".to_owned(),
+        confidence: 0.5,
+        flows: Vec::new(),
+        lost,
+        explained: 0.0,
+        limited_share: 0.0,
+        parameters: Default::default(),
+        byte_basis: None,
+        place: None,
+        detail: None,
+        family: None,
+        models: Vec::new(),
+        facts: Vec::new(),
+        against: Vec::new(),
+        throughput_lost: None,
+    };
+    if let Some(policer) = policer {
+        let counted = f64::from(policer.ip_bytes + basis.map_or(0, ByteBasis::overhead_bytes));
+        let times = |one: Quantity, factor: f64| Quantity {
+            value: one.value * factor,
+            low: one.low.map(|low| low * factor),
+            high: one.high.map(|high| high * factor),
+        };
+        let rate_bps = times(policer.rate_bps(), counted / f64::from(policer.ip_bytes));
+        found.cause = "policer".to_owned();
+        found.confidence = 0.9;
+        found.explained = 1.0;
+        found.byte_basis = basis.map(|basis| basis.name().to_owned());
+        found.parameters = [
+            ("rate_bps".to_owned(), rate_bps),
+            ("burst_bytes".to_owned(), times(policer.held, counted)),
+        ]
+        .into();
+    }
+    found
+}
