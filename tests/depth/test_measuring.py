@@ -10,7 +10,7 @@ import pytest
 
 from example_files import Run
 from running.responders import responder
-from whydrop.measure.depth.measuring import joined
+from whydrop.measure.depth.responder import joined
 from whydrop.recording.recording import Recording
 
 slow = pytest.mark.slow

@@ -1,9 +1,8 @@
 //! Trains of which the far end tells no single packet, but how many came, second by second: servers of iperf3 and nuttcp.
 //!
-//! A train that is sent for `T` seconds, faster than the hop drains (`r` packets a second), leaves it full: what came of it is
-//! `r T` and what was inside at the end. A full queue and an emptied bucket let the same number pass. They differ in when:
-//! a bucket lets its packets through at once, before it holds to its rate; what comes out of a queue comes at that rate
-//! from the first packet on.
+//! A train that is faster than the hop drains fills it. What comes out of a queue comes at one rate from the first packet on,
+//! and what was inside at the end comes after the last one was sent. A bucket lets its packets through at once, before it
+//! holds to its rate, and nothing comes afterwards. A host that stalls for a while changes neither.
 
 use whydrop_verdict::Quantity;
 
@@ -36,58 +35,88 @@ const FEWEST_LOSSES: u64 = 8;
 struct Told {
     ip_bytes: u32,
     losses: u64,
-    /// Packets a second, once the hop was full, with its 95 % interval as a share of it.
+    /// Packets a second, with its 95 % interval as a share of it.
     rate_pps: f64,
     rate_error: f64,
-    /// Packets that the hop held at the end, or let through ahead of its rate.
-    held: Quantity,
-    /// Packets that came ahead of the rate: from here to there.
-    ahead: (f64, f64),
+    /// Packets that came ahead of the rate.
+    ahead: Quantity,
+    /// Packets that came after the last one was sent.
+    after: Quantity,
 }
 
 impl CountedTrain {
     fn told(&self) -> Option<Told> {
         let losses = self.sent.checked_sub(self.received)?;
-        // in the second half the queue is full, the bucket empty
-        let (early, late) = self.intervals.split_at(self.intervals.len() / 2);
-        let total = |of: &[(f64, u64)]| {
-            of.iter().fold((0.0, 0.0), |sum, (seconds, packets)| {
-                (sum.0 + seconds, sum.1 + *packets as f64)
-            })
-        };
-        let (seconds, packets) = total(late);
-        if losses < FEWEST_LOSSES || early.is_empty() || packets < 1.0 {
+        let (rate_pps, rate_error) = self.rate()?;
+        if losses < FEWEST_LOSSES {
             return None;
         }
-        let rate_pps = packets / seconds;
-        // a packet more or less at each end, or by what single intervals vary
-        let counts = late
-            .iter()
-            .map(|(seconds, packets)| *packets as f64 - rate_pps * seconds);
-        let varies = (counts.map(|off| off * off).sum::<f64>() / late.len() as f64).sqrt();
-        let rate_error = (1.96 * varies).max(1.0) / packets + CLOCK_ERROR;
-        let held = self.received as f64 - rate_pps * self.sending_s;
-        let error =
-            1.0 + rate_pps * (self.sending_s * (rate_error - CLOCK_ERROR) + self.sending_error_s);
-        let (early_s, early_packets) = total(early);
-        let ahead = early_packets - rate_pps * early_s;
-        let ahead_error = 1.0 + rate_pps * early_s * rate_error;
+        let (early_s, early) = total(&self.intervals[..self.intervals.len() / 2]);
+        let late = rate_pps * self.late_s;
+        let ahead = early - rate_pps * early_s + late / 2.0;
+        let ahead_error = 1.0 + rate_pps * early_s * rate_error + late / 2.0;
+        let (counted_s, counted) = total(&self.intervals[..self.whole_while_sending()]);
+        let rest_s = self.sending_s - counted_s;
+        let after = self.received as f64 - counted - rate_pps * rest_s - late / 2.0;
+        let after_error =
+            1.0 + rate_pps * (rest_s * rate_error + self.sending_error_s) + late / 2.0;
+        let within = |value: f64, error: f64| Quantity {
+            value,
+            low: Some((value - error).max(0.0)),
+            high: Some((value + error).max(0.0)),
+        };
         Some(Told {
             ip_bytes: self.ip_bytes,
             losses,
             rate_pps,
             rate_error,
-            held: Quantity {
-                value: held,
-                low: Some((held - error).max(0.0)),
-                high: Some(held + error),
-            },
-            ahead: (
-                ahead - ahead_error,
-                ahead + ahead_error + rate_pps * self.late_s,
-            ),
+            ahead: within(ahead, ahead_error),
+            after: within(after, after_error),
         })
     }
+
+    /// Intervals that ended before the last packet was sent.
+    fn whole_while_sending(&self) -> usize {
+        let ends_s = self.intervals.iter().scan(0.0, |sum, (seconds, _)| {
+            *sum += seconds;
+            Some(*sum)
+        });
+        ends_s.take_while(|end_s| *end_s <= self.sending_s).count()
+    }
+
+    /// The rate, packets a second, behind the first interval, into which a bucket may be emptied; and its 95 % interval as a
+    /// share of it.
+    fn rate(&self) -> Option<(f64, f64)> {
+        let steady = self.intervals.get(1..)?;
+        let rate = |(seconds, packets): &(f64, u64)| *packets as f64 / seconds;
+        let middle = median(steady.iter().map(rate))?;
+        let deviation = 1.4826 * median(steady.iter().map(|one| (rate(one) - middle).abs()))?;
+        // a host that stalled in one of them does not count: beyond three deviations, and what counts of whole packets vary by
+        let usual =
+            |one: &&(f64, u64)| (rate(one) - middle).abs() <= (3.0 * deviation).max(1.5 / one.0);
+        let kept: Vec<(f64, u64)> = steady.iter().filter(usual).copied().collect();
+        let (seconds, packets) = total(&kept);
+        let rate_pps = packets / seconds;
+        let spread = 1.96 * deviation / rate_pps / (kept.len() as f64).sqrt();
+        // a packet more or less at each end, or by what intervals vary
+        (rate_pps > 0.0).then(|| (rate_pps, spread.max(1.0 / packets) + CLOCK_ERROR))
+    }
+}
+
+/// Seconds and packets of intervals together.
+fn total(intervals: &[(f64, u64)]) -> (f64, f64) {
+    intervals
+        .iter()
+        .fold((0.0, 0.0), |sum, (seconds, packets)| {
+            (sum.0 + seconds, sum.1 + *packets as f64)
+        })
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    Some((sorted[low] + sorted[high]) / 2.0)
 }
 
 impl Told {
@@ -100,13 +129,16 @@ impl Told {
         }
     }
 
-    /// A bucket lets all that it holds through ahead of its rate, a queue nothing: nearer to one than to the other, or `None`.
+    /// True for a bucket, which lets packets through ahead of its rate and none behind; false for a queue, the other way
+    /// round; `None` where neither is clear by two to one.
     fn is_bucket(&self) -> Option<bool> {
-        let half = self.held.value / 2.0;
-        match self.ahead {
-            _ if self.held.value < FEWEST_INSIDE => None,
-            (_, most) if most < half => Some(false),
-            (least, _) if least > half => Some(true),
+        let clear = |one: Quantity, other: Quantity| {
+            one.low.is_some_and(|low| low > FEWEST_INSIDE)
+                && other.high.is_some_and(|high| high < one.value / 2.0)
+        };
+        match (clear(self.ahead, self.after), clear(self.after, self.ahead)) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
             _ => None,
         }
     }
@@ -132,7 +164,7 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
     let all = |wanted: bool| !told.is_empty() && buckets.iter().all(|one| *one == Some(wanted));
     let limit = all(false).then(|| queue(&told, basis)).flatten();
     let lost = sent.saturating_sub(received);
-    let held = large.map_or(0.0, |large| large.held.value.max(0.0));
+    let held = large.map_or(0.0, |large| large.after.value.max(0.0));
     let line_bps = |train: &CountedTrain| {
         (train.sending_s > 0.0)
             .then(|| train.sent as f64 * 8.0 * f64::from(train.ip_bytes) / train.sending_s)
@@ -167,7 +199,7 @@ fn sharpest_by_size(trains: &[CountedTrain]) -> Vec<Told> {
 fn queue(told: &[Told], basis: Option<ByteBasis>) -> Option<Limit> {
     let full = |one: &Told| Full {
         ip_bytes: f64::from(one.ip_bytes),
-        packets: one.held,
+        packets: one.after,
         losses: one.losses as usize,
         misfits: 0,
         passed_with_more: 0,
@@ -208,7 +240,7 @@ fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdi
         found.byte_basis = basis.map(|basis| basis.name().to_owned());
         found.parameters = [
             ("rate_bps".to_owned(), rate_bps),
-            ("burst_bytes".to_owned(), times(policer.held, counted)),
+            ("burst_bytes".to_owned(), times(policer.ahead, counted)),
         ]
         .into();
     }

@@ -1,8 +1,7 @@
-"""Trains to a server of iperf3 or nuttcp, which counts what came in each second or tenth of one, and tells no single packet."""
+"""Trains to a server of iperf3 or nuttcp, which counts what came second by second, and tells no single packet."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +12,6 @@ from whydrop import _core
 from whydrop.measure.depth.caps import Budget
 from whydrop.measure.depth.programs import address_of, run
 from whydrop.measure.depth.result import Depth
-from whydrop.measure.depth.responder import NOTHING
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Round
 from whydrop.measure.depth.searching import SIZES, is_narrow
 from whydrop.measure.engine import EngineError, FarHost
@@ -26,6 +24,7 @@ _GROWTH = 4
 _LEAST_LOSSES = 8
 # The servers of iperf3 count by the second unless told otherwise: four whole ones, two of them behind the first losses.
 _LONG_S = {"iperf3": 4.3, "nuttcp": 2.1}
+_PROBE_S = 0.5
 # Faster than the hop drains by so much a train fills it three times over before it tells the rate.
 _FASTER = 1.5
 # Below the line's rate nothing waits for the line.
@@ -33,6 +32,10 @@ _BELOW_LINE = 0.97
 _MOST_ROUNDS = 2
 # Nothing waits there for long: iperf3's clients give a program no other way to tell how far it is ahead of the line.
 _SEND_BUFFER_BYTES = 16 * 1024
+# nuttcp sends 1 Mbit/s of UDP where it is told nothing: faster than any line is as fast as the line.
+_LINE_BPS = 100e9
+# What nuttcp tells of its sender in intervals is as coarse as that.
+_KEPT = 1.15
 # iperf3 sends what is due once in a millisecond, and looks at its clock as often.
 _SENDING_ERROR_S = 0.001
 # From the server's word that the test begins to the first packet: a round trip, and what both programs take.
@@ -54,10 +57,12 @@ class CountingSearch:
     long_s: float = _LONG_S["iperf3"]
     line_bps: float | None = None
     longest: int = 0
-    lost: int = 0
     # Of a train that lost packets: how many came, and at which rate. What drops drains no faster.
     passed: int | None = None
     passed_bps: float = math.inf
+    # A rate near which it may drain, until a train at some rate above it has lost packets.
+    guess_bps: float = 0.0
+    paced: bool = False
     _rounds: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -69,21 +74,40 @@ class CountingSearch:
         """A train that fills a shallow queue."""
         return Round(self.large, _FIRST_PACKETS, 1, 1.0, self.rate_cap_bps)
 
-    def note(self, sent: Round, received: int, sending_s: float) -> None:
-        """Take note of what came of a train."""
-        lost = sent.packets - received
+    def note(self, sent: Round, received: int, sending_s: float | None, counted_s: float) -> None:
+        """Take note of what came of a train.
+
+        Args:
+            sent: the train.
+            received: packets of it.
+            sending_s: how long it was sent, where that is known.
+            counted_s: until the far end stopped counting.
+        """
+        if sent.ip_bytes != self.large:
+            return
         bits = sent.ip_bytes * 8
-        if sent.ip_bytes == self.large:
-            self.longest, self.lost = max(self.longest, sent.packets), max(self.lost, lost)
-            if sent.rate_bps == self.rate_cap_bps and sending_s > 0:
-                self.line_bps = sent.packets * bits / sending_s
-        if lost >= _LEAST_LOSSES and sent.ip_bytes == self.large and sending_s > 0:
+        self.longest = max(self.longest, sent.packets)
+        fastest = sent.rate_bps == self.rate_cap_bps
+        if fastest and sending_s:
+            self.line_bps = sent.packets * bits / sending_s
+        if sent.packets - received >= _LEAST_LOSSES:
+            self.paced |= not fastest
             self.passed = received if self.passed is None else min(received, self.passed)
-            self.passed_bps = min(received * bits / sending_s, self.passed_bps)
+            self.passed_bps = min(sent.rate_bps or math.inf, self.passed_bps)
+            if sending_s:
+                self.passed_bps = min(received * bits / sending_s, self.passed_bps)
+            self.guess_bps = self.guess_bps or received * bits / counted_s
+        elif not fastest:
+            self.guess_bps *= _GROWTH
 
     def next(self, found: Depth, told: dict[str, Any], budget: Budget) -> Round | None:
         """The next train, or ``None`` where it is enough or nothing more can be afforded."""
-        wanted = self._long(found, told) if self.passed is not None else self._longer(budget)
+        if self.passed is None:
+            wanted = self._longer(budget)
+        elif not self.paced:
+            wanted = self._train(self.large, min(_FASTER * self.guess_bps, self.passed_bps), _PROBE_S)
+        else:
+            wanted = self._long(found, told)
         return wanted if wanted is not None and budget.affords(wanted) else None
 
     def _longer(self, budget: Budget) -> Round | None:
@@ -100,13 +124,15 @@ class CountingSearch:
         self._rounds[size] = done + 1
         drain = told["drain_rate_bps"]
         rate_bps = _FASTER * (self.passed_bps if drain is None else drain["value"])
+        return self._train(size, rate_bps, self.long_s)
+
+    def _train(self, size: int, rate_bps: float, least_s: float) -> Round:
+        """A train below the line's rate, long enough to fill what drops."""
         if self.line_bps is not None:
             rate_bps = min(rate_bps, _BELOW_LINE * self.line_bps)
-        if self.rate_cap_bps is not None:
-            rate_bps = min(rate_bps, self.rate_cap_bps)
-        # In its first half it must have filled what holds no more than came of the shortest train that lost any.
-        filling = 2 * 3 * (self.passed or 0) * self.large // size
-        packets = max(math.ceil(rate_bps / 8 / size * self.long_s), filling)
+        # Nearer to the rate at which it drains, it takes up to three times as many to fill it.
+        filling = 3 * (self.passed or 0) * self.large // size
+        packets = max(math.ceil(rate_bps / 8 / size * least_s), filling)
         return Round(size, packets, 1, packets * size * 8 / rate_bps, rate_bps)
 
 
@@ -130,6 +156,9 @@ class CountedTrains:
     def flow(self, upcoming: Round, name: str) -> PlannedFlow:
         """The flow that sends a train."""
         payload_bytes = upcoming.ip_bytes - UDP_BYTES - IP_BYTES[self._version]
+        rate_bps = upcoming.rate_bps
+        if rate_bps is None and self._program == "nuttcp":
+            rate_bps = _LINE_BPS
         return PlannedFlow(
             name=name,
             kind="udp",
@@ -139,7 +168,7 @@ class CountedTrains:
             port=self.host.port,
             ip_version=self._version,
             interval_s=0.1,
-            rate_bps=None if upcoming.rate_bps is None else upcoming.rate_bps * payload_bytes / upcoming.ip_bytes,
+            rate_bps=None if rate_bps is None else rate_bps * payload_bytes / upcoming.ip_bytes,
             send_buffer_bytes=_SEND_BUFFER_BYTES,
             payload_bytes=upcoming.packets * payload_bytes,
             packet_payload_bytes=payload_bytes,
@@ -147,23 +176,30 @@ class CountedTrains:
         )
 
     def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
-        """Send a train; its rows by table.
+        """Send a train; its rows by table. Nothing is sent after ``left_s``.
 
         Raises:
             EngineError: the program is not installed, its server cannot be reached, or tells nothing of what came.
         """
         if self._late_s is None:
             self._late_s = 1.5 * self._round_trip_s() + _PROGRAMS_S
-        frames = run(tally.flow, tally)
+        frames = run(tally.flow, tally, left_s)
         counted = _iperf3(tally) if self._program == "iperf3" else _nuttcp(frames, tally, upcoming)
         if counted is None:
             raise EngineError(f"{self.host.name}: the {self._program} server does not tell what came of a train")
         sending_s, intervals = counted
         received = min(sum(packets for _, packets in intervals), upcoming.packets)
-        times = (sending_s, _SENDING_ERROR_S, self._late_s)
         # The last interval ends with the test, whenever that is.
-        self._trains.append((upcoming.ip_bytes, upcoming.packets, received, times, intervals[:-1]))
-        self.search.note(upcoming, received, sending_s)
+        self._trains.append(
+            (
+                upcoming.ip_bytes,
+                upcoming.packets,
+                received,
+                (sending_s or 0.0, _SENDING_ERROR_S, self._late_s),
+                intervals[:-1] if sending_s else [],
+            )
+        )
+        self.search.note(upcoming, received, sending_s, sum(seconds for seconds, _ in intervals))
         return frames
 
     def told(self) -> dict[str, Any]:
@@ -190,19 +226,24 @@ class CountedTrains:
         return _UNKNOWN_ROUND_TRIP_S if longest is None else float(longest) / 1e9  # type: ignore[arg-type]
 
 
-def _iperf3(tally: Tally) -> tuple[float, list[tuple[float, int]]] | None:
-    """How long the client sent, seconds, and what its server counted: seconds and packets."""
-    sending_s, intervals = tally.facts.get("sending_s"), tally.facts.get("server_intervals")
-    if not sending_s or not intervals:
+# How long a client sent, seconds, where that is known; and what its server counted: seconds and packets.
+_Counted = tuple[float | None, list[tuple[float, int]]]
+
+
+def _iperf3(tally: Tally) -> _Counted | None:
+    intervals = tally.facts.get("server_intervals")
+    if not intervals:
         return None
-    return sending_s, [(end_s - start_s, packets) for start_s, end_s, packets in intervals]
+    return tally.facts.get("sending_s"), [(end_s - start_s, packets) for start_s, end_s, packets in intervals]
 
 
-def _nuttcp(frames: dict[str, pl.DataFrame], tally: Tally, upcoming: Round) -> tuple[float, list[tuple[float, int]]] | None:
-    """The same of nuttcp, whose sender keeps to the rate that it was given, where its line takes that."""
+def _nuttcp(frames: dict[str, pl.DataFrame], tally: Tally, upcoming: Round) -> _Counted | None:
+    """The same of nuttcp, whose sender keeps to its rate; where it could not, nobody knows how long it took."""
     intervals = frames.get("intervals")
-    sending_s = tally.facts.get("sending_s")
-    if intervals is None or not sending_s:
+    if intervals is None:
         return None
+    sending_s, asked_s = tally.facts.get("sending_s"), upcoming.every_s
+    kept = upcoming.rate_bps is not None and sending_s is not None and sending_s < _KEPT * asked_s
     seconds = ((intervals["end_ns"] - intervals["start_ns"]) / 1e9).to_list()
-    return sending_s, list(zip(seconds, intervals["packets"].fill_null(0).to_list(), strict=True))
+    counted = list(zip(seconds, intervals["packets"].fill_null(0).to_list(), strict=True))
+    return asked_s if kept else None, counted

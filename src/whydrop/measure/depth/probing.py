@@ -29,8 +29,8 @@ _BELOW_LINE = 0.95
 class ProbedTrains(PacketTrains):
     """Trains of irtt's client.
 
-    It stamps a packet before it hands it to the kernel. So what waits for this host's own line would seem to wait in the
-    path: trains that the line held up tell its rate, and nothing else, and later ones are sent a little slower.
+    It stamps a packet before it hands it to the kernel. So what waits for this host's own line would seem to wait in
+    the path: trains that the line held up tell its rate, and nothing else, and later ones are sent a little slower.
     """
 
     def __init__(self, host: FarHost, ip_bytes: int, rate_cap_bps: float | None, version: int) -> None:
@@ -50,7 +50,7 @@ class ProbedTrains(PacketTrains):
         Raises:
             EngineError: irtt is not installed, its server cannot be reached or restricts what may be sent.
         """
-        rows = []
+        rows: list[pl.DataFrame] = []
         until_s = time.monotonic() + left_s
         for burst in range(upcoming.bursts):
             if rows and time.monotonic() + upcoming.every_s > until_s:
@@ -90,10 +90,12 @@ class ProbedTrains(PacketTrains):
             sent_ns = train["sent_ns"].drop_nulls()
             if sent_ns.len() < 2 * _SOCKET_PACKETS:
                 continue
-            early, late = sent_ns[:_SOCKET_PACKETS // 2], sent_ns[sent_ns.len() // 2 :]
+            early, late = sent_ns[: _SOCKET_PACKETS // 2], sent_ns[sent_ns.len() // 2 :]
             early_bps, late_bps = ((part.len() - 1) * bits / max(part[-1] - part[0], 1) * 1e9 for part in (early, late))
             if early_bps > _HELD_UP * late_bps:
                 self.search.slow_down(_BELOW_LINE * late_bps)
+                # Shorter trains before it may have been held up as well, unseen.
+                self._packets.clear()
                 return True
         return False
 
@@ -101,7 +103,8 @@ class ProbedTrains(PacketTrains):
 def _as_burst(probes: pl.DataFrame, flow: int, burst: int, upcoming: Round, version: int) -> pl.DataFrame:
     """Rows of table ``bursts`` of irtt's probes.
 
-    A probe that was lost somewhere on its way there and back tells nothing; one whose answer was lost came, nobody says when.
+    A probe that was lost somewhere on its way there and back tells nothing, nor does one whose answer was lost: it
+    came, nobody says when.
     """
     return probes.filter(pl.col("fate").is_in(["ok", "late", "lost-up"]) & pl.col("sent_ns").is_not_null()).select(
         flow=pl.lit(flow, pl.UInt32),

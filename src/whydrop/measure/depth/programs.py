@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 
 import polars as pl
@@ -22,8 +23,8 @@ def address_of(host: FarHost) -> str:
     return host.address or host.name
 
 
-def run(flow: PlannedFlow, tally: Tally | None = None) -> dict[str, pl.DataFrame]:
-    """Run it to its end; its rows by table. What the program tells goes into ``tally``.
+def run(flow: PlannedFlow, tally: Tally | None = None, left_s: float = math.inf) -> dict[str, pl.DataFrame]:
+    """Run it to its end, or for ``left_s``; its rows by table. What the program tells goes into ``tally``.
 
     Raises:
         EngineError: it is not installed, or failed; the message says what to do.
@@ -35,8 +36,11 @@ def run(flow: PlannedFlow, tally: Tally | None = None) -> dict[str, pl.DataFrame
     with contextlib.ExitStack() as stack:
         stack.callback(runner.stop)
         runner.start(time.monotonic_ns() + int(_LEAD_S * 1e9))
-        while not runner.done():
+        until_s = time.monotonic() + left_s
+        while not runner.done() and time.monotonic() < until_s:
             time.sleep(_LOOK_EVERY_S)
+        if not runner.done():
+            runner.stop()
         outcome = runner.finish(_ENDS_WITHIN_S)
     if tally is not None:
         tally.end(outcome.status, outcome.message)

@@ -117,7 +117,7 @@ def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quanti
     """The limit in large packets, in bytes, and which of them it is."""
     if kind in ("policer", "none", "unknown", "managed-queue"):
         return None, None, None
-    if told["verdict"] is None:
+    if not told["lost"]:
         # It was never full: it holds more than was seen in it.
         most = told["most_packets"], told["most_bytes"]
         return Quantity(most[0], most[0], None), Quantity(most[1], most[1], None), None

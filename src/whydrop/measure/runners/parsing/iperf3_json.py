@@ -165,11 +165,12 @@ class Iperf3Json(Parser):
         else:
             sums = [_dict(_dict(one).get("sum")) for one in _list(_dict(output).get("intervals"))]
             keys = ("start", "end", "packets", "lost_packets")
-            counted = [tuple(number(one.get(key)) for key in keys) for one in sums]
+            counted = [[number(one.get(key)) for key in keys] for one in sums]
+        whole_ones = [[value for value in one if value is not None] for one in counted]
         intervals = [
             [start, end, int(packets - lost)]
-            for start, end, packets, lost in (one for one in counted if one is not None)
-            if start is not None and end is not None and packets is not None and lost is not None and start < end
+            for start, end, packets, lost in (one for one in whole_ones if len(one) == 4)
+            if start < end
         ]
         if intervals:
             self.facts["server_intervals"] = intervals
@@ -227,16 +228,14 @@ _COUNTED = re.compile(
 )
 
 
-def _counted(line: str) -> tuple[float | None, float | None, float | None, float | None] | None:
-    """Start and end, seconds, and packets sent and lost, of a server's line for people.
+def _counted(line: str) -> list[float | None]:
+    """Start and end, seconds, and packets sent and lost, of a server's line for people; empty for other lines.
 
     >>> _counted("[  5]   1.00-2.00   sec   476 KBytes  3.90 Mbits/sec  0.132 ms  350/681 (51%)  ")
-    (1.0, 2.0, 681.0, 350.0)
+    [1.0, 2.0, 681.0, 350.0]
     """
     match = _COUNTED.match(line)
-    if match is None:
-        return None
-    return number(match["start"]), number(match["end"]), number(match["packets"]), number(match["lost"])
+    return [number(match[key]) for key in ("start", "end", "packets", "lost")] if match is not None else []
 
 
 def _dict(value: object) -> dict[str, Any]:
