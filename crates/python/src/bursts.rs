@@ -44,9 +44,8 @@ pub fn explain_bursts<'py>(
     json_of(py, py.detach(|| explain(&packets)))
 }
 
-/// What a train was, as Python gives it: IP bytes of its packets; packets sent and received; seconds of sending, by how much they
-/// may be wrong, and by how much the first packet may have come later than the first interval began; and the intervals, each with its seconds and the packets
-/// that came.
+/// A train as Python gives it: IP bytes of its packets; packets sent and received; seconds of sending, by how much they may be
+/// wrong, and by how much the first packet may have come later than the first interval began; intervals, seconds and packets.
 type Counts = (u32, u64, u64, (f64, f64, f64), Vec<(f64, u64)>);
 
 /// Judges what trains met of which the far end counted what came. `None` where nothing arrived.

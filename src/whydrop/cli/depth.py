@@ -28,7 +28,7 @@ Examples:
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--down", is_flag=True, help="Measure the way from the host to here.  [default: from here to it]")
 @click.option("--far-end", type=click.Choice(["responder", "irtt", "iperf3", "nuttcp"]), default="responder",
-              show_default=True, help="The server that runs there; those of other programs tell less exactly.")  # fmt: skip
+              show_default=True, help="The server that runs there; others' tell less exactly.")  # fmt: skip
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="The secret that the responder asks for.")  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), help="Of the server.  [default: its program's usual one; 17370]")

@@ -24,14 +24,14 @@ pub struct CountedTrain {
     pub sending_error_s: f64,
     /// From the beginning of the first interval to the first packet, at most.
     pub late_s: f64,
-    /// What came, in intervals that follow each other from the first packet on: seconds and packets.
+    /// Packets that came, in intervals that follow each other from the first packet on: seconds, packets.
     pub intervals: Vec<(f64, u64)>,
 }
 
 /// Fewer losses may be chance.
 const FEWEST_LOSSES: u64 = 8;
 
-/// What one train tells.
+/// The findings of one train.
 struct Told {
     ip_bytes: u32,
     losses: u64,

@@ -19,7 +19,7 @@ pub(super) struct Full {
     pub passed_with_more: usize,
 }
 
-/// What lost packets tell of the queue that they met.
+/// The queue that lost packets met.
 pub(super) struct Met {
     /// Its limit, where they found it full.
     pub limit: Option<Limit>,
@@ -51,7 +51,7 @@ pub(super) struct Inside<'a> {
     pub unseen_share: f64,
 }
 
-/// What lost packets found: the limit of a full queue, if that is what it was.
+/// Finds what lost packets met: the limit of a full queue, if that is what it was.
 ///
 /// A limit in packets is reached by as many small packets as large ones, a limit in bytes by as many bytes: packets that are
 /// four times smaller decide by a factor of four.

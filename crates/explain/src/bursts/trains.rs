@@ -132,7 +132,7 @@ fn rate_bps(stamps: &[(i64, u32)]) -> Option<f64> {
 /// A train arrived slower than it was sent where the rates differ by more than this share of what they would by chance.
 const SLOWER: f64 = 0.002;
 
-/// What a stamp is uncertain by at least, in service times: an interrupt's delay.
+/// Least uncertainty of a stamp, in service times: an interrupt's delay.
 const LEAST_DEVIATION: f64 = 0.05;
 
 /// Timers and interrupts hold a few packets back; where no more wait nothing is told of a queue.

@@ -30,6 +30,10 @@ _FASTER = 1.5
 # Below the line's rate nothing waits for the line.
 _BELOW_LINE = 0.97
 _MOST_ROUNDS = 2
+# A third of them is lost at that rate: enough to count.
+_FEWEST_PACKETS = 100
+# Each four times as fast as the one before.
+_MOST_PROBES = 6
 # Nothing waits there for long: iperf3's clients give a program no other way to tell how far it is ahead of the line.
 _SEND_BUFFER_BYTES = 16 * 1024
 # nuttcp sends 1 Mbit/s of UDP where it is told nothing: faster than any line is as fast as the line.
@@ -64,6 +68,7 @@ class CountingSearch:
     guess_bps: float = 0.0
     paced: bool = False
     _rounds: dict[int, int] = field(default_factory=dict)
+    _probes: int = 0
 
     @property
     def small(self) -> int:
@@ -105,6 +110,9 @@ class CountingSearch:
         if self.passed is None:
             wanted = self._longer(budget)
         elif not self.paced:
+            self._probes += 1
+            if self._probes > _MOST_PROBES:
+                return None
             wanted = self._train(self.large, min(_FASTER * self.guess_bps, self.passed_bps), _PROBE_S)
         else:
             wanted = self._long(found, told)
@@ -132,7 +140,7 @@ class CountingSearch:
             rate_bps = min(rate_bps, _BELOW_LINE * self.line_bps)
         # Nearer to the rate at which it drains, it takes up to three times as many to fill it.
         filling = 3 * (self.passed or 0) * self.large // size
-        packets = max(math.ceil(rate_bps / 8 / size * least_s), filling)
+        packets = max(math.ceil(rate_bps / 8 / size * least_s), filling, _FEWEST_PACKETS)
         return Round(size, packets, 1, packets * size * 8 / rate_bps, rate_bps)
 
 

@@ -99,7 +99,7 @@ class _Searching(Protocol):
 
 
 class _Trains(Protocol):
-    """What sends rounds, and knows what became of them."""
+    """A sender of rounds, which knows what became of them."""
 
     far: dict[str, dict[str, Any]]
 

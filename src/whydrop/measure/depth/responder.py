@@ -37,7 +37,7 @@ NOTHING: dict[str, Any] = {
 
 
 class PacketTrains:
-    """What is known of every packet that was sent so far.
+    """Packets that were sent so far, and what became of each.
 
     Attributes:
         far: what far hosts tell of themselves, by name.

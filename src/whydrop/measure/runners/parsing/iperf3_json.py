@@ -159,7 +159,7 @@ class Iperf3Json(Parser):
         )
 
     def _server(self, output: object) -> None:
-        """What the server counted of datagrams, as it tells it: in JSON where it runs with ``-J``, else in lines."""
+        """Read what the server counted of datagrams: in JSON where it runs with ``-J``, else in lines."""
         if isinstance(output, str):
             counted = [_counted(line) for line in output.partition("- - - -")[0].splitlines()]
         else:
