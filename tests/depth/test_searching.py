@@ -22,6 +22,7 @@ def told(**changed: Any) -> dict[str, Any]:
     """The result of bursts that met nothing, but for what is ``changed``."""
     nothing = {
         "packets": 200, "lost": 0, "marked": 0, "line_rate_bps": LINE_BPS, "drain_rate_bps": None, "burst_bytes": None,
+        "sending_s": 1.0,
         "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None,
         "passed_with_more": 0, "limit": None, "byte_basis": None, "verdict": None,
     }  # fmt: skip
@@ -199,5 +200,7 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     assert kind(told(lost=50, verdict=managed, passed_with_more=25)) == "managed-queue"
     assert kind(told(lost=50, verdict=managed, passed_with_more=24)) == "unknown"
     assert kind(told(lost=5, verdict={**other, "cause": "unknown"})) == "unknown"
+    # 10 Mbit/s let next to nothing through in a millisecond: the fit of a rate to that is none.
+    assert kind(told(lost=50, verdict=policed, sending_s=0.001)) == "unknown"
     assert kind(told(marked=5, drain_rate_bps=around(1e7))) == "managed-queue"
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"

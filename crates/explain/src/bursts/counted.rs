@@ -176,6 +176,7 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
         line_rate_bps: trains.iter().filter_map(line_bps).max_by(f64::total_cmp),
         drain_rate_bps,
         burst_bytes: None,
+        sending_s: trains.iter().map(|train| train.sending_s).sum(),
         longest_wait_s: large.map_or(0.0, |large| held / large.rate_pps),
         most_packets: held,
         most_bytes: large.map_or(0.0, |large| held * f64::from(large.ip_bytes)),

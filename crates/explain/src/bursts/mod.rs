@@ -31,7 +31,7 @@ use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
 pub use counted::{CountedTrain, explain_counted_trains};
 use limit::{Inside, limit, lost_found_packets};
-use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
+use trains::{Train, bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 
 /// One packet of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct Bursts {
     pub drain_rate_bps: Option<Quantity>,
     /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
     pub burst_bytes: Option<Quantity>,
+    /// Seconds during which bursts were sent.
+    pub sending_s: f64,
     /// Longest wait, seconds above that of a packet that finds the path idle.
     pub longest_wait_s: f64,
     /// The most that any packet found waiting: packets, and IP bytes.
@@ -127,6 +129,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         limit: met.limit,
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),
+        sending_s: trains.iter().map(Train::sending_s).sum(),
         longest_wait_s,
         most_packets,
         most_bytes: most(|held| held.bytes),

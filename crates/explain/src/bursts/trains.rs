@@ -69,6 +69,11 @@ const SHORTEST_PART: usize = 64;
 const MOST_PARTS: usize = 32;
 
 impl Train {
+    pub(super) fn sending_s(&self) -> f64 {
+        let ends = self.left.first().zip(self.left.last());
+        ends.map_or(0.0, |(first, last)| (last.0 - first.0) as f64 * 1e-9)
+    }
+
     fn line_rate_bps(&self) -> Option<f64> {
         rate_bps(&self.left)
     }

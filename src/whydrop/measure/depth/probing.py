@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import Any
 
 import polars as pl
 
 from whydrop.measure.depth.programs import address_of, run
 from whydrop.measure.depth.responder import PacketTrains
-from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, Round
-from whydrop.measure.depth.searching import Search
+from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Round
+from whydrop.measure.depth.searching import Search, Seen
 from whydrop.measure.engine import EngineError, FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
@@ -18,10 +19,16 @@ from whydrop.recording import tables
 
 # Faster than that irtt's client sends no packets of full size, bit/s.
 _MOST_BPS = 400e6
-# A train whose first packets left faster than its later ones by so much was held up: its own line is slower.
-_HELD_UP = 1.1
 # What a socket takes before it holds its program up: 208 KiB by default, a full packet counting as 2304 (ss(8), skmem).
 _SOCKET_PACKETS = 92
+# A program that is held up goes on when half of that is free: over so many packets its bursts make an eighth.
+_WINDOW_PACKETS = 4 * _SOCKET_PACKETS
+# Fewer packets do not tell whether the line held them up.
+_FEWEST_PACKETS = 2 * _WINDOW_PACKETS
+# A train of which the packets that a socket takes at once left faster than any window of its later half was held up.
+_HELD_UP = 1.5
+# A busy host leaves out what was due while it did something else.
+_BEYOND = 2.5
 # Below the line's rate by so much nothing waits for the line.
 _BELOW_LINE = 0.95
 
@@ -35,9 +42,12 @@ class ProbedTrains(PacketTrains):
 
     def __init__(self, host: FarHost, ip_bytes: int, rate_cap_bps: float | None, version: int) -> None:
         rate_bps = min(rate_cap_bps or _MOST_BPS, _MOST_BPS)
-        # The first train must be longer than what a socket takes: then it tells whether the line holds it up.
-        super().__init__(host, Search(ip_bytes, rate_bps, first_packets=4 * _SOCKET_PACKETS, first_bursts=1))
+        super().__init__(
+            host, Search(ip_bytes, rate_bps, first_packets=2 * _FEWEST_PACKETS, first_bursts=1, beyond=_BEYOND)
+        )
         self._version = version
+        # Trains are known not to be held up by the line.
+        self._is_clear = False
 
     def flow(self, upcoming: Round, name: str) -> PlannedFlow:
         """A round, as the recording tells it."""
@@ -61,13 +71,16 @@ class ProbedTrains(PacketTrains):
                 raise EngineError(f"{self.host.name}: {tally.message or 'irtt measured nothing'}")
             rows.append(_as_burst(probes, tally.number, burst, upcoming, self._version))
         bursts = tables.conform("bursts", pl.concat(rows))
-        if not self._held_up(upcoming, bursts):
+        if self._is_clear or self._passes_the_line(upcoming, bursts):
             self._note(upcoming, bursts, None)
         return {"bursts": bursts}
 
     def _probes(self, upcoming: Round, name: str) -> PlannedFlow:
         assert upcoming.rate_bps is not None
-        gap_s = upcoming.ip_bytes * 8 / upcoming.rate_bps
+        # The line's rate, below which trains are held, is known of large packets: small ones carry more headers.
+        large = self.search.large
+        headers = (upcoming.ip_bytes + WIRE_BYTES) / upcoming.ip_bytes * large / (large + WIRE_BYTES)
+        gap_s = upcoming.ip_bytes * 8 / upcoming.rate_bps * headers
         return PlannedFlow(
             name=name,
             kind="probe",
@@ -83,21 +96,26 @@ class ProbedTrains(PacketTrains):
             options={"timer": "busy"},
         )
 
-    def _held_up(self, upcoming: Round, bursts: pl.DataFrame) -> bool:
-        """True if this host's own line was slower than the train; later ones are then sent below its rate."""
-        bits = upcoming.ip_bytes * 8
-        for _, train in bursts.sort("sequence").group_by("burst", maintain_order=True):
-            sent_ns = train["sent_ns"].drop_nulls()
-            if sent_ns.len() < 2 * _SOCKET_PACKETS:
-                continue
-            early, late = sent_ns[: _SOCKET_PACKETS // 2], sent_ns[sent_ns.len() // 2 :]
-            early_bps, late_bps = ((part.len() - 1) * bits / max(part[-1] - part[0], 1) * 1e9 for part in (early, late))
-            if early_bps > _HELD_UP * late_bps:
-                self.search.slow_down(_BELOW_LINE * late_bps)
-                # Shorter trains before it may have been held up as well, unseen.
-                self._packets.clear()
-                return True
+    def _passes_the_line(self, upcoming: Round, train: pl.DataFrame) -> bool:
+        """True if this host's line did not hold the first train up. If it did, later ones are sent below its rate."""
+        sent_ns = train["sent_ns"].sort().to_numpy()
+        if len(sent_ns) < _FEWEST_PACKETS:
+            # A busy host left out most of it: a longer one will tell.
+            self.search.seen.setdefault(upcoming.ip_bytes, Seen()).longest = upcoming.packets
+            return False
+        self._is_clear = True
+        late_ns = sent_ns[len(sent_ns) // 2 :]
+        if _fastest_pps(sent_ns, _SOCKET_PACKETS // 2) <= _HELD_UP * _fastest_pps(late_ns, _WINDOW_PACKETS - 1):
+            return True
+        # A line that is kept busy by what its socket holds tells its rate by the mean, though the program stalls.
+        line_pps = (len(late_ns) - 1) * 1e9 / (late_ns[-1] - late_ns[0])
+        self.search.slow_down(_BELOW_LINE * line_pps * upcoming.ip_bytes * 8)
         return False
+
+
+def _fastest_pps(sent_ns: Any, packets: int) -> float:
+    """The most packets a second over so many in a row."""
+    return packets * 1e9 / max(float((sent_ns[packets:] - sent_ns[:-packets]).min()), 1.0)
 
 
 def _as_burst(probes: pl.DataFrame, flow: int, burst: int, upcoming: Round, version: int) -> pl.DataFrame:

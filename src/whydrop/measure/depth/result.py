@@ -16,6 +16,9 @@ _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
 # those that it drops: half of these, since half of what it drops found less than their median.
 _PASSED_FOR_EACH_LOSS = 0.5
 
+# A bucket whose rate let so little through while bursts were sent, ten packets of Ethernet, shows no rate.
+_LEAST_REFILLED_BYTES = 15_000
+
 _KINDS = {
     "shallow-queue": "queue",
     "deep-queue": "queue",
@@ -100,11 +103,19 @@ def _kind(told: Mapping[str, Any], cause: str | None) -> str:
         return "managed-queue"
     if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
         return "unknown"
+    if cause == "policer" and not refills(told):
+        return "unknown"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
     if told["drain_rate_bps"] is None:
         return "none"
     return "queue" if told["burst_bytes"] is None else "shaper"
+
+
+def refills(told: Mapping[str, Any]) -> bool:
+    """True if the rate of the bucket that the losses were laid to shows: it let several packets through."""
+    rate = told["verdict"]["parameters"].get("rate_bps")
+    return rate is not None and rate["value"] / 8 * told["sending_s"] >= _LEAST_REFILLED_BYTES
 
 
 def _confidence(told: Mapping[str, Any]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whydrop.measure.depth.caps import Budget
-from whydrop.measure.depth.result import Depth, Quantity
+from whydrop.measure.depth.result import Depth, Quantity, refills
 from whydrop.measure.depth.rounds import MOST_PACKETS, Round
 
 # Of large packets to small ones: far enough apart that a limit in packets and one in bytes differ fourfold.
@@ -18,8 +18,6 @@ SIZES = 4
 _GROWTH = 4
 # Losses that tell what the limit is: fewer may be chance.
 _LEAST_LOSSES = 8
-# Beyond the first loss a burst goes on by so much, for losses that find the queue full.
-_BEYOND = 1.25
 _PACKETS_BEYOND = 24
 _CONFIRMING_BURSTS = 2
 # For the path to fall silent between two bursts.
@@ -61,12 +59,14 @@ class Search:
         large, small: the two sizes, IP bytes.
         rate_cap_bps: of every burst, IP bytes; ``None``: as fast as the line.
         first_packets, first_bursts: of the first round.
+        beyond: by this factor bursts are longer than it took to lose a packet, for losses that find the queue full.
     """
 
     large: int
     rate_cap_bps: float | None = None
     first_packets: int = 50
     first_bursts: int = 4
+    beyond: float = 1.25
     seen: dict[int, Seen] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
     _stepped: bool = False
@@ -120,7 +120,7 @@ class Search:
             return None
         self._rounds[size] = self._rounds.get(size, 0) + 1
         first_lost = self.seen[self.large].first_lost or 0
-        packets = math.ceil(_BEYOND * first_lost) + _PACKETS_BEYOND
+        packets = math.ceil(self.beyond * first_lost) + _PACKETS_BEYOND
         if size == self.small:
             # A limit in packets is reached sooner, one in bytes by as many bytes.
             packets *= SIZES
@@ -150,12 +150,13 @@ class Search:
 
 def slowest_bps(told: Mapping[str, Any]) -> float | None:
     """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
-    verdict = told["verdict"] or {"parameters": {}}
-    rates = [
-        told["line_rate_bps"],
-        *(one["value"] for one in (told["drain_rate_bps"], verdict["parameters"].get("rate_bps")) if one is not None),
-    ]
+    fitted = told["drain_rate_bps"], told["verdict"]["parameters"].get("rate_bps") if _has_rate(told) else None
+    rates = [told["line_rate_bps"], *(one["value"] for one in fitted if one is not None)]
     return min((rate for rate in rates if rate), default=None)
+
+
+def _has_rate(told: Mapping[str, Any]) -> bool:
+    return told["verdict"] is not None and refills(told)
 
 
 def is_narrow(found: Depth) -> bool:
