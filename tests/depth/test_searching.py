@@ -22,7 +22,7 @@ def told(**changed: Any) -> dict[str, Any]:
     """The result of bursts that met nothing, but for what is ``changed``."""
     nothing = {
         "packets": 200, "lost": 0, "marked": 0, "line_rate_bps": LINE_BPS, "drain_rate_bps": None, "burst_bytes": None,
-        "sending_s": 1.0,
+        "bucket": None,
         "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None,
         "passed_with_more": 0, "limit": None, "byte_basis": None, "verdict": None,
     }  # fmt: skip
@@ -191,8 +191,14 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     def kind(found: dict[str, Any]) -> str:
         return depth(found, 1500).kind
 
-    found: Depth = depth(told(lost=50, verdict=policed), 1500)
+    bucket = {"rate_bps": around(1.001e7, 0.01), "burst_bytes": around(51_500, 0.03)}
+    found: Depth = depth(told(lost=50, verdict=policed, bucket=bucket), 1500)
     assert (found.kind, found.burst_bytes and found.burst_bytes.value) == ("policer", 51_200)
+    # Where the fit of all fates follows something else, what passed before the first losses tells.
+    other_bucket = {**bucket, "burst_bytes": around(20_000, 0.03)}
+    other_found = depth(told(lost=50, verdict=policed, bucket=other_bucket), 1500)
+    assert other_found.burst_bytes is not None
+    assert other_found.burst_bytes.value == 20_000
     assert found.limit_packets is None
     other = {**policed, "parameters": {}}
     assert kind(told(lost=5, verdict={**other, "cause": "random-loss"})) == "none"
@@ -200,7 +206,7 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     assert kind(told(lost=50, verdict=managed, passed_with_more=25)) == "managed-queue"
     assert kind(told(lost=50, verdict=managed, passed_with_more=24)) == "unknown"
     assert kind(told(lost=5, verdict={**other, "cause": "unknown"})) == "unknown"
-    # 10 Mbit/s let next to nothing through in a millisecond: the fit of a rate to that is none.
-    assert kind(told(lost=50, verdict=policed, sending_s=0.001)) == "unknown"
+    # Next to nothing passed behind the first losses: the fit of a rate to that is none.
+    assert kind(told(lost=50, verdict=policed)) == "unknown"
     assert kind(told(marked=5, drain_rate_bps=around(1e7))) == "managed-queue"
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"

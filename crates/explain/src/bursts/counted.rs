@@ -8,7 +8,7 @@ use whydrop_verdict::Quantity;
 
 use super::limit::{FEWEST_INSIDE, Full, of_sizes};
 use super::trains::basis_of_rates;
-use super::{Bursts, Limit};
+use super::{Bucket, Bursts, Limit};
 use crate::document::Verdict;
 use crate::hop::ByteBasis;
 use crate::parameters::CLOCK_ERROR;
@@ -129,6 +129,13 @@ impl Told {
         }
     }
 
+    fn bucket(&self) -> Bucket {
+        Bucket {
+            rate_bps: self.rate_bps(),
+            burst_bytes: times(self.ahead, f64::from(self.ip_bytes)),
+        }
+    }
+
     /// True for a bucket, which lets packets through ahead of its rate and none behind; false for a queue, the other way
     /// round; `None` where neither is clear by two to one.
     fn is_bucket(&self) -> Option<bool> {
@@ -176,14 +183,14 @@ pub fn explain_counted_trains(trains: &[CountedTrain]) -> Option<Bursts> {
         line_rate_bps: trains.iter().filter_map(line_bps).max_by(f64::total_cmp),
         drain_rate_bps,
         burst_bytes: None,
-        sending_s: trains.iter().map(|train| train.sending_s).sum(),
+        bucket: large.filter(|_| all(true)).map(Told::bucket),
         longest_wait_s: large.map_or(0.0, |large| held / large.rate_pps),
         most_packets: held,
         most_bytes: large.map_or(0.0, |large| held * f64::from(large.ip_bytes)),
         lost_found_packets: limit.as_ref().map(|limit| limit.packets.value),
         passed_with_more: 0,
         verdict: (lost > 0 && limit.is_none())
-            .then(|| verdict(large.filter(|_| all(true)), basis, lost as u64)),
+            .then(|| verdict(large.filter(|_| all(true)), basis, lost)),
         byte_basis: basis.map(ByteBasis::name),
         limit,
     })
@@ -208,6 +215,14 @@ fn queue(told: &[Told], basis: Option<ByteBasis>) -> Option<Limit> {
     of_sizes(told.iter().map(full).collect(), basis)
 }
 
+fn times(one: Quantity, factor: f64) -> Quantity {
+    Quantity {
+        value: one.value * factor,
+        low: one.low.map(|low| low * factor),
+        high: one.high.map(|high| high * factor),
+    }
+}
+
 /// A policer, where the large packets tell one; else what is not known.
 fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
     let mut found = Verdict {
@@ -229,11 +244,6 @@ fn verdict(policer: Option<&Told>, basis: Option<ByteBasis>, lost: u64) -> Verdi
     };
     if let Some(policer) = policer {
         let counted = f64::from(policer.ip_bytes + basis.map_or(0, ByteBasis::overhead_bytes));
-        let times = |one: Quantity, factor: f64| Quantity {
-            value: one.value * factor,
-            low: one.low.map(|low| low * factor),
-            high: one.high.map(|high| high * factor),
-        };
         let rate_bps = times(policer.rate_bps(), counted / f64::from(policer.ip_bytes));
         found.cause = "policer".to_owned();
         found.confidence = 0.9;

@@ -11,8 +11,10 @@
 //! |---|---|
 //! | `trains` | rates of trains: of the line, of the hop, and what it counts |
 //! | `limit` | what a full queue holds, by what lost packets found in it |
+//! | `bucket` | a token bucket by what passed before and behind the first loss |
 //! | `counted` | the same where the far end tells no single packet, but how many came when |
 
+mod bucket;
 mod counted;
 mod limit;
 #[cfg(test)]
@@ -29,9 +31,11 @@ use whydrop_verdict::{Place, PlaceKind, Quantity};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
+pub use bucket::Bucket;
+use bucket::bucket;
 pub use counted::{CountedTrain, explain_counted_trains};
 use limit::{Inside, limit, lost_found_packets};
-use trains::{Train, bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
+use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 
 /// One packet of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +63,8 @@ pub struct Bursts {
     pub drain_rate_bps: Option<Quantity>,
     /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
     pub burst_bytes: Option<Quantity>,
-    /// Seconds during which bursts were sent.
-    pub sending_s: f64,
+    /// The bucket that dropped packets, if that is what did: the fit to their fates (`verdict`) must agree.
+    pub bucket: Option<Bucket>,
     /// Longest wait, seconds above that of a packet that finds the path idle.
     pub longest_wait_s: f64,
     /// The most that any packet found waiting: packets, and IP bytes.
@@ -129,7 +133,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         limit: met.limit,
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),
-        sending_s: trains.iter().map(Train::sending_s).sum(),
+        bucket: bucket(&trains),
         longest_wait_s,
         most_packets,
         most_bytes: most(|held| held.bytes),

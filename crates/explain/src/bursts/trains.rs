@@ -4,6 +4,7 @@ use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::Quantity;
 
 use super::BurstPacket;
+use super::bucket::Broken;
 use crate::hop::{ByteBasis, Hop};
 use crate::parameters::CLOCK_ERROR;
 
@@ -36,6 +37,8 @@ pub(super) fn sizes(passages: &Passages) -> Vec<u32> {
 /// One burst: its packets in the order of sending, and those that arrived in the order of arrival.
 pub(super) struct Train {
     left: Vec<(i64, u32)>,
+    /// Of each that left.
+    lost: Vec<bool>,
     arrived: Vec<(i64, u32)>,
 }
 
@@ -54,6 +57,10 @@ pub(super) fn trains(packets: &[BurstPacket]) -> Vec<Train> {
                 .collect();
             arrived.sort_unstable();
             Train {
+                lost: of_train
+                    .iter()
+                    .map(|packet| packet.arrived_ns.is_none())
+                    .collect(),
                 left: sent.collect(),
                 arrived,
             }
@@ -69,9 +76,25 @@ const SHORTEST_PART: usize = 64;
 const MOST_PARTS: usize = 32;
 
 impl Train {
-    pub(super) fn sending_s(&self) -> f64 {
-        let ends = self.left.first().zip(self.left.last());
-        ends.map_or(0.0, |(first, last)| (last.0 - first.0) as f64 * 1e-9)
+    /// Before and behind its first loss.
+    pub(super) fn broken(&self) -> Option<Broken> {
+        let first = self.lost.iter().position(|lost| *lost)?;
+        let passed = self.left.iter().zip(&self.lost).enumerate();
+        let bytes = |behind: bool| -> f64 {
+            let here = passed
+                .clone()
+                .filter(|(place, (_, lost))| !**lost && (*place > first) == behind);
+            here.map(|(_, ((_, bytes), _))| f64::from(*bytes)).sum()
+        };
+        let seconds =
+            |from: usize, until: usize| (self.left[until].0 - self.left[from].0) as f64 * 1e-9;
+        Some(Broken {
+            packet_bytes: f64::from(self.ip_bytes()),
+            before_bytes: bytes(false),
+            before_s: seconds(0, first),
+            after_bytes: bytes(true),
+            after_s: seconds(first, self.left.len() - 1),
+        })
     }
 
     fn line_rate_bps(&self) -> Option<f64> {
@@ -227,7 +250,7 @@ pub(super) fn basis_of_rates(
 const NORMAL_DEVIATION: f64 = 1.4826;
 
 /// The value with half of the weight on each side; values with their weights.
-fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
+pub(super) fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = sorted.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;

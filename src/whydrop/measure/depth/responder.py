@@ -30,7 +30,7 @@ _PACKETS = ["flow", "burst", "sequence", "left_ns", "received_ns", "ip_bytes", "
 # Of nothing nothing is known.
 NOTHING: dict[str, Any] = {
     "packets": 0, "lost": 0, "marked": 0, "line_rate_bps": None, "drain_rate_bps": None, "burst_bytes": None,
-    "sending_s": 0.0,
+    "bucket": None,
     "longest_wait_s": 0.0, "most_packets": 0.0, "most_bytes": 0.0, "lost_found_packets": None, "passed_with_more": 0,
     "limit": None, "byte_basis": None,
     "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None},

@@ -16,8 +16,7 @@ _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
 # those that it drops: half of these, since half of what it drops found less than their median.
 _PASSED_FOR_EACH_LOSS = 0.5
 
-# A bucket whose rate let so little through while bursts were sent, ten packets of Ethernet, shows no rate.
-_LEAST_REFILLED_BYTES = 15_000
+_LARGE_BYTES = 1500
 
 _KINDS = {
     "shallow-queue": "queue",
@@ -70,7 +69,6 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
     """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
     verdict = told["verdict"]
     cause = None if verdict is None else verdict["cause"]
-    parameters = {} if verdict is None else {name: _quantity(one) for name, one in verdict["parameters"].items()}
     kind = _kind(told, cause)
     basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
     line = told["line_rate_bps"]
@@ -81,11 +79,11 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
         kind=kind,
         cause=cause if told["limit"] is None else None,
         confidence=_confidence(told),
-        rate_bit_s=parameters.get("rate_bps") if kind == "policer" else drain and drain.times(counted),
+        rate_bit_s=_policer(told, "rate_bps") if kind == "policer" else drain and drain.times(counted),
         limited_by=limited_by,
         limit_packets=packets,
         limit_bytes=held_bytes,
-        burst_bytes=parameters.get("burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
+        burst_bytes=_policer(told, "burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
         byte_basis=basis,
         line_rate_bit_s=None if line is None else Quantity(line * counted, None, None),
         large_bytes=large_bytes,
@@ -103,7 +101,8 @@ def _kind(told: Mapping[str, Any], cause: str | None) -> str:
         return "managed-queue"
     if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
         return "unknown"
-    if cause == "policer" and not refills(told):
+    if cause == "policer" and told["bucket"] is None:
+        # Hardly anything passed behind the first losses: a rate fitted to that is none.
         return "unknown"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
@@ -112,10 +111,20 @@ def _kind(told: Mapping[str, Any], cause: str | None) -> str:
     return "queue" if told["burst_bytes"] is None else "shaper"
 
 
-def refills(told: Mapping[str, Any]) -> bool:
-    """True if the rate of the bucket that the losses were laid to shows: it let several packets through."""
-    rate = told["verdict"]["parameters"].get("rate_bps")
-    return rate is not None and rate["value"] / 8 * told["sending_s"] >= _LEAST_REFILLED_BYTES
+def _policer(told: Mapping[str, Any], name: str) -> Quantity | None:
+    """Rate or burst as fitted to the fates of all packets, where what passed before and behind the first losses agrees.
+
+    The fit is the sharper of the two, and on a host that stalls it may follow the stalls.
+    """
+    fitted, direct = _quantity(told["verdict"]["parameters"].get(name)), _quantity(told["bucket"][name])
+    if fitted is None or direct is None or direct.low is None or direct.high is None:
+        return direct
+    return fitted if direct.low <= fitted.value / _counted(told) <= direct.high else direct
+
+
+def _counted(told: Mapping[str, Any]) -> float:
+    """Bytes that a policer counts of a large packet, over its IP bytes."""
+    return 1.0 + _OVERHEAD_BYTES[told["verdict"]["byte_basis"]] / _LARGE_BYTES
 
 
 def _confidence(told: Mapping[str, Any]) -> float:

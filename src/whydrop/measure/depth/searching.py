@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whydrop.measure.depth.caps import Budget
-from whydrop.measure.depth.result import Depth, Quantity, refills
+from whydrop.measure.depth.result import Depth, Quantity
 from whydrop.measure.depth.rounds import MOST_PACKETS, Round
 
 # Of large packets to small ones: far enough apart that a limit in packets and one in bytes differ fourfold.
@@ -150,13 +150,9 @@ class Search:
 
 def slowest_bps(told: Mapping[str, Any]) -> float | None:
     """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
-    fitted = told["drain_rate_bps"], told["verdict"]["parameters"].get("rate_bps") if _has_rate(told) else None
-    rates = [told["line_rate_bps"], *(one["value"] for one in fitted if one is not None)]
+    drain, bucket = told["drain_rate_bps"], told["bucket"]
+    rates = [told["line_rate_bps"], drain and drain["value"], bucket and bucket["rate_bps"]["value"]]
     return min((rate for rate in rates if rate), default=None)
-
-
-def _has_rate(told: Mapping[str, Any]) -> bool:
-    return told["verdict"] is not None and refills(told)
 
 
 def is_narrow(found: Depth) -> bool:
