@@ -257,11 +257,12 @@ def holds(quantity: dict[str, float] | None, truth: float, share: float) -> bool
 @pytest.mark.parametrize(
     ("program", "queue"),
     [
-        pytest.param("irtt", "pfifo limit 45", marks=pytest.mark.needs_program("irtt")),
         pytest.param("iperf3", "bfifo limit 30000", marks=pytest.mark.needs_program("iperf3")),
         *(
             pytest.param(program, queue, marks=[pytest.mark.exhaustive, pytest.mark.needs_program(program)])
             for program, queue in (
+                # A busy host stamps a program's packets too early or too late to tell a limit: alone on a machine.
+                ("irtt", "pfifo limit 45"),
                 ("irtt", "bfifo limit 70000"),
                 ("iperf3", "pfifo limit 100"),
                 ("nuttcp", "pfifo limit 45"),

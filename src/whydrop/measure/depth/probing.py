@@ -12,7 +12,7 @@ from whydrop.measure.depth.programs import address_of, run
 from whydrop.measure.depth.responder import PacketTrains
 from whydrop.measure.depth.rounds import IP_BYTES, UDP_BYTES, WIRE_BYTES, Round
 from whydrop.measure.depth.searching import Search, Seen
-from whydrop.measure.engine import EngineError, FarHost
+from whydrop.measure.engine import FarHost
 from whydrop.measure.plan import PlannedFlow
 from whydrop.measure.tally import Tally
 from whydrop.recording import tables
@@ -66,9 +66,8 @@ class ProbedTrains(PacketTrains):
             if rows and time.monotonic() + upcoming.every_s > until_s:
                 break
             frames = run(self._probes(upcoming, f"{tally.flow.name}.{burst + 1}"), tally)
-            probes = frames.get("probes")
-            if probes is None:
-                raise EngineError(f"{self.host.name}: {tally.message or 'irtt measured nothing'}")
+            # A client that got no turn in the time of its train sent nothing.
+            probes = tables.conform("probes", frames.get("probes", pl.DataFrame()))
             rows.append(_as_burst(probes, tally.number, burst, upcoming, self._version))
         bursts = tables.conform("bursts", pl.concat(rows))
         if self._is_clear or self._passes_the_line(upcoming, bursts):
