@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +14,7 @@ import pytest
 
 from example_files import Run
 from running.responders import responder
-from whydrop.measure.depth.measuring import joined
+from whydrop.measure.depth.responder import joined
 from whydrop.recording.recording import Recording
 
 slow = pytest.mark.slow
@@ -61,6 +65,45 @@ def test_caps_that_allow_nothing_and_hosts_without_a_responder_are_told_in_one_l
     assert done.returncode == 1
     assert "127.0.0.1" in done.stderr.splitlines()[-1]
     assert run("depth").returncode == 2
+
+
+@contextmanager
+def irtt_server(*options: str) -> Iterator[int]:
+    """A server of irtt on a port of its own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(["irtt", "server", "-b", f"127.0.0.1:{port}", *options], stdout=subprocess.DEVNULL)
+    yield port
+    server.terminate()
+    server.wait()
+
+
+@slow
+@pytest.mark.needs_program("irtt")
+def test_trains_to_an_irtt_server_are_bursts_of_a_recording(run: Run, tmp_path: Path) -> None:
+    with irtt_server("-i", "0") as port:
+        caps = ["--max-bytes", "3500kB", "--max-rate", "40mbit"]
+        done = run("depth", "127.0.0.1", "--port", port, "--far-end", "irtt", "--json", "-o", tmp_path, *caps)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["status"] == "complete"
+    bursts = Recording.open(found["recording"]).table("bursts")
+    assert bursts.height > 0
+    assert (bursts["received_ns"] > bursts["sent_ns"] - 50_000_000).all()
+
+
+@slow
+@pytest.mark.needs_program("irtt")
+def test_an_irtt_server_that_restricts_its_clients_and_what_it_cannot_serve_are_told(run: Run, tmp_path: Path) -> None:
+    with irtt_server() as port:
+        place = ["depth", "127.0.0.1", "--port", port, "--far-end", "irtt", "-o", tmp_path]
+        done = run(*place)
+        assert done.returncode == 1
+        assert "the server restricts it" in done.stderr.splitlines()[-1]
+        done = run(*place, "--down")
+        assert done.returncode == 1
+        assert "both need a responder" in done.stderr
 
 
 def bursts_of(received_ns: list[int | None]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whydrop.measure.depth.caps import Budget, Caps
+from whydrop.measure.depth.counting import CountingSearch
 from whydrop.measure.depth.result import Depth, depth, sentences
 from whydrop.measure.depth.rounds import SESSION_BYTES, Round
 from whydrop.measure.depth.searching import Search, Seen, is_narrow
@@ -20,8 +22,9 @@ def told(**changed: Any) -> dict[str, Any]:
     """The result of bursts that met nothing, but for what is ``changed``."""
     nothing = {
         "packets": 200, "lost": 0, "marked": 0, "line_rate_bps": LINE_BPS, "drain_rate_bps": None, "burst_bytes": None,
-        "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None, "limit": None,
-        "byte_basis": None, "verdict": None,
+        "bucket": None,
+        "longest_wait_s": 0.0, "most_packets": 1.0, "most_bytes": 1500.0, "lost_found_packets": None,
+        "passed_with_more": 0, "limit": None, "byte_basis": None, "verdict": None,
     }  # fmt: skip
     return {**nothing, **changed}
 
@@ -67,6 +70,48 @@ def test_no_search_spends_more_bytes_or_time_than_there_are(
         upcoming = search.next(depth(found, 1500), found, budget)
     assert spent <= max_bytes
     assert now[0] <= max_time_s
+
+
+@given(
+    max_bytes=st.floats(1e5, 1e10),
+    max_time_s=st.floats(0.1, 1000.0),
+    rate_bps=st.floats(1e5, 1e10),
+    step=st.floats(1.0, 100.0),
+    queue=st.integers(1, 10_000),
+)
+def test_trains_that_are_only_counted_stay_within_the_caps_too(
+    max_bytes: float, max_time_s: float, rate_bps: float, step: float, queue: int
+) -> None:
+    now = [0.0]
+    budget = Budget(Caps(max_bytes, max_time_s), now=lambda: now[0])
+    search = CountingSearch(1500)
+    upcoming: Round | None = search.first()
+    spent = rounds = 0
+    while upcoming is not None and budget.affords(upcoming):
+        budget.spend(upcoming)
+        spent += upcoming.cost_bytes
+        now[0] += upcoming.cost_s
+        rounds += 1
+        bits = 8 * upcoming.ip_bytes
+        sending_s = upcoming.packets * bits / min(upcoming.rate_bps or math.inf, step * rate_bps)
+        received = min(upcoming.packets, queue + int(rate_bps * sending_s / bits))
+        search.note(upcoming, received, sending_s, sending_s + queue * bits / rate_bps)
+        found = told(drain_rate_bps=around(rate_bps) if search.paced else None)
+        upcoming = search.next(depth(found, 1500), found, budget)
+    assert spent <= max_bytes
+    assert now[0] <= max_time_s
+    assert rounds < 40
+
+
+def test_a_line_that_held_trains_up_makes_the_search_begin_anew_below_its_rate() -> None:
+    budget = Budget(Caps(), now=lambda: 0.0)
+    search = Search(1500, 400e6, first_packets=368, first_bursts=1)
+    search.seen[1500] = Seen(lost=60, first_lost=90, longest=368)
+    search.slow_down(38e6)
+    found = full(None)
+    again = search.next(depth(found, 1500), found, budget)
+    assert again is not None
+    assert (again.packets, again.rate_bps) == (368, 38e6)
 
 
 def test_what_does_not_fit_is_not_sent() -> None:
@@ -146,14 +191,22 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     def kind(found: dict[str, Any]) -> str:
         return depth(found, 1500).kind
 
-    found: Depth = depth(told(lost=50, verdict=policed), 1500)
+    bucket = {"rate_bps": around(1.001e7, 0.01), "burst_bytes": around(51_500, 0.03)}
+    found: Depth = depth(told(lost=50, verdict=policed, bucket=bucket), 1500)
     assert (found.kind, found.burst_bytes and found.burst_bytes.value) == ("policer", 51_200)
+    # Where the fit of all fates follows something else, what passed before the first losses tells.
+    other_bucket = {**bucket, "burst_bytes": around(20_000, 0.03)}
+    other_found = depth(told(lost=50, verdict=policed, bucket=other_bucket), 1500)
+    assert other_found.burst_bytes is not None
+    assert other_found.burst_bytes.value == 20_000
     assert found.limit_packets is None
     other = {**policed, "parameters": {}}
     assert kind(told(lost=5, verdict={**other, "cause": "random-loss"})) == "none"
     managed = {**other, "cause": "aqm"}
-    assert kind(told(lost=5, verdict=managed, most_packets=80.0, lost_found_packets=40.0)) == "managed-queue"
-    assert kind(told(lost=5, verdict=managed, most_packets=44.0, lost_found_packets=40.0)) == "unknown"
+    assert kind(told(lost=50, verdict=managed, passed_with_more=25)) == "managed-queue"
+    assert kind(told(lost=50, verdict=managed, passed_with_more=24)) == "unknown"
     assert kind(told(lost=5, verdict={**other, "cause": "unknown"})) == "unknown"
+    # Next to nothing passed behind the first losses: the fit of a rate to that is none.
+    assert kind(told(lost=50, verdict=policed)) == "unknown"
     assert kind(told(marked=5, drain_rate_bps=around(1e7))) == "managed-queue"
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"

@@ -146,6 +146,19 @@ def test_iperf3_json_has_exact_bytes_and_round_trips() -> None:
     assert found["intervals"]["start_ns"][0] == document["start"]["timestamp"]["timesecs"] * S
 
 
+def test_what_an_iperf3_server_counted_of_datagrams_is_told_with_the_time_of_sending() -> None:
+    parser = Iperf3Json(7)
+    tables(parser, "iperf3-3.12-udp-up-server-output.json")
+    counted = parser.facts["server_intervals"]
+    assert [packets for _, _, packets in counted[:3]] == [586 - 255, 681 - 350, 679 - 349]
+    assert counted[0][:2] == [0.0, 1.0]
+    assert parser.facts["sending_s"] == pytest.approx(3.826131)
+    # A server that runs with -J tells the same as JSON.
+    sums = [{"sum": {"start": 0, "end": 1.0, "packets": 586, "lost_packets": 255}}]
+    in_json = read(Iperf3Json(7), json.dumps({"server_output_json": {"intervals": sums}}))
+    assert in_json.facts["server_intervals"] == [[0.0, 1.0, 331]]
+
+
 def test_a_document_that_has_just_arrived_tells_the_time_better_than_its_stamp() -> None:
     seconds = json.loads(text("iperf3-3.12-tcp-up.json"))["start"]["timestamp"]["timesecs"]
     intervals = tables(Iperf3Json(7), "iperf3-3.12-tcp-up.json", arrived_ns=seconds * S + 1_700 * MS)["intervals"]

@@ -2,7 +2,10 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use whydrop_explain::bursts::{BurstPacket, explain_bursts as explain};
+use whydrop_explain::bursts::{
+    BurstPacket, Bursts, CountedTrain, explain_bursts as explain,
+    explain_counted_trains as explain_counted,
+};
 
 use crate::json;
 
@@ -38,7 +41,40 @@ pub fn explain_bursts<'py>(
             marked: marked[row],
         })
         .collect();
-    let Some(found) = py.detach(|| explain(&packets)) else {
+    json_of(py, py.detach(|| explain(&packets)))
+}
+
+/// A train as Python gives it: IP bytes of its packets; packets sent and received; seconds of sending, by how much they may be
+/// wrong, and by how much the first packet may have come later than the first interval began; intervals, seconds and packets.
+type Counts = (u32, u64, u64, (f64, f64, f64), Vec<(f64, u64)>);
+
+/// Judges what trains met of which the far end counted what came. `None` where nothing arrived.
+#[pyfunction]
+pub fn explain_counted_trains<'py>(
+    py: Python<'py>,
+    trains: Vec<Counts>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let trains: Vec<CountedTrain> = trains
+        .into_iter()
+        .map(
+            |(ip_bytes, sent, received, (sending_s, sending_error_s, late_s), intervals)| {
+                CountedTrain {
+                    ip_bytes,
+                    sent,
+                    received,
+                    sending_s,
+                    sending_error_s,
+                    late_s,
+                    intervals,
+                }
+            },
+        )
+        .collect();
+    json_of(py, py.detach(|| explain_counted(&trains)))
+}
+
+fn json_of<'py>(py: Python<'py>, found: Option<Bursts>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(found) = found else {
         return Ok(None);
     };
     let text =

@@ -20,15 +20,18 @@ Examples:
   whydrop depth server.example --secret-file secret
   whydrop depth server.example --down --json
   whydrop depth server.example --max-bytes 50MB --max-rate 100mbit
+  whydrop depth server.example --far-end iperf3
 """
 
 
 @click.command("depth", epilog=EXAMPLES)
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--down", is_flag=True, help="Measure the way from the host to here.  [default: from here to it]")
+@click.option("--far-end", type=click.Choice(["responder", "irtt", "iperf3", "nuttcp"]), default="responder",
+              show_default=True, help="The server that runs there; others' tell less exactly.")  # fmt: skip
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="The secret that the responder asks for.")  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), help="Of the responder.  [default: 17370]")
+@click.option("--port", type=click.IntRange(1, 65535), help="Of the server.  [default: its program's usual one; 17370]")
 @click.option("--max-bytes", type=quantities.SIZE, default="200MB", metavar="SIZE", show_default=True,
               help="The most to send, as an interface counts it, with all headers.")  # fmt: skip
 @click.option("--max-time", type=quantities.DURATION, default="60s", metavar="TIME", show_default=True,
@@ -42,7 +45,7 @@ Examples:
               help="Where the recording's folder is made.  [default: here]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output, and nothing else.")
 def command(host: str, as_json: bool, **options: Any) -> None:
-    """Measure the queue of the path to HOST, where `whydrop responder` runs.
+    """Measure the queue of the path to HOST, where `whydrop responder` runs (or a server of irtt, iperf3 or nuttcp).
 
     Sends bursts of UDP packets of two sizes, longer ones until some are lost, and says what they met: a queue or a
     policer, how much it holds, whether that is counted in packets or in bytes, and how fast it drains. Says what it
@@ -87,6 +90,7 @@ def _wanted(host: str, options: dict[str, Any]) -> Wanted:
             sys.exit(ending.status(reason))
     return Wanted(
         host=FarHost(far.name, far.host, far.port or options["port"], secret),
+        far_end=options["far_end"],
         direction="down" if options["down"] else "up",
         caps=Caps(options["max_bytes"], options["max_time"], options["max_rate"]),
         ip_version=options["ip_version"],

@@ -5,33 +5,42 @@ use whydrop_path::fit::passage::{Held, Passages};
 use whydrop_verdict::Quantity;
 
 use super::Limit;
-use super::trains::{Train, jitter_packets, sizes};
+use super::trains::{Train, gap_deviation, sizes};
 use crate::hop::ByteBasis;
 
 /// The packets that lost packets of one size found waiting.
-struct Full {
-    ip_bytes: f64,
+pub(super) struct Full {
+    pub ip_bytes: f64,
     /// Median, with its interval.
-    packets: Quantity,
-    losses: usize,
+    pub packets: Quantity,
+    pub losses: usize,
     /// Losses that found a different number, and packets that passed though more was inside.
-    misfits: usize,
+    pub misfits: usize,
+    pub passed_with_more: usize,
+}
+
+/// The queue that lost packets met.
+pub(super) struct Met {
+    /// Its limit, where they found it full.
+    pub limit: Option<Limit>,
+    /// Packets that passed though they found more inside than lost ones did.
+    pub passed_with_more: usize,
 }
 
 /// Fewer losses of one size say nothing.
 const FEWEST_LOSSES: usize = 4;
 
 /// A full queue holds the same number each time: to within so many packets, by which the order of events of one moment is
-/// uncertain, or this share.
+/// uncertain.
 const SAME_PACKETS: f64 = 2.0;
 
-const SAME_SHARE: f64 = 0.05;
-
 /// Fewer packets inside than this make no queue.
-const FEWEST_INSIDE: f64 = 2.0;
+pub(super) const FEWEST_INSIDE: f64 = 2.0;
 
-/// A drop-tail queue drops what finds it full, all of that, and nothing else. This share of the losses and of what passed with
-/// more inside may be misplaced in time, or another's.
+/// A drop-tail queue drops what finds it full, all of that, and nothing else. Stamps misplace a tenth of the packets by more than
+/// [`gap_deviation`] says. Of a law that drops less than half of what comes while it drops (RED, PIE, CoDel), as many pass as
+/// are lost: half of the losses find less than their median, and no fewer pass with more, a third of all that counts here.
+/// This share lies half way.
 const MOST_MISFITS: f64 = 0.2;
 
 /// Packets on their way, and what each found.
@@ -42,7 +51,7 @@ pub(super) struct Inside<'a> {
     pub unseen_share: f64,
 }
 
-/// The limit of the queue that lost packets found full, if they found one.
+/// Finds what lost packets met: the limit of a full queue, if that is what it was.
 ///
 /// A limit in packets is reached by as many small packets as large ones, a limit in bytes by as many bytes: packets that are
 /// four times smaller decide by a factor of four.
@@ -51,7 +60,7 @@ pub(super) fn limit(
     trains: &[Train],
     drain_rate_bps: Option<Quantity>,
     basis: Option<ByteBasis>,
-) -> Option<Limit> {
+) -> Met {
     let Inside {
         passages,
         held,
@@ -65,10 +74,11 @@ pub(super) fn limit(
                 Some(rate) => held_by_waits(passages, (ip_bytes, outcome), rate.value),
                 None => held_by_count(passages, (ip_bytes, outcome), held),
             };
-            let jitter = jitter_packets(trains, ip_bytes);
+            let jitter = gap_deviation(trains, ip_bytes, 0.9);
             Full::of(
                 f64::from(ip_bytes),
                 jitter,
+                unseen_share,
                 of(Seen::Lost),
                 &of(Seen::Passed),
             )
@@ -78,6 +88,14 @@ pub(super) fn limit(
         // others' packets may be smaller than ours: more of them wait as long
         full.packets.high = full.packets.high.map(|high| high * (1.0 + unseen_share));
     }
+    Met {
+        passed_with_more: found.iter().map(|full| full.passed_with_more).sum(),
+        limit: of_sizes(found, basis),
+    }
+}
+
+/// The limit that full queues of packets of several sizes, the smallest first, agree on.
+pub(super) fn of_sizes(mut found: Vec<Full>, basis: Option<ByteBasis>) -> Option<Limit> {
     let losses: usize = found.iter().map(|full| full.losses).sum();
     let misfits: usize = found.iter().map(|full| full.misfits).sum();
     let certainty = 1.0 - misfits as f64 / (losses + misfits).max(1) as f64;
@@ -121,13 +139,23 @@ pub(super) fn limit(
 
 impl Full {
     /// From what lost packets found, and those that passed.
-    fn of(ip_bytes: f64, jitter: f64, mut lost: Vec<f64>, passed: &[f64]) -> Option<Full> {
+    ///
+    /// Which of the places are others' changes by chance: of `n` places that are theirs with probability `p` by the standard
+    /// deviation of a binomial distribution, and so does what a full queue holds of packets of our size.
+    fn of(
+        ip_bytes: f64,
+        jitter: f64,
+        unseen_share: f64,
+        mut lost: Vec<f64>,
+        passed: &[f64],
+    ) -> Option<Full> {
         if lost.len() < FEWEST_LOSSES {
             return None;
         }
         lost.sort_by(f64::total_cmp);
         let median = lost[lost.len() / 2];
-        let same = SAME_PACKETS.max(SAME_SHARE * median).max(2.0 * jitter);
+        let others = 1.96 * (unseen_share * (1.0 - unseen_share) * median).sqrt();
+        let same = SAME_PACKETS.max(2.0 * jitter).max(others);
         let differ = lost
             .iter()
             .filter(|held| (*held - median).abs() > same)
@@ -148,6 +176,7 @@ impl Full {
             },
             losses: lost.len(),
             misfits: differ + more,
+            passed_with_more: more,
         })
     }
 }

@@ -6,13 +6,16 @@
 //! (the dispersion of long trains: Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
 //! methodology", IEEE/ACM Transactions on Networking 12(6), 2004; of pairs: Keshav, "A control-theoretic approach to flow
 //! control", SIGCOMM 1991).
-
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `trains` | rates of trains: of the line, of the hop, and what it counts |
 //! | `limit` | what a full queue holds, by what lost packets found in it |
+//! | `bucket` | a token bucket by what passed before and behind the first loss |
+//! | `counted` | the same where the far end tells no single packet, but how many came when |
 
+mod bucket;
+mod counted;
 mod limit;
 #[cfg(test)]
 mod tests;
@@ -28,6 +31,9 @@ use whydrop_verdict::{Place, PlaceKind, Quantity};
 use crate::document::Verdict;
 use crate::evidence::Totals;
 use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
+pub use bucket::Bucket;
+use bucket::bucket;
+pub use counted::{CountedTrain, explain_counted_trains};
 use limit::{Inside, limit, lost_found_packets};
 use trains::{bucket_bytes, byte_basis, drain_rate, line_rate_bps, trains};
 
@@ -57,6 +63,8 @@ pub struct Bursts {
     pub drain_rate_bps: Option<Quantity>,
     /// Bytes that came faster than that before packets had to wait: the bucket of a shaper, IP bytes.
     pub burst_bytes: Option<Quantity>,
+    /// The bucket that dropped packets, if that is what did: the fit to their fates (`verdict`) must agree.
+    pub bucket: Option<Bucket>,
     /// Longest wait, seconds above that of a packet that finds the path idle.
     pub longest_wait_s: f64,
     /// The most that any packet found waiting: packets, and IP bytes.
@@ -64,6 +72,8 @@ pub struct Bursts {
     pub most_bytes: f64,
     /// Packets that lost packets found waiting, the median.
     pub lost_found_packets: Option<f64>,
+    /// Packets that passed though they found more inside than lost ones did: a full queue lets none of them in.
+    pub passed_with_more: usize,
     /// The content of a full queue, where lost packets found one.
     pub limit: Option<Limit>,
     /// The bytes that the queue counts of each packet: `ip`, `ethernet` or `wire`, where small packets tell.
@@ -111,6 +121,7 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         held: &inside,
         unseen_share,
     };
+    let met = limit(&seen, &trains, drain_rate_bps, basis);
     Some(Bursts {
         packets: passages.len(),
         lost: passages.lost,
@@ -118,9 +129,11 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
         line_rate_bps: line_rate_bps(&trains),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
         lost_found_packets: lost_found_packets(&passages, &inside),
-        limit: limit(&seen, &trains, drain_rate_bps, basis),
+        passed_with_more: met.passed_with_more,
+        limit: met.limit,
         drain_rate_bps,
         byte_basis: basis.map(ByteBasis::name),
+        bucket: bucket(&trains),
         longest_wait_s,
         most_packets,
         most_bytes: most(|held| held.bytes),

@@ -4,12 +4,13 @@ use whydrop_path::fit::passage::Passages;
 use whydrop_verdict::Quantity;
 
 use super::BurstPacket;
+use super::bucket::Broken;
 use crate::hop::{ByteBasis, Hop};
 use crate::parameters::CLOCK_ERROR;
 
-/// By how much the times between arrivals of packets behind each other vary: 90 % of them by less, in service times of a packet.
-/// What is stamped is as uncertain.
-pub(super) fn jitter_packets(trains: &[Train], ip_bytes: u32) -> f64 {
+/// By how much the times between arrivals of packets behind each other vary: `share` of them by less, in service times of a
+/// packet. What is stamped is as uncertain.
+pub(super) fn gap_deviation(trains: &[Train], ip_bytes: u32, share: f64) -> f64 {
     let mut gaps: Vec<f64> = trains
         .iter()
         .filter(|train| train.ip_bytes() == ip_bytes)
@@ -22,7 +23,7 @@ pub(super) fn jitter_packets(trains: &[Train], ip_bytes: u32) -> f64 {
     };
     let mut off: Vec<f64> = gaps.iter().map(|gap| (gap - service).abs()).collect();
     off.sort_by(f64::total_cmp);
-    off[off.len() * 9 / 10] / service
+    off[(off.len() as f64 * share) as usize] / service
 }
 
 /// Sizes of packets, IP bytes, from the smallest.
@@ -36,6 +37,8 @@ pub(super) fn sizes(passages: &Passages) -> Vec<u32> {
 /// One burst: its packets in the order of sending, and those that arrived in the order of arrival.
 pub(super) struct Train {
     left: Vec<(i64, u32)>,
+    /// Of each that left.
+    lost: Vec<bool>,
     arrived: Vec<(i64, u32)>,
 }
 
@@ -54,6 +57,10 @@ pub(super) fn trains(packets: &[BurstPacket]) -> Vec<Train> {
                 .collect();
             arrived.sort_unstable();
             Train {
+                lost: of_train
+                    .iter()
+                    .map(|packet| packet.arrived_ns.is_none())
+                    .collect(),
                 left: sent.collect(),
                 arrived,
             }
@@ -64,17 +71,53 @@ pub(super) fn trains(packets: &[BurstPacket]) -> Vec<Train> {
 /// Shorter trains tell no rate.
 const SHORTEST_TRAIN: usize = 8;
 
+/// Timers send a few packets at once: parts are many times longer than that.
+const SHORTEST_PART: usize = 64;
+const MOST_PARTS: usize = 32;
+
 impl Train {
+    /// Before and behind its first loss.
+    pub(super) fn broken(&self) -> Option<Broken> {
+        let first = self.lost.iter().position(|lost| *lost)?;
+        let passed = self.left.iter().zip(&self.lost).enumerate();
+        let bytes = |behind: bool| -> f64 {
+            let here = passed
+                .clone()
+                .filter(|(place, (_, lost))| !**lost && (*place > first) == behind);
+            here.map(|(_, ((_, bytes), _))| f64::from(*bytes)).sum()
+        };
+        let seconds =
+            |from: usize, until: usize| (self.left[until].0 - self.left[from].0) as f64 * 1e-9;
+        Some(Broken {
+            packet_bytes: f64::from(self.ip_bytes()),
+            before_bytes: bytes(false),
+            before_s: seconds(0, first),
+            after_bytes: bytes(true),
+            after_s: seconds(first, self.left.len() - 1),
+        })
+    }
+
     fn line_rate_bps(&self) -> Option<f64> {
         rate_bps(&self.left)
     }
 
-    /// The rate at which the later half arrived: there a queue, if there is one, has been filled and the bucket of a shaper
-    /// emptied.
-    fn late_rate_bps(&self) -> Option<(f64, f64)> {
+    /// The rate at which the later half arrived: there a queue, if there is one, has been filled and the
+    /// bucket of a shaper emptied.
+    fn late_rate_bps(&self) -> Option<f64> {
+        rate_bps(self.late())
+    }
+
+    /// The same of its parts, each with the seconds that it took: a host that stalled in one of them does not count.
+    fn late_rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let late = self.late();
-        let seconds = (late.last()?.0 - late.first()?.0) as f64 * 1e-9;
-        Some((rate_bps(late)?, seconds))
+        let parts = (late.len() / SHORTEST_PART).clamp(1, MOST_PARTS);
+        // neighbours share the packet between them
+        let bound = move |part: usize| part * (late.len() - 1) / parts;
+        (0..parts).filter_map(move |part| {
+            let stamps = &late[bound(part)..=bound(part + 1)];
+            let seconds = (stamps.last()?.0 - stamps.first()?.0) as f64 * 1e-9;
+            Some((rate_bps(stamps)?, seconds))
+        })
     }
 
     fn late(&self) -> &[(i64, u32)] {
@@ -117,6 +160,9 @@ fn rate_bps(stamps: &[(i64, u32)]) -> Option<f64> {
 /// A train arrived slower than it was sent where the rates differ by more than this share of what they would by chance.
 const SLOWER: f64 = 0.002;
 
+/// Least uncertainty of a stamp, in service times: an interrupt's delay.
+const LEAST_DEVIATION: f64 = 0.05;
+
 /// Timers and interrupts hold a few packets back; where no more wait nothing is told of a queue.
 const LEAST_QUEUE_PACKETS: f64 = 5.0;
 
@@ -143,21 +189,23 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     let slowed: Vec<(f64, f64)> = trains
         .iter()
         .filter(|train| train.ip_bytes() == ip_bytes)
-        .filter_map(|train| {
-            let (rate_bps, seconds) = train.late_rate_bps()?;
-            (rate_bps < (1.0 - SLOWER) * train.line_rate_bps()?).then_some((rate_bps, seconds))
+        .filter(|train| {
+            let slower = |late: f64, line: f64| late < (1.0 - SLOWER) * line;
+            let rates = train.late_rate_bps().zip(train.line_rate_bps());
+            rates.is_some_and(|(late, line)| slower(late, line))
         })
+        .flat_map(Train::late_rates)
         .collect();
-    // each train weighs as much as it lasted; a host that stalled in one of them does not count
+    // each part weighs as much as it lasted
     let value = weighted_median(&slowed)?;
     let apart: Vec<(f64, f64)> = slowed
         .iter()
         .map(|(rate, seconds)| ((rate - value).abs(), *seconds))
         .collect();
     let seconds: f64 = slowed.iter().map(|(_, seconds)| seconds).sum();
-    // timers and interrupts let the first and the last packet come one too early or too late
+    // the first and the last arrival of a part are as uncertain as any two: their distance varies as a gap does
     let packets = seconds / slowed.len() as f64 * value / 8.0 / f64::from(ip_bytes);
-    let ends = 2.0 / packets.max(1.0) / 1.96;
+    let ends = gap_deviation(trains, ip_bytes, 0.95).max(LEAST_DEVIATION) / packets.max(1.0) / 1.96;
     let spread = NORMAL_DEVIATION * weighted_median(&apart)? / value;
     let error = 1.96 * spread.max(ends) / (slowed.len() as f64).sqrt() + CLOCK_ERROR;
     Some(Quantity {
@@ -167,14 +215,21 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
     })
 }
 
-/// The bytes that the hop counts of each packet, where trains of two sizes were slowed: small packets take longer than
-/// their share of the bytes. With `r` and `R` the rates of packets of `b` and `B` IP bytes, the overhead `o` satisfies
-/// `r (b + o) / b = R (B + o) / B`.
+/// The bytes that the hop counts of each packet, where trains of two sizes were slowed.
 pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
     let sizes = sizes(&hop.passages);
     let (small, large) = (*sizes.first()?, *sizes.last()?);
     let [slow, fast] = [small, large].map(|size| rate_of_size(trains, size));
-    let (slow, fast) = (slow?, fast?);
+    basis_of_rates((small, slow?), (large, fast?))
+}
+
+/// The bytes that a hop counts of each packet, by the rates of packets of two sizes, IP bytes: small packets take longer than
+/// their share of the bytes. With `r` and `R` the rates of packets of `b` and `B` bytes, the overhead `o` satisfies
+/// `r (b + o) / b = R (B + o) / B`.
+pub(super) fn basis_of_rates(
+    (small, slow): (u32, Quantity),
+    (large, fast): (u32, Quantity),
+) -> Option<ByteBasis> {
     let (b, big) = (f64::from(small), f64::from(large));
     let overhead = |slow: f64, fast: f64| (fast - slow) / (slow / b - fast / big);
     let value = overhead(slow.value, fast.value);
@@ -195,7 +250,7 @@ pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
 const NORMAL_DEVIATION: f64 = 1.4826;
 
 /// The value with half of the weight on each side; values with their weights.
-fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
+pub(super) fn weighted_median(values: &[(f64, f64)]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = sorted.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;

@@ -12,9 +12,11 @@ from whydrop.units import count, rate, size
 # Bytes that are counted on top of each IP packet (README of the tables: `byte_basis`).
 _OVERHEAD_BYTES = {None: 0, "ip": 0, "ethernet": 14, "wire": 38}
 
-# A managed queue drops some while others pass that find more inside: so much more. A full queue whose packets a busy
-# host has stamped looks like that by a few packets, but it holds no more than it holds.
-_MORE_INSIDE = 1.5
+# A law of queue management that drops less than half of what comes lets at least as many in that find more inside than
+# those that it drops: half of these, since half of what it drops found less than their median.
+_PASSED_FOR_EACH_LOSS = 0.5
+
+_LARGE_BYTES = 1500
 
 _KINDS = {
     "shallow-queue": "queue",
@@ -67,7 +69,6 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
     """The result of what :func:`whydrop._core.explain_bursts` told; ``large_bytes``: large packets, IP bytes."""
     verdict = told["verdict"]
     cause = None if verdict is None else verdict["cause"]
-    parameters = {} if verdict is None else {name: _quantity(one) for name, one in verdict["parameters"].items()}
     kind = _kind(told, cause)
     basis = verdict["byte_basis"] if kind == "policer" else told["byte_basis"]
     line = told["line_rate_bps"]
@@ -78,11 +79,11 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
         kind=kind,
         cause=cause if told["limit"] is None else None,
         confidence=_confidence(told),
-        rate_bit_s=parameters.get("rate_bps") if kind == "policer" else drain and drain.times(counted),
+        rate_bit_s=_policer(told, "rate_bps") if kind == "policer" else drain and drain.times(counted),
         limited_by=limited_by,
         limit_packets=packets,
         limit_bytes=held_bytes,
-        burst_bytes=parameters.get("burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
+        burst_bytes=_policer(told, "burst_bytes") if kind == "policer" else _quantity(told["burst_bytes"]),
         byte_basis=basis,
         line_rate_bit_s=None if line is None else Quantity(line * counted, None, None),
         large_bytes=large_bytes,
@@ -98,13 +99,32 @@ def _kind(told: Mapping[str, Any], cause: str | None) -> str:
     if told["marked"]:
         # Only what manages its queue marks (RFC 3168 section 5).
         return "managed-queue"
-    if cause == "aqm" and told["most_packets"] < _MORE_INSIDE * (told["lost_found_packets"] or 0.0):
+    if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
+        return "unknown"
+    if cause == "policer" and told["bucket"] is None:
+        # Hardly anything passed behind the first losses: a rate fitted to that is none.
         return "unknown"
     if cause is not None:
         return _KINDS.get(cause, "unknown")
     if told["drain_rate_bps"] is None:
         return "none"
     return "queue" if told["burst_bytes"] is None else "shaper"
+
+
+def _policer(told: Mapping[str, Any], name: str) -> Quantity | None:
+    """Rate or burst as fitted to the fates of all packets, where what passed before and behind the first losses agrees.
+
+    The fit is the sharper of the two, and on a host that stalls it may follow the stalls.
+    """
+    fitted, direct = _quantity(told["verdict"]["parameters"].get(name)), _quantity(told["bucket"][name])
+    if fitted is None or direct is None or direct.low is None or direct.high is None:
+        return direct
+    return fitted if direct.low <= fitted.value / _counted(told) <= direct.high else direct
+
+
+def _counted(told: Mapping[str, Any]) -> float:
+    """Bytes that a policer counts of a large packet, over its IP bytes."""
+    return 1.0 + _OVERHEAD_BYTES[told["verdict"]["byte_basis"]] / _LARGE_BYTES
 
 
 def _confidence(told: Mapping[str, Any]) -> float:
@@ -117,7 +137,7 @@ def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quanti
     """The limit in large packets, in bytes, and which of them it is."""
     if kind in ("policer", "none", "unknown", "managed-queue"):
         return None, None, None
-    if told["verdict"] is None:
+    if not told["lost"]:
         # It was never full: it holds more than was seen in it.
         most = told["most_packets"], told["most_bytes"]
         return Quantity(most[0], most[0], None), Quantity(most[1], most[1], None), None

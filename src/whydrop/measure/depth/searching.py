@@ -14,19 +14,16 @@ from whydrop.measure.depth.rounds import MOST_PACKETS, Round
 # Of large packets to small ones: far enough apart that a limit in packets and one in bytes differ fourfold.
 SIZES = 4
 
-_FIRST_PACKETS = 50
-_FIRST_BURSTS = 4
-_FIRST_EVERY_S = 0.25
 # From one length to the next where nothing was lost: all the shorter ones together cost a third of the longest.
 _GROWTH = 4
 # Losses that tell what the limit is: fewer may be chance.
 _LEAST_LOSSES = 8
-# Beyond the first loss a burst goes on by so much, for losses that find the queue full.
-_BEYOND = 1.25
 _PACKETS_BEYOND = 24
 _CONFIRMING_BURSTS = 2
 # For the path to fall silent between two bursts.
 _IDLE_S = 0.05
+# From one burst to the next at least: a busy host may begin so late, and what was due before it is not sent.
+_LEAST_EVERY_S = 0.5
 # On average, however fast a burst is: an open responder takes 1 Gbit/s of one client.
 _MOST_MEAN_BPS = 0.9e9
 # Of what is left, the part that one round of the search may take.
@@ -60,10 +57,16 @@ class Search:
 
     Attributes:
         large, small: the two sizes, IP bytes.
+        rate_cap_bps: of every burst, IP bytes; ``None``: as fast as the line.
+        first_packets, first_bursts: of the first round.
+        beyond: by this factor bursts are longer than it took to lose a packet, for losses that find the queue full.
     """
 
     large: int
     rate_cap_bps: float | None = None
+    first_packets: int = 50
+    first_bursts: int = 4
+    beyond: float = 1.25
     seen: dict[int, Seen] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
     _stepped: bool = False
@@ -75,7 +78,13 @@ class Search:
 
     def first(self) -> Round:
         """The round that tells the rates."""
-        return Round(self.large, _FIRST_PACKETS, _FIRST_BURSTS, _FIRST_EVERY_S, self.rate_cap_bps)
+        return Round(self.large, self.first_packets, self.first_bursts, _LEAST_EVERY_S, self.rate_cap_bps)
+
+    def slow_down(self, rate_bps: float) -> None:
+        """Begin anew at a lower rate: what bursts at a higher one lost tells nothing of how long these must be."""
+        self.rate_cap_bps = rate_bps if self.rate_cap_bps is None else min(rate_bps, self.rate_cap_bps)
+        self.seen.clear()
+        self._rounds.clear()
 
     def next(self, found: Depth, told: Mapping[str, Any], budget: Budget) -> Round | None:
         """The next round, or ``None`` where it is enough or nothing more can be afforded.
@@ -85,6 +94,8 @@ class Search:
             told: what :func:`whydrop._core.explain_bursts` says so far.
             budget: what is left.
         """
+        if not self.seen:
+            return self.first() if budget.affords(self.first()) else None
         large = self.seen.get(self.large, Seen())
         is_full = large.lost >= _LEAST_LOSSES
         wanted = self._confirming(found, told) if is_full else self._longer(large, told, budget)
@@ -109,7 +120,7 @@ class Search:
             return None
         self._rounds[size] = self._rounds.get(size, 0) + 1
         first_lost = self.seen[self.large].first_lost or 0
-        packets = math.ceil(_BEYOND * first_lost) + _PACKETS_BEYOND
+        packets = math.ceil(self.beyond * first_lost) + _PACKETS_BEYOND
         if size == self.small:
             # A limit in packets is reached sooner, one in bytes by as many bytes.
             packets *= SIZES
@@ -133,16 +144,14 @@ class Search:
         slowest = slowest_bps(told)
         every_s = 1.1 * packets * ip_bytes * 8 / min(slowest or _MOST_MEAN_BPS, _MOST_MEAN_BPS)
         rate_bps = min((rate for rate in (rate_bps, self.rate_cap_bps) if rate is not None), default=None)
-        return Round(ip_bytes, packets, bursts, every_s + _IDLE_S + 2 * told["longest_wait_s"], rate_bps)
+        every_s = max(every_s + _IDLE_S + 2 * told["longest_wait_s"], _LEAST_EVERY_S)
+        return Round(ip_bytes, packets, bursts, every_s, rate_bps)
 
 
 def slowest_bps(told: Mapping[str, Any]) -> float | None:
     """The lowest rate that bursts met so far, bit/s: by it the path is idle again, and a bucket full."""
-    verdict = told["verdict"] or {"parameters": {}}
-    rates = [
-        told["line_rate_bps"],
-        *(one["value"] for one in (told["drain_rate_bps"], verdict["parameters"].get("rate_bps")) if one is not None),
-    ]
+    drain, bucket = told["drain_rate_bps"], told["bucket"]
+    rates = [told["line_rate_bps"], drain and drain["value"], bucket and bucket["rate_bps"]["value"]]
     return min((rate for rate in rates if rate), default=None)
 
 

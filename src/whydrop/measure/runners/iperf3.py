@@ -67,7 +67,8 @@ class Iperf3Runner(ProgramRunner):
 
     def _output(self) -> list[str]:
         if self._json():
-            return ["--json-stream"] if _streams_json(self.version()) else ["-J"]
+            words = ["--json-stream"] if _streams_json(self.version()) else ["-J"]
+            return [*words, "--get-server-output"] if self.flow.options.get("server_output") else words
         # -V tells the segment size, and the congestion control of both ends
         return ["-f", "k", "-V"]
 

@@ -28,7 +28,7 @@ _ADVICE = {
     "no reply from server": "start a server there (irtt server), or let the firewall pass UDP port {port}; "
     "a server with a key (--hmac) is silent to others",
     "not allowed": "the server restricts it: see irtt help server, -i and -d",
-    "restricted": "the server restricts it: see irtt help server, -i and -d",
+    "restriction": "the server restricts it: see irtt help server, -i and -d",
 }
 
 _log = logging.getLogger(__name__)

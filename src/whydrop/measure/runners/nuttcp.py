@@ -31,6 +31,8 @@ class NuttcpRunner(ProgramRunner):
         command += [f"-P{self._port()}", f"-p{flow.options.get('data_port', DEFAULT_DATA_PORT)}"]
         if flow.kind == "udp":
             command.append("-u")
+            if flow.direction == "up":
+                command.append("-fxmitstats")
         if flow.payload_bytes is not None:
             length_bytes = flow.packet_payload_bytes or (1024 if flow.kind == "udp" else 65_536)
             # it counts in buffers

@@ -108,6 +108,7 @@ SUPPORT: dict[str, Support] = {
             "zero_copy": "sendfile (-Z)",
             "flow_label": "of IPv6 (-L)",
             "json": "exact numbers and round-trip times, but only at the end (iperf3 before 3.17)",
+            "server_output": "what the server counted, with the option json (--get-server-output)",
             "username": "of a server with authentication",
             "password": "of that user",
             "public_key": "file of that server's RSA key",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from whydrop.measure.runners.parsing.base import NS_PER_S, Parser, ns, number, whole
@@ -75,6 +76,7 @@ class Iperf3Json(Parser):
         for interval in intervals:
             self._interval(interval, None)
         self._last(document.get("end"))
+        self._server(document.get("server_output_json") or document.get("server_output_text"))
         self._error(document.get("error"))
 
     def _event(self, kind: object, data: object, arrived_ns: int) -> None:
@@ -84,6 +86,8 @@ class Iperf3Json(Parser):
             self._interval(data, arrived_ns)
         elif kind == "end":
             self._last(data)
+        elif kind in ("server_output_json", "server_output_text"):
+            self._server(data)
         elif kind == "error":
             self._error(data)
 
@@ -154,6 +158,23 @@ class Iperf3Json(Parser):
             jitter_ns=whole(jitter_ms * 1e6) if jitter_ms is not None else None,
         )
 
+    def _server(self, output: object) -> None:
+        """Read what the server counted of datagrams: in JSON where it runs with ``-J``, else in lines."""
+        if isinstance(output, str):
+            counted = [_counted(line) for line in output.partition("- - - -")[0].splitlines()]
+        else:
+            sums = [_dict(_dict(one).get("sum")) for one in _list(_dict(output).get("intervals"))]
+            keys = ("start", "end", "packets", "lost_packets")
+            counted = [[number(one.get(key)) for key in keys] for one in sums]
+        whole_ones = [[value for value in one if value is not None] for one in counted]
+        intervals = [
+            [start, end, int(packets - lost)]
+            for start, end, packets, lost in (one for one in whole_ones if len(one) == 4)
+            if start < end
+        ]
+        if intervals:
+            self.facts["server_intervals"] = intervals
+
     def _tcp_info(self, time_ns: int, sums: list[dict[str, Any]], streams: list[dict[str, Any]]) -> None:
         """The counts of all connections; windows and round-trip times where there is one only."""
         counts = [whole(one.get("retransmits")) for one in sums if one.get("sender")]
@@ -189,6 +210,9 @@ class Iperf3Json(Parser):
                 if (retransmits := whole(one.get("retransmits"))) is not None:
                     self.facts[f"{direction}retransmits"] = retransmits
         datagrams = _dict(end.get("sum"))
+        sending = [_dict(_dict(one).get("udp")) for one in _list(end.get("streams"))]
+        if len(sending) == 1 and (seconds := number(sending[0].get("seconds"))) is not None:
+            self.facts["sending_s"] = seconds
         for key, fact in (("lost_packets", "lost_packets"), ("packets", "packets")):
             if (count := whole(datagrams.get(key))) is not None:
                 self.facts[fact] = count
@@ -197,6 +221,21 @@ class Iperf3Json(Parser):
                 self.facts[f"{side}_congestion_control"] = algorithm
         if (share := number(_dict(end.get("cpu_utilization_percent")).get("remote_total"))) is not None:
             self.facts["far_cpu_percent"] = share
+
+
+_COUNTED = re.compile(
+    r"\[ *\d+\] +(?P<start>\d+\.\d+)-(?P<end>\d+\.\d+) +sec .* (?P<lost>\d{1,12})/(?P<packets>\d{1,12}) \("
+)
+
+
+def _counted(line: str) -> list[float | None]:
+    """Start and end, seconds, and packets sent and lost, of a server's line for people; empty for other lines.
+
+    >>> _counted("[  5]   1.00-2.00   sec   476 KBytes  3.90 Mbits/sec  0.132 ms  350/681 (51%)  ")
+    [1.0, 2.0, 681.0, 350.0]
+    """
+    match = _COUNTED.match(line)
+    return [number(match[key]) for key in ("start", "end", "packets", "lost")] if match is not None else []
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class NuttcpParser(Parser):
         self._bytes = 0.0
         self._packets = self._lost = 0
         self._retransmits = 0
+        self._sent: list[tuple[float, float]] = []
 
     def line(self, text: str, arrived_ns: int, /) -> None:
         """An interval, the total, or a complaint."""
@@ -37,7 +38,7 @@ class NuttcpParser(Parser):
 
     def error_line(self, text: str, _arrived_ns: int, /) -> None:
         """Such as a connection that was refused."""
-        if self.failure is None and text.strip() and "option only supported" not in text:
+        if self.failure is None and text.strip() and "option only supported" not in text and "Warning=" not in text:
             self.failure = text.strip()
 
     def _interval(self, amount: float, rate: float, pairs: dict[str, str], text: str, arrived_ns: int) -> None:
@@ -47,6 +48,8 @@ class NuttcpParser(Parser):
         if length_s is None or not 0 < length_s < 1e6:
             self.not_understood(text)
             return
+        if (sent := number(pairs.get("tx_megabytes"))) is not None:
+            self._sent.append((length_s, sent))
         self._add(length_s, payload_bytes, rate_bps, _received(pairs), whole(pairs.get("drop")), arrived_ns)
         if (retransmits := whole(pairs.get("retrans"))) is not None:
             self._retransmits += retransmits
@@ -79,6 +82,7 @@ class NuttcpParser(Parser):
         )
 
     def _total(self, amount: float, rate: float, pairs: dict[str, str], arrived_ns: int) -> None:
+        self._sending(number(pairs.get("tx_megabytes")))
         self._last_interval(amount * _MEGABYTE, rate * 1e6, pairs, arrived_ns)
         self.facts |= {"received_bytes": round(amount * _MEGABYTE), "received_bps": rate * 1e6}
         for key, fact in (("retrans", "retransmits"), ("drop", "lost_packets"), ("pkt", "packets")):
@@ -91,6 +95,13 @@ class NuttcpParser(Parser):
         ):
             if (value := number(pairs.get(key))) is not None:
                 self.facts[fact] = value
+
+    def _sending(self, sent_megabytes: float | None) -> None:
+        """How long the sender took, by what it sent in intervals between the first and the last."""
+        between = self._sent[1:-1]
+        seconds, megabytes = sum(one[0] for one in between), sum(one[1] for one in between)
+        if sent_megabytes is not None and megabytes > 0:
+            self.facts["sending_s"] = sent_megabytes / megabytes * seconds
 
     def _last_interval(self, payload_bytes: float, rate_bps: float, pairs: dict[str, str], arrived_ns: int) -> None:
         """Add the interval that nuttcp does not print: from its last line about an interval to the end."""

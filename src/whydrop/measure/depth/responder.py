@@ -1,0 +1,177 @@
+"""Trains that a responder sends or receives, with kernel stamps of every packet at both ends."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import polars as pl
+
+from whydrop import _core
+from whydrop.measure.clocks import Clocks
+from whydrop.measure.depth.rounds import Direction, Round
+from whydrop.measure.depth.searching import Search, Seen
+from whydrop.measure.engine import Engine, EngineError, FarHost
+from whydrop.measure.plan import PlannedFlow
+from whydrop.measure.tally import Tally
+from whydrop.recording import tables
+
+_LEAD_S = 0.1
+_LOOK_EVERY_S = 0.1
+# Behind its planned end: a queue may take so long to empty.
+_GRACE_S = 10.0
+# For the responder's words on what arrived, after the last packet.
+_ROWS_PATIENCE_S = 20.0
+
+_PACKETS = ["flow", "burst", "sequence", "left_ns", "received_ns", "ip_bytes", "marked"]
+
+
+# Of nothing nothing is known.
+NOTHING: dict[str, Any] = {
+    "packets": 0, "lost": 0, "marked": 0, "line_rate_bps": None, "drain_rate_bps": None, "burst_bytes": None,
+    "bucket": None,
+    "longest_wait_s": 0.0, "most_packets": 0.0, "most_bytes": 0.0, "lost_found_packets": None, "passed_with_more": 0,
+    "limit": None, "byte_basis": None,
+    "verdict": {"cause": "unknown", "confidence": 0.0, "parameters": {}, "byte_basis": None},
+}  # fmt: skip
+
+
+class PacketTrains:
+    """Packets that were sent so far, and what became of each.
+
+    Attributes:
+        far: what far hosts tell of themselves, by name.
+    """
+
+    def __init__(self, host: FarHost, search: Search) -> None:
+        self.host, self.search = host, search
+        self.far: dict[str, dict[str, Any]] = {}
+        self._packets: list[pl.DataFrame] = []
+
+    def told(self) -> dict[str, Any]:
+        """The analysis of all of them.
+
+        Raises:
+            EngineError: none arrived.
+        """
+        if not self._packets:
+            return dict(NOTHING)
+        packets = pl.concat(self._packets)
+        told = _core.explain_bursts(
+            packets["flow"].to_list(),
+            packets["burst"].to_list(),
+            packets["left_ns"].to_list(),
+            packets["received_ns"].to_list(),
+            packets["ip_bytes"].to_list(),
+            packets["marked"].to_list(),
+        )
+        if told is None:
+            raise EngineError(f"{self.host.name}: no packet of the bursts arrived: a firewall on the way?")
+        return told
+
+    def _note(self, upcoming: Round, bursts: pl.DataFrame, departures: pl.DataFrame | None) -> None:
+        """Keep the packets, and what was lost of them."""
+        packets = joined(bursts, departures, upcoming.ip_bytes)
+        self._packets.append(packets)
+        seen = self.search.seen.setdefault(upcoming.ip_bytes, Seen())
+        seen.longest = max(seen.longest, upcoming.packets)
+        seen.lost += int(packets["received_ns"].null_count())
+        place = pl.col("sequence") % upcoming.packets
+        first = packets.filter(pl.col("received_ns").is_null()).select(place.min()).item()
+        if first is not None and upcoming.rate_bps == self.search.rate_cap_bps:
+            seen.first_lost = first if seen.first_lost is None else min(first, seen.first_lost)
+
+
+class ResponderTrains(PacketTrains):
+    """Trains of the engine, to a responder or from it."""
+
+    def __init__(self, host: FarHost, search: Search, direction: Direction, version: int, *, ecn: bool) -> None:
+        super().__init__(host, search)
+        self._direction, self._version, self._ecn = direction, version, ecn
+
+    def flow(self, upcoming: Round, name: str) -> PlannedFlow:
+        """The flow that sends a round."""
+        return upcoming.flow(name, self.host.name, self._direction, self._version, ecn=self._ecn)
+
+    def send(self, upcoming: Round, tally: Tally, left_s: float) -> dict[str, pl.DataFrame]:
+        """Send a round; its rows by table. Nothing is sent after ``left_s``.
+
+        Raises:
+            EngineError: the responder cannot be reached, or nothing was measured.
+        """
+        engine = Engine({tally.number: tally.flow}, [self.host])
+        with contextlib.closing(engine):
+            engine.prepare()
+            rows = _Rows(engine)
+            engine.start(time.monotonic_ns() + int(_LEAD_S * 1e9))
+            until_s = min(left_s, upcoming.bursts * upcoming.every_s + _GRACE_S) + time.monotonic()
+            while not engine.done() and time.monotonic() < until_s:
+                time.sleep(_LOOK_EVERY_S)
+                rows.drain(tally)
+            if not engine.done():
+                engine.stop()
+            # A busy responder may still gather its metadata: what arrived it tells behind that.
+            until_s = time.monotonic() + _ROWS_PATIENCE_S
+            while rows.packets < upcoming.packets * upcoming.bursts and time.monotonic() < until_s:
+                time.sleep(_LOOK_EVERY_S)
+                rows.drain(tally)
+            engine.finish()
+            rows.drain(tally)
+            self.far.update(engine.far_ends())
+        frames = rows.by_one_clock()
+        if "bursts" not in frames:
+            sent = tally.facts.get("packets_sent", "no")
+            raise EngineError(f"{self.host.name}: {tally.message or 'nothing was measured'} ({sent} packets sent)")
+        self._note(upcoming, frames["bursts"], frames.get("departures"))
+        return frames
+
+
+class _Rows:
+    """The rows that one round measured."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._clocks = Clocks(engine.places())
+        self._frames: dict[str, list[pl.DataFrame]] = {}
+
+    def drain(self, tally: Tally) -> None:
+        """Take what came since the last call."""
+        frames, endings, facts = self._engine.drain()
+        conformed = {name: tables.conform(name, frame) for name, frame in frames.items()}
+        self._clocks.note(self._engine.clocks_used(), {name: frame.height for name, frame in conformed.items()})
+        for name, frame in conformed.items():
+            self._frames.setdefault(name, []).append(frame)
+        for ended in endings:
+            tally.end(ended.status, ended.message)
+        for told in facts.values():
+            tally.facts.update(told)
+
+    @property
+    def packets(self) -> int:
+        """Packets of bursts that are known to have arrived, or to be lost."""
+        return sum(frame.height for frame in self._frames.get("bursts", ()))
+
+    def by_one_clock(self) -> dict[str, pl.DataFrame]:
+        """All of it, by what is known of the far clock at the end."""
+        final = self._engine.clocks()
+        return {name: self._clocks.corrected(name, pl.concat(frames), final) for name, frames in self._frames.items()}
+
+
+def joined(bursts: pl.DataFrame, departures: pl.DataFrame | None, ip_bytes: int) -> pl.DataFrame:
+    """Packets with the time at which they left, of table ``bursts`` and ``departures`` of one flow.
+
+    Where the sender's kernel stamps none, that is when they were sent. Single stamps that are missing are between their
+    neighbours'; what comes behind the last one was never sent.
+    """
+    packets = bursts.with_columns(ip_bytes=pl.lit(ip_bytes), marked=pl.col("marked").fill_null(value=False))
+    if departures is None or not departures.height:
+        return packets.rename({"sent_ns": "left_ns"}).select(_PACKETS)
+    stamps = departures.unique("sequence", keep="first").select("sequence", "left_ns")
+    return (
+        packets.join(stamps, on="sequence", how="left")
+        .sort("sequence")
+        .with_columns(pl.col("left_ns").interpolate().over("burst").round().cast(pl.Int64))
+        .drop_nulls("left_ns")
+        .select(_PACKETS)
+    )
