@@ -152,6 +152,7 @@ fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
         }],
         transfers: vec![(from_ns, until_ns)],
         near_rtt_ns: None,
+        ..Account::default()
     }));
     flow
 }

@@ -10,6 +10,7 @@
 
 mod account;
 mod closed_window;
+mod echoed;
 mod ecn;
 mod failed;
 mod flow;

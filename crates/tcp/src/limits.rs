@@ -80,6 +80,13 @@ pub struct Account {
     pub transfers: Vec<(i64, i64)>,
     /// From the capture point to the sender and back; `None` where nothing tells.
     pub near_rtt_ns: Option<i64>,
+    /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not.
+    pub by_echoes: bool,
+    /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.
+    pub stands: bool,
+    /// Then: by how much more than the fastest most acknowledgments were late at the sender, though newer ones were under way; 0
+    /// where they were not.
+    pub echoes_late_ns: i64,
 }
 
 impl Account {

@@ -32,6 +32,14 @@ struct Mark {
     heard: u32,
 }
 
+/// A newer value of a clock: when the first packet passed that carries it, and when that would have been if nothing had
+/// held it up, to within a tick.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Echo {
+    pub passed_ns: i64,
+    pub heard_ns: i64,
+}
+
 /// The timestamps of a flow's data, where one of them changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Echoes {
@@ -76,6 +84,29 @@ impl Echoes {
                 heard,
             });
         }
+    }
+
+    /// The tick of the clock in what was sent, and each newer value of it.
+    pub fn newest(&self) -> Option<(i64, Vec<Echo>)> {
+        let (tick_ns, delays_ns) = (self.tick_ns()?, self.delays_ns()?);
+        let mut newest = None;
+        let marks = self.marks.iter().zip(delays_ns);
+        let newer = marks.filter(|(mark, _)| {
+            let is_newer = newest.is_none_or(|sent| (mark.sent.wrapping_sub(sent) as i32) > 0);
+            newest = if is_newer { Some(mark.sent) } else { newest };
+            is_newer
+        });
+        let echo = |(mark, delay_ns): (&Mark, i64)| Echo {
+            passed_ns: mark.time_ns,
+            heard_ns: mark.time_ns.saturating_sub(delay_ns),
+        };
+        Some((tick_ns, newer.map(echo).collect()))
+    }
+
+    /// When each mark passed, and how long it had waited until then, to within a tick.
+    pub fn waits(&self) -> Option<Vec<(i64, i64)>> {
+        let times_ns = self.marks.iter().map(|mark| mark.time_ns);
+        Some(times_ns.zip(self.delays_ns()?).collect())
     }
 
     /// From the capture point to the sender and back at the least: from an acknowledgment until data that echoes it.
