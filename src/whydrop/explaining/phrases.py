@@ -363,8 +363,8 @@ _PHRASES: Mapping[str, Phrase] = {
         "tell which, and none were captured"
     ),
     "echoes-late": (
-        "acknowledgments reached the sender {late_s} later than the fastest, though newer ones had left: they waited on "
-        "the way back, where nothing was captured"
+        "acknowledgments reached the sender {late_s} later than the fastest, though newer ones had left: they waited "
+        "on the way back, where nothing was captured"
     ),
     "not-between": "not between the captures, where packets passed in order, unmarked and without a queue",
     "capture-missed": "capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them",
