@@ -88,7 +88,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
     } else {
         by_what_held(group, |flow| {
             let times_s = limits::times_of_flow_s(flow);
-            (bottleneck.judge(&times_s, &times_s), ())
+            (bottleneck.of_flow(flow).judge(&times_s, &times_s), ())
         })
     };
     let judgement = match held.first() {
@@ -139,6 +139,7 @@ fn judge_group(group: &Group, keep_tables: bool) -> Judged {
         let names = one.flows.names();
         evidence.totals = if lossy { all } else { totals(&one.flows) };
         let mut found = Found::new(cause, &evidence, names, f64::from(mss));
+        found.facts.extend(limits::unseen(&one.flows));
         if let Some(family) = &family {
             found.detail = Some(family.name().to_owned());
             found.parameters.extend(family.parameters());

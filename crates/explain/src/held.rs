@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_tcp::Limiter;
+use whydrop_tcp::{Flow, Limiter};
 use whydrop_verdict::{Cause, fact};
 
 use crate::contest::Contest;
@@ -123,6 +123,19 @@ impl Bottleneck {
             (_, congested) => congested,
         };
         Self { congested, ..self }
+    }
+
+    /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
+    /// at one size, and no queue in which acknowledgments wait.
+    pub fn of_flow(&self, flow: &Flow) -> Self {
+        let congested = match self.congested {
+            Cause::Sender | Cause::None if limits::is_unseen(flow) => Cause::Unknown,
+            congested => congested,
+        };
+        Self {
+            congested,
+            ..self.clone()
+        }
     }
 
     fn is_queue(&self) -> bool {

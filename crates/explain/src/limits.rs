@@ -1,9 +1,10 @@
 //! The account of all time in the document.
 
 use whydrop_tcp::{Account, Flow, Limiter};
-use whydrop_verdict::Cause;
+use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::document::LimitsInfo;
+use crate::group::Group;
 use crate::seconds::seconds;
 
 /// Spans that a document shows of a flow at most: more than a chart is wide ...
@@ -70,6 +71,32 @@ fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
         .collect()
 }
 
+/// True if what bounds the flight is known to be where no capture looked: a window that only acknowledgments state, or
+/// what makes them late.
+pub(crate) fn is_unseen(flow: &Flow) -> bool {
+    flow.account().stands || echoes_are_late(flow.account())
+}
+
+fn echoes_are_late(account: &Account) -> bool {
+    seconds(account.echoes_late_ns) > SHORTEST_LATE_S
+}
+
+/// The facts that acknowledgments were not captured, and told by echoed timestamps alone, and what that leaves open.
+pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
+    let accounts = || group.flows.iter().map(|flow| flow.flow.account());
+    let mut facts = Vec::new();
+    if accounts().any(|account| account.by_echoes) {
+        facts.push(fact!("acknowledgments-by-echoes"));
+    }
+    if accounts().any(|account| account.stands) {
+        facts.push(fact!("stands-unseen"));
+    }
+    if let Some(late) = accounts().find(|account| echoes_are_late(account)) {
+        facts.push(fact!("echoes-late", late_s = seconds(late.echoes_late_ns)));
+    }
+    facts
+}
+
 /// The limiter with most of the time, and its share; `None` where nothing is known.
 pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
     let total: f64 = times.iter().sum();
@@ -77,6 +104,9 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
     let limiter = Limiter::ALL.into_iter().max_by(by_time)?;
     (total > 0.0).then(|| (limiter, times[limiter as usize] / total))
 }
+
+/// Clocks of receivers tick in milliseconds, and packets that follow each other are as far apart: less is no wait.
+const SHORTEST_LATE_S: f64 = 0.01;
 
 /// People take what comes within a tenth of a second for immediate (Miller 1968).
 pub(crate) const NOTICED_S: f64 = 0.1;

@@ -174,7 +174,6 @@ impl Laws {
         let passages = passages(group, evidence);
         let mean_bps = passages.mean_bytes() * passages.passed as f64 * 8.0 / passages.duration_s();
         let seeing = |isolated| Seeing {
-            idle_wait_s: 0.0,
             // a queue lets out at least what came through
             rate_bps: evidence
                 .drain

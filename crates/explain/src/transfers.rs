@@ -110,7 +110,7 @@ pub fn judge_transfer(
             .transfers
             .partition_point(|other| other.first < transfer.first);
         let times_s = limits::times_s(flow, number);
-        let judged = bottleneck.judge(&times_s, of_all_s);
+        let judged = bottleneck.of_flow(flow).judge(&times_s, of_all_s);
         return (judged.cause, judged.confidence);
     }
     // a policer proven by the connection is no excuse for losses that find its bucket full

@@ -36,14 +36,16 @@ const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
 /// The input of an account.
 pub(crate) struct Told<'a> {
     pub flow: &'a Flow,
-    /// The other direction: its data are requests.
-    pub other: &'a Flow,
+    /// When the latest data of the other direction passed, up to a time: a request.
+    pub request_until: &'a dyn Fn(i64) -> Option<i64>,
     pub handshake: Handshake,
     /// This flow's sender accepted the connection.
     pub is_responder: bool,
     /// From the capture point to this flow's sender and back, by the handshake.
     pub near_rtt_ns: Option<i64>,
     pub echoes: Option<&'a Echoes>,
+    /// The round trip, where the flow's acknowledgments were not captured but told by echoed timestamps.
+    pub echoed_rtt_ns: Option<i64>,
 }
 
 /// An account of the flow's time; `None` where acknowledgments of its data were not captured.
@@ -113,20 +115,23 @@ impl<'a> Walk<'a> {
         let sampled_ns = sampled_ns
             .map(|segment| segment.rtt_ns.saturating_add(clock.near_rtt_ns))
             .min();
-        let base_rtt_ns = match (handshake_ns, sampled_ns) {
-            (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b).unwrap_or(0),
-        };
+        let known_ns = [handshake_ns, sampled_ns, told.echoed_rtt_ns];
+        let base_rtt_ns = known_ns.into_iter().flatten().min().unwrap_or(0);
         let all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
         let usual_rtt_ns = quantile(&all_ns, 0.5).saturating_add(clock.near_rtt_ns);
+        let usual_rtt_ns = told.echoed_rtt_ns.unwrap_or(usual_rtt_ns);
+        let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
+        let by_echoes = told.echoed_rtt_ns.is_some();
+        let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
+            by_echoes,
+            stands: rounds.stands_unseen(),
             ..Account::default()
         };
-        let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         Self {
             told,
-            rounds: Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns),
+            rounds,
             clock,
             account,
             mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
@@ -236,15 +241,13 @@ impl<'a> Walk<'a> {
     /// When the last of a request reached this sender that it answers with the segment `first`: one that came after all
     /// that was sent before.
     fn request_before(&self, first: usize) -> Option<i64> {
-        let (requests, segments) = (&self.told.other.segments, &self.told.flow.segments);
-        let answered_ns = segments[first].time_ns;
-        let after = requests.partition_point(|s| s.time_ns <= answered_ns);
-        let request = requests[..after].last()?;
-        let is_new = first == 0 || request.time_ns > segments[first - 1].time_ns;
+        let segments = &self.told.flow.segments;
+        let request_ns = (self.told.request_until)(segments[first].time_ns)?;
+        let is_new = first == 0 || request_ns > segments[first - 1].time_ns;
         // a near round trip that varies must not bring the request after its answer
         is_new.then(|| {
             self.clock
-                .arrives_ns(request.time_ns)
+                .arrives_ns(request_ns)
                 .min(self.clock.sent_ns[first])
         })
     }

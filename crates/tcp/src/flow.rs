@@ -274,6 +274,9 @@ pub struct OutstandingAtLoss {
     pub deviation_bytes: f64,
 }
 
+/// The timer before the round trip is known (RFC 6298, section 2.1); what was measured makes it shorter but on the longest of paths.
+const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
+
 /// One direction of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
@@ -319,11 +322,55 @@ impl Flow {
         format!("{} > {}", self.source, self.destination)
     }
 
+    /// Takes for delivered what was never sent again, while the flow went on with new data for longer than any
+    /// retransmission timer waits at first: for where no acknowledgments were captured.
+    pub(crate) fn believe_delivered(&mut self) {
+        let mut newest_ns = i64::MIN;
+        for segment in self.segments.iter_mut().rev() {
+            if segment.fate == Fate::Unknown
+                && segment.time_ns < newest_ns.saturating_sub(FIRST_TIMEOUT_NS)
+            {
+                segment.fate = Fate::Delivered;
+            }
+            if segment.kind == Kind::New {
+                newest_ns = newest_ns.max(segment.time_ns);
+            }
+        }
+    }
+
+    /// Ends transfers before these segments, in rising order, where others begin.
+    pub(crate) fn divide(&mut self, firsts: impl Iterator<Item = usize>) {
+        for first in firsts {
+            let Some(at) = self
+                .transfers
+                .iter()
+                .position(|t| t.first < first && first < t.end)
+            else {
+                continue;
+            };
+            let until = std::mem::replace(&mut self.transfers[at].end, first);
+            self.transfers.insert(
+                at + 1,
+                Transfer {
+                    first,
+                    end: until,
+                    ..self.transfers[at]
+                },
+            );
+            for transfer in &mut self.transfers[at..=at + 1] {
+                let own = &self.segments[transfer.first..transfer.end];
+                let new = own.iter().filter(|segment| segment.kind == Kind::New);
+                transfer.payload_bytes = new.map(|segment| u64::from(segment.payload_bytes)).sum();
+                (transfer.start_ns, transfer.end_ns) = (own[0].time_ns, own[own.len() - 1].time_ns);
+            }
+        }
+    }
+
     pub fn carried_data(&self) -> bool {
         !self.segments.is_empty()
     }
 
-    /// The limiters at each moment; empty where its acknowledgments were not captured.
+    /// The limiters at each moment; empty where its acknowledgments were not captured, and nothing else tells of them.
     pub fn account(&self) -> &Account {
         static NOTHING_KNOWN: Account = Account {
             spans: Vec::new(),
@@ -332,6 +379,9 @@ impl Flow {
             waits_back: Vec::new(),
             waits_before: Vec::new(),
             echoed_rtt_ns: None,
+            by_echoes: false,
+            stands: false,
+            echoes_late_ns: 0,
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }

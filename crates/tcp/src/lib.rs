@@ -11,6 +11,7 @@
 mod account;
 mod clocked_waits;
 mod closed_window;
+mod echoed;
 mod ecn;
 mod failed;
 mod flow;

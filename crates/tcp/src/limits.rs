@@ -90,6 +90,13 @@ pub struct Account {
     /// From the capture point to the sender and back at the least, by data that echoes acknowledgments: with what stood in
     /// queues on that way all the time. Known to a tick.
     pub echoed_rtt_ns: Option<i64>,
+    /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not.
+    pub by_echoes: bool,
+    /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.
+    pub stands: bool,
+    /// Then: by how much more than the fastest most acknowledgments were late at the sender, though newer ones were under way; 0
+    /// where they were not.
+    pub echoes_late_ns: i64,
 }
 
 impl Account {

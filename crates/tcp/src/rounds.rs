@@ -48,8 +48,10 @@ struct Round {
 pub(crate) struct Rounds {
     rounds: Vec<Round>,
     slow_start: SlowStart,
-    /// A flight that is reached again and again and never passed: the send buffer's.
+    /// A flight that is reached again and again and never passed: the send buffer's, if windows are known.
     cap: Option<i64>,
+    /// Windows were not seen; the flight stands at one size, so that one of them may be it.
+    stands_unseen: Option<bool>,
     mss: i64,
     /// From one packet to the next, where they leave by a rate.
     pub paced_gap_ns: Option<i64>,
@@ -59,7 +61,14 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub fn of(flow: &Flow, clock: &SenderClock, base_rtt_ns: i64, slack_ns: i64) -> Self {
+    /// `windows_unseen`: the acknowledgments are those that echoes tell.
+    pub fn of(
+        flow: &Flow,
+        clock: &SenderClock,
+        base_rtt_ns: i64,
+        slack_ns: i64,
+        windows_unseen: bool,
+    ) -> Self {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let rounds = cut(flow, clock);
         let gaps_ns = gaps_ns(flow, clock);
@@ -82,9 +91,10 @@ impl Rounds {
         };
         let cap = cap(&rounds, mss, !is_near).filter(|_| waits);
         Self {
+            stands_unseen: windows_unseen.then(|| waits && settles(&rounds, &slow_start, mss)),
             rounds,
             slow_start,
-            cap,
+            cap: cap.filter(|_| !windows_unseen),
             mss,
             paced_gap_ns: leaves_by_rate(
                 &gaps_ns,
@@ -97,6 +107,11 @@ impl Rounds {
             own_time,
             pause_ns,
         }
+    }
+
+    /// True if the flight stands at one size, and no window was seen that might be it.
+    pub fn stands_unseen(&self) -> bool {
+        self.stands_unseen == Some(true)
     }
 
     fn at(&self, now_ns: i64) -> Option<&Round> {
@@ -188,20 +203,30 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
         true => STANDING_ROUNDS_BELOW_INITIAL,
         false => STANDING_ROUNDS,
     };
+    let there = |round: &&Round| round.flight >= least;
+    stands(rounds, there, needed, mss).then_some(least + mss)
+}
+
+/// True if a flight that nothing else bounds does not grow once slow start is over, as the congestion window would make it.
+fn settles(rounds: &[Round], slow_start: &SlowStart, mss: i64) -> bool {
+    let later = |round: &&Round| !slow_start.contains(round.from_ns);
+    stands(rounds, later, STANDING_ROUNDS, mss)
+}
+
+/// True if the flight does not grow over so many of some rounds.
+fn stands(rounds: &[Round], of: impl Fn(&&Round) -> bool, needed: usize, mss: i64) -> bool {
     let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len().max(1) as f64;
     let (mut count, mut grown, mut as_window) = (0, 0.0, 0.0);
     // a window begins anew with a transfer
     for transfer in rounds.split(|round| round.is_cut) {
-        let there = transfer
-            .iter()
-            .filter(|round| !round.recovers && round.flight >= least);
+        let there = transfer.iter().filter(|round| !round.recovers && of(round));
         let there: Vec<i64> = there.map(|round| round.flight).collect();
         let third = there.len() / 3;
         grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
         as_window += LEAST_GROWTH * (there.len() - third) as f64 * mss as f64;
         count += there.len();
     }
-    (count >= needed && grown < as_window / 2.0).then_some(least + mss)
+    count >= needed && grown < as_window / 2.0
 }
 
 /// Times from each full packet that was sent for the first time to the next such, nanoseconds.

@@ -15,6 +15,11 @@ pub(crate) struct SegmentSize {
     announced: Option<u32>,
     /// Largest payload of what was one packet.
     seen: u32,
+    /// No packet is larger: what its own sender announces that its link takes.
+    most: Option<u32>,
+    /// The last super-segment, and the size that super-segments were cut at while nothing told it.
+    joined: u32,
+    guessed: u32,
     /// Super-segments showed that packets are cut at the announced size.
     is_cut_as_announced: bool,
 }
@@ -27,12 +32,20 @@ impl SegmentSize {
         }
     }
 
+    /// The other side's announcement was not captured: packets are no larger than the sender's own.
+    pub fn at_most(bytes: u32) -> Self {
+        Self {
+            most: Some(bytes),
+            ..Self::default()
+        }
+    }
+
     /// Payload of a full packet; 0 before any was seen or announced.
     pub fn bytes(&self) -> u32 {
         match self.announced {
             Some(announced) if self.is_cut_as_announced => announced,
             Some(announced) => announced.max(self.seen),
-            None => self.seen,
+            None => self.seen.max(self.guessed),
         }
     }
 
@@ -63,7 +76,15 @@ impl SegmentSize {
                 self.is_cut_as_announced = true;
                 announced.max(1)
             }
-            None if is_multiple_of_seen && self.seen >= SMALLEST_FULL_SEGMENT_BYTES => self.seen,
+            None if is_multiple_of_seen && self.seen >= SMALLEST_FULL_SEGMENT_BYTES => {
+                self.guessed = 0;
+                self.seen
+            }
+            // the other side may take less, as what comes will show
+            None if self.most.is_some() => {
+                self.guessed = ethernet_payload(header_bytes);
+                self.guessed
+            }
             None => {
                 let full = ethernet_payload(header_bytes);
                 self.seen = self.seen.max(full);
@@ -76,9 +97,15 @@ impl SegmentSize {
     /// connection has both before it has a packet alone.
     fn find_common(&mut self, payload: u32, header_bytes: u32) {
         let full = ethernet_payload(header_bytes);
-        let common = greatest_common_divisor(self.seen, payload);
-        if payload.max(self.seen) > full && (SMALLEST_FULL_SEGMENT_BYTES..=full).contains(&common) {
-            self.seen = common;
+        for before in [self.joined, self.seen] {
+            let common = greatest_common_divisor(before, payload);
+            if payload.max(before) > full && (SMALLEST_FULL_SEGMENT_BYTES..=full).contains(&common)
+            {
+                (self.seen, self.guessed) = (common, 0);
+            }
+        }
+        if payload > full && self.most.is_some() {
+            self.joined = payload;
         }
     }
 
@@ -96,7 +123,7 @@ impl SegmentSize {
         let is_multiple =
             |size: u32| size >= SMALLEST_FULL_SEGMENT_BYTES && payload.is_multiple_of(size);
         payload <= full
-            || payload <= LARGEST_JUMBO_PAYLOAD_BYTES
+            || payload <= self.most.unwrap_or(LARGEST_JUMBO_PAYLOAD_BYTES)
                 && !is_multiple(full)
                 && !is_multiple(self.seen)
     }
@@ -159,6 +186,16 @@ mod tests {
         assert_eq!(cuts(size, &[1460, 2920, 65_160]), [1460, 1460, 1460]);
         assert_eq!(cuts(size, &[536, 5360]), [536, 536]);
         assert_eq!(cuts(size, &[8948, 17_896]), [8948, 8948]);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_sender_takes_itself_is_no_jumbo_frame() {
+        let size = SegmentSize::at_most(1460);
+        assert_eq!(cuts(size, &[3733, 1460, 500]), [1460, 1460, 500]);
+        assert_eq!(cuts(SegmentSize::at_most(8960), &[3733]), [3733]);
+        // and the other side may take less
+        assert_eq!(cuts(size, &[12_280, 13_508, 12_280]), [1460, 1228, 1228]);
+        assert_eq!(cuts(size, &[12_280, 1228, 24_560]), [1460, 1228, 1228]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::clocked_waits::{ClockedWait, ClockedWaits};
 use crate::flow::{Flow, Vantage};
-use crate::timestamp_clock::{Reading, queued_ns};
+use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 
 /// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
 /// trips differ by some per cent.
@@ -22,6 +22,14 @@ struct Mark {
     sent: Reading,
     /// Acknowledgments that had reached the sender, of those kept.
     heard: u32,
+}
+
+/// A newer value of a clock: when the first packet passed that carries it, and when that would have been if nothing had
+/// held it up, to within a tick.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Echo {
+    pub passed_ns: i64,
+    pub heard_ns: i64,
 }
 
 /// The timestamps of a flow's data, where one of them changes.
@@ -82,6 +90,34 @@ impl Echoes {
         ClockedWaits::of(self.marks.iter().map(|mark| mark.sent)).waits()
     }
 
+    /// The tick of the clock in what was sent, and each newer value of it.
+    pub fn newest(&self) -> Option<(i64, Vec<Echo>)> {
+        let (tick_ns, delays_ns) = (tick_ns(&self.clock())?, self.delays_ns()?);
+        let mut newest = None;
+        let marks = self.marks.iter().zip(delays_ns);
+        let newer = marks.filter(|(mark, _)| {
+            let is_newer =
+                newest.is_none_or(|sent| (mark.sent.ticks.wrapping_sub(sent) as i32) > 0);
+            newest = if is_newer {
+                Some(mark.sent.ticks)
+            } else {
+                newest
+            };
+            is_newer
+        });
+        let echo = |(mark, delay_ns): (&Mark, i64)| Echo {
+            passed_ns: mark.sent.time_ns,
+            heard_ns: mark.sent.time_ns.saturating_sub(delay_ns),
+        };
+        Some((tick_ns, newer.map(echo).collect()))
+    }
+
+    /// When each mark passed, and how long it had waited until then, to within a tick.
+    pub fn waits(&self) -> Option<Vec<(i64, i64)>> {
+        let times_ns = self.marks.iter().map(|mark| mark.sent.time_ns);
+        Some(times_ns.zip(self.delays_ns()?).collect())
+    }
+
     /// From the capture point to the sender and back at the least: from an acknowledgment until data that echoes it.
     pub fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
@@ -95,7 +131,11 @@ impl Echoes {
     /// How much longer than the fastest each mark took to the capture point, nanoseconds; `None` where the sender's clock
     /// does not tell.
     fn delays_ns(&self) -> Option<Vec<i64>> {
-        queued_ns(&self.marks.iter().map(|mark| mark.sent).collect::<Vec<_>>())
+        queued_ns(&self.clock())
+    }
+
+    fn clock(&self) -> Vec<Reading> {
+        self.marks.iter().map(|mark| mark.sent).collect()
     }
 }
 

@@ -5,12 +5,14 @@ mod trouble;
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 
 use crate::account::{Told, account};
+use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
 use crate::flow::{Connection, Endpoint, Handshake};
 use crate::half::Half;
 use crate::half::acknowledgments::AckPacket;
 use crate::half::transmissions::DataPacket;
 use crate::key::ConnectionKey;
+use crate::limits::Account;
 use crate::options::TrackerOptions;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::segmentation::SegmentSize;
@@ -30,7 +32,7 @@ const LASTING_NS: i64 = 1_000_000_000;
 const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
 
 /// The SYN of one endpoint and the little that is known of it before data flows.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Opening {
     /// Sequence number of the SYN.
     syn: Option<u32>,
@@ -54,6 +56,8 @@ struct Opening {
     first_ns: i64,
     last_ns: i64,
     finished: bool,
+    /// The peer's clock, as long as no packet of the peer's is seen.
+    echoed: Option<Box<Echoed>>,
 }
 
 #[derive(Debug)]
@@ -102,7 +106,7 @@ impl State {
             key,
             endpoints,
             initiator_is_low,
-            opening: [Opening::default(); 2],
+            opening: Default::default(),
             handshake: Handshake::default(),
             reset: None,
             signs: None,
@@ -206,6 +210,15 @@ impl State {
             opening.ttl = Some(network.ttl);
         }
         opening.last_ns = opening.last_ns.max(time_ns);
+        if self.opening[1 - direction].packets > 0 {
+            self.opening
+                .iter_mut()
+                .for_each(|opening| opening.echoed = None);
+        } else if tcp.flags.has(TcpFlags::ACK) && tcp.options.timestamps.is_some() {
+            let echoed = self.opening[direction].echoed.get_or_insert_default();
+            echoed.packet(time_ns, tcp);
+        }
+        let opening = &mut self.opening[direction];
         opening.finished |= tcp.flags.has(TcpFlags::FIN);
         let syn = tcp.flags.has(TcpFlags::SYN);
         if syn {
@@ -364,11 +377,15 @@ impl State {
             // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
             let mss = |offer: Option<Offer>| Some(offer?.mss?.get());
             let (own_mss, peers_mss) = (mss(offers[direction]), mss(offers[1 - direction]));
-            if let Some(announced) = peers_mss.map(|peers| own_mss.unwrap_or(peers).min(peers)) {
-                let options_bytes = if half.flow.timestamps { 12 } else { 0 };
-                let bytes = u32::from(announced.max(SMALLEST_MSS)) - options_bytes;
-                half.segment_size = SegmentSize::announced(bytes);
-            }
+            let options_bytes = if half.flow.timestamps { 12 } else { 0 };
+            let payload = |mss: u16| u32::from(mss.max(SMALLEST_MSS)) - options_bytes;
+            half.segment_size = match (own_mss, peers_mss) {
+                (own, Some(peers)) => {
+                    SegmentSize::announced(payload(own.unwrap_or(peers).min(peers)))
+                }
+                (Some(own), None) => SegmentSize::at_most(payload(own)),
+                (None, None) => SegmentSize::default(),
+            };
             if let Some((initiator, responder)) = near {
                 half.near_rtt_ns = if direction == 0 { initiator } else { responder };
             }
@@ -500,6 +517,9 @@ impl State {
             keep_acknowledgments = half.keep_acknowledgments;
             echoes[direction] = half.echoes.take();
             let mut flow = half.finish();
+            if self.opening[1 - direction].packets == 0 {
+                flow.believe_delivered();
+            }
             flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
             self.tell_signs(direction, &mut flow);
             let unanswered = connection.unanswered[direction];
@@ -510,7 +530,11 @@ impl State {
             }
             connection.flows[direction] = flow;
         }
-        account_for_time(&mut connection, near_rtts_ns, &echoes);
+        for direction in 0..2 {
+            let echoed = self.opening[direction].echoed.take();
+            let (echoes, echoed) = (echoes[direction].as_deref(), echoed.as_deref());
+            account_for_time(&mut connection, direction, near_rtts_ns, echoes, echoed);
+        }
         if !keep_acknowledgments {
             for flow in &mut connection.flows {
                 flow.acknowledgments = Vec::new();
@@ -543,19 +567,52 @@ fn responder(connection: &Connection) -> usize {
 
 fn account_for_time(
     connection: &mut Connection,
+    direction: usize,
     near_rtts_ns: Option<[i64; 2]>,
-    echoes: &[Option<Box<Echoes>>; 2],
+    echoes: Option<&Echoes>,
+    echoed: Option<&Echoed>,
 ) {
-    let responder = responder(connection);
-    for (direction, echoes) in echoes.iter().enumerate() {
-        connection.flows[direction].account = account(&Told {
-            flow: &connection.flows[direction],
-            other: &connection.flows[1 - direction],
-            handshake: connection.handshake,
-            is_responder: direction == responder,
-            near_rtt_ns: near_rtts_ns.map(|both| both[direction]),
-            echoes: echoes.as_deref(),
-        });
+    let handshake = connection.handshake;
+    let is_responder = direction == responder(connection);
+    let [flow, other] = &mut connection.flows;
+    let (flow, other) = match direction {
+        0 => (flow, other),
+        _ => (other, flow),
+    };
+    let opened_ns = [handshake.syn_ns, handshake.syn_ack_ns][usize::from(is_responder)];
+    let inferred = echoed.and_then(|echoed| echoed.infer(flow, opened_ns, echoes));
+    let echoed_rtt_ns = inferred.as_ref().map(|inferred| inferred.round_trip_ns);
+    let late_ns = inferred.as_ref().map_or(0, |inferred| inferred.late_ns);
+    let mut answers = Vec::new();
+    if let Some(inferred) = inferred {
+        flow.divide(inferred.answers.iter().map(|answer| answer.0));
+        (flow.acknowledgments, answers) = (inferred.acknowledgments, inferred.answers);
+    }
+    let until = |passed: usize| passed.checked_sub(1);
+    let request_until = |until_ns: i64| match echoed_rtt_ns {
+        Some(_) => Some(answers[until(answers.partition_point(|a| a.1 <= until_ns))?].1),
+        None => {
+            let requests = &other.segments;
+            Some(requests[until(requests.partition_point(|s| s.time_ns <= until_ns))?].time_ns)
+        }
+    };
+    let account = account(&Told {
+        flow,
+        request_until: &request_until,
+        handshake,
+        is_responder,
+        near_rtt_ns: near_rtts_ns.map(|both| both[direction]),
+        echoes,
+        echoed_rtt_ns,
+    });
+    flow.account = account.map(|account| {
+        Box::new(Account {
+            echoes_late_ns: late_ns,
+            ..*account
+        })
+    });
+    if echoed_rtt_ns.is_some() {
+        flow.acknowledgments = Vec::new(); // only what was captured is kept for charts
     }
 }
 

@@ -172,6 +172,21 @@ impl Talk {
         );
     }
 
+    /// The SYN/ACK of the server alone, with these timestamps.
+    pub(crate) fn syn_ack(&mut self, time_ns: i64, timestamps: (u32, u32)) {
+        let options = TcpOptions {
+            mss: Some(MSS as u16 + 12),
+            window_scale: Some(self.shift),
+            sack_permitted: true,
+            timestamps: Some(timestamps),
+            ..TcpOptions::default()
+        };
+        let sequence = self.server_isn.wrapping_sub(1);
+        let both = TcpFlags::SYN | TcpFlags::ACK;
+        let tcp = segment(sequence, self.client_next, both, 0, options);
+        self.push(time_ns, true, 5000, tcp, 1);
+    }
+
     /// A request of the client that acknowledges everything up to `acknowledged`.
     pub(crate) fn request(&mut self, time_ns: i64, acknowledged: u32, bytes: u32) {
         let acknowledgment = self.server_isn.wrapping_add(acknowledged);

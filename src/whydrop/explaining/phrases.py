@@ -355,6 +355,17 @@ _PHRASES: Mapping[str, Phrase] = {
         "data paused for {paused_share} of the time, for longer than a round trip each time; why, only acknowledgments "
         "would show, and none were captured"
     ),
+    "acknowledgments-by-echoes": (
+        "no acknowledgments were captured; when they came is told by the timestamps that the data echoes (RFC 7323)"
+    ),
+    "stands-unseen": (
+        "what is in flight stands at one size: the receiver's window or the send buffer; only acknowledgments would "
+        "tell which, and none were captured"
+    ),
+    "echoes-late": (
+        "acknowledgments reached the sender {late_s} later than the fastest, though newer ones had left: they waited "
+        "on the way back, where nothing was captured"
+    ),
     "not-between": "not between the captures, where packets passed in order, unmarked and without a queue",
     "capture-missed": "capture {capture} did not record {missed|packet} that passed its point: {missed_share} of them",
     # models replayed

@@ -31,7 +31,6 @@ fn management(hop: &Hop) -> Option<Management> {
     let mean_bps =
         || hop.passages.mean_bytes() * hop.passages.passed as f64 * 8.0 / hop.passages.duration_s();
     let seeing = Seeing {
-        idle_wait_s: hop.idle_wait_s(),
         rate_bps: hop
             .departures
             .map_or_else(mean_bps, |departures| departures.rate_bps.value),

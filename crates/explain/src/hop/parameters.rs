@@ -46,7 +46,8 @@ pub fn dropping_bucket(hop: &Hop) -> Option<BucketFit> {
 
 fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let mut parameters = BTreeMap::new();
-    let Some(fit) = dropping_bucket(hop) else {
+    let both = hop.two_buckets.map(|two| two.pair.committed);
+    let Some(fit) = dropping_bucket(hop).or(both) else {
         return (parameters, None);
     };
     let basis = match (&hop.two_buckets, &hop.behind_queue) {

@@ -1,6 +1,7 @@
 //! The verdict on a hop, with what was replayed to rule others out.
 
 use whydrop_path::InService;
+use whydrop_path::fit::BucketFit;
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::judge::HopJudgement;
@@ -71,10 +72,8 @@ pub fn hop_verdict(
 fn explained_between(cause: Cause, hop: &Hop) -> f64 {
     match (cause, &hop.held) {
         (Cause::Policer, _) => {
-            let Some(fit) = dropping_bucket(hop) else {
-                return 0.0;
-            };
-            let alone = f64::from(fit.agreement.expected_losses());
+            let expected = |fit: BucketFit| f64::from(fit.agreement.expected_losses());
+            let alone = dropping_bucket(hop).map_or(0.0, expected);
             let share = alone / hop.passages.lost.max(1) as f64;
             hop.two_buckets
                 .map_or(share, |two| two.explained_share)

@@ -6,13 +6,14 @@
 //! And a sender that loses nothing and pauses for longer than a round trip waits for something that only acknowledgments
 //! would show: its application, the receiver's window, or acknowledgments that come late.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use whydrop_pair::{PacketFlags, Pair};
 use whydrop_path::fit::Seen;
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 use super::groups::PairGroup;
+use super::timeline::Timeline;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure_trace, totals};
 use crate::group::Group;
 use crate::thresholds::FEWEST_LOSSES;
@@ -27,18 +28,62 @@ pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
 /// Overtaken packets are most of what was retransmitted if they are so many times the rest.
 const MOSTLY: u64 = 10;
 
-/// When those packets came to the second point that others overtook between the points; nothing where acknowledgments tell
-/// what was retransmitted needlessly.
-fn late_arrivals(pair: &Pair, group: &PairGroup) -> HashSet<i64> {
-    if group.overtaken(pair) == 0 || has_acknowledgments(pair, group) {
+/// When those packets came to the second point that others overtook between the points, or that were still there when their
+/// sender repeated them: as a queue holds them for longer than its timer waits. Nothing where acknowledgments tell what was
+/// retransmitted needlessly.
+fn late_arrivals(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> HashSet<i64> {
+    if has_acknowledgments(pair, group) {
         return HashSet::new();
     }
     let downstream = 1 - group.direction.upstream().unwrap_or(0);
     let members: HashSet<u32> = group.members.iter().copied().collect();
-    let late = pair.packets.iter().filter(|packet| {
-        packet.flags.has(PacketFlags::OVERTAKEN) && members.contains(&packet.flow)
-    });
-    late.map(|packet| packet.time_ns[downstream]).collect()
+    let (mut late, mut sent) = (HashSet::new(), HashMap::new());
+    for index in timeline
+        .in_order
+        .iter()
+        .flatten()
+        .map(|index| *index as usize)
+    {
+        let packet = &pair.packets[index];
+        if !members.contains(&packet.flow) {
+            continue;
+        }
+        if packet.flags.has(PacketFlags::OVERTAKEN) {
+            late.insert(packet.time_ns[downstream]);
+        }
+        let before = sent.insert((packet.flow, packet.sequence), index);
+        let repeated = before.filter(|_| packet.flags.has(PacketFlags::RETRANSMISSION));
+        let inside = |before: &usize| {
+            let out_ns = timeline.sent_ns[*before] + timeline.transit_ns[*before];
+            timeline.transit_ns[*before] >= 0 && timeline.sent_ns[index] < out_ns
+        };
+        late.extend(
+            repeated
+                .filter(inside)
+                .map(|before| pair.packets[before].time_ns[downstream]),
+        );
+    }
+    late
+}
+
+/// Repetitions amid data, as duplicate acknowledgments make them. What ends a silence was repeated by a timer, which runs out as
+/// well when acknowledgments are late.
+pub fn repeated_amid_data(group: &Group) -> u64 {
+    let amid = |flow: &Flow| {
+        let (mut sent_ns, mut last_ns, mut count) = (HashMap::new(), i64::MIN, 0);
+        for segment in &flow.segments {
+            if segment.flags.has(SegmentFlags::INFERRED) {
+                continue;
+            }
+            let first_ns = sent_ns.insert(segment.sequence, segment.time_ns);
+            let silent_ns = segment.time_ns.saturating_sub(last_ns);
+            let age_ns = first_ns.map_or(0, |first_ns| segment.time_ns - first_ns);
+            count += u64::from(segment.kind != Kind::New && 2 * silent_ns < age_ns);
+            last_ns = segment.time_ns;
+        }
+        count
+    };
+    group.flows.iter().map(|flow| amid(flow.flow)).sum()
 }
 
 /// A pause is longer than so many times what passed from the handshake to the first data, a round trip at least, and so much
@@ -67,8 +112,8 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
 ///
 /// What never came to the first point shows there as a gap that a retransmission filled; what was lost beyond the second
 /// point was seen there and retransmitted.
-pub fn losses(pair: &Pair, group: &PairGroup) -> [Option<Evidence>; 2] {
-    let late = late_arrivals(pair, group);
+pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Evidence>; 2] {
+    let late = late_arrivals(pair, timeline, group);
     let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
     let before = evidence_of_part(&group.at_upstream, |segment| {
         match (segment.fate, inferred(segment.flags)) {

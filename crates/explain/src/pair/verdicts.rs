@@ -53,7 +53,7 @@ pub fn judge_all(
         .filter(|(group, passages)| group.is_worth_a_verdict(passages));
     let work: Vec<&(&PairGroup, Passages)> = worth_it.collect();
     let mut judged = on_all_cores(&work, |(group, passages)| {
-        let (mut ranked, causes) = judge(pair, group, passages, keep_tables);
+        let (mut ranked, causes) = judge(pair, timeline, group, passages, keep_tables);
         // other flows may share a queue, and what they do is not among these passages
         let alike = |other: &&&(&PairGroup, Passages)| other.0.direction == group.direction;
         if work.iter().filter(alike).count() == 1 {
@@ -89,12 +89,13 @@ pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(Stri
 /// Verdicts on one group, and the causes of its transfers.
 fn judge(
     pair: &Pair,
+    timeline: &Timeline,
     group: &PairGroup,
     passages: &Passages,
     keep_tables: bool,
 ) -> (Vec<Ranked>, TransferCauses) {
     let mut ranked = Vec::new();
-    let outer = outer::losses(pair, group);
+    let outer = outer::losses(pair, timeline, group);
     let acknowledged = outer::has_acknowledgments(pair, group);
     let (mut placed, mut bottleneck) = (None, None);
     let judgement = (passages.lost > 0).then(|| {
@@ -109,7 +110,9 @@ fn judge(
         };
         let mut verdict = outer_verdict(pair, group, place, &evidence, passages);
         // without acknowledgments nobody knows which repetitions were needed
-        verdict.doubtful = !acknowledged && cause_of(&verdict) == Cause::Unknown;
+        verdict.doubtful = !acknowledged
+            && (cause_of(&verdict) == Cause::Unknown
+                || outer::repeated_amid_data(&group.at_downstream) < FEWEST_LOSSES);
         ranked.push(verdict);
         bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
     }
@@ -313,7 +316,7 @@ fn lossless(
         Cause::Aqm => hop.marked > 0,
         _ => false,
     };
-    let judge = |times_s: &[f64; 11]| {
+    let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &[f64; 11]| {
         let judged = between.judge(times_s, times_s);
         match by_hop(&judged) {
             true => (judged, true),
@@ -325,15 +328,17 @@ fn lossless(
         if repeats_what_was_overtaken(flow, overtaken) {
             return (Judgement::new(Cause::Reordering, REPEATED_CONFIDENCE), true);
         }
-        let (judgement, place) = judge(&limits::times_of_flow_s(flow));
-        let nothing_held = unseen && judgement.cause == Cause::None;
+        let times_s = limits::times_of_flow_s(flow);
+        let (judgement, place) = judge(&between.of_flow(flow), &all.of_flow(flow), &times_s);
+        let nothing_told = unseen && !flow.account().by_echoes;
+        let nothing_held = nothing_told && judgement.cause == Cause::None;
         match nothing_held && outer::paused_share(flow).is_some() {
             true => (Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
             false => (judgement, place),
         }
     });
     if held.is_empty() {
-        let (judgement, place) = judge(&[0.0; 11]);
+        let (judgement, place) = judge(&between, &all, &[0.0; 11]);
         let flows = Group { flows: Vec::new() };
         held.push(Held {
             judgement,
@@ -363,6 +368,7 @@ fn lossless(
             evidence.totals = totals;
             let mut ranked = held_outside(pair, group, &evidence, &one.judgement, names);
             ranked.verdict.facts.extend(paused);
+            ranked.verdict.facts.extend(limits::unseen(&one.flows));
             ranked
         }
     });
@@ -385,6 +391,7 @@ const UNSEEN_CONFIDENCE: f64 = 0.5;
 
 fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
     let flows = one.flows.flows.iter().map(|flow| flow.flow);
+    let flows = flows.filter(|flow| !flow.account().by_echoes);
     let shares = flows.filter_map(outer::paused_share);
     let paused_share = shares.max_by(f64::total_cmp)?;
     (one.judgement.cause == Cause::Unknown)

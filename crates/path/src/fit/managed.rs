@@ -93,8 +93,6 @@ impl Law {
 /// How the queue is seen.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeing {
-    /// Wait of a packet that finds nothing before it, seconds.
-    pub idle_wait_s: f64,
     /// Bit/s at which it drains.
     pub rate_bps: f64,
     /// By how much stamps vary, seconds.

@@ -117,10 +117,14 @@ impl<'a> Hazards<'a> {
             &mut best,
         );
         let likely = || tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
+        // the law looks when a packet's turn comes: from one to the next waits change by what a packet takes
+        let between_looks = |one: &(f64, f64, f64)| {
+            [-self.packet_s, self.packet_s].map(|step_s| (one.1 + step_s).max(0.0))
+        };
         LawFit {
             law,
             nats: best.0 - self.chance_nats() - self.cost(5.0),
-            target_s: spread(best.1, likely().map(|one| one.1)),
+            target_s: spread(best.1, likely().flat_map(between_looks)),
             interval_s: Some(spread(best.2, likely().map(|one| one.2))),
         }
     }

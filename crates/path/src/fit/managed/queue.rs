@@ -59,9 +59,11 @@ impl Queue {
             bytes.map(f64::from).collect()
         };
         let bytes: Vec<Vec<f64>> = members.iter().map(bytes_of).collect();
+        let empty_s = (0..packets).map(|index| before_service_s(passages, index, seeing));
+        let empty_s = empty_s.fold(f64::INFINITY, f64::min);
         let mut queues: Vec<Self> = members
             .iter()
-            .map(|members| Self::of_members(passages, members, seeing))
+            .map(|members| Self::of_members(passages, members, seeing, empty_s))
             .collect();
         for (queue, bytes) in queues.iter_mut().zip(&bytes) {
             queue.count(bytes);
@@ -70,8 +72,8 @@ impl Queue {
         queues
     }
 
-    fn of_members(passages: &Passages, members: &[usize], seeing: Seeing) -> Self {
-        let seen_turns_s = turns_s(passages, members, seeing);
+    fn of_members(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64) -> Self {
+        let seen_turns_s = turns_s(passages, members, seeing, empty_s);
         let mut before_s = f64::MIN;
         let item = |(index, seen_turn_s): (&usize, f64)| {
             let index = *index;
@@ -86,7 +88,7 @@ impl Queue {
             let service_s = if lost {
                 0.0
             } else {
-                f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
+                service_s(passages, index, seeing)
             };
             before_s = turn_s + service_s;
             Item {
@@ -166,11 +168,23 @@ fn looked_at(passages: &Passages) -> usize {
     last.map_or(most, |last| last + 1)
 }
 
-/// When the turn of each member of a queue was; NaN where that was not seen. An acknowledgment may be held back, and is never
-/// early: who is behind in the queue and known to be gone was let out later.
-fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing) -> Vec<f64> {
+/// Time that a packet takes to be sent, seconds.
+fn service_s(passages: &Passages, index: usize, seeing: Seeing) -> f64 {
+    f64::from(passages.bytes[index]) * 8.0 / seeing.rate_bps
+}
+
+/// Wait of a packet less the time that it took to be sent, which its transit holds and a small packet's hardly; NaN where it
+/// was not seen.
+fn before_service_s(passages: &Passages, index: usize, seeing: Seeing) -> f64 {
+    passages.wait_s[index] - service_s(passages, index, seeing)
+}
+
+/// When the turn of each member of a queue was; NaN where that was not seen. Packets that find the queue empty wait for
+/// `empty_s` before they are sent. An acknowledgment may be held back, and is never early: who is behind in the queue and
+/// known to be gone was let out later.
+fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64) -> Vec<f64> {
     let turn_s = |index: &usize| {
-        let wait_s = passages.wait_s[*index] - seeing.idle_wait_s;
+        let wait_s = before_service_s(passages, *index, seeing) - empty_s;
         // NaN stays NaN
         passages.arrival_s[*index] + wait_s.clamp(0.0, f64::MAX)
     };

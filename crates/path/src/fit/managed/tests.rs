@@ -42,7 +42,6 @@ fn through(mut element: impl PathElement) -> Passages {
 }
 
 const SEEING: Seeing = Seeing {
-    idle_wait_s: 0.0,
     rate_bps: RATE_BPS as f64,
     noise_s: 1e-6,
     isolated: false,
@@ -67,6 +66,8 @@ fn codel_is_told_with_its_target_and_interval() {
         let near =
             |value: f64, truth_ms: i64| (value / (truth_ms as f64 * 1e-3) - 1.0).abs() < 0.25;
         assert!(near(best.target_s.value, target_ms), "{best:?}");
+        let truth_s = target_ms as f64 * 1e-3;
+        assert!(best.target_s.low.unwrap() <= truth_s && truth_s <= best.target_s.high.unwrap());
         assert!(
             near(best.interval_s.unwrap().value, interval_ms),
             "{best:?}"

@@ -224,9 +224,27 @@ fn headline<'a>(kind: &str, truth: &Value, verdicts: &'a [Value]) -> Option<&'a 
     verdicts.iter().find(names).or(first)
 }
 
-/// True for what captures do not show: losses of acknowledgments where none were captured.
+/// True for what captures of the data alone do not show: losses of acknowledgments, and what windows allow, which only
+/// acknowledgments state. (A window that closes is told by its reopening, and a full window over a queue by the queue.)
 fn is_out_of_sight(kind: &str, truth: &Value) -> bool {
-    kind == "slow_way_back" && truth["reverse_captured"] == false
+    let by_windows = [
+        "rwnd_limited",
+        "slow_reader",
+        "send_buffer",
+        "jitter",
+        "ack_loss",
+        "batching",
+    ];
+    truth["reverse_captured"] == false
+        && (kind == "slow_way_back" || by_windows.contains(&kind) && is_held_by_a_window(truth))
+}
+
+/// True if the receive window or the send buffer has most of the time in which the first connection sends.
+fn is_held_by_a_window(truth: &Value) -> bool {
+    let shares = &truth["flows"][0]["limits"]["shares"];
+    let share = |limiter: &str| shares[limiter].as_f64().unwrap_or(0.0);
+    let windows = share("receive-window") + share("send-buffer");
+    windows > share("slow-start") + share("congestion-window") + share("pacing")
 }
 
 /// Losses both ways. In a direction that is not captured nothing need be said.
