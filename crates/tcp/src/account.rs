@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
-use crate::recovery::Recoveries;
+use crate::recovery::{DUPLICATES, Recoveries};
 use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds};
 use crate::sender_clock::{Echoes, SenderClock};
@@ -28,7 +28,7 @@ const MOST_HELD_NS: i64 = 550_000_000;
 const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
-/// So many acknowledgments in a row are not lost one by one.
+/// So many packets in a row are not lost one by one.
 const ALL_OF: usize = 3;
 /// The minimum of RFC 6298, section 2.4: what is sent again later, and no long round trip is why, was sent again before.
 const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
@@ -94,6 +94,8 @@ struct Walk<'a> {
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
+    /// Until when the sender last recovered.
+    recovered_ns: i64,
     /// When the last acknowledgment was heard before an outage.
     silent_since_ns: Option<i64>,
 }
@@ -141,6 +143,7 @@ impl<'a> Walk<'a> {
             answer_end: 0,
             coming: 0,
             slack_ns,
+            recovered_ns: i64::MIN,
             silent_since_ns: None,
         }
     }
@@ -312,7 +315,9 @@ impl<'a> Walk<'a> {
         if !by_timer && !self.recoveries.is_on() {
             self.before = Some(limiter);
         }
-        self.last = match self.recoveries.is_on() {
+        // all that its end releases leaves at once, as fast as the line takes it
+        let recovered = now_ns.saturating_sub(self.recovered_ns) <= self.slack_ns;
+        self.last = match recovered {
             true => Some(Limiter::LossRecovery),
             false => self.before,
         };
@@ -332,6 +337,9 @@ impl<'a> Walk<'a> {
         let held_ns = ended_by
             .filter(|_| !self.recoveries.is_on())
             .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
+        if limiter == Limiter::LossRecovery {
+            self.recovered_ns = until_ns;
+        }
         if let Some(held_ns) = held_ns {
             self.account.push(held_ns, from_ns, limiter);
             self.account.push(until_ns, from_ns, Limiter::DelayedAck);
@@ -408,8 +416,12 @@ impl<'a> Walk<'a> {
         };
         self.round_trip.hear(&heard, &self.clock);
         let (acknowledged, was) = (acknowledgment.acknowledged, self.acknowledged);
+        let told_ns = self.clock.heard_ns.get(self.coming + DUPLICATES - 1);
+        let told = told_ns.map_or(usize::MAX, |ns| {
+            self.clock.sent_ns.partition_point(|sent_ns| sent_ns < ns)
+        });
         self.recoveries
-            .hear(acknowledged, was, self.next, self.leaving);
+            .hear(acknowledged, was, self.next, self.leaving, told);
         self.acknowledged = was.max(acknowledged);
         if acknowledgment.window_bytes >= 0 {
             self.windows.push_back((heard_ns, *acknowledgment));
@@ -522,7 +534,10 @@ impl<'a> Walk<'a> {
         let until = sent_ns.partition_point(|ns| *ns < next_ns);
         let last_ns = until.checked_sub(1).map_or(now_ns, |last| sent_ns[last]);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
-        if last_ns.saturating_sub(now_ns) >= LASTING_NS && !spurious {
+        // what left within a round trip before, too, would have made the receiver answer
+        let since_ns = self.last_heard_ns.saturating_sub(self.round_trip.base_ns);
+        let unanswered = until.saturating_sub(1 + sent_ns.partition_point(|ns| *ns < since_ns));
+        if last_ns.saturating_sub(now_ns) >= LASTING_NS && unanswered >= ALL_OF && !spurious {
             return Some(self.last_heard_ns);
         }
         let acknowledgments = &self.told.flow.acknowledgments;
