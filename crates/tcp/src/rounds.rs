@@ -63,11 +63,12 @@ impl Rounds {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let rounds = cut(flow, clock);
         let gaps_ns = gaps_ns(flow, clock);
+        let line_gap_ns = line_gap_ns(flow, clock);
         // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
-        // behind another
-        let line_gap_ns = quantile(&gaps_ns, 0.25);
-        let pause_ns = (PAUSE_GAPS * line_gap_ns).min(slack_ns);
-        let slow_start = SlowStart::of(flow, clock, pause_ns);
+        // behind another, and where stamps are noisy nearer than the line takes them
+        let burst_gap_ns = quantile(&gaps_ns, 0.25).max(line_gap_ns);
+        let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
+        let slow_start = SlowStart::of(flow, clock, pause_ns, line_gap_ns);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
@@ -213,6 +214,19 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .filter(|(segments, _)| segments.iter().all(is_full))
         .map(|(_, sent_ns)| sent_ns[1] - sent_ns[0])
         .collect()
+}
+
+/// What a full packet takes at the most that the line was seen to take: of an initial window's packets in a row, so that noise of
+/// the stamps is small beside it; 0 where there are no such.
+fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
+    let full = flow.mss_bytes.unwrap_or(1460);
+    let packets = INITIAL_SEGMENTS as usize;
+    let runs = flow.segments.windows(packets);
+    let runs = runs.zip(clock.sent_ns.windows(packets));
+    runs.filter(|(run, _)| run.iter().all(|s| s.payload_bytes == full && s.kind == Kind::New))
+        .map(|(_, sent_ns)| (sent_ns[packets - 1] - sent_ns[0]) / (INITIAL_SEGMENTS - 1))
+        .min()
+        .unwrap_or(0)
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.
