@@ -478,7 +478,7 @@ impl<'a> Walk<'a> {
         if self.last_bytes < self.mss && bytes < self.mss {
             return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
         }
-        self.rounds.limiter_at(now_ns)
+        self.rounds.limiter_at(self.last_sent_ns, now_ns)
     }
 
     /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.

@@ -120,9 +120,9 @@ impl Rounds {
     }
 
     /// The limiter of a sender that waits for acknowledgments.
-    pub fn limiter_at(&self, now_ns: i64) -> Limiter {
+    pub fn limiter_at(&self, sent_ns: i64, now_ns: i64) -> Limiter {
         let stands = self
-            .at(now_ns)
+            .at(sent_ns)
             .is_some_and(|round| self.cap.is_some_and(|cap| round.flight >= cap - self.mss));
         if stands {
             Limiter::SendBuffer
