@@ -15,6 +15,9 @@ pub(crate) const RELEASE_NS: i64 = 2_000_000;
 /// grows by less for so many rounds has another bound ...
 const LEAST_GROWTH: f64 = 0.5;
 const STANDING_ROUNDS: usize = 8;
+/// ... and one that never lost anything by a whole one (RFC 9438, section 4.3: as Reno), which shows sooner ...
+const LEAST_GROWTH_LOSSLESS: f64 = 1.0;
+const STANDING_ROUNDS_LOSSLESS: usize = 5;
 /// ... which it always reaches, but for what is under way when an acknowledgment comes.
 const NEAR_CAP: f64 = 0.95;
 /// No initial window is smaller than this unless something was lost (RFC 6928).
@@ -172,6 +175,11 @@ fn cut(flow: &Flow, clock: &SenderClock) -> Vec<Round> {
 }
 
 impl Round {
+    /// It has less out, and neither a loss nor the end of an answer is why.
+    fn is_below(&self, flight: i64) -> bool {
+        self.flight < flight && !self.recovers && !self.is_cut
+    }
+
     fn take(&mut self, flight: i64, kind: Kind) {
         self.flight = self.flight.max(flight);
         self.recovers |= matches!(kind, Kind::Fast | Kind::Timeout);
@@ -185,24 +193,29 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
         return None;
     }
     let least = (NEAR_CAP * most as f64) as i64 - mss;
-    let needed = match most < INITIAL_SEGMENTS * mss {
-        true => STANDING_ROUNDS_BELOW_INITIAL,
-        false => STANDING_ROUNDS,
+    let (growth, needed) = match rounds.iter().any(|round| round.recovers) {
+        _ if most < INITIAL_SEGMENTS * mss => (LEAST_GROWTH, STANDING_ROUNDS_BELOW_INITIAL),
+        true => (LEAST_GROWTH, STANDING_ROUNDS),
+        false => (LEAST_GROWTH_LOSSLESS, STANDING_ROUNDS_LOSSLESS),
     };
     let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len().max(1) as f64;
     let (mut count, mut grown, mut as_window) = (0, 0.0, 0.0);
     // a window begins anew with a transfer
-    for transfer in rounds.split(|round| round.is_cut) {
+    for transfer in rounds.split_inclusive(|round| round.is_cut) {
         let there = transfer
             .iter()
             .filter(|round| !round.recovers && round.flight >= least);
         let there: Vec<i64> = there.map(|round| round.flight).collect();
-        let third = there.len() / 3;
+        let third = (there.len() / 3).max(1).min(there.len());
         grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
-        as_window += LEAST_GROWTH * (there.len() - third) as f64 * mss as f64;
+        as_window += growth * (there.len() - third) as f64 * mss as f64;
         count += there.len();
     }
-    (count >= needed && grown < as_window / 2.0).then_some(least + mss)
+    // below a buffer's size nothing stands that loses nothing: what does is a window that a model of the path sets
+    let pairs = rounds.windows(2).filter(|pair| !pair[0].is_cut);
+    let elsewhere = pairs.filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
+    let stands = count >= needed && grown < as_window / 2.0;
+    (stands && elsewhere.count() < count).then_some(least + mss)
 }
 
 /// Times from each full packet that was sent for the first time to the next such, nanoseconds.
