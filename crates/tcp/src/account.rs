@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
+use crate::flow::{Acknowledgment, Fate, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
 use crate::recovery::{DUPLICATES, Recoveries};
@@ -28,7 +28,9 @@ const MOST_HELD_NS: i64 = 550_000_000;
 const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
-/// So many packets in a row are not lost one by one.
+/// Packets are not lost one by one where that is as unlikely.
+const CHANCE: f64 = 0.01;
+/// So many acknowledgments in a row are not lost one by one.
 const ALL_OF: usize = 3;
 /// The minimum of RFC 6298, section 2.4: what is sent again later, and no long round trip is why, was sent again before.
 const FIRST_TIMEOUT_NS: i64 = 1_000_000_000;
@@ -94,6 +96,7 @@ struct Walk<'a> {
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
+    lost_share: f64,
     /// Until when the sender last recovered.
     recovered_ns: i64,
     /// When the last acknowledgment was heard before an outage.
@@ -116,6 +119,8 @@ impl<'a> Walk<'a> {
         };
         let all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
         let usual_rtt_ns = quantile(&all_ns, 0.5).saturating_add(clock.near_rtt_ns);
+        let segments = told.flow.segments.iter();
+        let lost = segments.filter(|s| s.fate == Fate::Lost).count();
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
             ..Account::default()
@@ -143,6 +148,7 @@ impl<'a> Walk<'a> {
             answer_end: 0,
             coming: 0,
             slack_ns,
+            lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
             recovered_ns: i64::MIN,
             silent_since_ns: None,
         }
@@ -537,7 +543,8 @@ impl<'a> Walk<'a> {
         // what left within a round trip before, too, would have made the receiver answer
         let since_ns = self.last_heard_ns.saturating_sub(self.round_trip.base_ns);
         let unanswered = until.saturating_sub(1 + sent_ns.partition_point(|ns| *ns < since_ns));
-        if last_ns.saturating_sub(now_ns) >= LASTING_NS && unanswered >= ALL_OF && !spurious {
+        let lasts = last_ns.saturating_sub(now_ns) >= LASTING_NS && !self.is_chance(unanswered);
+        if lasts && !spurious {
             return Some(self.last_heard_ns);
         }
         let acknowledgments = &self.told.flow.acknowledgments;
@@ -555,7 +562,15 @@ impl<'a> Walk<'a> {
         let silent_ns = now_ns.saturating_sub(last_ns);
         let is_far = self.told.flow.vantage != Vantage::Sender;
         let is_late = silent_ns > FIRST_TIMEOUT_NS.saturating_add(self.long_rtt_ns);
-        (is_far && is_late).then_some(last_ns)
+        // each timeout is twice as long as the one before (RFC 6298, section 5.5)
+        let timeouts = (silent_ns / LASTING_NS).saturating_add(1).ilog2() as usize;
+        (is_far && is_late && !self.is_chance(timeouts)).then_some(last_ns)
+    }
+
+    /// True if so many packets in a row may be lost as others of the flow are, one by one.
+    fn is_chance(&self, in_a_row: usize) -> bool {
+        let exponent = i32::try_from(in_a_row).unwrap_or(i32::MAX);
+        self.lost_share.powi(exponent) > CHANCE
     }
 
     /// All of an answer is out: until it is acknowledged.

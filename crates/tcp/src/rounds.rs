@@ -1,6 +1,6 @@
 //! How much a sender lets out, round trip by round trip: whether its window stands.
 
-use crate::flow::{Flow, Kind, Segment, Vantage};
+use crate::flow::{Flow, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::Limiter;
 use crate::own_time::OwnTime;
 use crate::quantile::quantile;
@@ -92,7 +92,7 @@ impl Rounds {
             mss,
             paced_gap_ns: leaves_by_rate(
                 &gaps_ns,
-                flow.vantage,
+                flow,
                 clock,
                 own_time.unreleased || releases_several(flow),
                 base_rtt_ns,
@@ -248,11 +248,15 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
+fn is_inferred(segment: &Segment) -> bool {
+    segment.flags.has(SegmentFlags::INFERRED)
+}
+
 /// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
 fn leaves_by_rate(
     gaps: &[i64],
-    vantage: Vantage,
+    flow: &Flow,
     clock: &SenderClock,
     unreleased: bool,
     base_rtt_ns: i64,
@@ -265,7 +269,8 @@ fn leaves_by_rate(
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
     let is_near = match clock.longest_queued_ns {
         Some(queued_ns) => queued_ns < a_window_ns / 2,
-        None => vantage == Vantage::Sender,
+        // what drops packets on their way here may make others wait
+        None => flow.vantage == Vantage::Sender && !flow.segments.iter().any(is_inferred),
     };
     if !is_near {
         return false;

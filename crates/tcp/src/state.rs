@@ -277,6 +277,7 @@ impl State {
         opening.timestamps = tcp.options.timestamps.is_some();
         // a repeated SYN makes the time of the first useless: keep the last one before the answer
         if tcp.flags.has(TcpFlags::ACK) {
+            self.handshake.first_syn_ack_ns.get_or_insert(time_ns);
             self.handshake.syn_ack_ns = Some(time_ns);
             if self.halves.is_some() {
                 self.agree_on_ecn(); // data came with the SYN (RFC 7413)

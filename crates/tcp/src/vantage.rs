@@ -13,7 +13,8 @@ const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 /// (to the initiator, to the responder).
 pub(crate) fn near_rtts(handshake: &Handshake) -> Option<(i64, i64)> {
     let (syn, syn_ack, ack) = (handshake.syn_ns?, handshake.syn_ack_ns?, handshake.ack_ns?);
-    (syn <= syn_ack && syn_ack <= ack).then_some((ack - syn_ack, syn_ack - syn))
+    let answered = handshake.first_syn_ack_ns.unwrap_or(syn_ack);
+    (syn <= answered && syn_ack <= ack).then_some((ack - syn_ack, answered - syn))
 }
 
 /// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
@@ -62,6 +63,7 @@ mod tests {
             syn_ns: Some(0),
             syn_ack_ns: Some(to_responder_ms * MS),
             ack_ns: Some((to_responder_ms + to_initiator_ms) * MS),
+            ..Handshake::default()
         }
     }
 
@@ -70,6 +72,15 @@ mod tests {
         let at_server = handshake(0, 100);
         assert_eq!(vantage(&at_server, [None; 2], 1), Vantage::Sender);
         assert_eq!(vantage(&at_server, [None; 2], 0), Vantage::Receiver);
+    }
+
+    #[test]
+    fn an_answer_that_is_repeated_counts_from_the_first_to_one_end_and_from_the_last_to_the_other() {
+        let repeated = Handshake {
+            first_syn_ack_ns: Some(MS),
+            ..handshake(1000, 20)
+        };
+        assert_eq!(near_rtts(&repeated), Some((20 * MS, MS)));
     }
 
     #[test]
