@@ -291,7 +291,11 @@ impl Phase {
         let ended = top.is_end(last, ahead, mss, line_gap_ns);
         // a window that never grew left slow start before, when there was nothing to fill it
         let grew = !ended || top.sample.at_ns != first.at_ns;
-        let began = self.certain || top.ahead > AHEAD_SEGMENTS * mss as f64;
+        // what grows by more than is acknowledged is a window that is let out (RFC 3465, section 2)
+        let grown = top.sample.flight - first.flight;
+        let acknowledged = top.sample.acknowledged - first.acknowledged;
+        let by_acknowledgments = (grown - acknowledged) as f64 <= AHEAD_SEGMENTS * mss as f64;
+        let began = self.certain || (top.ahead > AHEAD_SEGMENTS * mss as f64 && by_acknowledgments);
         (began && grew, ended.then_some(top.sample.at_ns))
     }
 }
