@@ -43,8 +43,8 @@ pub(crate) struct Told<'a> {
     pub handshake: Handshake,
     /// This flow's sender accepted the connection.
     pub is_responder: bool,
-    /// From the capture point to this flow's sender and back, by the handshake.
-    pub near_rtt_ns: Option<i64>,
+    /// From the capture point to this flow's sender and back, and to its receiver, by the handshake.
+    pub near_rtts_ns: Option<(i64, i64)>,
     pub echoes: Option<&'a Echoes>,
 }
 
@@ -105,9 +105,9 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(told: &'a Told<'a>) -> Self {
-        let clock = SenderClock::of(told.flow, told.near_rtt_ns, told.echoes);
-        let handshake_ns =
-            crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a.saturating_add(b));
+        let near_rtt_ns = told.near_rtts_ns.map(|(near, _)| near);
+        let clock = SenderClock::of(told.flow, near_rtt_ns, told.echoes);
+        let handshake_ns = told.near_rtts_ns.map(|(a, b)| a.saturating_add(b));
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
         let sampled_ns = told.flow.segments.iter().filter(exact);
         let sampled_ns = sampled_ns

@@ -206,8 +206,6 @@ impl Vantage {
 pub struct Handshake {
     pub syn_ns: Option<i64>,
     pub syn_ack_ns: Option<i64>,
-    /// The first answer, where that is repeated.
-    pub first_syn_ack_ns: Option<i64>,
     pub ack_ns: Option<i64>,
 }
 

@@ -213,7 +213,8 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
     }
     // below a buffer's size nothing stands that loses nothing: what does is a window that a model of the path sets
     let pairs = rounds.windows(2).filter(|pair| !pair[0].is_cut);
-    let elsewhere = pairs.filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
+    let elsewhere =
+        pairs.filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
     let stands = count >= needed && grown < as_window / 2.0;
     (stands && elsewhere.count() < count).then_some(least + mss)
 }
@@ -236,10 +237,13 @@ fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
     let packets = INITIAL_SEGMENTS as usize;
     let runs = flow.segments.windows(packets);
     let runs = runs.zip(clock.sent_ns.windows(packets));
-    runs.filter(|(run, _)| run.iter().all(|s| s.payload_bytes == full && s.kind == Kind::New))
-        .map(|(_, sent_ns)| (sent_ns[packets - 1] - sent_ns[0]) / (INITIAL_SEGMENTS - 1))
-        .min()
-        .unwrap_or(0)
+    runs.filter(|(run, _)| {
+        run.iter()
+            .all(|s| s.payload_bytes == full && s.kind == Kind::New)
+    })
+    .map(|(_, sent_ns)| (sent_ns[packets - 1] - sent_ns[0]) / (INITIAL_SEGMENTS - 1))
+    .min()
+    .unwrap_or(0)
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.

@@ -198,8 +198,14 @@ fn of_flow(
         .map(|(crossing, _)| crossing)
         .collect();
     let lost = own.iter().filter(|c| c.lost_between).count();
-    let before = if proto == "udp" { pair.tcp_flows.len() } else { 0 };
-    let at_y = flow.translated(pair.translation, (before + number) as u16).tcp;
+    let before = if proto == "udp" {
+        pair.tcp_flows.len()
+    } else {
+        0
+    };
+    let at_y = flow
+        .translated(pair.translation, (before + number) as u16)
+        .tcp;
     let again = own.iter().filter(|c| match c.body {
         Body::Tcp(segment) => segment.reason != Reason::New,
         Body::Udp(_) => false,
