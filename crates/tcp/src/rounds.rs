@@ -230,8 +230,8 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .collect()
 }
 
-/// What a full packet takes at the most that the line was seen to take: of an initial window's packets in a row, so that noise of
-/// the stamps is small beside it; 0 where there are no such.
+/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets in a row, so
+/// that noise of the stamps is small beside it, nanoseconds; 0 where there are no such.
 fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
     let full = flow.mss_bytes.unwrap_or(1460);
     let packets = INITIAL_SEGMENTS as usize;
