@@ -130,7 +130,7 @@ fn a_flow_that_never_saw_the_queue_empty_waits_as_long_as_its_round_trip_is_long
     let (segments, mut waits_before) = behind_the_queue();
     let account = Account {
         waits_before: waits_before.clone(),
-        echoed_rtt_ns: Some(10 * MS),
+        near_echoed_rtt_ns: Some(10 * MS),
         ..Account::default()
     };
     let first = with_account(flow(1, segments.clone()), account);
@@ -139,7 +139,7 @@ fn a_flow_that_never_saw_the_queue_empty_waits_as_long_as_its_round_trip_is_long
     }
     let account = Account {
         waits_before,
-        echoed_rtt_ns: Some(40 * MS),
+        near_echoed_rtt_ns: Some(40 * MS),
         ..Account::default()
     };
     let late = with_account(flow(1, segments), account);

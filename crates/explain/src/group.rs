@@ -106,7 +106,7 @@ impl Group<'_> {
     /// The wait of a flow's fastest packet: what its round trip to the sender is longer at the least than that of another flow
     /// of the same host. A flow that begins behind a queue that stands sees no packet without a wait.
     fn waits_always_ns(&self, flow: &Flow) -> i64 {
-        let least_ns = |flow: &Flow| flow.account().echoed_rtt_ns;
+        let least_ns = |flow: &Flow| flow.account().near_echoed_rtt_ns;
         let host = flow.source.address;
         let of_host = (self.flows.iter()).filter(|other| other.flow.source.address == host);
         let fastest_ns = of_host.filter_map(|other| least_ns(other.flow)).min();

@@ -67,7 +67,7 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
 type Shares = BTreeMap<&'static str, f64>;
 
 /// The shares of limits that the simulator knows for the first connection, within what the capture holds of it: of a
-/// pause between transfers that it begins in, nothing.
+/// pause between transfers that it begins or ends in, nothing.
 fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let capture = &truth["captures"][point];
     let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);
@@ -83,6 +83,12 @@ fn shares(truth: &Value, point: &str) -> Option<Shares> {
         .as_f64()
         .filter(|_| begins_s > 0.0)
         .map_or(begins_s, |from_s| from_s.max(begins_s));
+    let begun = transfers
+        .iter()
+        .rfind(|transfer| transfer["from_s"].as_f64() < Some(ends_s));
+    let ends_s = begun
+        .and_then(|last| last["until_s"].as_f64())
+        .map_or(ends_s, |until_s| until_s.min(ends_s));
     let mut shares = Shares::new();
     for span in list(&flow["limits"]["spans"]) {
         let (from_s, until_s) = (span[0].as_f64()?, span[1].as_f64()?);
@@ -102,20 +108,15 @@ fn compare(truth: &Value, point: &'static str, right: &Shares, report: &Value) -
         .iter()
         .find(|flow| flow["proto"] == "tcp" && flow["limits"].is_object())
         .unwrap_or(&Value::Null);
-    let port = format!(":{} > ", flow["sport"]);
-    let client = format!(":{}", flow["dport"]);
-    let flows = list(&report["flows"]);
-    // where one end is translated the other keeps its port
-    let ways = [
-        (&port, &client),
-        (&port, &String::new()),
-        (&client, &client),
-    ];
-    let stated = ways.iter().find_map(|(from, to)| {
-        flows.iter().find(|flow| {
-            let name = flow["flow"].as_str().unwrap_or_default();
-            name.contains(from.as_str()) && name.ends_with(to.as_str())
-        })
+    // an address translator between the points changes ports
+    let (from, to) = match point {
+        "y" => (&flow["sport_at_y"], &flow["dport_at_y"]),
+        _ => (&flow["sport"], &flow["dport"]),
+    };
+    let (from, to) = (format!(":{from} > "), format!(":{to}"));
+    let stated = list(&report["flows"]).iter().find(|flow| {
+        let name = flow["flow"].as_str().unwrap_or_default();
+        name.contains(&from) && name.ends_with(&to)
     });
     let stated = stated.map_or(&Value::Null, |f| &f["limits"]["shares"]);
     let off = |limiter: &Limiter| {

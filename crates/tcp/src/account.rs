@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::{Acknowledgment, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
+use crate::flow::{Acknowledgment, Fate, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::{Account, Limiter};
 use crate::quantile::quantile;
-use crate::recovery::Recoveries;
+use crate::recovery::{DUPLICATES, Recoveries};
 use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds};
 use crate::sender_clock::{Echoes, SenderClock};
@@ -28,6 +28,8 @@ const MOST_HELD_NS: i64 = 550_000_000;
 const LONG: i64 = 3;
 /// Linux's minimum retransmission timeout: what is lost again after that long was lost by something that lasts.
 const LASTING_NS: i64 = 200_000_000;
+/// Packets are not lost one by one where that is as unlikely.
+const CHANCE: f64 = 0.01;
 /// So many acknowledgments in a row are not lost one by one.
 const ALL_OF: usize = 3;
 /// The minimum of RFC 6298, section 2.4: what is sent again later, and no long round trip is why, was sent again before.
@@ -41,8 +43,8 @@ pub(crate) struct Told<'a> {
     pub handshake: Handshake,
     /// This flow's sender accepted the connection.
     pub is_responder: bool,
-    /// From the capture point to this flow's sender and back, by the handshake.
-    pub near_rtt_ns: Option<i64>,
+    /// From the capture point to this flow's sender and back, and to its receiver, by the handshake.
+    pub near_rtts_ns: Option<(i64, i64)>,
     pub echoes: Option<&'a Echoes>,
     /// The round trip, where the flow's acknowledgments were not captured but told by echoed timestamps.
     pub echoed_rtt_ns: Option<i64>,
@@ -61,7 +63,7 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     if let Some(echoes) = told.echoes {
         account.waits_back = echoes.waits_back();
         account.waits_before = echoes.waits_before();
-        account.echoed_rtt_ns = echoes.near_rtt_ns(told.flow);
+        account.near_echoed_rtt_ns = echoes.near_rtt_ns(told.flow);
     }
     Some(Box::new(account))
 }
@@ -101,15 +103,18 @@ struct Walk<'a> {
     /// Next acknowledgment to come.
     coming: usize,
     slack_ns: i64,
+    lost_share: f64,
+    /// Until when the sender last recovered.
+    recovered_ns: i64,
     /// When the last acknowledgment was heard before an outage.
     silent_since_ns: Option<i64>,
 }
 
 impl<'a> Walk<'a> {
     fn new(told: &'a Told<'a>) -> Self {
-        let clock = SenderClock::of(told.flow, told.near_rtt_ns, told.echoes);
-        let handshake_ns =
-            crate::vantage::near_rtts(&told.handshake).map(|(a, b)| a.saturating_add(b));
+        let near_rtt_ns = told.near_rtts_ns.map(|(near, _)| near);
+        let clock = SenderClock::of(told.flow, near_rtt_ns, told.echoes);
+        let handshake_ns = told.near_rtts_ns.map(|(a, b)| a.saturating_add(b));
         let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
         let sampled_ns = told.flow.segments.iter().filter(exact);
         let sampled_ns = sampled_ns
@@ -123,6 +128,8 @@ impl<'a> Walk<'a> {
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         let by_echoes = told.echoed_rtt_ns.is_some();
         let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
+        let segments = told.flow.segments.iter();
+        let lost = segments.filter(|s| s.fate == Fate::Lost).count();
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
             by_echoes,
@@ -151,6 +158,8 @@ impl<'a> Walk<'a> {
             answer_end: 0,
             coming: 0,
             slack_ns,
+            lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
+            recovered_ns: i64::MIN,
             silent_since_ns: None,
         }
     }
@@ -320,7 +329,9 @@ impl<'a> Walk<'a> {
         if !by_timer && !self.recoveries.is_on() {
             self.before = Some(limiter);
         }
-        self.last = match self.recoveries.is_on() {
+        // all that its end releases leaves at once, as fast as the line takes it
+        let recovered = now_ns.saturating_sub(self.recovered_ns) <= self.slack_ns;
+        self.last = match recovered {
             true => Some(Limiter::LossRecovery),
             false => self.before,
         };
@@ -340,6 +351,9 @@ impl<'a> Walk<'a> {
         let held_ns = ended_by
             .filter(|_| !self.recoveries.is_on())
             .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
+        if limiter == Limiter::LossRecovery {
+            self.recovered_ns = until_ns;
+        }
         if let Some(held_ns) = held_ns {
             self.account.push(held_ns, from_ns, limiter);
             self.account.push(until_ns, from_ns, Limiter::DelayedAck);
@@ -416,8 +430,12 @@ impl<'a> Walk<'a> {
         };
         self.round_trip.hear(&heard, &self.clock);
         let (acknowledged, was) = (acknowledgment.acknowledged, self.acknowledged);
+        let told_ns = self.clock.heard_ns.get(self.coming + DUPLICATES - 1);
+        let told = told_ns.map_or(usize::MAX, |ns| {
+            self.clock.sent_ns.partition_point(|sent_ns| sent_ns < ns)
+        });
         self.recoveries
-            .hear(acknowledged, was, self.next, self.leaving);
+            .hear(acknowledged, was, self.next, self.leaving, told);
         self.acknowledged = was.max(acknowledged);
         if acknowledgment.window_bytes >= 0 {
             self.windows.push_back((heard_ns, *acknowledgment));
@@ -474,7 +492,7 @@ impl<'a> Walk<'a> {
         if self.last_bytes < self.mss && bytes < self.mss {
             return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
         }
-        self.rounds.limiter_at(now_ns)
+        self.rounds.limiter_at(self.last_sent_ns, now_ns)
     }
 
     /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.
@@ -530,7 +548,11 @@ impl<'a> Walk<'a> {
         let until = sent_ns.partition_point(|ns| *ns < next_ns);
         let last_ns = until.checked_sub(1).map_or(now_ns, |last| sent_ns[last]);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
-        if last_ns.saturating_sub(now_ns) >= LASTING_NS && !spurious {
+        // what left within a round trip before, too, would have made the receiver answer
+        let since_ns = self.last_heard_ns.saturating_sub(self.round_trip.base_ns);
+        let unanswered = until.saturating_sub(1 + sent_ns.partition_point(|ns| *ns < since_ns));
+        let lasts = last_ns.saturating_sub(now_ns) >= LASTING_NS && !self.is_chance(unanswered);
+        if lasts && !spurious {
             return Some(self.last_heard_ns);
         }
         let acknowledgments = &self.told.flow.acknowledgments;
@@ -548,7 +570,15 @@ impl<'a> Walk<'a> {
         let silent_ns = now_ns.saturating_sub(last_ns);
         let is_far = self.told.flow.vantage != Vantage::Sender;
         let is_late = silent_ns > FIRST_TIMEOUT_NS.saturating_add(self.long_rtt_ns);
-        (is_far && is_late).then_some(last_ns)
+        // each timeout is twice as long as the one before (RFC 6298, section 5.5)
+        let timeouts = (silent_ns / LASTING_NS).saturating_add(1).ilog2() as usize;
+        (is_far && is_late && !self.is_chance(timeouts)).then_some(last_ns)
+    }
+
+    /// True if so many packets in a row may be lost as others of the flow are, one by one.
+    fn is_chance(&self, in_a_row: usize) -> bool {
+        let exponent = i32::try_from(in_a_row).unwrap_or(i32::MAX);
+        self.lost_share.powi(exponent) > CHANCE
     }
 
     /// All of an answer is out: until it is acknowledged.

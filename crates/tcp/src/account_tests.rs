@@ -259,6 +259,10 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
         data(&mut talk, 45, number);
     }
     talk.ack_with(65 * MS, 30 * MSS, stamped(74, 1045));
+    for number in 30..70 {
+        data(&mut talk, 65, number);
+    }
+    talk.ack_with(85 * MS, 70 * MSS, stamped(94, 1065));
     let times = times_of(talk);
     assert!(
         times(Limiter::LossRecovery) <= 3,
@@ -266,6 +270,21 @@ fn a_retransmission_that_its_timestamp_proves_needless_ends_slow_start_for_no_lo
         times(Limiter::LossRecovery)
     );
     assert_eq!(times(Limiter::CongestionWindow), 0);
+}
+
+#[test]
+fn all_that_the_end_of_a_recovery_releases_is_its_tail() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 10);
+    for number in 1..10 {
+        talk.sack(41 * MS, 0, &[(MSS, (number + 1) * MSS)]);
+    }
+    talk.segments(41 * MS, 0, 1);
+    talk.ack(61 * MS, 10 * MSS);
+    talk.segments(61 * MS, 10, 15);
+    talk.ack(81 * MS, 15 * MSS);
+    assert_eq!(times_of(talk)(Limiter::LossRecovery), 40);
 }
 
 #[test]
@@ -387,6 +406,42 @@ fn one_timeout_is_no_outage() {
     talk.segments(261 * MS, 9, 10);
     talk.ack(281 * MS, 10 * MSS);
     assert_eq!(times_of(talk)(Limiter::Outage), 0);
+}
+
+#[test]
+fn timeouts_in_a_row_are_no_outage_where_most_packets_are_lost() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    for number in 0..6 {
+        let now = (21 + 620 * i64::from(number)) * MS;
+        for after in [0, 200, 600] {
+            talk.segments(now + after * MS, number, number + 1);
+        }
+        talk.ack(now + 620 * MS, (number + 1) * MSS);
+    }
+    assert_eq!(times_of(talk)(Limiter::Outage), 0);
+}
+
+/// A round trip after the other in which so many segments leave at once.
+fn rounds(flights: &[u32]) -> Talk {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut now, mut sent) = (21 * MS, 0);
+    for flight in flights {
+        talk.segments(now, sent, sent + flight);
+        sent += flight;
+        now += RTT;
+        talk.ack(now, sent * MSS);
+    }
+    talk
+}
+
+#[test]
+fn a_flight_that_stops_growing_without_a_loss_is_a_send_buffers_where_a_window_would_have_grown() {
+    let stands = times_of(rounds(&[10, 20, 40, 50, 50, 50, 50, 50, 50]));
+    assert!(stands(Limiter::SendBuffer) >= 100);
+    let grows = times_of(rounds(&[10, 20, 40, 50, 51, 52, 53, 54, 55]));
+    assert_eq!(grows(Limiter::SendBuffer), 0);
 }
 
 #[test]

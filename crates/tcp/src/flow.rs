@@ -378,7 +378,7 @@ impl Flow {
             near_rtt_ns: None,
             waits_back: Vec::new(),
             waits_before: Vec::new(),
-            echoed_rtt_ns: None,
+            near_echoed_rtt_ns: None,
             by_echoes: false,
             stands: false,
             echoes_late_ns: 0,

@@ -87,9 +87,9 @@ pub struct Account {
     pub waits_back: Vec<ClockedWait>,
     /// The same of its data between the sender and the capture point, by the sender's clock.
     pub waits_before: Vec<ClockedWait>,
-    /// From the capture point to the sender and back at the least, by data that echoes acknowledgments: with what stood in
+    /// From the capture point to the sender and back, by the data that echoed acknowledgments soonest: with what stood in
     /// queues on that way all the time. Known to a tick.
-    pub echoed_rtt_ns: Option<i64>,
+    pub near_echoed_rtt_ns: Option<i64>,
     /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not.
     pub by_echoes: bool,
     /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.

@@ -5,7 +5,7 @@
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 
 /// Duplicate acknowledgments that tell of a loss (RFC 5681, section 3.2).
-const DUPLICATES: u32 = 3;
+pub(crate) const DUPLICATES: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
@@ -34,7 +34,7 @@ pub(crate) struct Recoveries {
     now: Option<Recovery>,
     /// One past the last byte that was lost and retransmitted.
     repaired: i64,
-    duplicates: u32,
+    duplicates: usize,
 }
 
 impl Recoveries {
@@ -84,8 +84,8 @@ impl Recoveries {
     }
 
     /// All below `acknowledged` is acknowledged, before `was`, and all below `next` was sent, the next of it with the segment
-    /// `coming`.
-    pub fn hear(&mut self, acknowledged: i64, was: i64, next: i64, coming: usize) {
+    /// `coming`; `told` is the first that may leave after two more acknowledgments.
+    pub fn hear(&mut self, acknowledged: i64, was: i64, next: i64, coming: usize, told: usize) {
         self.duplicates = match acknowledged == was && next > was {
             true => self.duplicates.saturating_add(1),
             false if acknowledged > was => 0,
@@ -93,10 +93,11 @@ impl Recoveries {
         };
         match self.now {
             Some(recovery) if recovery.is_over(acknowledged) => {
-                // what was retransmitted beyond is a hole that the next one begins with (RFC 6675, section 5)
+                // what was retransmitted beyond is a hole that the next one begins with (RFC 6675, section 5), and so is one
+                // that is repaired before a third duplicate acknowledgment could tell of it
+                let repair = self.next_repair(acknowledged, coming);
                 let goes_on = !recovery.is_undone
-                    && (self.repaired > acknowledged
-                        || self.is_repaired_from(acknowledged, coming));
+                    && (self.repaired > acknowledged || repair.is_some_and(|at| at < told));
                 self.now = goes_on.then_some(Recovery {
                     low: acknowledged,
                     high: Some(next),
@@ -104,7 +105,7 @@ impl Recoveries {
                 });
             }
             None if self.duplicates >= DUPLICATES
-                && self.is_repaired_from(acknowledged, coming) =>
+                && self.next_repair(acknowledged, coming).is_some() =>
             {
                 self.now = Some(Recovery {
                     low: acknowledged,
@@ -116,14 +117,15 @@ impl Recoveries {
         }
     }
 
-    /// True if one of the segments to come repairs what begins there.
-    fn is_repaired_from(&self, sequence: i64, coming: usize) -> bool {
+    /// The first of the segments to come that repairs what begins there.
+    fn next_repair(&self, sequence: i64, coming: usize) -> Option<usize> {
         let after = self
             .repairs
             .partition_point(|repair| *repair < (sequence, coming));
-        self.repairs
-            .get(after)
-            .is_some_and(|repair| repair.0 == sequence)
+        let repair = self.repairs.get(after);
+        repair
+            .filter(|repair| repair.0 == sequence)
+            .map(|repair| repair.1)
     }
 }
 
@@ -165,7 +167,7 @@ mod tests {
     }
 
     fn hear(recoveries: &mut Recoveries, times: usize, acknowledged: i64, was: i64) {
-        (0..times).for_each(|_| recoveries.hear(acknowledged * MSS, was * MSS, 10 * MSS, 10));
+        (0..times).for_each(|_| recoveries.hear(acknowledged * MSS, was * MSS, 10 * MSS, 10, 10));
     }
 
     #[test]
@@ -189,9 +191,9 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast)]);
         hear(&mut recoveries, 3, 2, 2);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
-        recoveries.hear(9 * MSS, 2 * MSS, 12 * MSS, 13);
+        recoveries.hear(9 * MSS, 2 * MSS, 12 * MSS, 13, 13);
         assert!(recoveries.is_on());
-        recoveries.hear(10 * MSS, 9 * MSS, 12 * MSS, 13);
+        recoveries.hear(10 * MSS, 9 * MSS, 12 * MSS, 13, 13);
         assert!(!recoveries.is_on());
     }
 
@@ -200,10 +202,22 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
         recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
-        recoveries.hear(10 * MSS, 2 * MSS, 14 * MSS, 12);
+        recoveries.hear(10 * MSS, 2 * MSS, 14 * MSS, 12, 12);
         assert!(recoveries.is_on());
-        recoveries.hear(14 * MSS, 10 * MSS, 14 * MSS, 12);
+        recoveries.hear(14 * MSS, 10 * MSS, 14 * MSS, 12, 12);
         assert!(!recoveries.is_on());
+    }
+
+    #[test]
+    fn a_hole_that_duplicate_acknowledgments_tell_of_afterwards_is_another_recovery() {
+        for (told, goes_on) in [(12, true), (11, false)] {
+            let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
+            recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
+            recoveries.hear(10 * MSS, 2 * MSS, 20 * MSS, 11, told);
+            assert_eq!(recoveries.is_on(), goes_on);
+            (0..3).for_each(|_| recoveries.hear(10 * MSS, 10 * MSS, 20 * MSS, 11, 11));
+            assert!(recoveries.is_on());
+        }
     }
 
     #[test]
@@ -211,7 +225,7 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (2, Kind::Timeout)]);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
         recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
-        recoveries.hear(12 * MSS, 2 * MSS, 14 * MSS, 12);
+        recoveries.hear(12 * MSS, 2 * MSS, 14 * MSS, 12, 12);
         assert!(recoveries.is_on());
     }
 }

@@ -1,6 +1,6 @@
 //! How much a sender lets out, round trip by round trip: whether its window stands.
 
-use crate::flow::{Flow, Kind, Segment, Vantage};
+use crate::flow::{Flow, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::Limiter;
 use crate::own_time::OwnTime;
 use crate::quantile::quantile;
@@ -15,6 +15,9 @@ pub(crate) const RELEASE_NS: i64 = 2_000_000;
 /// grows by less for so many rounds has another bound ...
 const LEAST_GROWTH: f64 = 0.5;
 const STANDING_ROUNDS: usize = 8;
+/// ... and one that never lost anything by a whole one (RFC 9438, section 4.3: as Reno), which shows sooner ...
+const LEAST_GROWTH_LOSSLESS: f64 = 1.0;
+const STANDING_ROUNDS_LOSSLESS: usize = 5;
 /// ... which it always reaches, but for what is under way when an acknowledgment comes.
 const NEAR_CAP: f64 = 0.95;
 /// No initial window is smaller than this unless something was lost (RFC 6928).
@@ -72,11 +75,12 @@ impl Rounds {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let rounds = cut(flow, clock);
         let gaps_ns = gaps_ns(flow, clock);
+        let line_gap_ns = line_gap_ns(flow, clock);
         // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
-        // behind another
-        let line_gap_ns = quantile(&gaps_ns, 0.25);
-        let pause_ns = (PAUSE_GAPS * line_gap_ns).min(slack_ns);
-        let slow_start = SlowStart::of(flow, clock, pause_ns);
+        // behind another, and where stamps are noisy nearer than the line takes them
+        let burst_gap_ns = quantile(&gaps_ns, 0.25).max(line_gap_ns);
+        let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
+        let slow_start = SlowStart::of(flow, clock, pause_ns, line_gap_ns);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
@@ -98,7 +102,7 @@ impl Rounds {
             mss,
             paced_gap_ns: leaves_by_rate(
                 &gaps_ns,
-                flow.vantage,
+                flow,
                 clock,
                 own_time.unreleased || releases_several(flow),
                 base_rtt_ns,
@@ -134,9 +138,9 @@ impl Rounds {
     }
 
     /// The limiter of a sender that waits for acknowledgments.
-    pub fn limiter_at(&self, now_ns: i64) -> Limiter {
+    pub fn limiter_at(&self, sent_ns: i64, now_ns: i64) -> Limiter {
         let stands = self
-            .at(now_ns)
+            .at(sent_ns)
             .is_some_and(|round| self.cap.is_some_and(|cap| round.flight >= cap - self.mss));
         if stands {
             Limiter::SendBuffer
@@ -186,6 +190,11 @@ fn cut(flow: &Flow, clock: &SenderClock) -> Vec<Round> {
 }
 
 impl Round {
+    /// It has less out, and neither a loss nor the end of an answer is why.
+    fn is_below(&self, flight: i64) -> bool {
+        self.flight < flight && !self.recovers && !self.is_cut
+    }
+
     fn take(&mut self, flight: i64, kind: Kind) {
         self.flight = self.flight.max(flight);
         self.recovers |= matches!(kind, Kind::Fast | Kind::Timeout);
@@ -199,34 +208,47 @@ fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
         return None;
     }
     let least = (NEAR_CAP * most as f64) as i64 - mss;
-    let needed = match most < INITIAL_SEGMENTS * mss {
-        true => STANDING_ROUNDS_BELOW_INITIAL,
-        false => STANDING_ROUNDS,
+    let (growth, needed) = match rounds.iter().any(|round| round.recovers) {
+        _ if most < INITIAL_SEGMENTS * mss => (LEAST_GROWTH, STANDING_ROUNDS_BELOW_INITIAL),
+        true => (LEAST_GROWTH, STANDING_ROUNDS),
+        false => (LEAST_GROWTH_LOSSLESS, STANDING_ROUNDS_LOSSLESS),
     };
     let there = |round: &&Round| round.flight >= least;
-    stands(rounds, there, needed, mss).then_some(least + mss)
+    let standing = standing_rounds(rounds, there, growth, mss).filter(|count| *count >= needed)?;
+    // below a buffer's size nothing stands that loses nothing: what does is a window that a model of the path sets
+    let pairs = rounds.windows(2).filter(|pair| !pair[0].is_cut);
+    let elsewhere =
+        pairs.filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
+    (elsewhere.count() < standing).then_some(least + mss)
 }
 
 /// True if a flight that nothing else bounds does not grow once slow start is over, as the congestion window would make it.
 fn settles(rounds: &[Round], slow_start: &SlowStart, mss: i64) -> bool {
     let later = |round: &&Round| !slow_start.contains(round.from_ns);
-    stands(rounds, later, STANDING_ROUNDS, mss)
+    let standing = standing_rounds(rounds, later, LEAST_GROWTH, mss);
+    standing.is_some_and(|count| count >= STANDING_ROUNDS)
 }
 
-/// True if the flight does not grow over so many of some rounds.
-fn stands(rounds: &[Round], of: impl Fn(&&Round) -> bool, needed: usize, mss: i64) -> bool {
+/// How many of some rounds there are, if the flight does not grow over them as a congestion window would, by so many
+/// segments a round.
+fn standing_rounds(
+    rounds: &[Round],
+    of: impl Fn(&&Round) -> bool,
+    growth: f64,
+    mss: i64,
+) -> Option<usize> {
     let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len().max(1) as f64;
     let (mut count, mut grown, mut as_window) = (0, 0.0, 0.0);
     // a window begins anew with a transfer
-    for transfer in rounds.split(|round| round.is_cut) {
+    for transfer in rounds.split_inclusive(|round| round.is_cut) {
         let there = transfer.iter().filter(|round| !round.recovers && of(round));
         let there: Vec<i64> = there.map(|round| round.flight).collect();
-        let third = there.len() / 3;
+        let third = (there.len() / 3).max(1).min(there.len());
         grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
-        as_window += LEAST_GROWTH * (there.len() - third) as f64 * mss as f64;
+        as_window += growth * (there.len() - third) as f64 * mss as f64;
         count += there.len();
     }
-    count >= needed && grown < as_window / 2.0
+    (grown < as_window / 2.0).then_some(count)
 }
 
 /// Times from each full packet that was sent for the first time to the next such, nanoseconds.
@@ -240,17 +262,37 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .collect()
 }
 
+/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets in a row, so
+/// that noise of the stamps is small beside it, nanoseconds; 0 where there are no such.
+fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
+    let full = flow.mss_bytes.unwrap_or(1460);
+    let packets = INITIAL_SEGMENTS as usize;
+    let runs = flow.segments.windows(packets);
+    let runs = runs.zip(clock.sent_ns.windows(packets));
+    runs.filter(|(run, _)| {
+        run.iter()
+            .all(|s| s.payload_bytes == full && s.kind == Kind::New)
+    })
+    .map(|(_, sent_ns)| (sent_ns[packets - 1] - sent_ns[0]) / (INITIAL_SEGMENTS - 1))
+    .min()
+    .unwrap_or(0)
+}
+
 /// A line that is never silent is the limit, whatever stands behind it.
 fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     let busy_ns: i64 = gaps_ns.iter().filter(|gap| **gap <= pause_ns).sum();
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
+fn is_inferred(segment: &Segment) -> bool {
+    segment.flags.has(SegmentFlags::INFERRED)
+}
+
 /// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
 fn leaves_by_rate(
     gaps: &[i64],
-    vantage: Vantage,
+    flow: &Flow,
     clock: &SenderClock,
     unreleased: bool,
     base_rtt_ns: i64,
@@ -263,7 +305,8 @@ fn leaves_by_rate(
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
     let is_near = match clock.longest_queued_ns {
         Some(queued_ns) => queued_ns < a_window_ns / 2,
-        None => vantage == Vantage::Sender,
+        // what drops packets on their way here may make others wait
+        None => flow.vantage == Vantage::Sender && !flow.segments.iter().any(is_inferred),
     };
     if !is_near {
         return false;

@@ -22,6 +22,8 @@ struct Mark {
     sent: Reading,
     /// Acknowledgments that had reached the sender, of those kept.
     heard: u32,
+    /// The first of the newest of these that have the same time.
+    newest: u32,
 }
 
 /// A newer value of a clock: when the first packet passed that carries it, and when that would have been if nothing had
@@ -64,11 +66,12 @@ impl Echoes {
     pub fn data(&mut self, time_ns: i64, value: u32, echo: u32) {
         let last = self.marks.last().copied();
         let mut heard = last.map_or(self.before, |mark| mark.heard);
+        let mut newest = last.map_or(self.before, |mark| mark.newest);
         while let Some(&(sent, count)) = self.coming.front() {
             if (echo.wrapping_sub(sent) as i32) < 0 {
                 break;
             }
-            heard = count;
+            (newest, heard) = (heard, count);
             self.coming.pop_front();
         }
         if last.is_none_or(|mark| mark.heard != heard || mark.sent.ticks != value) {
@@ -76,7 +79,11 @@ impl Echoes {
                 time_ns,
                 ticks: value,
             };
-            self.marks.push(Mark { sent, heard });
+            self.marks.push(Mark {
+                sent,
+                heard,
+                newest,
+            });
         }
     }
 
@@ -118,11 +125,11 @@ impl Echoes {
         Some(times_ns.zip(self.delays_ns()?).collect())
     }
 
-    /// From the capture point to the sender and back at the least: from an acknowledgment until data that echoes it.
+    /// From the capture point to the sender and back at the most: from an acknowledgment until data that echoes it.
     pub fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
         let answers = newly.filter_map(|marks| {
-            let heard = flow.acknowledgments.get(marks[1].heard as usize - 1)?;
+            let heard = flow.acknowledgments.get(marks[1].newest as usize)?;
             Some(marks[1].sent.time_ns.saturating_sub(heard.time_ns))
         });
         answers.filter(|ns| *ns >= 0).min()
@@ -156,9 +163,12 @@ pub(crate) struct SenderClock {
 impl SenderClock {
     /// `near_rtt_ns` by the handshake, `None` where it is not known.
     pub fn of(flow: &Flow, near_rtt_ns: Option<i64>, echoes: Option<&Echoes>) -> Self {
-        let by_echo = || echoes.and_then(|echoes| echoes.near_rtt_ns(flow));
+        let by_echo = echoes.and_then(|echoes| echoes.near_rtt_ns(flow));
         let at_sender = (flow.vantage == Vantage::Sender).then_some(0);
-        let known_near_rtt_ns = near_rtt_ns.or_else(by_echo).or(at_sender);
+        // what took more than twice the quickest answer, and a tick, waited in a queue
+        let waited = |ns: i64| by_echo.is_some_and(|least| ns - LEAST_DOUBT_NS > 2 * least);
+        let by_handshake = near_rtt_ns.filter(|ns| !waited(*ns));
+        let known_near_rtt_ns = by_handshake.or(by_echo).or(at_sender);
         let near_rtt_ns = known_near_rtt_ns.unwrap_or(0);
         let mut clock = Self {
             near_rtt_ns,

@@ -16,10 +16,6 @@ const BEHIND_SEGMENTS: i64 = 6;
 /// A flight that did not get ahead when the sender waited so many times in a row has stopped growing: by then one that
 /// leaves at once has all out that acknowledgments released.
 const WAITS: usize = 10;
-/// ... or so many times over so many segments, if what was out is the same to within what is under way.
-const STANDING_WAITS: usize = 4;
-const STANDING_SEGMENTS: i64 = 8;
-const SAME_SEGMENTS: i64 = 2;
 /// A flight that never sinks below this share of what it was is steady.
 const STEADY_SHARE: f64 = 0.9;
 /// The flight after a pause grows by more than that in slow start only.
@@ -45,17 +41,19 @@ impl SlowStart {
             .is_some_and(|&(_, until_ns)| now_ns <= until_ns)
     }
 
-    /// A sender that is silent for `pause_ns` waits, and not for its line.
-    pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64) -> Self {
+    /// A sender that is silent for `pause_ns` waits, and not for its line, which takes `line_gap_ns` for a full packet.
+    pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, line_gap_ns: i64) -> Self {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
         let mut walk = Walk {
             mss,
             unended: true,
             share: SHARE,
             pause_ns,
+            line_gap_ns,
             ..Walk::default()
         };
-        let mut transfers = flow.transfers.iter().map(|t| t.first).peekable();
+        let mut transfers = flow.transfers.iter().peekable();
+        let mut answer_end = i64::MAX;
         let mut coming = 0;
         for (index, segment) in flow.segments.iter().enumerate() {
             let now_ns = clock.sent_ns[index];
@@ -68,14 +66,17 @@ impl SlowStart {
                 }
                 coming += 1;
             }
-            if transfers.next_if(|first| *first <= index).is_some() {
-                walk.pending = None; // the last packets of a transfer do not fill the window
+            if let Some(transfer) = transfers.next_if(|transfer| transfer.first <= index) {
+                let own = flow.segments[transfer.first..transfer.end].iter();
+                answer_end = own.map(Segment::end).max().unwrap_or(i64::MAX);
                 walk.end_phase(now_ns);
                 walk.begin_phase(now_ns, walk.unended);
             }
             walk.send(now_ns, segment);
+            if walk.next >= answer_end {
+                walk.pending = None; // the last packets of a transfer do not fill the window
+            }
         }
-        walk.pending = None;
         walk.end_phase(i64::MAX);
         Self {
             stretches: walk.stretches,
@@ -118,6 +119,7 @@ struct Walk {
     unended: bool,
     share: f64,
     pause_ns: i64,
+    line_gap_ns: i64,
     stretches: Vec<(i64, i64)>,
 }
 
@@ -187,7 +189,7 @@ impl Walk {
         if self.unended && self.stretches.is_empty() {
             self.share = SHARE * first_growth(&phase.samples, self.mss);
         }
-        let (began, ended_ns) = phase.slow_start(self.mss, self.share);
+        let (began, ended_ns) = phase.slow_start(self.mss, self.share, self.line_gap_ns);
         if began {
             self.stretches
                 .push((phase.from_ns, ended_ns.unwrap_or(now_ns)));
@@ -223,11 +225,12 @@ fn first_growth(samples: &[Sample], mss: i64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 struct Top {
     sample: Sample,
+    /// The one after it.
+    next: Sample,
     /// How far ahead, bytes.
     ahead: f64,
-    /// The flight since, at the least and at the most.
+    /// The flight since, at the least.
     least: i64,
-    most: i64,
     /// How often the sender waited since.
     waits: usize,
 }
@@ -236,34 +239,36 @@ impl Top {
     fn at(sample: Sample, ahead: f64) -> Self {
         Self {
             sample,
+            next: sample,
             ahead,
             least: sample.flight,
-            most: sample.flight,
             waits: 0,
         }
     }
 
     /// True if growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
-    fn is_end(&self, last: &Sample, ahead: f64, mss: i64) -> bool {
+    fn is_end(&self, last: &Sample, ahead: f64, mss: i64, line_gap_ns: i64) -> bool {
         let since = last.acknowledged - self.sample.acknowledged;
-        let behind = self.ahead - ahead;
-        // what acknowledgments release may leave later: only a whole flight tells, or half of one that never sank, or many
-        // waits
-        let told = since >= self.sample.flight
-            || self.waits >= WAITS
-            || (2 * since >= self.sample.flight
-                && self.least as f64 >= STEADY_SHARE * self.sample.flight as f64);
-        let stands = self.waits >= STANDING_WAITS
-            && since >= STANDING_SEGMENTS * mss
-            && self.most - self.least <= SAME_SEGMENTS * mss;
-        (told && behind > (BEHIND_SEGMENTS * mss) as f64)
-            || (stands && behind > AHEAD_SEGMENTS * mss as f64)
+        if self.ahead - ahead <= (BEHIND_SEGMENTS * mss) as f64 {
+            return false;
+        }
+        // what acknowledgments release may leave later: only a whole flight tells ...
+        if since >= self.sample.flight {
+            return true;
+        }
+        // ... where acknowledgments come faster than the line takes the two segments that each of them releases in slow start;
+        // elsewhere half of a flight that never sank, or many waits
+        let heard = last.acknowledged - self.next.acknowledged;
+        let line_ns = 2 * i128::from(heard) * i128::from(line_gap_ns) / i128::from(mss.max(1));
+        let waits = heard > 0 && line_ns <= i128::from(last.at_ns - self.next.at_ns);
+        let steady = self.least as f64 >= STEADY_SHARE * self.sample.flight as f64;
+        waits && (self.waits >= WAITS || (2 * since >= self.sample.flight && steady))
     }
 }
 
 impl Phase {
     /// Find out if there was slow start, and when it ended, if before the phase did.
-    fn slow_start(&self, mss: i64, share: f64) -> (bool, Option<i64>) {
+    fn slow_start(&self, mss: i64, share: f64, line_gap_ns: i64) -> (bool, Option<i64>) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None);
         };
@@ -275,16 +280,22 @@ impl Phase {
                 ahead += grown - share * (pair[1].acknowledged - pair[0].acknowledged) as f64;
             }
             top.least = top.least.min(pair[1].flight);
-            top.most = top.most.max(pair[1].flight);
+            if top.waits == 0 {
+                top.next = pair[1];
+            }
             top.waits += 1;
             if ahead > top.ahead {
                 top = Top::at(pair[1], ahead);
             }
         }
-        let ended = top.is_end(last, ahead, mss);
+        let ended = top.is_end(last, ahead, mss, line_gap_ns);
         // a window that never grew left slow start before, when there was nothing to fill it
         let grew = !ended || top.sample.at_ns != first.at_ns;
-        let began = self.certain || top.ahead > AHEAD_SEGMENTS * mss as f64;
+        // what grows by more than is acknowledged is a window that is let out (RFC 3465, section 2)
+        let grown = top.sample.flight - first.flight;
+        let acknowledged = top.sample.acknowledged - first.acknowledged;
+        let by_acknowledgments = (grown - acknowledged) as f64 <= AHEAD_SEGMENTS * mss as f64;
+        let began = self.certain || (top.ahead > AHEAD_SEGMENTS * mss as f64 && by_acknowledgments);
         (began && grew, ended.then_some(top.sample.at_ns))
     }
 }

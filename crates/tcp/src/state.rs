@@ -340,6 +340,11 @@ impl State {
         halves[direction].note_timestamps(time_ns, tcp.options.timestamps);
     }
 
+    /// Round trips to the initiator and to the responder.
+    fn near_rtts_ns(&self) -> Option<(i64, i64)> {
+        vantage::near_rtts(&self.handshake, self.opening[1].first_syn_ns)
+    }
+
     /// The first data: from here on both directions are followed in full.
     fn begin_data(&mut self, options: &TrackerOptions) {
         let mut halves: Box<[Half; 2]> = Box::default();
@@ -347,7 +352,7 @@ impl State {
         let scale = |offer: Option<Offer>| offer.and_then(|offer| offer.window_scale);
         let both_scale = offers.iter().all(|offer| scale(*offer).is_some());
         let both_syns = self.opening.iter().all(|opening| opening.syn.is_some());
-        let near = vantage::near_rtts(&self.handshake);
+        let near = self.near_rtts_ns();
         for (direction, half) in halves.iter_mut().enumerate() {
             let (own, peer) = (&self.opening[direction], &self.opening[1 - direction]);
             half.keep_acknowledgments = options.keep_acknowledgments;
@@ -509,8 +514,7 @@ impl State {
         let waits_until_ns = self.waits_until_ns(now_ns);
         let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
-        let near_rtts_ns = vantage::near_rtts(&self.handshake);
-        let near_rtts_ns = near_rtts_ns.map(|(initiator, responder)| [initiator, responder]);
+        let near_rtts_ns = self.near_rtts_ns();
         let (mut echoes, mut keep_acknowledgments) = ([None, None], false);
         for (direction, mut half) in halves.into_iter().enumerate() {
             half.end_closed_window(waits_until_ns);
@@ -520,7 +524,7 @@ impl State {
             if self.opening[1 - direction].packets == 0 {
                 flow.believe_delivered();
             }
-            flow.vantage = vantage::vantage(&self.handshake, ttls, direction);
+            flow.vantage = vantage::vantage(near_rtts_ns, ttls, direction);
             self.tell_signs(direction, &mut flow);
             let unanswered = connection.unanswered[direction];
             let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
@@ -568,7 +572,7 @@ fn responder(connection: &Connection) -> usize {
 fn account_for_time(
     connection: &mut Connection,
     direction: usize,
-    near_rtts_ns: Option<[i64; 2]>,
+    near_rtts_ns: Option<(i64, i64)>,
     echoes: Option<&Echoes>,
     echoed: Option<&Echoed>,
 ) {
@@ -601,7 +605,10 @@ fn account_for_time(
         request_until: &request_until,
         handshake,
         is_responder,
-        near_rtt_ns: near_rtts_ns.map(|both| both[direction]),
+        near_rtts_ns: near_rtts_ns.map(|(initiator, responder)| match direction {
+            0 => (initiator, responder),
+            _ => (responder, initiator),
+        }),
         echoes,
         echoed_rtt_ns,
     });

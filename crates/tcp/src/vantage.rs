@@ -10,10 +10,11 @@ const END_NS: i64 = 500_000;
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 
 /// Round trips between the capture point and the two ends, by the three-way handshake:
-/// (to the initiator, to the responder).
-pub(crate) fn near_rtts(handshake: &Handshake) -> Option<(i64, i64)> {
+/// (to the initiator, to the responder). An answer that is repeated counts from the first to the responder and from the last, which is
+/// the handshake's, to the initiator.
+pub(crate) fn near_rtts(handshake: &Handshake, first_syn_ack_ns: i64) -> Option<(i64, i64)> {
     let (syn, syn_ack, ack) = (handshake.syn_ns?, handshake.syn_ack_ns?, handshake.ack_ns?);
-    (syn <= syn_ack && syn_ack <= ack).then_some((ack - syn_ack, syn_ack - syn))
+    (syn <= first_syn_ack_ns && syn_ack <= ack).then_some((ack - syn_ack, first_syn_ack_ns - syn))
 }
 
 /// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
@@ -43,8 +44,12 @@ fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
 
 /// The vantage for the flow of the initiator (`0`) or the responder (`1`). `ttls` are those of packets that the
 /// initiator and the responder sent. The handshake decides; without it, hop counts do.
-pub(crate) fn vantage(handshake: &Handshake, ttls: [Option<u8>; 2], direction: usize) -> Vantage {
-    match near_rtts(handshake) {
+pub(crate) fn vantage(
+    near_rtts_ns: Option<(i64, i64)>,
+    ttls: [Option<u8>; 2],
+    direction: usize,
+) -> Vantage {
+    match near_rtts_ns {
         Some((initiator, responder)) if direction == 0 => by_distance(initiator, responder),
         Some((initiator, responder)) => by_distance(responder, initiator),
         None => by_ttl(ttls[direction], ttls[1 - direction]),
@@ -57,47 +62,38 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn handshake(to_responder_ms: i64, to_initiator_ms: i64) -> Handshake {
-        Handshake {
-            syn_ns: Some(0),
-            syn_ack_ns: Some(to_responder_ms * MS),
-            ack_ns: Some((to_responder_ms + to_initiator_ms) * MS),
-        }
+    #[test]
+    fn a_server_that_answers_at_once_is_where_the_capture_is() {
+        let at_server = Some((100 * MS, 0));
+        assert_eq!(vantage(at_server, [None; 2], 1), Vantage::Sender);
+        assert_eq!(vantage(at_server, [None; 2], 0), Vantage::Receiver);
     }
 
     #[test]
-    fn a_server_that_answers_at_once_is_where_the_capture_is() {
-        let at_server = handshake(0, 100);
-        assert_eq!(vantage(&at_server, [None; 2], 1), Vantage::Sender);
-        assert_eq!(vantage(&at_server, [None; 2], 0), Vantage::Receiver);
+    fn an_answer_that_is_repeated_counts_from_the_first_to_one_end_and_from_the_last_to_the_other()
+    {
+        let repeated = Handshake {
+            syn_ns: Some(0),
+            syn_ack_ns: Some(1000 * MS),
+            ack_ns: Some(1020 * MS),
+        };
+        assert_eq!(near_rtts(&repeated, MS), Some((20 * MS, MS)));
     }
 
     #[test]
     fn ten_milliseconds_to_either_end_is_the_middle() {
-        assert_eq!(vantage(&handshake(10, 10), [None; 2], 0), Vantage::Middle);
+        assert_eq!(
+            vantage(Some((10 * MS, 10 * MS)), [None; 2], 0),
+            Vantage::Middle
+        );
     }
 
     #[test]
     fn without_a_handshake_an_undiminished_hop_limit_marks_the_end() {
-        assert_eq!(
-            vantage(&Handshake::default(), [Some(64), Some(53)], 0),
-            Vantage::Sender
-        );
-        assert_eq!(
-            vantage(&Handshake::default(), [Some(64), Some(53)], 1),
-            Vantage::Receiver
-        );
-        assert_eq!(
-            vantage(&Handshake::default(), [Some(61), Some(53)], 1),
-            Vantage::Middle
-        );
-        assert_eq!(
-            vantage(&Handshake::default(), [Some(64), None], 0),
-            Vantage::Sender
-        );
-        assert_eq!(
-            vantage(&Handshake::default(), [None, None], 0),
-            Vantage::Unknown
-        );
+        assert_eq!(vantage(None, [Some(64), Some(53)], 0), Vantage::Sender);
+        assert_eq!(vantage(None, [Some(64), Some(53)], 1), Vantage::Receiver);
+        assert_eq!(vantage(None, [Some(61), Some(53)], 1), Vantage::Middle);
+        assert_eq!(vantage(None, [Some(64), None], 0), Vantage::Sender);
+        assert_eq!(vantage(None, [None, None], 0), Vantage::Unknown);
     }
 }

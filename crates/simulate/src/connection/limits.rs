@@ -8,7 +8,7 @@ use crate::sender::Wait;
 impl Connection {
     /// Note where the data sender stands now.
     pub(super) fn note_state(&mut self, now_ns: i64) {
-        let state = self.state();
+        let state = self.state(now_ns);
         self.ledger.state(now_ns, state);
     }
 
@@ -17,7 +17,7 @@ impl Connection {
         self.ledger.state(now_ns, State::Unasked);
     }
 
-    fn state(&self) -> State {
+    fn state(&self, now_ns: i64) -> State {
         if self.is_over() {
             return State::Unasked;
         }
@@ -31,6 +31,11 @@ impl Connection {
             Wait::Writes if !all_written && !self.answering => State::Thinking,
             Wait::Writes if !all_written => State::Starved,
             Wait::Writes => State::Tail,
+            Wait::SlowStart | Wait::CongestionWindow
+                if !all_written && self.sender.spreads_less_than_a_window(now_ns) =>
+            {
+                State::Starved
+            }
             wait => State::Held(wait),
         }
     }

@@ -198,6 +198,14 @@ fn of_flow(
         .map(|(crossing, _)| crossing)
         .collect();
     let lost = own.iter().filter(|c| c.lost_between).count();
+    let before = if proto == "udp" {
+        pair.tcp_flows.len()
+    } else {
+        0
+    };
+    let at_y = flow
+        .translated(pair.translation, (before + number) as u16)
+        .tcp;
     let again = own.iter().filter(|c| match c.body {
         Body::Tcp(segment) => segment.reason != Reason::New,
         Body::Udp(_) => false,
@@ -208,6 +216,8 @@ fn of_flow(
         "dst": flow.ends.client.to_string(),
         "sport": flow.ends.tcp.server_port,
         "dport": flow.ends.tcp.client_port,
+        "sport_at_y": at_y.server_port,
+        "dport_at_y": at_y.client_port,
         "role": flow.role,
         "packets_b": own.len(),
         "packets_y": own.len() - lost,

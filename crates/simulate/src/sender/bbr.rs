@@ -75,12 +75,14 @@ impl Bbr {
     }
 
     /// In start-up, and the window still grows by what is delivered: what it waits for afterwards, to be sure that the pipe
-    /// is full, is a window that stands.
+    /// is full, is a window that stands. Until the first window is delivered nothing is known of its growth.
     pub fn is_growing(&self) -> bool {
         let (Some(then), Some(now)) = (self.windows.front(), self.windows.back()) else {
             return self.in_startup();
         };
-        self.in_startup() && now.1 - then.1 >= (now.0 - then.0) as f64 / 2.0
+        let delivered = (now.0 - then.0) as f64;
+        let grows = delivered < self.initial_window || now.1 - then.1 >= delivered / 2.0;
+        self.in_startup() && grows
     }
 
     fn gain(&self) -> f64 {

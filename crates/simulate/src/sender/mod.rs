@@ -114,6 +114,8 @@ pub struct Sender {
     reordering_seen: bool,
     /// The window was what limited sending, the last time anything was sent.
     cwnd_limited: bool,
+    /// When the window last was full.
+    full_ns: Option<i64>,
     last_sent_ns: i64,
     timer: Timer,
     /// A tail-loss probe is to be sent now.
@@ -155,6 +157,7 @@ impl Sender {
             window_end: 1,
             reordering_seen: false,
             cwnd_limited: false,
+            full_ns: None,
             last_sent_ns: 0,
             timer: Timer::default(),
             probe_due: false,
@@ -215,6 +218,15 @@ impl Sender {
         } else {
             window
         }
+    }
+
+    /// True if it only spreads what was written, over a round trip whose window that does not fill.
+    pub fn spreads_less_than_a_window(&self, now_ns: i64) -> bool {
+        let full_ns = self.full_ns.map(|ns| now_ns - ns);
+        self.pacer.is_waiting()
+            && self.config.pacing == Pacing::Window
+            && self.bbr.is_none()
+            && full_ns.is_none_or(|ns| ns > self.rtt.smoothed_ns())
     }
 
     /// All that was written is acknowledged.
@@ -420,6 +432,7 @@ impl Sender {
         }
         if self.board.pipe() as f64 + 1.0 > self.congestion.cwnd.max(1.0) {
             self.cwnd_limited = true;
+            self.full_ns = Some(now_ns);
             return None;
         }
         if self.board.first_lost().is_none() && !self.may_send_new() {

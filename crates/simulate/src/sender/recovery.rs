@@ -51,13 +51,15 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    fn begin(cwnd: f64, ssthresh: f64) -> Self {
+    /// `out`: retransmissions that are still out from before. An acknowledgment of these proves nothing that came later, so
+    /// the first of them still counts (as in Linux's `tcp_init_undo`).
+    fn begin(self, cwnd: f64, ssthresh: f64, out: usize) -> Self {
         Self {
             active: true,
             cwnd,
             ssthresh,
-            outstanding: 0,
-            first_retransmission_ns: None,
+            outstanding: out as i64,
+            first_retransmission_ns: self.first_retransmission_ns.filter(|_| out > 0),
         }
     }
 
@@ -116,7 +118,7 @@ impl Sender {
     }
 
     fn enter_fast_recovery(&mut self) {
-        self.undo = Undo::begin(self.congestion.cwnd, self.congestion.ssthresh);
+        self.begin_undo();
         let in_flight = self.board.len();
         self.congestion.on_loss(in_flight as f64);
         self.recovery = Recovery::Fast {
@@ -126,6 +128,11 @@ impl Sender {
             flight_at_start: in_flight.max(1) as u64,
         };
         self.timer.probe_ns = None;
+    }
+
+    fn begin_undo(&mut self) {
+        let (cwnd, ssthresh) = (self.congestion.cwnd, self.congestion.ssthresh);
+        self.undo = (self.undo).begin(cwnd, ssthresh, self.board.retransmitted());
     }
 
     /// The window after an acknowledgment.
@@ -179,7 +186,7 @@ impl Sender {
     pub(super) fn on_timeout(&mut self, now_ns: i64) {
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
         if first {
-            self.undo = Undo::begin(self.congestion.cwnd, self.congestion.ssthresh);
+            self.begin_undo();
         }
         // Once for each window of data; anew where something was acknowledged since the last timeout (as Linux).
         let reduce = match self.recovery {

@@ -86,6 +86,11 @@ impl Scoreboard {
         self.lost
     }
 
+    /// Lost segments that were sent again and are out.
+    pub fn retransmitted(&self) -> usize {
+        self.retransmitted
+    }
+
     /// How often a segment was found lost since the beginning, retransmissions included.
     pub fn losses_found(&self) -> u64 {
         self.losses_found
