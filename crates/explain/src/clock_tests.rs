@@ -1,7 +1,7 @@
 //! What timestamps tell of queues: those that only acknowledgments wait in, and those before the capture point.
 
 use whydrop_path::{Arrival, Fifo, Limit, PathElement};
-use whydrop_tcp::{Account, ClockedWait, Flow, Segment, SegmentFlags};
+use whydrop_tcp::{Account, ByClocks, ClockedWait, Flow, Segment, SegmentFlags};
 
 use crate::evidence::measure;
 use crate::judge::judge_losses;
@@ -29,8 +29,11 @@ fn through_a_fifo() -> Vec<(i64, Option<i64>)> {
     passed.collect()
 }
 
-fn with_account(flow: Flow, account: Account) -> Flow {
-    let account = Some(Box::new(account));
+fn with_clocks(flow: Flow, told: ByClocks) -> Flow {
+    let account = Some(Box::new(Account {
+        by_clocks: Some(Box::new(told)),
+        ..Account::default()
+    }));
     Flow { account, ..flow }
 }
 
@@ -57,11 +60,11 @@ fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgmen
     let plain = flow(1, segments.collect());
     let cause = |flow: Flow| judge_losses(&measure(&group(&[flow]))).cause;
     waits_back.sort_by_key(|wait| wait.time_ns);
-    let account = Account {
+    let told = ByClocks {
         waits_back,
-        ..Account::default()
+        ..ByClocks::default()
     };
-    assert_eq!(cause(with_account(plain, account)), Cause::DeepQueue);
+    assert_eq!(cause(with_clocks(plain, told)), Cause::DeepQueue);
 }
 
 /// What passes behind the queue: a packet when it leaves, a lost one as a hole before the next.
@@ -95,11 +98,11 @@ fn behind_the_queue() -> (Vec<Segment>, Vec<ClockedWait>) {
 fn a_full_queue_before_the_capture_is_told_by_the_clock_of_data() {
     let (segments, waits_before) = behind_the_queue();
     let plain = flow(1, segments);
-    let account = Account {
+    let told = ByClocks {
         waits_before,
-        ..Account::default()
+        ..ByClocks::default()
     };
-    let behind = with_account(plain.clone(), account);
+    let behind = with_clocks(plain.clone(), told);
     let flows = [behind];
     let evidence = measure(&group(&flows));
     assert!(evidence.by_clocks);
@@ -117,32 +120,32 @@ fn behind_a_queue_no_policer_is_named() {
     for wait in &mut waits_before {
         wait.wait_ns = (wait_back_ms(wait.time_ns) + 50) * MS;
     }
-    let account = Account {
+    let told = ByClocks {
         waits_before,
-        ..Account::default()
+        ..ByClocks::default()
     };
-    let flows = [with_account(flow(1, segments), account)];
+    let flows = [with_clocks(flow(1, segments), told)];
     assert_ne!(judge_losses(&measure(&group(&flows))).cause, Cause::Policer);
 }
 
 #[test]
 fn a_flow_that_never_saw_the_queue_empty_waits_as_long_as_its_round_trip_is_longer() {
     let (segments, mut waits_before) = behind_the_queue();
-    let account = Account {
+    let told = ByClocks {
         waits_before: waits_before.clone(),
-        near_echoed_rtt_ns: Some(10 * MS),
-        ..Account::default()
+        near_rtt_ns: Some(10 * MS),
+        ..ByClocks::default()
     };
-    let first = with_account(flow(1, segments.clone()), account);
+    let first = with_clocks(flow(1, segments.clone()), told);
     for wait in &mut waits_before {
         wait.wait_ns -= 30 * MS;
     }
-    let account = Account {
+    let told = ByClocks {
         waits_before,
-        near_echoed_rtt_ns: Some(40 * MS),
-        ..Account::default()
+        near_rtt_ns: Some(40 * MS),
+        ..ByClocks::default()
     };
-    let late = with_account(flow(1, segments), account);
+    let late = with_clocks(flow(1, segments), told);
     let flows = [first, late];
     let trace = group(&flows).trace_as_sent().trace;
     for pair in trace.delay_s.chunks(2).filter(|pair| !pair[0].is_nan()) {

@@ -229,7 +229,7 @@ fn measure_behind(group: &Group) -> Evidence {
 /// clocks tell of no waits.
 fn measure_before(group: &Group) -> Option<Evidence> {
     let mut totals = totals(group);
-    let clocked = |flow: &&FlowRef| !flow.flow.account().waits_before.is_empty();
+    let clocked = |flow: &&FlowRef| !flow.flow.account().waits_before().is_empty();
     let of_clocked = group.flows.iter().filter(clocked);
     let payload: u64 = of_clocked
         .map(|flow| flow.flow.counters.payload_bytes)
@@ -605,7 +605,7 @@ pub fn totals(group: &Group) -> Totals {
 
 /// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.
 fn waits_back_s(flow: &Flow) -> (f64, f64) {
-    let waits = &flow.account().waits_back;
+    let waits = flow.account().waits_back();
     let least_ns = least_rtt_ns(flow).unwrap_or(i64::MAX);
     // none is longer than the round trip that it is a part of: where clocks are set, only that can be believed
     let wait_ns = |segment: &Segment| {

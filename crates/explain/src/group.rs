@@ -88,7 +88,7 @@ impl Group<'_> {
     /// All data packets in the order in which they left their senders, each with its wait until the capture point.
     pub fn trace_as_sent(&self) -> GroupTrace {
         self.gathered(|flow| {
-            let waits = &flow.account().waits_before;
+            let waits = flow.account().waits_before();
             let always_ns = self.waits_always_ns(flow);
             move |segment| {
                 let wait_ns = always_ns + clocked_wait_ns(waits, segment.time_ns);
@@ -106,7 +106,7 @@ impl Group<'_> {
     /// The wait of a flow's fastest packet: what its round trip to the sender is longer at the least than that of another flow
     /// of the same host. A flow that begins behind a queue that stands sees no packet without a wait.
     fn waits_always_ns(&self, flow: &Flow) -> i64 {
-        let least_ns = |flow: &Flow| flow.account().near_echoed_rtt_ns;
+        let least_ns = |flow: &Flow| flow.account().by_clocks.as_ref()?.near_rtt_ns;
         let host = flow.source.address;
         let of_host = (self.flows.iter()).filter(|other| other.flow.source.address == host);
         let fastest_ns = of_host.filter_map(|other| least_ns(other.flow)).min();
@@ -158,7 +158,7 @@ fn fate(segment: &Segment) -> Seen {
 fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     // of a round trip, what the way back took beyond its least is no queue's on the way out
-    let waits_back = &flow.account().waits_back;
+    let waits_back = flow.account().waits_back();
     let way_out_ns = move |segment: &Segment| {
         segment.rtt_ns - clocked_wait_ns(waits_back, segment.time_ns + segment.rtt_ns)
     };

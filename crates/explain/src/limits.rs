@@ -1,6 +1,6 @@
 //! The account of all time in the document.
 
-use whydrop_tcp::{Account, Flow, Limiter};
+use whydrop_tcp::{Account, ByClocks, Flow, Limiter};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::document::LimitsInfo;
@@ -74,25 +74,27 @@ fn spans(account: &Account, most: usize) -> Vec<(f64, f64, &'static str)> {
 /// True if what bounds the flight is known to be where no capture looked: a window that only acknowledgments state, or
 /// what makes them late.
 pub(crate) fn is_unseen(flow: &Flow) -> bool {
-    flow.account().stands || echoes_are_late(flow.account())
+    let told = flow.account().by_clocks.as_deref();
+    told.is_some_and(|told| told.stands || is_late(told))
 }
 
-fn echoes_are_late(account: &Account) -> bool {
-    seconds(account.echoes_late_ns) > SHORTEST_LATE_S
+fn is_late(told: &ByClocks) -> bool {
+    seconds(told.late_ns) > SHORTEST_LATE_S
 }
 
 /// The facts that acknowledgments were not captured, and told by echoed timestamps alone, and what that leaves open.
 pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
-    let accounts = || group.flows.iter().map(|flow| flow.flow.account());
+    let flows = || group.flows.iter();
+    let told = || flows().filter_map(|flow| flow.flow.account().by_clocks.as_deref());
     let mut facts = Vec::new();
-    if accounts().any(|account| account.by_echoes) {
+    if told().any(|told| told.acknowledgments) {
         facts.push(fact!("acknowledgments-by-echoes"));
     }
-    if accounts().any(|account| account.stands) {
+    if told().any(|told| told.stands) {
         facts.push(fact!("stands-unseen"));
     }
-    if let Some(late) = accounts().find(|account| echoes_are_late(account)) {
-        facts.push(fact!("echoes-late", late_s = seconds(late.echoes_late_ns)));
+    if let Some(late) = told().find(|told| is_late(told)) {
+        facts.push(fact!("echoes-late", late_s = seconds(late.late_ns)));
     }
     facts
 }

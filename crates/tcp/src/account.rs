@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::flow::{Acknowledgment, Fate, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
-use crate::limits::{Account, Limiter};
+use crate::limits::{Account, ByClocks, Limiter};
 use crate::quantile::quantile;
 use crate::recovery::{DUPLICATES, Recoveries};
 use crate::round_trip::{Heard, RoundTrip};
@@ -61,9 +61,7 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     account.spans.shrink_to_fit();
     account.transfers.shrink_to_fit();
     if let Some(echoes) = told.echoes {
-        account.waits_back = echoes.waits_back();
-        account.waits_before = echoes.waits_before();
-        account.near_echoed_rtt_ns = echoes.near_rtt_ns(told.flow);
+        echoes.tell_waits(told.flow, &mut account.by_clocks);
     }
     Some(Box::new(account))
 }
@@ -130,10 +128,16 @@ impl<'a> Walk<'a> {
         let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
         let segments = told.flow.segments.iter();
         let lost = segments.filter(|s| s.fate == Fate::Lost).count();
+        let by_clocks = by_echoes.then(|| {
+            Box::new(ByClocks {
+                acknowledgments: true,
+                stands: rounds.stands_unseen(),
+                ..ByClocks::default()
+            })
+        });
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
-            by_echoes,
-            stands: rounds.stands_unseen(),
+            by_clocks,
             ..Account::default()
         };
         Self {

@@ -299,7 +299,12 @@ mod tests {
             data.send(at_ms, 10 * round as u32, 10, at_ms);
         }
         let account = data.account();
-        assert!(account.by_echoes && account.stands);
+        assert!(
+            account
+                .by_clocks
+                .as_ref()
+                .is_some_and(|told| told.acknowledgments && told.stands)
+        );
         assert_eq!(share(&account, Limiter::SendBuffer), 0.0);
         assert_eq!(share(&account, Limiter::Application), 0.0);
     }
@@ -313,7 +318,7 @@ mod tests {
             data.send(at_ms, 3 * write as u32, 3, heard_ms);
         }
         let account = data.account();
-        assert!(account.by_echoes);
+        assert!(account.by_echoes());
         let share = share(&account, Limiter::Application);
         assert!(share > 0.8, "{share}");
     }
@@ -361,6 +366,6 @@ mod tests {
         data.send(RTT_MS, 0, 10, RTT_MS);
         data.0.ack(30 * MS, 10 * MSS);
         data.send(200, 10, 10, 200);
-        assert!(!data.0.finish().account().by_echoes);
+        assert!(!data.0.finish().account().by_echoes());
     }
 }

@@ -376,12 +376,7 @@ impl Flow {
             spans: Vec::new(),
             transfers: Vec::new(),
             near_rtt_ns: None,
-            waits_back: Vec::new(),
-            waits_before: Vec::new(),
-            near_echoed_rtt_ns: None,
-            by_echoes: false,
-            stands: false,
-            echoes_late_ns: 0,
+            by_clocks: None,
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)
     }

@@ -63,7 +63,7 @@ pub use flow::{
     OutstandingAtLoss, SackBlock, Segment, SegmentFlags, Transfer, Vantage,
 };
 pub use hosts::Hosts;
-pub use limits::{Account, Limiter, Span};
+pub use limits::{Account, ByClocks, Limiter, Span};
 pub use options::TrackerOptions;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use signs::{

@@ -82,24 +82,46 @@ pub struct Account {
     pub transfers: Vec<(i64, i64)>,
     /// From the capture point to the sender and back; `None` where nothing tells.
     pub near_rtt_ns: Option<i64>,
+    /// What timestamps tell, where they do.
+    pub by_clocks: Option<Box<ByClocks>>,
+}
+
+/// What the clocks in timestamps tell of waits and of acknowledgments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ByClocks {
     /// Waits of acknowledgments on the way back, by the receiver's clock in them; empty where it does not tell, or where
     /// none waited longer than it can tell.
     pub waits_back: Vec<ClockedWait>,
-    /// The same of its data between the sender and the capture point, by the sender's clock.
+    /// The same of data between the sender and the capture point, by the sender's clock.
     pub waits_before: Vec<ClockedWait>,
     /// From the capture point to the sender and back, by the data that echoed acknowledgments soonest: with what stood in
     /// queues on that way all the time. Known to a tick.
-    pub near_echoed_rtt_ns: Option<i64>,
+    pub near_rtt_ns: Option<i64>,
     /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not.
-    pub by_echoes: bool,
+    pub acknowledgments: bool,
     /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.
     pub stands: bool,
     /// Then: by how much more than the fastest most acknowledgments were late at the sender, though newer ones were under way; 0
     /// where they were not.
-    pub echoes_late_ns: i64,
+    pub late_ns: i64,
 }
 
 impl Account {
+    /// Acknowledgments were not captured, but told by echoes.
+    pub fn by_echoes(&self) -> bool {
+        (self.by_clocks.as_ref()).is_some_and(|told| told.acknowledgments)
+    }
+
+    pub fn waits_back(&self) -> &[ClockedWait] {
+        self.by_clocks.as_ref().map_or(&[], |told| &told.waits_back)
+    }
+
+    pub fn waits_before(&self) -> &[ClockedWait] {
+        self.by_clocks
+            .as_ref()
+            .map_or(&[], |told| &told.waits_before)
+    }
+
     /// Time of each limiter within bounds, nanoseconds, in the order of [`Limiter::ALL`].
     pub fn times_ns(&self, from_ns: i64, until_ns: i64) -> [i64; 11] {
         let mut times = [0; 11];

@@ -1,5 +1,7 @@
 //! How large the packets of a flow were on the wire, where the capture holds them joined (segmentation offload).
 
+use std::num::NonZeroU32;
+
 /// Ethernet's payload: what fits was one packet, unless the flow is known to be captured before it was cut.
 const ETHERNET_MTU_BYTES: u32 = 1500;
 /// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
@@ -16,7 +18,7 @@ pub(crate) struct SegmentSize {
     /// Largest payload of what was one packet.
     seen: u32,
     /// No packet is larger: what its own sender announces that its link takes.
-    most: Option<u32>,
+    most: Option<NonZeroU32>,
     /// The last super-segment, and the size that super-segments were cut at while nothing told it.
     joined: u32,
     guessed: u32,
@@ -35,7 +37,7 @@ impl SegmentSize {
     /// The other side's announcement was not captured: packets are no larger than the sender's own.
     pub fn at_most(bytes: u32) -> Self {
         Self {
-            most: Some(bytes),
+            most: NonZeroU32::new(bytes),
             ..Self::default()
         }
     }
@@ -123,7 +125,10 @@ impl SegmentSize {
         let is_multiple =
             |size: u32| size >= SMALLEST_FULL_SEGMENT_BYTES && payload.is_multiple_of(size);
         payload <= full
-            || payload <= self.most.unwrap_or(LARGEST_JUMBO_PAYLOAD_BYTES)
+            || payload
+                <= self
+                    .most
+                    .map_or(LARGEST_JUMBO_PAYLOAD_BYTES, NonZeroU32::get)
                 && !is_multiple(full)
                 && !is_multiple(self.seen)
     }

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-use crate::clocked_waits::{ClockedWait, ClockedWaits};
+use crate::clocked_waits::ClockedWaits;
 use crate::flow::{Flow, Vantage};
+use crate::limits::ByClocks;
 use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 
 /// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
@@ -87,14 +88,15 @@ impl Echoes {
         }
     }
 
-    /// Waits of acknowledgments on the way back to the capture point.
-    pub fn waits_back(&self) -> Vec<ClockedWait> {
-        self.way_back.waits()
-    }
-
-    /// Waits of data between its sender and the capture point.
-    pub fn waits_before(&self) -> Vec<ClockedWait> {
-        ClockedWaits::of(self.marks.iter().map(|mark| mark.sent)).waits()
+    /// Adds the waits of acknowledgments and of data until the capture point, where there are any that the clocks tell.
+    pub fn tell_waits(&self, flow: &Flow, told: &mut Option<Box<ByClocks>>) {
+        let waits_back = self.way_back.waits();
+        let waits_before = ClockedWaits::of(self.clock().into_iter()).waits();
+        if !waits_back.is_empty() || !waits_before.is_empty() {
+            let told = told.get_or_insert_default();
+            (told.waits_back, told.waits_before) = (waits_back, waits_before);
+            told.near_rtt_ns = self.near_rtt_ns(flow);
+        }
     }
 
     /// The tick of the clock in what was sent, and each newer value of it.
@@ -126,7 +128,7 @@ impl Echoes {
     }
 
     /// From the capture point to the sender and back at the most: from an acknowledgment until data that echoes it.
-    pub fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
+    fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
         let answers = newly.filter_map(|marks| {
             let heard = flow.acknowledgments.get(marks[1].newest as usize)?;

@@ -12,7 +12,6 @@ use crate::half::Half;
 use crate::half::acknowledgments::AckPacket;
 use crate::half::transmissions::DataPacket;
 use crate::key::ConnectionKey;
-use crate::limits::Account;
 use crate::options::TrackerOptions;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::segmentation::SegmentSize;
@@ -32,7 +31,7 @@ const LASTING_NS: i64 = 1_000_000_000;
 const PROBE_INTERVAL_NS: i64 = 120_000_000_000;
 
 /// The SYN of one endpoint and the little that is known of it before data flows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Opening {
     /// Sequence number of the SYN.
     syn: Option<u32>,
@@ -56,8 +55,6 @@ struct Opening {
     first_ns: i64,
     last_ns: i64,
     finished: bool,
-    /// The peer's clock, as long as no packet of the peer's is seen.
-    echoed: Option<Box<Echoed>>,
 }
 
 #[derive(Debug)]
@@ -67,6 +64,8 @@ pub(crate) struct State {
     /// True if endpoint 0 (the initiator) is the lower one of the key.
     pub initiator_is_low: bool,
     opening: [Opening; 2],
+    /// The clock of the side of which no packet is seen.
+    echoed: Option<Box<Echoed>>,
     handshake: Handshake,
     reset: Option<Box<Reset>>,
     signs: Option<Box<ConnectionSigns>>,
@@ -106,7 +105,8 @@ impl State {
             key,
             endpoints,
             initiator_is_low,
-            opening: Default::default(),
+            opening: [Opening::default(); 2],
+            echoed: None,
             handshake: Handshake::default(),
             reset: None,
             signs: None,
@@ -211,12 +211,9 @@ impl State {
         }
         opening.last_ns = opening.last_ns.max(time_ns);
         if self.opening[1 - direction].packets > 0 {
-            self.opening
-                .iter_mut()
-                .for_each(|opening| opening.echoed = None);
+            self.echoed = None;
         } else if tcp.flags.has(TcpFlags::ACK) && tcp.options.timestamps.is_some() {
-            let echoed = self.opening[direction].echoed.get_or_insert_default();
-            echoed.packet(time_ns, tcp);
+            self.echoed.get_or_insert_default().packet(time_ns, tcp);
         }
         let opening = &mut self.opening[direction];
         opening.finished |= tcp.flags.has(TcpFlags::FIN);
@@ -535,8 +532,9 @@ impl State {
             connection.flows[direction] = flow;
         }
         for direction in 0..2 {
-            let echoed = self.opening[direction].echoed.take();
-            let (echoes, echoed) = (echoes[direction].as_deref(), echoed.as_deref());
+            let alone = self.opening[1 - direction].packets == 0;
+            let echoed = self.echoed.as_deref().filter(|_| alone);
+            let echoes = echoes[direction].as_deref();
             account_for_time(&mut connection, direction, near_rtts_ns, echoes, echoed);
         }
         if !keep_acknowledgments {
@@ -612,11 +610,11 @@ fn account_for_time(
         echoes,
         echoed_rtt_ns,
     });
-    flow.account = account.map(|account| {
-        Box::new(Account {
-            echoes_late_ns: late_ns,
-            ..*account
-        })
+    flow.account = account.map(|mut account| {
+        if let Some(told) = &mut account.by_clocks {
+            told.late_ns = late_ns;
+        }
+        account
     });
     if echoed_rtt_ns.is_some() {
         flow.acknowledgments = Vec::new(); // only what was captured is kept for charts

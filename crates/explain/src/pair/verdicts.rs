@@ -330,7 +330,7 @@ fn lossless(
         }
         let times_s = limits::times_of_flow_s(flow);
         let (judgement, place) = judge(&between.of_flow(flow), &all.of_flow(flow), &times_s);
-        let nothing_told = unseen && !flow.account().by_echoes;
+        let nothing_told = unseen && !flow.account().by_echoes();
         let nothing_held = nothing_told && judgement.cause == Cause::None;
         match nothing_held && outer::paused_share(flow).is_some() {
             true => (Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
@@ -391,7 +391,7 @@ const UNSEEN_CONFIDENCE: f64 = 0.5;
 
 fn paused_unseen(one: &Held<bool>) -> Option<Fact> {
     let flows = one.flows.flows.iter().map(|flow| flow.flow);
-    let flows = flows.filter(|flow| !flow.account().by_echoes);
+    let flows = flows.filter(|flow| !flow.account().by_echoes());
     let shares = flows.filter_map(outer::paused_share);
     let paused_share = shares.max_by(f64::total_cmp)?;
     (one.judgement.cause == Cause::Unknown)
