@@ -1,4 +1,4 @@
-//! What timestamps tell of queues: those that only acknowledgments wait in, and those before the capture point.
+//! Queues that timestamps tell of: those that only acknowledgments wait in, and those before the capture point.
 
 use whydrop_path::{Arrival, Fifo, Limit, PathElement};
 use whydrop_tcp::{Account, ByClocks, ClockedWait, Flow, Segment, SegmentFlags};
@@ -67,7 +67,7 @@ fn a_full_queue_is_told_beside_one_on_the_way_back_by_the_clock_of_acknowledgmen
     assert_eq!(cause(with_clocks(plain, told)), Cause::DeepQueue);
 }
 
-/// What passes behind the queue: a packet when it leaves, a lost one as a hole before the next.
+/// The packets that pass behind the queue: a packet when it leaves, a lost one as a hole before the next.
 fn behind_the_queue() -> (Vec<Segment>, Vec<ClockedWait>) {
     let mut waits = Vec::new();
     let mut next_ns = 0;

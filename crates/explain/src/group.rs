@@ -115,7 +115,7 @@ impl Group<'_> {
             .map_or(0, |(own, least)| own - least)
     }
 
-    /// What `observed` makes of each flow's segments, in the order of time.
+    /// The observations that `observed` makes of each flow's segments, in the order of time.
     fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
     where
         Observe: Fn(&'a Segment) -> Option<Observation>,

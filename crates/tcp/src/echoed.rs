@@ -17,7 +17,7 @@ use crate::sender_clock::{Echo, Echoes};
 
 /// A round trip of fewer ticks of the receiver's clock cannot be cut into what came before and after.
 const FEWEST_TICKS: i64 = 4;
-/// What a receiver sends within a share of the round trip of what it got may still be the answer to that.
+/// Share of the round trip within which what a receiver sends may still be the answer to what it got.
 const ANSWER_PART: i64 = 10;
 /// No acknowledgment is held back for longer (RFC 1122, section 4.2.3.2) ...
 const MOST_HELD_NS: i64 = 500_000_000;
@@ -35,7 +35,7 @@ pub(crate) struct Echoed {
     asked_ns: Vec<i64>,
 }
 
-/// What echoes tell of the other direction.
+/// The other direction, as echoes tell of it.
 #[derive(Debug)]
 pub(crate) struct Inferred {
     /// When each was heard, and what it acknowledged; the window is 0 while it is closed, and otherwise not known.
@@ -62,7 +62,7 @@ impl Echoed {
         }
     }
 
-    /// What became known of the acknowledgments of `flow`, whose SYN passed at `opened_ns`, and whose own clock is `own`;
+    /// Infers the acknowledgments of `flow`, whose SYN passed at `opened_ns`, and whose own clock is `own`;
     /// `None` where too little is echoed, or nothing tells how long a round trip is.
     pub fn infer(
         &self,

@@ -82,11 +82,11 @@ pub struct Account {
     pub transfers: Vec<(i64, i64)>,
     /// From the capture point to the sender and back; `None` where nothing tells.
     pub near_rtt_ns: Option<i64>,
-    /// What timestamps tell, where they do.
+    /// By timestamps, where they tell of something.
     pub by_clocks: Option<Box<ByClocks>>,
 }
 
-/// What the clocks in timestamps tell of waits and of acknowledgments.
+/// Waits and acknowledgments that the clocks in timestamps tell of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ByClocks {
     /// Waits of acknowledgments on the way back, by the receiver's clock in them; empty where it does not tell, or where
