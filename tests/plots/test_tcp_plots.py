@@ -240,7 +240,11 @@ def test_archives_and_compressed_files_are_recordings_of_their_connections(tmp_p
 
 @pytest.mark.parametrize(
     ("folder", "pattern"),
-    [("web100", "20170430*53088.s2c_snaplog"), ("ndt7", "*590E.json.gz"), ("tcpinfo", "20190516T*.tgz")],
+    [
+        ("web100", "20170430*53088.s2c_snaplog"),
+        ("ndt7", "*590E.json.gz"),
+        pytest.param("tcpinfo", "20190516T*.tgz", marks=pytest.mark.slow),
+    ],
 )
 def test_published_files_are_recordings_that_can_be_drawn(folder: str, pattern: str) -> None:
     recording = open_recording(published(folder, pattern))
