@@ -95,7 +95,6 @@ def test_recorded(lab: Lab, number: int) -> None:
     flows = drawn(number)
     with ExitStack() as open_ones:
         path = open_ones.enter_context(lab.path(rate="10mbit", delay="20ms", queue="pfifo limit 1000"))
-        open_ones.enter_context(iperf3_server(path.server))
         path.client.interfaces["near"].tc("qdisc replace dev {} root fq")
         # Each flow finds its own window: the threshold of slow start that one left would hold back the next (tcp(7)).
         path.client.sysctl("net.ipv4.tcp_no_metrics_save", "1")
@@ -144,7 +143,9 @@ def _play(path: NetworkPath, flow: Flow, port: int, capture: Path) -> None:
         "application": ["-b", f"{flow.share * flow.payload_bps:.0f}", "-l", "4K"],
         "pacing": ["--fq-rate", f"{flow.share * flow.payload_bps:.0f}"],
     }.get(flow.kind, [])
-    with path.client.interfaces["near"].captured(capture, expression=f"tcp port {port}"):
+    # A server of each flow's own: what a socket may hold is that of when it began to listen.
+    capturing = path.client.interfaces["near"].captured(capture, expression=f"tcp port {port}")
+    with iperf3_server(path.server), capturing:
         iperf3_of(start_iperf3(path.client, path.server.address, flow.length_s, "--cport", str(port), *options))
 
 
