@@ -126,8 +126,12 @@ class Process:
     def wait_for(self, text: str, timeout_s: float = HANGS_S) -> None:
         """Wait until it has printed ``text``."""
         deadline = time.monotonic() + timeout_s
-        while text not in self.output():
-            if self.returncode is not None or time.monotonic() > deadline:
+        while True:
+            # Asked before its output is read: it may print the text and end between the two.
+            over = self.returncode is not None or time.monotonic() > deadline
+            if text in self.output():
+                return
+            if over:
                 raise LabError(f"{shlex.join(self.words)} did not print {text!r}, but:\n{self.output()}")
             time.sleep(0.02)
 
