@@ -55,8 +55,8 @@ const MEAN_PACKET_BYTES: u64 = 1_500;
 const MARK_LIMIT: f64 = 0.1;
 /// No packet is chosen before the probabilities add up to the first of these, and each from the second on (section 5.4).
 const ACCUMULATED: [f64; 2] = [0.85, 8.5];
-/// After this many updates without a packet nothing is left of any state: 0.98^10000 is 10^-88.
-const UPDATES_TO_FORGET: u32 = 10_000;
+/// After this many updates without a packet, 30 s, nothing is left of any state: 0.98^2000 is 10^-18.
+const UPDATES_TO_FORGET: u32 = 2_000;
 
 impl Pie {
     pub fn new(drain_rate_bps: u64, limit: Limit, seed: u64) -> Self {
@@ -91,7 +91,8 @@ impl Pie {
 }
 
 impl Control {
-    /// Run the updates that fell due since the last time; `wait_ns` says how long a packet would wait at each.
+    /// Run the updates that fell due since the last time; `wait_ns` says how long a packet would wait at each. It is called
+    /// with each arrival, so that in between waits only fall: what is at rest by an empty queue stays so.
     pub fn advance(&mut self, now_ns: i64, target_ns: i64, mut wait_ns: impl FnMut(i64) -> i64) {
         let mut due_ns = self
             .next_update_ns
@@ -103,7 +104,12 @@ impl Control {
                 due_ns = now_ns.saturating_add(UPDATE_NS);
                 break;
             }
-            self.update(wait_ns(due_ns), target_ns);
+            let waited_ns = wait_ns(due_ns);
+            if waited_ns == 0 && self.is_at_rest() {
+                due_ns += now_ns.saturating_sub(due_ns) / UPDATE_NS * UPDATE_NS;
+            } else {
+                self.update(waited_ns, target_ns);
+            }
             let Some(next_ns) = due_ns.checked_add(UPDATE_NS) else {
                 break;
             };
@@ -111,6 +117,13 @@ impl Control {
             updates += 1;
         }
         self.next_update_ns = Some(due_ns);
+    }
+
+    /// True where updates by an empty queue change nothing.
+    fn is_at_rest(&self) -> bool {
+        self.drop_probability == 0.0
+            && self.wait_before_ns == 0
+            && self.burst_allowance_ns == MAX_BURST_NS
     }
 
     /// Move the drop probability (RFC 8033, section 4.2, with the scaling of appendix A).
@@ -248,6 +261,25 @@ impl PathElement for Pie {
 mod tests {
     use super::*;
     use crate::replay;
+
+    #[test]
+    fn an_idle_time_leaves_what_every_update_of_it_would() {
+        let target_ns = 15_000_000;
+        for (probability, updates) in [(0.0, 3), (0.004, 700), (1.0, 1_900)] {
+            let mut control = Control {
+                drop_probability: probability,
+                next_update_ns: Some(0),
+                ..Control::default()
+            };
+            let mut stepped = control;
+            let now_ns = updates * UPDATE_NS + 1;
+            control.advance(now_ns, target_ns, |_| 0);
+            (0..=updates).for_each(|_| stepped.update(0, target_ns));
+            assert_eq!(control.drop_probability, stepped.drop_probability);
+            assert_eq!(control.burst_allowance_ns, stepped.burst_allowance_ns);
+            assert_eq!(control.next_update_ns, Some((updates + 1) * UPDATE_NS));
+        }
+    }
 
     fn steady(packets: i64, every_ns: i64) -> Vec<Arrival> {
         (0..packets)
