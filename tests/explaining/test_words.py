@@ -63,7 +63,7 @@ def parameters(**values: float) -> dict[str, Any]:
                 parameters=parameters(loss_probability=0.001),
                 lost=1,
             ),
-            "Random loss of 0.10 % took the one lost packet, whatever the load.",
+            "Random loss of 0.10 % took the one lost packet; no pattern of load or time was found.",
         ),
         (
             found("aqm", [fact("marked-by-aqm", marked=0, echoes=2)], lost=0),

@@ -90,7 +90,7 @@ impl Patterns {
                 .max(outage),
             outage,
             clumps: pattern.map_or(0, |pattern| pattern.clumps),
-            delays_tell: delays_tell(evidence),
+            delays_tell: delays_told(evidence),
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
         }
     }
@@ -160,13 +160,13 @@ fn enter_random_loss(
                 lost = evidence.totals.lost
             ),
         );
-    } else if !delays_tell(evidence) && !losses_come_singly(evidence) {
+    } else if !delays_told(evidence) && !losses_come_singly(evidence) {
         let mean_run = trace.lost as f64 / runs as f64;
         contest.rule_out(
             Cause::RandomLoss,
             fact!("losses-in-runs", mean_run = mean_run),
         );
-    } else if !delays_tell(evidence) {
+    } else if !delays_told(evidence) {
         // queue management, too, drops singly, and what delays would say of it is not seen here
         contest.support(Cause::Aqm, -background - UNSEEN_NATS);
     }
@@ -279,6 +279,11 @@ fn again(evidence: &Evidence) -> bool {
 /// True if delays may be measured at the losses: what was lost before the capture point leaves none.
 fn delays_tell(evidence: &Evidence) -> bool {
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
+}
+
+/// True where they were measured: next to a few losses there may be none.
+fn delays_told(evidence: &Evidence) -> bool {
+    delays_tell(evidence) && evidence.at_loss.is_some()
 }
 
 fn large_enough(fit: &BucketFit, evidence: &Evidence) -> bool {

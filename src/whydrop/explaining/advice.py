@@ -149,8 +149,8 @@ def _aqm(v: Values) -> list[str]:
 
 def _random_loss(v: Values) -> list[str]:
     lines = [
-        "Losses do not depend on load, so look for a broken link, not a full one: errors on each hop's interfaces, "
-        "optical power, duplex, radio:",
+        "Losses that follow neither load nor time are those of a broken link rather than of a full one. Look for "
+        "errors on each hop's interfaces, optical power, duplex, radio:",
         "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
         "$ ip -s -s link show DEV",
     ]

@@ -143,7 +143,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     ),
     "marked-by-aqm": _marked_by_aqm,
     "dropped-by-aqm": "Active queue management dropped {losses} to keep its queue short.",
-    "dropped-at-random": "Random loss of {loss_share} took {losses}, whatever the load.",
+    "dropped-at-random": "Random loss of {loss_share} took {losses}; no pattern of load or time was found.",
     "reordered": _reordered,
     "held-by-window": (
         "The receiver's window held the sender back for {window_share} of the time; the path dropped nothing."
