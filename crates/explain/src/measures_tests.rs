@@ -153,6 +153,20 @@ fn a_loss_probability_has_wilsons_interval() {
 }
 
 #[test]
+fn delays_that_hardly_were_measured_speak_for_no_random_loss() {
+    let confidence = |packets: i64| {
+        let at = [packets / 5, packets / 2, packets * 4 / 5];
+        let segments = (0..packets).map(|number| match at.contains(&number) {
+            true => lost(number * 50 * MS),
+            false => delivered(number * 50 * MS, 10 + (number * 7) % 30),
+        });
+        judge_losses(&evidence_of(&[flow(1, segments.collect())])).confidence
+    };
+    let (few, enough) = (confidence(18), confidence(60));
+    assert!(few < 0.5 && enough > 0.6, "{few} {enough}");
+}
+
+#[test]
 fn a_cause_without_parameters_has_none() {
     let evidence = evidence_of(&[policed()]);
     for cause in [
