@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 from lab.network import LabError, Network, command
 
@@ -31,7 +32,10 @@ ON_INGRESS = {"police": "matchall action police rate 1mbit burst 10k conform-exc
 # The family of generic netlink that tells of drops; a module of it is loaded when it is asked for.
 FAMILIES = {"drop_monitor": "NET_DM"}
 
-FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS) | frozenset(FAMILIES)
+CONGESTION_CONTROLS = frozenset({"bbr"})
+"""Beside those that every kernel has."""
+
+FEATURES = frozenset(PROBES) | frozenset(ON_INGRESS) | frozenset(FAMILIES) | CONGESTION_CONTROLS
 
 # The modules of the features, as Debian's kernel names them.
 MODULES = (
@@ -58,6 +62,10 @@ def has(feature: str) -> bool:
     """True if this kernel has a feature; found out by asking for it in an empty namespace."""
     if feature not in FEATURES:
         raise ValueError(f"no feature {feature!r} is known; expected one of {', '.join(sorted(FEATURES))}")
+    if feature in CONGESTION_CONTROLS:
+        # The module of one that is not loaded is loaded by those who may, when a flow asks for it.
+        known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+        return feature in known or subprocess.run(["modprobe", f"tcp_{feature}"], check=False).returncode == 0
     if feature in FAMILIES:
         shown = subprocess.run(["genl", "ctrl", "get", "name", FAMILIES[feature]], capture_output=True, check=False)
         return shown.returncode == 0

@@ -111,3 +111,19 @@ def test_bufferbloat_on_this_hosts_own_egress_is_mended_by_fq_codel(lab: Lab) ->
         assert found["kept"], found["outcome"]
         assert effect(found, "rtt-median")["with"] < 0.6 * effect(found, "rtt-median")["without"]
         assert [qdisc["kind"] for qdisc in own.qdiscs()] == ["htb", "fq_codel"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_kernel("bbr", "tbf", "bfifo")
+def test_where_this_hosts_queue_is_somebodys_flows_of_ones_own_use_bbr(lab: Lab) -> None:
+    """The queue stands on the path, and the interface has a queue of somebody's that is left as it is."""
+    with far_path(lab, rate="10mbit", queue="bfifo limit 400000", delay_s=0.02) as path:
+        own = path.client.interfaces["line"]
+        own.tc("qdisc add dev {} root handle 7: pfifo limit 500")
+        found = fixed(lab, path)
+        assert found["verdict"]["cause"] == "deep-queue"
+        assert "BBR" in found["fix"]["words"]
+        assert found["fix"]["commands"] == ["sysctl -w net.ipv4.tcp_congestion_control=bbr"]
+        assert found["kept"], found["outcome"]
+        assert effect(found, "rtt-median")["with"] < 0.5 * effect(found, "rtt-median")["without"]
+        assert [qdisc["kind"] for qdisc in own.qdiscs()] == ["pfifo"]
