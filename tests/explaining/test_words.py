@@ -93,7 +93,7 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
     [
         (fact("window-open", window_share=0.0), "the receiver's window was never full"),
         (fact("window-open", window_share=0.2), "the receiver's window was full for only 20 % of the time"),
-        (fact("sent-again", retransmitted=1, spurious=0), "1 packet had to be sent again, none of them needlessly"),
+        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was sent again, and had to be"),
         (fact("sent-again", retransmitted=9, spurious=2), "9 packets had to be sent again and only 2 needlessly"),
         (
             fact("chance-less-likely", gain_nats=230.26),

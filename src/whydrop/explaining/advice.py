@@ -93,7 +93,7 @@ def _shallow_queue(v: Values) -> list[str]:
     drain, limit = v["drain_rate_bps"], v["limit_bytes"]
     product = drain / 8.0 * v["base_rtt_s"]
     lines = []
-    if product > limit:
+    if product >= limit + v["mss_bytes"]:
         lines.append(
             fill(
                 "The queue holds {limit_bytes}; one flow needs a bandwidth-delay product of {product_bytes} "

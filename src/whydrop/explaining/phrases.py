@@ -52,8 +52,18 @@ def _nothing_lost(v: Values) -> str:
 
 
 def _sent_again(v: Values) -> str:
+    if v["retransmitted"] == 1:
+        return "1 packet was sent again" + (", needlessly" if v["spurious"] else ", and had to be")
     needless = "and only {spurious} needlessly" if v["spurious"] else "none of them needlessly"
     return "{retransmitted|packet} had to be sent again" + (" " if v["spurious"] else ", ") + needless
+
+
+def _misses(what: str, v: Values) -> str:
+    hits = "only {hits}" if v["hits"] else "none"
+    return (
+        f"the best {what}, at {{rate_bps}}, would have dropped {{dropped|packet}}, {hits} of them among the {{lost}} "
+        "that were lost"
+    )
 
 
 def _window_open(v: Values) -> str:
@@ -241,9 +251,10 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     # queue management
     "delay-unmanaged": "queue management acts on delay; just before a loss there was {median_s}",
-    "losses-at-many-delays": (
-        "a full queue drops at one delay; losses came at {low_s} to {high_s}, and other packets waited up to "
-        "{largest_s}"
+    "losses-at-many-delays": lambda v: (
+        "a full queue drops at one delay; losses came at "
+        + ("{low_s}" if v["low_s"] == v["high_s"] else "{low_s} to {high_s}")
+        + ", and other packets waited up to {largest_s}"
     ),
     "overtook-other-flows": _overtook,
     "full-queue-likelier": (
@@ -378,14 +389,8 @@ _PHRASES: Mapping[str, Phrase] = {
         "a shaper at {rate_bps} drops nothing until its queue is full: it would have held packets for up to "
         "{longest_wait_s} instead of losing {lost}; " + _seen_longest(v)
     ),
-    "policer-misses": (
-        "the best policer, at {rate_bps}, would have dropped {dropped|packet}, only {hits} of them among the {lost} "
-        "that were lost"
-    ),
-    "full-queue-misses": (
-        "the best full queue, at {rate_bps}, would have dropped {dropped|packet}, only {hits} of them among the "
-        "{lost} that were lost"
-    ),
+    "policer-misses": lambda v: _misses("policer", v),
+    "full-queue-misses": lambda v: _misses("full queue", v),
 }
 
 CODES = frozenset(_PHRASES)

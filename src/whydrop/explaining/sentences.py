@@ -53,6 +53,13 @@ def _responders(v: Values) -> str:
     return "{responder}" + (" and {other_responders|other endpoint}" if v.get("other_responders") else "")
 
 
+def _unexplained(v: Values) -> str:
+    if not v["lost"]:
+        return "No cause accounts for the time markedly better than the others."
+    them = "it" if v["lost"] == 1 else "them"
+    return f"{{lost|packet}} lost, and no cause accounts for {them} markedly better than the others."
+
+
 _AT_THE_SENDER = {
     "application": "its application had nothing to send for most of the time",
     "send-buffer": "its send buffer was full of what was not yet acknowledged",
@@ -160,10 +167,7 @@ _SENTENCES: Mapping[str, Phrase] = {
     "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
     "missed-by-captures": _missed_by_captures,
     "nothing-lost": "Nothing was lost and nothing waited for long.",
-    "unexplained": lambda v: (
-        ("{lost|packet} lost, and no cause accounts for them" if v["lost"] else "No cause accounts for the time")
-        + " markedly better than the others."
-    ),
+    "unexplained": _unexplained,
     "syns-unanswered": lambda v: (
         _responders(v) + " never answered: {connections|attempt} to connect got nothing back; down, or behind a filter "
         "that drops them."

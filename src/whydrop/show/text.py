@@ -123,8 +123,9 @@ def _standing(verdict: Verdict) -> str:
         parts.append(words.family(verdict.family))
     if certainty := words.certainty(verdict):
         parts.append(f"confidence {certainty}")
-    if verdict.lost:
-        parts.append(f"accounts for {units.percent(verdict.explained)} of {units.count(verdict.lost)} losses")
+    if verdict.lost and verdict.explained > 0:
+        losses = "the one loss" if verdict.lost == 1 else f"{units.count(verdict.lost)} losses"
+        parts.append(f"accounts for {units.percent(verdict.explained)} of {losses}")
     if verdict.limited_share:
         parts.append(f"limits {units.percent(verdict.limited_share)} of the time")
     return " · ".join(parts)
