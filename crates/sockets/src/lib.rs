@@ -13,6 +13,7 @@ pub mod clock;
 mod counting;
 pub mod filter;
 pub mod info;
+mod listing;
 pub mod message;
 pub mod netlink;
 pub mod own;

@@ -3,14 +3,11 @@
 //! A reading in which nothing moved since the one before is not written, but for one in [`Settings::quiet_ns`]; the last
 //! one of such a rest is, as soon as something moves. So a line between two rows is what was seen between them.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use crate::answer::Answer;
 use crate::batch::{Batch, Connection, DatagramSample, Ended, Value};
 use crate::counting::Counting;
 use crate::info::TcpInfo;
+use crate::listing::Listing;
 use crate::message::{ControlState, Memory, Socket, cookie};
 use crate::sample::{TcpSample, control_values};
 
@@ -32,8 +29,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Tracker {
     settings: Settings,
-    known: HashMap<u64, Known, ByCookie>,
-    datagrams: HashMap<u64, KnownDatagram, ByCookie>,
+    known: Listing<Known>,
+    datagrams: Listing<KnownDatagram>,
     next_flow: u32,
     poll: u64,
     /// Those of the connections that the list of this poll has had.
@@ -43,31 +40,9 @@ pub struct Tracker {
     batch: Batch,
 }
 
-/// Cookies are the kernel's own numbers, one after the other: nobody can choose them so that they collide.
-type ByCookie = BuildHasherDefault<CookieHasher>;
-
-#[derive(Debug, Default)]
-struct CookieHasher(u64);
-
-impl Hasher for CookieHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the high bits differ, which the map uses too.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 #[derive(Debug)]
 struct Known {
+    flow: u32,
     /// Rarely looked at: what every poll looks at lies together.
     connection: Box<Connection>,
     answer: Answer,
@@ -99,8 +74,8 @@ impl Tracker {
     pub fn new(settings: Settings) -> Tracker {
         Tracker {
             settings,
-            known: HashMap::default(),
-            datagrams: HashMap::default(),
+            known: Listing::default(),
+            datagrams: Listing::default(),
             next_flow: 0,
             poll: 0,
             seen: 0,
@@ -110,7 +85,7 @@ impl Tracker {
     }
 
     pub fn knows(&self, cookie: u64) -> bool {
-        self.known.contains_key(&cookie)
+        self.known.contains(cookie)
     }
 
     /// How many connections there are.
@@ -119,7 +94,7 @@ impl Tracker {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.known.len() == 0
     }
 
     /// A poll of all sockets begins.
@@ -131,14 +106,13 @@ impl Tracker {
     /// A message in the list that says of a known socket what the one before it said; false if it must be read.
     pub fn repeats(&mut self, message: &[u8], time_ns: i64) -> bool {
         let settings = self.paced();
-        let Some(known) = cookie(message).and_then(|cookie| self.known.get_mut(&cookie)) else {
+        let Some(known) = cookie(message).and_then(|cookie| self.known.get_mut(cookie)) else {
             return false;
         };
         if !known.answer.repeated_by(message) {
             return false;
         }
-        self.seen += usize::from(known.seen_in != self.poll);
-        known.seen_in = self.poll;
+        self.seen += known.note(self.poll);
         known.rest(time_ns, settings, &mut self.batch);
         true
     }
@@ -150,29 +124,29 @@ impl Tracker {
             return;
         };
         let settings = self.paced();
-        let known = match self.known.entry(socket.cookie) {
-            Entry::Occupied(entry) => {
-                let known = entry.into_mut();
+        let control = socket.control_state;
+        match self.known.get_mut(socket.cookie) {
+            Some(known) => {
                 known.describe(socket, &mut self.batch);
                 known.read(reading, answer, time_ns, settings, &mut self.batch);
-                known
+                known.tell_control(control, time_ns, &mut self.batch);
+                self.seen += known.note(self.poll);
             }
-            Entry::Vacant(_) if !wants() => return,
-            Entry::Vacant(entry) => {
+            None if !wants() => {}
+            None => {
                 let flow = self.next_flow;
                 self.next_flow += 2;
-                let connection =
-                    described(socket, &reading, flow, time_ns, self.before_ns.is_none());
+                let older = self.before_ns.is_none();
+                let connection = described(socket, &reading, flow, time_ns, older);
                 self.batch.connections.push(connection.clone());
-                let mut known = Known::new(connection, answer, &reading, self.before_ns);
                 self.batch.tcp.push(reading.row(flow, time_ns));
+                let mut known = Known::new(connection, answer, &reading, self.before_ns);
                 known.count(time_ns, settings, &mut self.batch);
-                entry.insert(known)
+                known.tell_control(control, time_ns, &mut self.batch);
+                self.seen += known.note(self.poll);
+                self.known.insert(socket.cookie, known);
             }
-        };
-        self.seen += usize::from(known.seen_in != self.poll);
-        known.seen_in = self.poll;
-        known.tell_control(socket.control_state, time_ns, &mut self.batch);
+        }
     }
 
     /// A UDP socket in the list.
@@ -186,7 +160,7 @@ impl Tracker {
             drops: socket.memory.and_then(|memory| memory.drops),
         };
         let poll = self.poll;
-        let Some(known) = self.datagrams.get_mut(&socket.cookie) else {
+        let Some(known) = self.datagrams.get_mut(socket.cookie) else {
             self.batch.datagrams.push(sample);
             let known = KnownDatagram {
                 latest: sample,
@@ -216,7 +190,7 @@ impl Tracker {
         let (poll, batch) = (self.poll, &mut self.batch);
         // As a rule none has gone, and thousands need not be looked through.
         if self.seen < self.known.len() {
-            self.known.retain(|_, known| {
+            self.known.retain(|known| {
                 let is_there = known.seen_in + GONE_AFTER > poll;
                 if !is_there {
                     known.finish(batch);
@@ -225,7 +199,7 @@ impl Tracker {
             });
         }
         self.datagrams
-            .retain(|_, known| known.seen_in + GONE_AFTER > poll);
+            .retain(|known| known.seen_in + GONE_AFTER > poll);
         self.before_ns = Some(time_ns);
     }
 
@@ -236,14 +210,14 @@ impl Tracker {
             return;
         }
         self.see(socket, time_ns, || true);
-        if let Some(mut known) = self.known.remove(&socket.cookie) {
+        if let Some(mut known) = self.known.remove(socket.cookie) {
             known.finish(&mut self.batch);
         }
     }
 
     /// Nothing more will be seen: what is kept back is written.
     pub fn close(&mut self) {
-        for known in self.known.values_mut() {
+        for known in self.known.iter_mut() {
             known.flush(&mut self.batch);
         }
     }
@@ -316,6 +290,7 @@ impl Known {
             counting
         };
         Known {
+            flow: connection.flow,
             connection: Box::new(connection),
             answer,
             time_ns,
@@ -327,6 +302,11 @@ impl Known {
             received: since(reading.received_bytes(), false),
             control: None,
         }
+    }
+
+    /// It is in the list of this poll; 1 if that is news.
+    fn note(&mut self, poll: u64) -> usize {
+        usize::from(std::mem::replace(&mut self.seen_in, poll) != poll)
     }
 
     /// Note what is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode:
@@ -368,7 +348,7 @@ impl Known {
         for (key, value) in control_values(state) {
             if !before.contains(&(key, value)) {
                 batch.values.push(Value {
-                    flow: self.connection.flow,
+                    flow: self.flow,
                     time_ns,
                     key,
                     value,
@@ -413,7 +393,7 @@ impl Known {
     }
 
     fn count(&mut self, time_ns: i64, settings: Settings, batch: &mut Batch) {
-        let flow = self.connection.flow;
+        let flow = self.flow;
         self.sent.count(flow, time_ns, settings, batch);
         self.received.count(flow + 1, time_ns, settings, batch);
     }
@@ -429,7 +409,7 @@ impl Known {
         }
         let rows = self
             .reading()
-            .map(|latest| latest.row(self.connection.flow, self.time_ns));
+            .map(|latest| latest.row(self.flow, self.time_ns));
         batch.tcp.extend(rows);
         (self.written, self.written_ns) = (true, self.time_ns);
     }
@@ -437,7 +417,7 @@ impl Known {
     /// Writes what is kept back.
     fn flush(&mut self, batch: &mut Batch) {
         self.write(batch);
-        let flow = self.connection.flow;
+        let flow = self.flow;
         self.sent.flush(flow, self.time_ns, batch);
         self.received.flush(flow + 1, self.time_ns, batch);
     }
@@ -445,7 +425,7 @@ impl Known {
     fn finish(&mut self, batch: &mut Batch) {
         self.flush(batch);
         batch.ended.push(Ended {
-            flow: self.connection.flow,
+            flow: self.flow,
             time_ns: self.time_ns,
         });
     }
