@@ -24,7 +24,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 Owners = Callable[[set[int]], dict[int, tuple[int, str, str | None]]]
 
 
-@dataclass
+@dataclass(slots=True)
 class Connection:
     """One connection that is there.
 
