@@ -11,9 +11,9 @@ recording; `ss` started for each poll, as scripts do), the median of three turns
 whydrop is the release build, and Python's modules are compiled before, as where programs are installed.
 
 An interval is missed when no poll begins nearest to its deadline (docs/watching.md); how many were missed is of an idle
-core. Where others use the machine, `--real-time` (as root) runs the watch ahead of them (SCHED_FIFO), as on a core of its
-own. The kernel looks through all TCP sockets of the machine at each poll, those in TIME-WAIT too: how many there are is
-said.
+core. Where others use the machine, `--real-time` (as root) runs the watch ahead of them (SCHED_FIFO), as on a core of
+its own. The kernel looks through all TCP sockets of the machine at each poll, those in TIME-WAIT too: how many there
+are is said.
 
 With `--drops`, so many datagrams a second go to a socket whose buffer is full, and the kernel drops each of them: what
 the watch's own process takes beside a flood, and whether all of them were counted.

@@ -6,10 +6,10 @@ use crate::tracking::Settings;
 /// The interval that has begun. A rest is one interval, however long.
 #[derive(Debug)]
 pub(crate) struct Counting {
-    /// What the kernel counts now; `None` if it does not.
+    /// The kernel's count as it is now; `None` if it does not count.
     told_bytes: Option<u64>,
     start_ns: i64,
-    /// What it counted at the start.
+    /// Its count at the start.
     bytes: u64,
     /// Up to here nothing came since the start.
     quiet_ns: Option<i64>,

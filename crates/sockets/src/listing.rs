@@ -1,4 +1,4 @@
-//! What is known of sockets, by their cookies, and in the order in which the kernel lists them.
+//! The things that are known of sockets, by their cookies, and in the order in which the kernel lists them.
 //!
 //! The kernel lists thousands in the same order at every poll. So what comes next is, as a rule, what came next before: it
 //! lies behind it in memory, and needs no look-up.

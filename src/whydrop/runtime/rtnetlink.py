@@ -1,8 +1,8 @@
 """The kernel's queueing disciplines, classes, filters, links, addresses and routes by rtnetlink(7).
 
 Asked for and changed by hand: counters are sampled many times a second while a test runs, and whatever measures asks
-for the host's addresses. A general library takes milliseconds for what is done here in a tenth of one, takes a third of a
-second to be imported, and knows the statistics of few disciplines. What is put back must be what was found, to the
+for the host's addresses. A general library takes milliseconds for what is done here in a tenth of one, takes a third
+of a second to be imported, and knows the statistics of few disciplines. What is put back must be what was found, to the
 byte: so messages can be had as they came. Attributes of unknown types are passed over.
 """
 
