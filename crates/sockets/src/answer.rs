@@ -1,4 +1,4 @@
-//! What the kernel last said of a socket, byte by byte: at most polls it says the same again, and is not read anew.
+//! The message in which the kernel last told of a socket: at most polls it says the same again, and is not read anew.
 
 use std::ops::Range;
 
