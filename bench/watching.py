@@ -8,9 +8,12 @@ All connections are at rest, so that what is measured is the asking: the kernel 
 times a second. Processor time is user and system of the whole process with its start (`whydrop watch` with its
 recording; `ss` started for each poll, as scripts do), the median of three turns. The polls alone are those of table
 `polls`. A bare dump asks the kernel as we do and throws away what it says: the least that any program could take.
+whydrop is the release build, and Python's modules are compiled before, as where programs are installed.
 
-A poll that is not over when the next one is due costs that interval; how many were missed is of an idle core. Where
-others use the machine, `--real-time` (as root) runs the watch ahead of them (SCHED_FIFO), as on a core of its own.
+An interval is missed when no poll begins nearest to its deadline (docs/watching.md); how many were missed is of an idle
+core. Where others use the machine, `--real-time` (as root) runs the watch ahead of them (SCHED_FIFO), as on a core of
+its own. The kernel looks through all TCP sockets of the machine at each poll, those in TIME-WAIT too: how many there
+are is said.
 
 With `--drops`, so many datagrams a second go to a socket whose buffer is full, and the kernel drops each of them: what
 the watch's own process takes beside a flood, and whether all of them were counted.
@@ -49,11 +52,31 @@ def main() -> int:
     parser.add_argument("--real-time", action="store_true", help="run the watch ahead of all else, as on an idle core")
     parser.add_argument("--drops", type=int, metavar="RATE", help="packets a second that this host drops")
     wanted = parser.parse_args()
-    if wanted.drops is not None:
-        return flooded(wanted.drops, wanted.seconds)
+    if (built := _build()) != "release":
+        print(f"bench: the extension is built as {built}: run `tools/setup release`", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as compiled:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        if wanted.drops is not None:
+            return flooded(wanted.drops, wanted.seconds)
+        return beside_others(wanted)
+
+
+def _build() -> str:
+    """The profile that the extension was compiled with, as `tools/setup` notes it."""
+    stamp = Path(sys.prefix) / ".extension-built"
+    return stamp.read_text().strip() if stamp.exists() else "nobody knows what"
+
+
+def beside_others(wanted: argparse.Namespace) -> int:
+    """Print what watching costs beside others that ask the kernel the same."""
     with established(wanted.connections) as port:
         load = os.getloadavg()[0]
-        print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s; load {load:.1f}")
+        print(f"{wanted.connections} connections over loopback, both ends, every {wanted.every:g} s; load {load:.1f},")
+        waiting = Path("/proc/net/sockstat").read_text().partition(" tw ")[2].split()[0]
+        print(f"{waiting} sockets in TIME-WAIT; before the turns, a watch of a second:")
+        watched(port, wanted.every, 1.0, real_time=wanted.real_time)
         ours: list[float] = []
         theirs: list[float] = []
         polls: list[float] = []
@@ -103,6 +126,9 @@ def _holding(listener: socket.socket, port: int, count: int) -> int:
         for _ in range(count):
             held.append(socket.create_connection(("127.0.0.1", port)))
             held.append(listener.accept()[0])
+        # Closed by a reset: in TIME-WAIT they would cost who measures next.
+        for one in held:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.write(tell, b"x")
         time.sleep(1e6)
         os._exit(0)

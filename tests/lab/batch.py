@@ -67,7 +67,7 @@ _WITHOUT = " ".join(f"-p no:{name}" for name in ("cacheprovider", "doctest", "ju
 # Compiling all that whydrop imports takes longer in the machine than most tests: it is done here, once.
 COMPILED = ROOT / "build/compiled"
 _IMPORT_ALL = """\
-import contextlib, importlib, pkgutil, pyroute2, numpy, polars, whydrop
+import contextlib, importlib, pkgutil, numpy, polars, whydrop
 for found in pkgutil.walk_packages(whydrop.__path__, "whydrop."):
     if not found.name.endswith("__main__"):
         with contextlib.suppress(Exception):

@@ -340,3 +340,22 @@ def test_the_drop_monitor_names_them_too(lab: Lab) -> None:
     assert 0 < dropped - found.lost <= found.dropped(7002)[reason] <= dropped
     # In which namespace they were nobody says.
     assert found.table("drops")["here"].null_count() == found.table("drops").height
+
+
+@pytest.mark.needs_kernel("drop_monitor")
+def test_a_drop_monitor_that_a_killed_watch_left_at_work_is_taken_over_and_one_in_use_is_not(lab: Lab) -> None:
+    words = [sys.executable, "-m", "whydrop", "watch", "--json", "--drops", "drop-monitor"]
+    with lab.network() as network:
+        sender, _, receiver = between(network)
+        receiver.popen(python(HOLD, 7001)).wait_for("ready")
+        folder = lab.folder / "killed"
+        folder.mkdir()
+        killed = receiver.popen([*words, "--output", str(folder)])
+        wait_until(lambda: killed.returncode is not None or any(folder.glob("*.recording/journal/polls*")))
+        refused = receiver.run([*words, "--for", "1s", "--output", str(lab.folder / "refused")])
+        assert "another program uses" in json.loads(refused.stdout)["dropped"]["shortfall"]
+        assert killed.returncode is None
+        killed.kill()
+        with watched(receiver, lab.folder / "receiver", way="drop-monitor") as found:
+            sender.run(python(SEND, receiver.address, 7001, COUNT, 64, "0.0.0.0"))
+    assert found.is_exact(7001, "SOCKET_RCVBUFF", found.counted("RcvbufErrors"))

@@ -1,7 +1,7 @@
 //! The kernel's drop monitor (`net/core/drop_monitor.c`), a family of generic netlink: every dropped packet as a message.
 //!
 //! It tells of all network namespaces of the machine, and of packets that a switch's hardware dropped, which no tracepoint
-//! of drops does. One program at a time can use it. Layouts: `include/uapi/linux/{genetlink,net_dropmon}.h`.
+//! of drops does. One program at a time can use it; one that is killed leaves it at work. Layouts: `include/uapi/linux/{genetlink,net_dropmon}.h`.
 
 use std::collections::HashMap;
 use std::io;
@@ -126,12 +126,14 @@ impl DropMonitor {
             attribute::QUEUE_LENGTH,
             &WAITING.to_ne_bytes(),
         );
-        monitor.ask(CONFIG, &settings).map_err(in_use)?;
+        let mut configured = monitor.ask(CONFIG, &settings).map_err(in_use);
+        if is_in_use(&configured) && is_left_over(group) {
+            let _ = monitor.ask(STOP, &of_both());
+            configured = monitor.ask(CONFIG, &settings).map_err(in_use);
+        }
+        configured?;
         join(&monitor.socket, group)?;
-        let mut both = Vec::new();
-        put(&mut both, attribute::OF_SOFTWARE, &[]);
-        put(&mut both, attribute::OF_HARDWARE, &[]);
-        monitor.ask(START, &both).map_err(in_use)?;
+        monitor.ask(START, &of_both()).map_err(in_use)?;
         monitor.ask_statistics()?;
         Ok(monitor)
     }
@@ -220,11 +222,57 @@ impl DropMonitor {
 impl Drop for DropMonitor {
     fn drop(&mut self) {
         // Else it would go on without us.
-        let mut both = Vec::new();
-        put(&mut both, attribute::OF_SOFTWARE, &[]);
-        put(&mut both, attribute::OF_HARDWARE, &[]);
-        let _ = send(&self.socket, &request(self.family, STOP, REQUEST, &both));
+        let _ = send(
+            &self.socket,
+            &request(self.family, STOP, REQUEST, &of_both()),
+        );
     }
+}
+
+/// Drops of software and of hardware.
+fn of_both() -> Vec<u8> {
+    let mut both = Vec::new();
+    put(&mut both, attribute::OF_SOFTWARE, &[]);
+    put(&mut both, attribute::OF_HARDWARE, &[]);
+    both
+}
+
+fn is_in_use(asked: &io::Result<()>) -> bool {
+    asked
+        .as_ref()
+        .is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
+/// True if nobody listens to the monitor that is at work: whoever switched it on was killed. What uses it listens first.
+fn is_left_over(group: u32) -> bool {
+    std::fs::read_to_string("/proc/1/net/netlink")
+        .is_ok_and(|sockets| has_no_listener(&sockets, group))
+}
+
+/// The same of a list of the kernel's netlink sockets, as `/proc/net/netlink` has them: protocol, number, groups (one bit
+/// each, of the first 32). What cannot be read from it is taken for a listener.
+fn has_no_listener(sockets: &str, group: u32) -> bool {
+    let Some(bit) = group
+        .checked_sub(1)
+        .and_then(|place| 1_u32.checked_shl(place))
+    else {
+        return false;
+    };
+    let listens = |line: &str| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let numbers = fields.get(1).and_then(|field| field.parse::<i32>().ok());
+        let groups = fields
+            .get(3)
+            .and_then(|field| u32::from_str_radix(field, 16).ok());
+        numbers
+            .zip(groups)
+            .is_none_or(|(protocol, groups)| protocol == libc::NETLINK_GENERIC && groups & bit != 0)
+    };
+    let mut lines = sockets.lines();
+    lines
+        .next()
+        .is_some_and(|heading| heading.contains("Groups"))
+        && !lines.any(listens)
 }
 
 fn in_use(error: io::Error) -> io::Error {
@@ -502,6 +550,21 @@ mod tests {
         put(&mut port, PORT_INDEX, &3_u32.to_ne_bytes());
         put(&mut attributes, attribute::IN_PORT, &port);
         request(FAMILY, PACKET, 0, &attributes)
+    }
+
+    #[test]
+    fn a_monitor_is_left_over_where_no_socket_listens_to_its_group() {
+        let heading = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n";
+        let kernels = "0000000000000000 16  0          00000000 0        0        0     2        0        7\n";
+        let routes = "0000000000000000 0   812        00000001 0        0        0     2        0        9\n";
+        let listener = "0000000000000000 16  813        80000001 0        0        0     2        0        9\n";
+        let nobody = format!("{heading}{kernels}{routes}");
+        assert!(has_no_listener(&nobody, 1));
+        assert!(!has_no_listener(&format!("{nobody}{listener}"), 1));
+        assert!(has_no_listener(&format!("{nobody}{listener}"), 2));
+        // Who cannot be seen may listen.
+        assert!(!has_no_listener(&nobody, 33) && !has_no_listener(&nobody, 0));
+        assert!(!has_no_listener("", 1) && !has_no_listener(&format!("{nobody}?"), 1));
     }
 
     #[test]

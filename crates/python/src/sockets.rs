@@ -9,6 +9,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -192,26 +193,30 @@ pub(crate) fn raised(error: &io::Error) -> PyErr {
     }
 }
 
+/// Of thousands at once: each key is made once, and found by its address.
 fn described<'py>(py: Python<'py>, one: &Connection) -> PyResult<Bound<'py, PyDict>> {
     let told = PyDict::new(py);
-    told.set_item("flow", one.flow)?;
-    told.set_item("seen_ns", one.seen_ns)?;
-    told.set_item("older", one.older)?;
-    for (which, end) in [("local", one.local), ("remote", one.remote)] {
-        told.set_item(format!("{which}_address"), end.ip().to_string())?;
-        told.set_item(format!("{which}_port"), end.port())?;
-    }
-    told.set_item("cookie", one.cookie)?;
-    told.set_item("uid", one.uid)?;
-    told.set_item("inode", one.inode)?;
-    told.set_item("interface", one.interface)?;
-    told.set_item("congestion_control", one.congestion_control.as_deref())?;
-    told.set_item("ecn", one.ecn)?;
-    told.set_item("traffic_class", one.traffic_class)?;
-    told.set_item("mark", one.mark)?;
-    told.set_item("cgroup_id", one.cgroup_id)?;
-    told.set_item("upper_layer", one.upper_layer.as_deref())?;
-    told.set_item("mptcp_token", one.mptcp_token)?;
+    told.set_item(intern!(py, "flow"), one.flow)?;
+    told.set_item(intern!(py, "seen_ns"), one.seen_ns)?;
+    told.set_item(intern!(py, "older"), one.older)?;
+    told.set_item(intern!(py, "local_address"), one.local.ip().to_string())?;
+    told.set_item(intern!(py, "local_port"), one.local.port())?;
+    told.set_item(intern!(py, "remote_address"), one.remote.ip().to_string())?;
+    told.set_item(intern!(py, "remote_port"), one.remote.port())?;
+    told.set_item(intern!(py, "cookie"), one.cookie)?;
+    told.set_item(intern!(py, "uid"), one.uid)?;
+    told.set_item(intern!(py, "inode"), one.inode)?;
+    told.set_item(intern!(py, "interface"), one.interface)?;
+    told.set_item(
+        intern!(py, "congestion_control"),
+        one.congestion_control.as_deref(),
+    )?;
+    told.set_item(intern!(py, "ecn"), one.ecn)?;
+    told.set_item(intern!(py, "traffic_class"), one.traffic_class)?;
+    told.set_item(intern!(py, "mark"), one.mark)?;
+    told.set_item(intern!(py, "cgroup_id"), one.cgroup_id)?;
+    told.set_item(intern!(py, "upper_layer"), one.upper_layer.as_deref())?;
+    told.set_item(intern!(py, "mptcp_token"), one.mptcp_token)?;
     Ok(told)
 }
 

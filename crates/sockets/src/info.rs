@@ -8,7 +8,7 @@ const LONGEST: usize = 280;
 /// Up to `tcpi_total_retrans`: every kernel since 2.6 has these.
 const SHORTEST: usize = 104;
 /// `tcpi_last_data_sent` to `tcpi_last_ack_recv`: how long ago things were, which changes by itself.
-const AGES: std::ops::Range<usize> = 44..60;
+pub(crate) const AGES: std::ops::Range<usize> = 44..60;
 
 /// One reading of a connection's `tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,14 @@
 //!
 //! Layouts: `include/uapi/linux/{tcp,inet_diag,sock_diag,mptcp}.h`. What a kernel does not tell is `None`, never zero.
 
+pub mod answer;
 pub mod attributes;
 pub mod batch;
 pub mod clock;
+mod counting;
 pub mod filter;
 pub mod info;
+mod listing;
 pub mod message;
 pub mod netlink;
 pub mod own;

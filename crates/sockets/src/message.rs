@@ -4,11 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::attributes::{Attributes, aligned, u16_at, u32_at, u64_at};
 use crate::info::TcpInfo;
+use crate::request::{SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 
 const NETLINK_HEADER: usize = 16;
 const DIAG_MESSAGE: usize = 72;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+
+/// Places in the message that nobody reads: which timer runs and how often it did, and when it ends.
+pub(crate) const UNREAD: [std::ops::Range<usize>; 2] = [2..4, 52..56];
+const COOKIE: usize = 44;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -64,7 +69,7 @@ pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
                     errno: errno.wrapping_neg(),
                 },
             },
-            crate::request::SOCK_DIAG_BY_FAMILY => Message::Socket(payload),
+            SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => Message::Socket(payload),
             _ => Message::Other,
         })
     })
@@ -73,6 +78,8 @@ pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
 /// One socket as the kernel describes it. What it does not tell is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Socket<'a> {
+    /// The message as it came.
+    pub message: &'a [u8],
     /// `TCP_ESTABLISHED` (1) to `TCP_NEW_SYN_RECV` (12).
     pub state: u8,
     pub local: SocketAddr,
@@ -89,6 +96,8 @@ pub struct Socket<'a> {
     pub send_queue_bytes: u32,
     pub protocol: Option<u8>,
     pub info: Option<TcpInfo>,
+    /// Where in the message that begins.
+    pub info_at: Option<usize>,
     pub memory: Option<Memory>,
     pub congestion_control: Option<&'a str>,
     pub control_state: Option<ControlState>,
@@ -146,17 +155,19 @@ impl<'a> Socket<'a> {
         let family = head[0];
         let interface = u32_at(head, 40)?;
         let mut socket = Socket {
+            message: payload,
             state: head[1],
             local: address(family, &head[8..24], &head[4..6])?,
             remote: address(family, &head[24..40], &head[6..8])?,
             interface: (interface != 0).then_some(interface),
-            cookie: u64::from(u32_at(head, 44)?) | u64::from(u32_at(head, 48)?) << 32,
+            cookie: cookie(payload)?,
             receive_queue_bytes: u32_at(head, 56)?,
             send_queue_bytes: u32_at(head, 60)?,
             uid: u32_at(head, 64)?,
             inode: u32_at(head, 68)?,
             protocol: None,
             info: None,
+            info_at: None,
             memory: None,
             congestion_control: None,
             control_state: None,
@@ -174,7 +185,11 @@ impl<'a> Socket<'a> {
 
     fn take(&mut self, kind: u16, value: &'a [u8]) {
         match kind {
-            attribute::INFO => self.info = TcpInfo::parse(value),
+            attribute::INFO => {
+                self.info = TcpInfo::parse(value);
+                let start = value.as_ptr() as usize - self.message.as_ptr() as usize;
+                self.info_at = self.info.is_some().then_some(start);
+            }
             attribute::CONG => self.congestion_control = name(value),
             attribute::SKMEMINFO => self.memory = Memory::parse(value),
             attribute::VEGASINFO | attribute::DCTCPINFO | attribute::BBRINFO => {
@@ -247,6 +262,12 @@ impl ControlState {
             _ => None,
         }
     }
+}
+
+/// The identity of the socket that a message is about.
+pub(crate) fn cookie(message: &[u8]) -> Option<u64> {
+    let (low, high) = (u32_at(message, COOKIE)?, u32_at(message, COOKIE + 4)?);
+    Some(u64::from(low) | u64::from(high) << 32)
 }
 
 /// An address in network order. An IPv4 connection of an IPv6 socket is one of IPv4.
@@ -427,6 +448,7 @@ pub(crate) mod tests {
         let socket = message(1, 0, &[]);
         let bytes = [
             datagram(20, 2, &socket),
+            datagram(18, 2, &socket),
             datagram(4, 0, &[]),
             datagram(NLMSG_DONE, NLM_F_DUMP_INTR, &0_i32.to_ne_bytes()),
         ]
@@ -434,6 +456,7 @@ pub(crate) mod tests {
         assert_eq!(
             messages(&bytes).collect::<Vec<_>>(),
             [
+                Message::Socket(&socket),
                 Message::Socket(&socket),
                 Message::Other,
                 Message::Done { interrupted: true }

@@ -68,7 +68,7 @@ impl Netlink {
         Ok(opened)
     }
 
-    /// Asks, and calls `each` for every socket of the answer, with the moment (since boot) at which the kernel looked at it: it
+    /// Asks, and calls `each` for the message about every socket ([`Socket::parse`]), with the moment (since boot) at which the kernel looked at it: it
     /// makes each piece of the answer while the one before is handed out.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Netlink {
     pub fn dump(
         &mut self,
         question: &[u8],
-        mut each: impl FnMut(&Socket<'_>, i64),
+        mut each: impl FnMut(&[u8], i64),
     ) -> io::Result<Listed> {
         net::send(&self.descriptor, question, SendFlags::empty())?;
         let mut polled = since_boot_ns();
@@ -85,11 +85,7 @@ impl Netlink {
             let mut done = None;
             for message in messages(&self.buffer[..length]) {
                 match message {
-                    Message::Socket(payload) => {
-                        if let Some(socket) = Socket::parse(payload) {
-                            each(&socket, polled);
-                        }
-                    }
+                    Message::Socket(payload) => each(payload, polled),
                     Message::Done { interrupted } => done = Some(Listed { interrupted }),
                     Message::Refused { errno } => return Err(io::Error::from_raw_os_error(errno)),
                     Message::Other => {}

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::thread::set_current_timer_slack;
 
 use crate::batch::{Batch, Poll};
 use crate::clock::{Clock, since_boot_ns, thread_cpu_ns};
@@ -16,7 +18,7 @@ use crate::filter::Filter;
 use crate::message::Socket;
 use crate::netlink::Netlink;
 use crate::processes::Family;
-use crate::request::{CONNECTIONS, DATAGRAMS, Family as AddressFamily, Protocol, dump};
+use crate::request::{Family as AddressFamily, connections, datagrams};
 use crate::schedule::Schedule;
 use crate::tracking::{Settings, Tracker};
 
@@ -84,13 +86,7 @@ impl Sampler {
     /// What the kernel says to that question; or no thread can be had.
     pub fn start(config: Config) -> io::Result<Sampler> {
         let mut netlink = Netlink::open()?;
-        let question = dump(
-            AddressFamily::Ipv4,
-            Protocol::Tcp,
-            CONNECTIONS,
-            &config.filter.bytecode(),
-        );
-        netlink.dump(&question, |_, _| {})?;
+        netlink.dump(&connections(&config.filter.bytecode()), |_, _| {})?;
         let (sleep, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let shared = Arc::new(Shared::default());
         let polling = Polling::new(config, netlink, shared.clone());
@@ -149,7 +145,7 @@ struct Polling {
 }
 
 struct Questions {
-    tcp: [Vec<u8>; 2],
+    tcp: Vec<u8>,
     udp: Option<[Vec<u8>; 2]>,
     udp_due_ns: i64,
 }
@@ -157,17 +153,16 @@ struct Questions {
 impl Polling {
     fn new(config: Config, netlink: Netlink, shared: Arc<Shared>) -> Polling {
         let program = config.filter.bytecode();
-        let of = |protocol, states| {
-            [AddressFamily::Ipv4, AddressFamily::Ipv6]
-                .map(|family| dump(family, protocol, states, &program))
-        };
+        let families = [AddressFamily::Ipv4, AddressFamily::Ipv6];
         let ends = Netlink::open_for_destroyed().ok();
         shared.lock().standing.ends_told = ends.is_some();
         Polling {
             clock: Clock::anchored(),
             questions: Questions {
-                tcp: of(Protocol::Tcp, CONNECTIONS),
-                udp: config.datagrams.then(|| of(Protocol::Udp, DATAGRAMS)),
+                tcp: connections(&program),
+                udp: config
+                    .datagrams
+                    .then(|| families.map(|family| datagrams(family, &program))),
                 udp_due_ns: i64::MIN,
             },
             netlink: Some(netlink),
@@ -181,10 +176,12 @@ impl Polling {
     }
 
     fn run(mut self, stop: &OwnedFd) {
+        // Timers may else be 50 us late, so that they fire together (prctl(2)); who must not set that is late.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut schedule = Schedule::new(Instant::now(), self.config.every);
         while self.wait(schedule.next(), stop) {
+            self.missed = schedule.begin(Instant::now());
             self.poll();
-            self.missed = schedule.served(Instant::now());
         }
         self.hear_ends();
         self.poll();
@@ -284,25 +281,29 @@ impl Polling {
             none => none.insert(Netlink::open()?),
         };
         let (clock, wanted, tracker) = (self.clock, &mut self.wanted, &mut self.tracker);
-        for question in &self.questions.tcp {
-            let listed = unless_missing(netlink.dump(question, |socket, boot_ns| {
-                poll.sockets += 1;
-                let time_ns = clock.of_boot_ns(boot_ns);
-                tracker.see(socket, time_ns, || wanted.wants(socket, time_ns));
-            }))?;
-            poll.interrupted |= listed;
-        }
+        let listed = netlink.dump(&self.questions.tcp, |message, boot_ns| {
+            poll.sockets += 1;
+            let time_ns = clock.of_boot_ns(boot_ns);
+            if !tracker.repeats(message, time_ns)
+                && let Some(socket) = Socket::parse(message)
+            {
+                tracker.see(&socket, time_ns, || wanted.wants(&socket, time_ns));
+            }
+        })?;
+        poll.interrupted |= listed.interrupted;
         let now_ns = clock.now_ns();
         if let Some(questions) = &self.questions.udp
             && now_ns >= self.questions.udp_due_ns
         {
             self.questions.udp_due_ns = now_ns + DATAGRAMS_EVERY_NS;
             for question in questions {
-                let listed = unless_missing(netlink.dump(question, |socket, boot_ns| {
+                let listed = unless_missing(netlink.dump(question, |message, boot_ns| {
                     poll.sockets += 1;
                     let time_ns = clock.of_boot_ns(boot_ns);
-                    if wanted.wants(socket, time_ns) {
-                        tracker.see_datagrams(socket, time_ns);
+                    if let Some(socket) = Socket::parse(message)
+                        && wanted.wants(&socket, time_ns)
+                    {
+                        tracker.see_datagrams(&socket, time_ns);
                     }
                 }))?;
                 poll.interrupted |= listed;
@@ -446,6 +447,27 @@ mod tests {
         assert_eq!(last.mss_bytes, told.snd_mss());
         assert!(!batch.polls.is_empty() && batch.lost_rows == 0);
         assert!(batch.polls.iter().all(|poll| poll.start_ns <= poll.end_ns));
+    }
+
+    #[test]
+    fn connections_over_ipv4_and_ipv6_are_in_one_list() {
+        let (_client, _server, port) = pair();
+        // A host without IPv6 has none over it.
+        let listener = TcpListener::bind(("::1", port));
+        let over_ipv6 =
+            listener.map(|one| (TcpStream::connect(one.local_addr().unwrap()), one.accept()));
+        let mut sampler = Sampler::start(config(port)).unwrap();
+        sampler.stop();
+        let of_ipv6 = |one: &&crate::batch::Connection| one.local.is_ipv6();
+        let batch = sampler.take();
+        assert_eq!(
+            batch.connections.iter().filter(of_ipv6).count(),
+            over_ipv6.map_or(0, |_| 2)
+        );
+        assert_eq!(
+            batch.connections.iter().filter(|one| !of_ipv6(one)).count(),
+            2
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Deadlines at a fixed distance. One that is over when the one before has been served is missed, and counted.
+/// Deadlines at a fixed distance. A poll serves the deadline that is nearest to its beginning; those that none serves are
+/// missed, and counted. So a poll that is over a little after the next deadline does not cost that one.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     next: Instant,
@@ -22,14 +23,14 @@ impl Schedule {
         self.next
     }
 
-    /// Goes on to the first deadline after `now`; how many were passed by unserved, beside the one just served.
-    pub fn served(&mut self, now: Instant) -> u64 {
+    /// A poll begins, no earlier than the deadline; goes on to the next one. How many were missed before it.
+    pub fn begin(&mut self, now: Instant) -> u64 {
         let late = now.saturating_duration_since(self.next);
-        let passed = late.as_nanos() / self.every.as_nanos();
-        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        let ahead = self.every.as_nanos().saturating_mul(u128::from(passed) + 1);
+        let missed = (late + self.every / 2).as_nanos() / self.every.as_nanos();
+        let missed = u64::try_from(missed).unwrap_or(u64::MAX);
+        let ahead = self.every.as_nanos().saturating_mul(u128::from(missed) + 1);
         self.next += Duration::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX));
-        passed
+        missed
     }
 }
 
@@ -42,19 +43,25 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_poll_in_time_misses_nothing() {
+    fn a_poll_that_ends_a_little_late_costs_no_deadline() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 10 * MS);
-        assert_eq!(schedule.served(start + 3 * MS), 0);
+        assert_eq!(schedule.begin(start), 0);
         assert_eq!(schedule.next(), start + 10 * MS);
+        assert_eq!(schedule.begin(start + 14 * MS), 0);
+        assert_eq!(schedule.next(), start + 20 * MS);
     }
 
     #[test]
-    fn a_long_poll_misses_the_deadlines_that_are_over_and_keeps_to_even_times() {
+    fn a_long_poll_misses_the_deadlines_that_no_other_one_is_near_to() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 10 * MS);
-        assert_eq!(schedule.served(start + 35 * MS), 3);
+        schedule.begin(start);
+        // 10 and 20 are missed; this one is for 30, or for 40.
+        assert_eq!(schedule.begin(start + 34 * MS), 2);
         assert_eq!(schedule.next(), start + 40 * MS);
+        assert_eq!(schedule.begin(start + 56 * MS), 2);
+        assert_eq!(schedule.next(), start + 70 * MS);
     }
 
     proptest! {
@@ -64,9 +71,11 @@ mod tests {
             let mut schedule = Schedule::new(start, 10 * MS);
             let (mut now, mut missed) = (start, 0);
             for took in &polls {
-                now = now.max(schedule.next()) + *took * MS;
-                missed += schedule.served(now);
-                prop_assert!(schedule.next() > now);
+                now = now.max(schedule.next());
+                missed += schedule.begin(now);
+                let served = schedule.next() - 10 * MS;
+                prop_assert!(now.max(served) - now.min(served) <= 5 * MS);
+                now += *took * MS;
             }
             let deadlines = (schedule.next() - start).as_millis() / 10;
             prop_assert_eq!(deadlines, polls.len() as u128 + u128::from(missed));

@@ -3,13 +3,12 @@
 //! A reading in which nothing moved since the one before is not written, but for one in [`Settings::quiet_ns`]; the last
 //! one of such a rest is, as soon as something moves. So a line between two rows is what was seen between them.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
-
-use crate::batch::{Batch, Connection, DatagramSample, Ended, Interval, Value};
+use crate::answer::Answer;
+use crate::batch::{Batch, Connection, DatagramSample, Ended, Value};
+use crate::counting::Counting;
 use crate::info::TcpInfo;
-use crate::message::{ControlState, Memory, Socket};
+use crate::listing::Listing;
+use crate::message::{ControlState, Memory, Socket, cookie};
 use crate::sample::{TcpSample, control_values};
 
 /// A socket that the list lacks this often is gone: one list may miss it while others come and go.
@@ -30,42 +29,25 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Tracker {
     settings: Settings,
-    known: HashMap<u64, Known, ByCookie>,
-    datagrams: HashMap<u64, KnownDatagram, ByCookie>,
+    known: Listing<Known>,
+    datagrams: Listing<KnownDatagram>,
     next_flow: u32,
     poll: u64,
+    /// Those of the connections that the list of this poll has had.
+    seen: usize,
     /// Since when a connection that is new now may have been there.
     before_ns: Option<i64>,
     batch: Batch,
 }
 
-/// Cookies are the kernel's own numbers, one after the other: nobody can choose them so that they collide.
-type ByCookie = BuildHasherDefault<CookieHasher>;
-
-#[derive(Debug, Default)]
-struct CookieHasher(u64);
-
-impl Hasher for CookieHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the high bits differ, which the map uses too.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 #[derive(Debug)]
 struct Known {
-    connection: Connection,
-    latest: Reading,
+    flow: u32,
+    /// Rarely looked at: what every poll looks at lies together.
+    connection: Box<Connection>,
+    answer: Answer,
+    /// When that was so last.
+    time_ns: i64,
     written: bool,
     written_ns: i64,
     seen_in: u64,
@@ -76,7 +58,6 @@ struct Known {
 
 #[derive(Clone, Debug)]
 struct Reading {
-    time_ns: i64,
     info: TcpInfo,
     queues: (u32, u32),
     memory: Option<Memory>,
@@ -93,17 +74,18 @@ impl Tracker {
     pub fn new(settings: Settings) -> Tracker {
         Tracker {
             settings,
-            known: HashMap::default(),
-            datagrams: HashMap::default(),
+            known: Listing::default(),
+            datagrams: Listing::default(),
             next_flow: 0,
             poll: 0,
+            seen: 0,
             before_ns: None,
             batch: Batch::default(),
         }
     }
 
     pub fn knows(&self, cookie: u64) -> bool {
-        self.known.contains_key(&cookie)
+        self.known.contains(cookie)
     }
 
     /// How many connections there are.
@@ -112,45 +94,59 @@ impl Tracker {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.known.len() == 0
     }
 
     /// A poll of all sockets begins.
     pub fn begin(&mut self) {
         self.poll += 1;
+        self.seen = 0;
+    }
+
+    /// A message in the list that says of a known socket what the one before it said; false if it must be read.
+    pub fn repeats(&mut self, message: &[u8], time_ns: i64) -> bool {
+        let settings = self.paced();
+        let Some(known) = cookie(message).and_then(|cookie| self.known.get_mut(cookie)) else {
+            return false;
+        };
+        if !known.answer.repeated_by(message) {
+            return false;
+        }
+        self.seen += known.note(self.poll);
+        known.rest(time_ns, settings, &mut self.batch);
+        true
     }
 
     /// A TCP socket in the list; `wants` is asked of one that is not known. One without `tcp_info` (a request that waits
     /// for its last packet) is no connection yet.
     pub fn see(&mut self, socket: &Socket<'_>, time_ns: i64, wants: impl FnOnce() -> bool) {
-        let Some(reading) = Reading::of(socket, time_ns) else {
+        let Some((reading, answer)) = Reading::of(socket).zip(Answer::of(socket)) else {
             return;
         };
-        let poll = self.poll;
-        let quiet_ns = self.quiet_ns();
-        let known = match self.known.entry(socket.cookie) {
-            Entry::Occupied(entry) => {
-                let known = entry.into_mut();
+        let settings = self.paced();
+        let control = socket.control_state;
+        match self.known.get_mut(socket.cookie) {
+            Some(known) => {
                 known.describe(socket, &mut self.batch);
-                known
+                known.read(reading, answer, time_ns, settings, &mut self.batch);
+                known.tell_control(control, time_ns, &mut self.batch);
+                self.seen += known.note(self.poll);
             }
-            Entry::Vacant(_) if !wants() => return,
-            Entry::Vacant(entry) => {
+            None if !wants() => {}
+            None => {
                 let flow = self.next_flow;
                 self.next_flow += 2;
-                let known = Known::new(socket, &reading, flow, self.before_ns);
-                self.batch.connections.push(known.connection.clone());
-                entry.insert(known)
+                let older = self.before_ns.is_none();
+                let connection = described(socket, &reading, flow, time_ns, older);
+                self.batch.connections.push(connection.clone());
+                self.batch.tcp.push(reading.row(flow, time_ns));
+                let mut known = Known::new(connection, answer, &reading, self.before_ns);
+                known.count(time_ns, settings, &mut self.batch);
+                known.tell_control(control, time_ns, &mut self.batch);
+                self.seen += known.note(self.poll);
+                self.known.insert(socket.cookie, known);
             }
-        };
-        known.seen_in = poll;
-        known.tell_control(socket.control_state, time_ns, &mut self.batch);
-        known.read(
-            reading,
-            quiet_ns,
-            self.settings.interval_ns,
-            &mut self.batch,
-        );
+        }
     }
 
     /// A UDP socket in the list.
@@ -164,7 +160,7 @@ impl Tracker {
             drops: socket.memory.and_then(|memory| memory.drops),
         };
         let poll = self.poll;
-        let Some(known) = self.datagrams.get_mut(&socket.cookie) else {
+        let Some(known) = self.datagrams.get_mut(socket.cookie) else {
             self.batch.datagrams.push(sample);
             let known = KnownDatagram {
                 latest: sample,
@@ -192,15 +188,18 @@ impl Tracker {
     /// The poll that began last has ended: what it lacks, as the one before it did, is gone.
     pub fn end(&mut self, time_ns: i64) {
         let (poll, batch) = (self.poll, &mut self.batch);
-        self.known.retain(|_, known| {
-            let is_there = known.seen_in + GONE_AFTER > poll;
-            if !is_there {
-                known.finish(batch);
-            }
-            is_there
-        });
+        // As a rule none has gone, and thousands need not be looked through.
+        if self.seen < self.known.len() {
+            self.known.retain(|known| {
+                let is_there = known.seen_in + GONE_AFTER > poll;
+                if !is_there {
+                    known.finish(batch);
+                }
+                is_there
+            });
+        }
         self.datagrams
-            .retain(|_, known| known.seen_in + GONE_AFTER > poll);
+            .retain(|known| known.seen_in + GONE_AFTER > poll);
         self.before_ns = Some(time_ns);
     }
 
@@ -211,14 +210,14 @@ impl Tracker {
             return;
         }
         self.see(socket, time_ns, || true);
-        if let Some(mut known) = self.known.remove(&socket.cookie) {
+        if let Some(mut known) = self.known.remove(socket.cookie) {
             known.finish(&mut self.batch);
         }
     }
 
     /// Nothing more will be seen: what is kept back is written.
     pub fn close(&mut self) {
-        for known in self.known.values_mut() {
+        for known in self.known.iter_mut() {
             known.flush(&mut self.batch);
         }
     }
@@ -228,16 +227,19 @@ impl Tracker {
         &mut self.batch
     }
 
-    fn quiet_ns(&self) -> i64 {
+    /// The settings for as many connections as there are.
+    fn paced(&self) -> Settings {
         let many = self.known.len() as i64 * (SECOND_NS / QUIET_ROWS_PER_S);
-        self.settings.quiet_ns.max(many)
+        Settings {
+            quiet_ns: self.settings.quiet_ns.max(many),
+            ..self.settings
+        }
     }
 }
 
 impl Reading {
-    fn of(socket: &Socket<'_>, time_ns: i64) -> Option<Reading> {
+    fn of(socket: &Socket<'_>) -> Option<Reading> {
         Some(Reading {
-            time_ns,
             info: socket.info?,
             queues: (socket.receive_queue_bytes, socket.send_queue_bytes),
             memory: socket.memory,
@@ -248,8 +250,8 @@ impl Reading {
         self.info.differs(&other.info) || self.queues != other.queues || self.memory != other.memory
     }
 
-    fn row(&self, flow: u32) -> TcpSample {
-        TcpSample::of_socket(&self.info, self.queues, self.memory, flow, self.time_ns)
+    fn row(&self, flow: u32, time_ns: i64) -> TcpSample {
+        TcpSample::of_socket(&self.info, self.queues, self.memory, flow, time_ns)
     }
 
     /// Payload that the other end has acknowledged. `tcpi_bytes_acked` counts a SYN and a FIN as one byte each; what was
@@ -269,32 +271,42 @@ impl Reading {
 }
 
 impl Known {
-    fn new(socket: &Socket<'_>, reading: &Reading, flow: u32, before_ns: Option<i64>) -> Known {
+    /// The first reading is written by whoever makes it.
+    fn new(
+        connection: Connection,
+        answer: Answer,
+        reading: &Reading,
+        before_ns: Option<i64>,
+    ) -> Known {
+        let time_ns = connection.seen_ns;
         let since = |counted: Option<u64>, tells_rests: bool| {
             // One that was there at the first poll has counted before; a new one counts from nothing.
             let (start_ns, bytes) = match before_ns {
-                None => (reading.time_ns, counted.unwrap_or(0)),
-                Some(before_ns) => (before_ns.min(reading.time_ns), 0),
+                None => (time_ns, counted.unwrap_or(0)),
+                Some(before_ns) => (before_ns.min(time_ns), 0),
             };
-            Counting {
-                start_ns,
-                bytes,
-                quiet_ns: None,
-                tells_rests,
-                any: false,
-            }
+            let mut counting = Counting::begin(start_ns, bytes, tells_rests);
+            counting.tell(counted);
+            counting
         };
         Known {
-            connection: described(socket, reading, flow, before_ns.is_none()),
-            latest: reading.clone(),
-            written: false,
-            written_ns: i64::MIN,
+            flow: connection.flow,
+            connection: Box::new(connection),
+            answer,
+            time_ns,
+            written: true,
+            written_ns: time_ns,
             seen_in: 0,
             // That this end sent nothing is known from the first reading on; what it receives is of interest once it does.
             sent: since(reading.acked_bytes(), true),
             received: since(reading.received_bytes(), false),
             control: None,
         }
+    }
+
+    /// It is in the list of this poll; 1 if that is news.
+    fn note(&mut self, poll: u64) -> usize {
+        usize::from(std::mem::replace(&mut self.seen_in, poll) != poll)
     }
 
     /// Note what is known of it now that was not, or was otherwise. A socket that is coming to its end loses its inode:
@@ -325,7 +337,7 @@ impl Known {
         connection.traffic_class = socket.traffic_class.or(connection.traffic_class);
         connection.mark = socket.mark.or(connection.mark);
         connection.mptcp_token = socket.mptcp_token.or(connection.mptcp_token);
-        batch.connections.push(connection.clone());
+        batch.connections.push(connection.as_ref().clone());
     }
 
     fn tell_control(&mut self, state: Option<ControlState>, time_ns: i64, batch: &mut Batch) {
@@ -336,7 +348,7 @@ impl Known {
         for (key, value) in control_values(state) {
             if !before.contains(&(key, value)) {
                 batch.values.push(Value {
-                    flow: self.connection.flow,
+                    flow: self.flow,
                     time_ns,
                     key,
                     value,
@@ -346,64 +358,89 @@ impl Known {
         self.control = Some(state);
     }
 
-    fn read(&mut self, reading: Reading, quiet_ns: i64, interval_ns: i64, batch: &mut Batch) {
-        let flow = self.connection.flow;
-        let first = self.written_ns == i64::MIN;
-        let moved = first || reading.differs(&self.latest);
-        if moved && !first && !self.written {
-            batch.tcp.push(self.latest.row(flow));
+    /// A reading that says something else than the one before, if only of what no row has.
+    fn read(
+        &mut self,
+        reading: Reading,
+        answer: Answer,
+        time_ns: i64,
+        settings: Settings,
+        batch: &mut Batch,
+    ) {
+        let moved = self.reading().is_none_or(|latest| reading.differs(&latest));
+        if moved {
+            self.write(batch);
         }
-        self.written = moved || reading.time_ns.saturating_sub(self.written_ns) >= quiet_ns;
+        self.sent.tell(reading.acked_bytes());
+        self.received.tell(reading.received_bytes());
+        (self.answer, self.written) = (answer, !moved);
+        if moved {
+            self.time_ns = time_ns;
+            self.write(batch);
+            self.count(time_ns, settings, batch);
+        } else {
+            self.rest(time_ns, settings, batch);
+        }
+    }
+
+    /// A reading that says the same as the one before.
+    fn rest(&mut self, time_ns: i64, settings: Settings, batch: &mut Batch) {
+        (self.time_ns, self.written) = (time_ns, false);
+        if time_ns.saturating_sub(self.written_ns) >= settings.quiet_ns {
+            self.write(batch);
+        }
+        self.count(time_ns, settings, batch);
+    }
+
+    fn count(&mut self, time_ns: i64, settings: Settings, batch: &mut Batch) {
+        let flow = self.flow;
+        self.sent.count(flow, time_ns, settings, batch);
+        self.received.count(flow + 1, time_ns, settings, batch);
+    }
+
+    fn reading(&self) -> Option<Reading> {
+        Reading::of(&self.answer.socket()?)
+    }
+
+    /// Writes the latest reading, unless it is written.
+    fn write(&mut self, batch: &mut Batch) {
         if self.written {
-            batch.tcp.push(reading.row(flow));
-            self.written_ns = reading.time_ns;
+            return;
         }
-        if let Some(bytes) = reading.acked_bytes() {
-            self.sent
-                .count(flow, bytes, reading.time_ns, interval_ns, quiet_ns, batch);
-        }
-        if let Some(bytes) = reading.received_bytes() {
-            self.received.count(
-                flow + 1,
-                bytes,
-                reading.time_ns,
-                interval_ns,
-                quiet_ns,
-                batch,
-            );
-        }
-        self.latest = reading;
+        let rows = self
+            .reading()
+            .map(|latest| latest.row(self.flow, self.time_ns));
+        batch.tcp.extend(rows);
+        (self.written, self.written_ns) = (true, self.time_ns);
     }
 
     /// Writes what is kept back.
     fn flush(&mut self, batch: &mut Batch) {
-        let flow = self.connection.flow;
-        if !self.written {
-            batch.tcp.push(self.latest.row(flow));
-            self.written = true;
-        }
-        let time_ns = self.latest.time_ns;
-        if let Some(bytes) = self.latest.acked_bytes() {
-            self.sent.flush(flow, bytes, time_ns, batch);
-        }
-        if let Some(bytes) = self.latest.received_bytes() {
-            self.received.flush(flow + 1, bytes, time_ns, batch);
-        }
+        self.write(batch);
+        let flow = self.flow;
+        self.sent.flush(flow, self.time_ns, batch);
+        self.received.flush(flow + 1, self.time_ns, batch);
     }
 
     fn finish(&mut self, batch: &mut Batch) {
         self.flush(batch);
         batch.ended.push(Ended {
-            flow: self.connection.flow,
-            time_ns: self.latest.time_ns,
+            flow: self.flow,
+            time_ns: self.time_ns,
         });
     }
 }
 
-fn described(socket: &Socket<'_>, reading: &Reading, flow: u32, older: bool) -> Connection {
+fn described(
+    socket: &Socket<'_>,
+    reading: &Reading,
+    flow: u32,
+    seen_ns: i64,
+    older: bool,
+) -> Connection {
     Connection {
         flow,
-        seen_ns: reading.time_ns,
+        seen_ns,
         older,
         local: socket.local,
         remote: socket.remote,
@@ -418,81 +455,6 @@ fn described(socket: &Socket<'_>, reading: &Reading, flow: u32, older: bool) -> 
         cgroup_id: socket.cgroup_id,
         upper_layer: socket.upper_layer.map(str::to_owned),
         mptcp_token: socket.mptcp_token,
-    }
-}
-
-/// Payload of one direction, put into intervals. A rest is one interval, however long.
-#[derive(Debug)]
-struct Counting {
-    start_ns: i64,
-    bytes: u64,
-    /// Up to here nothing came since the start.
-    quiet_ns: Option<i64>,
-    /// True if a rest is an interval: else only after the first byte.
-    tells_rests: bool,
-    /// True if there was an interval.
-    any: bool,
-}
-
-impl Counting {
-    fn count(
-        &mut self,
-        flow: u32,
-        bytes: u64,
-        time_ns: i64,
-        interval_ns: i64,
-        most_quiet_ns: i64,
-        batch: &mut Batch,
-    ) {
-        let rested_ns = self.quiet_ns.unwrap_or(self.start_ns);
-        if time_ns.saturating_sub(rested_ns) < interval_ns {
-            return;
-        }
-        if bytes <= self.bytes {
-            self.quiet_ns = Some(time_ns);
-            if time_ns.saturating_sub(self.start_ns) >= most_quiet_ns {
-                self.end_rest(flow, batch);
-            }
-            return;
-        }
-        self.end_rest(flow, batch);
-        self.end_interval(flow, bytes, time_ns, batch);
-    }
-
-    /// Ends what has begun, at the end of the connection.
-    fn flush(&mut self, flow: u32, bytes: u64, time_ns: i64, batch: &mut Batch) {
-        self.end_rest(flow, batch);
-        if bytes > self.bytes || (self.tells_rests && !self.any) {
-            // Whoever came and went within one moment has no interval of no length.
-            self.end_interval(flow, bytes, time_ns.max(self.start_ns + 1), batch);
-        }
-    }
-
-    fn end_rest(&mut self, flow: u32, batch: &mut Batch) {
-        let Some(quiet_ns) = self.quiet_ns.take() else {
-            return;
-        };
-        if self.tells_rests {
-            batch.intervals.push(Interval {
-                flow,
-                start_ns: self.start_ns,
-                end_ns: quiet_ns,
-                payload_bytes: 0,
-            });
-            self.any = true;
-        }
-        self.start_ns = quiet_ns;
-    }
-
-    fn end_interval(&mut self, flow: u32, bytes: u64, time_ns: i64, batch: &mut Batch) {
-        batch.intervals.push(Interval {
-            flow,
-            start_ns: self.start_ns,
-            end_ns: time_ns,
-            payload_bytes: bytes.saturating_sub(self.bytes),
-        });
-        (self.start_ns, self.bytes) = (time_ns, bytes);
-        (self.tells_rests, self.any) = (true, true);
     }
 }
 
@@ -524,7 +486,9 @@ mod tests {
     fn poll(tracker: &mut Tracker, time_ns: i64, sockets: &[Vec<u8>]) {
         tracker.begin();
         for bytes in sockets {
-            tracker.see(&Socket::parse(bytes).unwrap(), time_ns, || true);
+            if !tracker.repeats(bytes, time_ns) {
+                tracker.see(&Socket::parse(bytes).unwrap(), time_ns, || true);
+            }
         }
         tracker.end(time_ns);
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import math
 import socket
@@ -56,8 +57,6 @@ def way_to(host: str, ip_version: int | None = None) -> Way:
     Raises:
         EngineError: it has no address, or there is no way to it.
     """
-    from pyroute2 import IPRoute  # type: ignore[import-untyped]
-
     family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(ip_version or 0, socket.AF_UNSPEC)
     try:
         told = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
@@ -65,23 +64,20 @@ def way_to(host: str, ip_version: int | None = None) -> Way:
         raise EngineError(f"{host}: cannot find the address of this host: {reason.strerror}") from None
     addresses = [ipaddress.ip_address(one[4][0].partition("%")[0]) for one in told]  # type: ignore[union-attr]
     found: dict[int, list[Address]] = {}
-    problem: Exception | None = None
-    with IPRoute() as route:
+    problem: OSError | None = None
+    with contextlib.closing(Netlink()) as netlink:
         for address in dict.fromkeys(addresses):
             try:
-                index = route.route("get", dst=str(address))[0].get("RTA_OIF")
-            except Exception as reason:
+                index = netlink.route_to(str(address)).interface
+            except OSError as reason:
                 problem = reason
                 continue
-            found.setdefault(int(index), []).append(address)
-    if not found:
-        raise EngineError(f"{host}: there is no route to it ({problem})")
-    index, reached = next(iter(found.items()))
-    netlink = Netlink()
-    try:
+            if index is not None:
+                found.setdefault(index, []).append(address)
+        if not found:
+            raise EngineError(f"{host}: there is no route to it ({problem})")
+        index, reached = next(iter(found.items()))
         return Way(tuple(reached), socket.if_indextoname(index), index, Snapshot.take(netlink, index))
-    finally:
-        netlink.close()
 
 
 @dataclass(frozen=True)

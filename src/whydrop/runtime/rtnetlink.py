@@ -1,12 +1,14 @@
-"""The kernel's queueing disciplines, classes, filters and links by rtnetlink(7), asked for and changed by hand.
+"""The kernel's queueing disciplines, classes, filters, links, addresses and routes by rtnetlink(7).
 
-Counters are sampled many times a second while a test runs: a general library takes milliseconds for what is done here
-in a tenth of one, and knows the statistics of few disciplines. What is put back must be what was found, to the byte: so
-messages can be had as they came. Attributes of unknown types are passed over.
+Asked for and changed by hand: counters are sampled many times a second while a test runs, and whatever measures asks
+for the host's addresses. A general library takes milliseconds for what is done here in a tenth of one, takes a third
+of a second to be imported, and knows the statistics of few disciplines. What is put back must be what was found, to the
+byte: so messages can be had as they came. Attributes of unknown types are passed over.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import struct
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 # linux/netlink.h, linux/rtnetlink.h
 _NETLINK_ROUTE = 0
 RTM_NEWLINK, RTM_GETLINK = 16, 18
+RTM_GETADDR, RTM_GETROUTE = 22, 26
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
@@ -28,6 +31,8 @@ _NESTED_OR_ORDER = 0xC000  # flag bits in an attribute's type
 _HEADER = struct.Struct("=IHHII")
 TCMSG = struct.Struct("=BBHiIII")  # family, two of padding, interface, handle, parent, info
 _IFINFO = struct.Struct("=BBHiII")
+_IFADDRMSG = struct.Struct("=BBBBI")  # family, length of the prefix, flags, scope, interface
+_RTMSG = struct.Struct("=BBBBBBBBI")  # family, lengths of both prefixes, TOS, table, protocol, scope, type, flags
 _ATTRIBUTE = struct.Struct("=HH")
 
 _TIMEOUT_S = 2.0
@@ -35,6 +40,9 @@ _RECEIVE_BYTES = 1 << 18
 
 TCA_KIND, TCA_OPTIONS, TCA_XSTATS, TCA_STATS2 = 1, 2, 4, 7
 IFLA_IFNAME, IFLA_TXQLEN, IFLA_STATS64 = 3, 13, 23
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_METRICS, _RTAX_MTU = 1, 4, 5, 7, 8, 2
+_MAIN_TABLE, _UNICAST = 254, 1
 ROOT = 0xFFFFFFFF
 
 Attributes = dict[int, bytes]
@@ -53,6 +61,16 @@ class TrafficObject:
     def kind(self) -> str:
         """Its name, such as ``fq_codel``."""
         return text(self.attributes.get(TCA_KIND, b""))
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route as far as it is read; addresses as text."""
+
+    interface: int | None
+    gateway: str | None
+    source: str | None
+    path_mtu_bytes: int | None
 
 
 class Netlink:
@@ -98,6 +116,45 @@ class Netlink:
                 own = attributes(payload[_IFINFO.size :])
                 found[_IFINFO.unpack_from(payload)[3]] = (text(own.get(IFLA_IFNAME, b"")), own)
         return found
+
+    def addresses(self) -> list[tuple[int, str]]:
+        """Index of the interface and address with the length of its prefix, of all addresses.
+
+        Raises:
+            OSError: the kernel does not answer.
+        """
+        found = []
+        for payload in self.dump(RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0)):
+            _, prefix_bits, _, _, interface = _IFADDRMSG.unpack_from(payload)
+            own = attributes(payload[_IFADDRMSG.size :])
+            # Of a link between two the other's address is the first of them.
+            address = _address(own.get(_IFA_LOCAL) or own.get(_IFA_ADDRESS))
+            found.append((interface, f"{address}/{prefix_bits}"))
+        return found
+
+    def default_routes(self, family: int) -> list[Route]:
+        """The default routes of the main table.
+
+        Raises:
+            OSError: the kernel does not answer.
+        """
+        found = []
+        for payload in self.dump(RTM_GETROUTE, _RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
+            _, prefix_bits, _, _, table, _, _, kind, _ = _RTMSG.unpack_from(payload)
+            if (prefix_bits, table, kind) == (0, _MAIN_TABLE, _UNICAST):
+                found.append(_route(payload))
+        return found
+
+    def route_to(self, address: str) -> Route:
+        """The route that packets to an address take.
+
+        Raises:
+            OSError: there is none, or the kernel does not answer.
+        """
+        destination = ipaddress.ip_address(address)
+        family = socket.AF_INET if destination.version == 4 else socket.AF_INET6
+        body = _RTMSG.pack(family, destination.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
+        return _route(self.ask(RTM_GETROUTE, body + attribute(_RTA_DST, destination.packed))[0])
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
         """The payloads of the messages that answer a question, as they came.
@@ -151,6 +208,21 @@ class Netlink:
                 if message == _ERROR and (code := -struct.unpack_from("=i", payload)[0]):
                     raise OSError(code, os.strerror(code))
                 yield message, payload
+
+
+def _route(payload: bytes) -> Route:
+    own = attributes(payload[_RTMSG.size :])
+    metrics = attributes(own.get(_RTA_METRICS, b""))
+    return Route(
+        interface=unsigned(own.get(_RTA_OIF)),
+        gateway=_address(own.get(_RTA_GATEWAY)),
+        source=_address(own.get(_RTA_PREFSRC)),
+        path_mtu_bytes=unsigned(metrics.get(_RTAX_MTU)),
+    )
+
+
+def _address(data: bytes | None) -> str | None:
+    return str(ipaddress.ip_address(data)) if data and len(data) in (4, 16) else None
 
 
 def _traffic_object(payload: bytes) -> TrafficObject | None:

@@ -18,10 +18,13 @@ from whydrop.recording import tables
 _OWNERS_EVERY_S = 1.0
 _COPIED = ("cookie", "uid", "interface", "mark", "cgroup_id", "upper_layer", "mptcp_token", "ecn", "older")
 
+# Of thousands of connections: `json.dumps` would make an encoder for each.
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 Owners = Callable[[set[int]], dict[int, tuple[int, str, str | None]]]
 
 
-@dataclass
+@dataclass(slots=True)
 class Connection:
     """One connection that is there.
 
@@ -154,7 +157,7 @@ class Connections:
         if not connection.names:
             local, remote = connection.ends
             connection.names = [self._unique(f"{local} > {remote}"), self._unique(f"{remote} > {local}")]
-        connection.facts = connection.facts or json.dumps(_facts(connection), ensure_ascii=False)
+        connection.facts = connection.facts or _as_json(_facts(connection))
         for way in (0, 1) if connection.receives else (0,):
             yield _row(flow, way, connection, status)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -12,24 +13,35 @@ from typing import Any
 from whydrop.recording.metadata import flow_control, qdiscs
 from whydrop.recording.metadata.ethtool import Ethtool
 from whydrop.recording.metadata.items import Items, line_or_none, whole_number
-from whydrop.runtime.rtnetlink import Netlink
+from whydrop.runtime import rtnetlink
+from whydrop.runtime.rtnetlink import Attributes, Netlink
 
 # Hosts of containers have thousands; of those that no packet leaves by, the addresses are enough.
 _MOST_INTERFACES = 64
+
+# linux/if_link.h
+_IFLA_ADDRESS, _IFLA_LINKINFO, _IFLA_INFO_KIND = 1, 18, 1
+_OF_LINK = {
+    "mtu_bytes": 4,
+    "queue_length_packets": rtnetlink.IFLA_TXQLEN,
+    "transmit_queues": 31,
+    "receive_queues": 32,
+    "gso_max_bytes": 41,
+    "gso_max_segments": 40,
+    "gro_max_bytes": 58,
+}
 
 _STATE_FILES = ("operstate", "carrier", "carrier_changes", "speed", "duplex")
 
 
 def gather(items: Items, targets: Sequence[str]) -> None:
     """Addresses, gateways, and for each target (an address or a name) the route and its interface."""
-    from pyroute2 import IPRoute  # type: ignore[import-untyped]
-
-    route = items.try_("network", IPRoute)
+    route = items.try_("network", Netlink)
     if route is None:
         return
-    with route:
-        names = items.try_("interfaces", lambda: {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()})
-        names = names or {}
+    with contextlib.closing(route):
+        links = items.try_("interfaces", route.links) or {}
+        names = {index: name for index, (name, _) in links.items()}
         items.add("addresses", lambda: _addresses(route, names))
         items.add("gateways", lambda: _gateways(route, names))
         egress = {}
@@ -39,40 +51,38 @@ def gather(items: Items, targets: Sequence[str]) -> None:
                 egress[target] = found
         items.found["egress"] = egress
         used = sorted({found["interface"] for found in egress.values() if found.get("interface")})
-        items.found["interfaces"] = {name: _interface(items, route, names, name) for name in used}
+        indices = {name: index for index, name in names.items()}
+        items.found["interfaces"] = {name: _interface(items, links, indices[name]) for name in used}
 
 
-def _addresses(route: Any, names: dict[int, str]) -> dict[str, list[str]]:
+def _addresses(route: Netlink, names: dict[int, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for address in route.get_addr():
-        name = names.get(address["index"], str(address["index"]))
+    for interface, address in route.addresses():
+        name = names.get(interface, str(interface))
         if name in found or len(found) < _MOST_INTERFACES:
-            text = address.get("IFA_LOCAL") or address.get("IFA_ADDRESS")
-            found.setdefault(name, []).append(f"{text}/{address['prefixlen']}")
+            found.setdefault(name, []).append(address)
     return found
 
 
-def _gateways(route: Any, names: dict[int, str]) -> list[dict[str, str | None]]:
+def _gateways(route: Netlink, names: dict[int, str]) -> list[dict[str, str | None]]:
     found = []
     for family in (socket.AF_INET, socket.AF_INET6):
-        for default in route.get_default_routes(family):
-            name = names.get(default.get("RTA_OIF"))
-            found.append({"interface": name, "address": default.get("RTA_GATEWAY")})
+        for default in route.default_routes(family):
+            name = None if default.interface is None else names.get(default.interface)
+            found.append({"interface": name, "address": default.gateway})
     return found
 
 
-def _egress(route: Any, names: dict[int, str], target: str) -> dict[str, Any]:
+def _egress(route: Netlink, names: dict[int, str], target: str) -> dict[str, Any]:
     address = _address(target)
-    found = route.route("get", dst=address)[0]
-    metrics = found.get("RTA_METRICS")
+    found = route.route_to(address)
     result = {
         "address": address,
-        "interface": names.get(found.get("RTA_OIF")),
-        "source": found.get("RTA_PREFSRC"),
-        "gateway": found.get("RTA_GATEWAY"),
+        "interface": None if found.interface is None else names.get(found.interface),
+        "source": found.source,
+        "gateway": found.gateway,
     }
-    path_mtu = metrics.get("RTAX_MTU") if metrics is not None else None
-    return {**result, **({"path_mtu_bytes": path_mtu} if path_mtu else {})}
+    return {**result, **({"path_mtu_bytes": found.path_mtu_bytes} if found.path_mtu_bytes else {})}
 
 
 def _address(target: str) -> str:
@@ -82,10 +92,10 @@ def _address(target: str) -> str:
         return str(socket.getaddrinfo(target, None, type=socket.SOCK_DGRAM)[0][4][0])
 
 
-def _interface(items: Items, route: Any, names: dict[int, str], name: str) -> dict[str, Any]:
-    index = next(index for index, other in names.items() if other == name)
+def _interface(items: Items, links: dict[int, tuple[str, Attributes]], index: int) -> dict[str, Any]:
+    name, attributes = links[index]
     own = Items()
-    own.add("link", lambda: _link(route, index))
+    own.add("link", lambda: _link(index, attributes))
     folder = Path("/sys/class/net") / name
     for key in _STATE_FILES:
         value = line_or_none(folder / key)
@@ -101,20 +111,15 @@ def _interface(items: Items, route: Any, names: dict[int, str], name: str) -> di
     return own.found
 
 
-def _link(route: Any, index: int) -> dict[str, Any]:
-    link = route.get_links(index)[0]
-    kind = link.get("IFLA_LINKINFO")
+def _link(index: int, link: Attributes) -> dict[str, Any]:
+    kind = rtnetlink.attributes(link.get(_IFLA_LINKINFO, b"")).get(_IFLA_INFO_KIND)
+    hardware_address = link.get(_IFLA_ADDRESS)
+    numbers = {key: rtnetlink.unsigned(link.get(number)) for key, number in _OF_LINK.items()}
     return {
         "index": index,
-        "kind": kind.get("IFLA_INFO_KIND") if kind is not None else None,
-        "mtu_bytes": link.get("IFLA_MTU"),
-        "queue_length_packets": link.get("IFLA_TXQLEN"),
-        "transmit_queues": link.get("IFLA_NUM_TX_QUEUES"),
-        "receive_queues": link.get("IFLA_NUM_RX_QUEUES"),
-        "hardware_address": link.get("IFLA_ADDRESS"),
-        "gso_max_bytes": link.get("IFLA_GSO_MAX_SIZE"),
-        "gso_max_segments": link.get("IFLA_GSO_MAX_SEGS"),
-        "gro_max_bytes": link.get("IFLA_GRO_MAX_SIZE"),
+        "kind": rtnetlink.text(kind) if kind is not None else None,
+        **numbers,
+        "hardware_address": hardware_address.hex(":") if hardware_address else None,
     }
 
 
