@@ -75,23 +75,22 @@ pub enum State {
     Thinking,
     /// An answer has begun, and what is written of it is out.
     Starved,
-    /// All of an answer is out, and not all of it acknowledged.
-    Tail,
+    /// All of an answer is out, and not all of it acknowledged; the window would be what holds more back.
+    Tail(Wait),
     /// There is more to send.
     Held(Wait),
 }
 
 impl State {
-    /// Limiter in this state. `before` is what did before the tail: in the same answer, or, where that was out at once,
-    /// the window when it last held the sender.
-    fn limiter(self, before: Limiter) -> Limiter {
+    /// Limiter in this state. `before` is what did before the tail in the same answer.
+    fn limiter(self, before: Option<Limiter>) -> Limiter {
         match self {
             Self::Setup => Limiter::ConnectionSetup,
             Self::Thinking => Limiter::PeerApplication,
             Self::Unasked | Self::Starved | Self::Held(Wait::Writes | Wait::Nagle) => {
                 Limiter::Application
             }
-            Self::Tail => before,
+            Self::Tail(window) => before.unwrap_or(Self::Held(window).limiter(None)),
             Self::Held(Wait::Recovery) => Limiter::LossRecovery,
             Self::Held(Wait::SlowStart) => Limiter::SlowStart,
             Self::Held(Wait::CongestionWindow) => Limiter::CongestionWindow,
@@ -104,7 +103,7 @@ impl State {
     /// True if an acknowledgment would move it on.
     fn waits_for_an_acknowledgment(self) -> bool {
         match self {
-            Self::Tail => true,
+            Self::Tail(_) => true,
             Self::Held(wait) => !matches!(wait, Wait::Recovery | Wait::Pacing | Wait::Writes),
             Self::Setup | Self::Unasked | Self::Thinking | Self::Starved => false,
         }
@@ -139,6 +138,8 @@ pub struct Ledger {
     /// When acknowledgments came.
     heard: Vec<i64>,
     last_event_ns: i64,
+    /// From then on a window that is full is in slow start no more.
+    stands_since_ns: Option<i64>,
 }
 
 impl Ledger {
@@ -146,6 +147,34 @@ impl Ledger {
         if self.states.last().is_none_or(|&(_, last)| last != state) {
             self.states.push((now_ns, state));
         }
+    }
+
+    /// It shows now since when the window has not grown as in slow start, if so.
+    pub fn window_stands(&mut self, since_ns: Option<i64>) {
+        self.stands_since_ns = since_ns;
+    }
+
+    /// The states, those of slow start as it shows afterwards.
+    fn settled_states(&self) -> Vec<(i64, State)> {
+        let Some(since_ns) = self.stands_since_ns else {
+            return self.states.clone();
+        };
+        let mut states = Vec::with_capacity(self.states.len() + 1);
+        let ends = self.states.iter().skip(1).map(|&(ns, _)| ns);
+        for (&(from_ns, state), until_ns) in self.states.iter().zip(ends.chain([i64::MAX])) {
+            let stands = match state {
+                State::Held(Wait::SlowStart) => Some(State::Held(Wait::CongestionWindow)),
+                State::Tail(Wait::SlowStart) => Some(State::Tail(Wait::CongestionWindow)),
+                _ => None,
+            };
+            if stands.is_none() || from_ns < since_ns {
+                states.push((from_ns, state));
+            }
+            if let Some(stands) = stands.filter(|_| until_ns > since_ns) {
+                states.push((from_ns.max(since_ns), stands));
+            }
+        }
+        states
     }
 
     /// The first SYN to come took so long: from then on the server's time counts. A capture at either end sees the
@@ -359,7 +388,8 @@ struct Piece {
 
 /// One piece for each state, until the last data is acknowledged.
 fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
-    let mut states = ledger.states.as_slice();
+    let states = ledger.settled_states();
+    let mut states = states.as_slice();
     // What comes after the last answer is no part of any transfer.
     let mut end_ns = end_ns;
     if let Some((&(from_ns, State::Unasked), rest)) = states.split_last() {
@@ -368,20 +398,13 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     let ends = states.iter().skip(1).map(|&(ns, _)| ns).chain([end_ns]);
     let mut pieces = Vec::with_capacity(states.len());
     let mut before = None;
-    let mut window = Limiter::SlowStart;
     for (&(from_ns, state), until_ns) in states.iter().zip(ends) {
         if matches!(state, State::Thinking | State::Unasked | State::Setup) {
             before = None;
         }
-        let limiter = state.limiter(before.unwrap_or(window));
-        if matches!(state, State::Held(_) | State::Starved) && until_ns > from_ns {
+        let limiter = state.limiter(before);
+        if matches!(state, State::Held(_) | State::Starved | State::Tail(_)) && until_ns > from_ns {
             before = Some(limiter);
-            window = match limiter {
-                Limiter::SlowStart => Limiter::SlowStart,
-                // a loss ends slow start (RFC 5681, section 3.1)
-                Limiter::CongestionWindow | Limiter::LossRecovery => Limiter::CongestionWindow,
-                _ => window,
-            };
         }
         if until_ns > from_ns {
             let span = Span {

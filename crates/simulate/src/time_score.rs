@@ -67,7 +67,7 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
 type Shares = BTreeMap<&'static str, f64>;
 
 /// The shares of limits that the simulator knows for the first connection, within what the capture holds of it: of a
-/// pause between transfers that it begins or ends in, nothing.
+/// pause between transfers that it begins or ends in, nothing, nor of a wait for an answer that was asked for before.
 fn shares(truth: &Value, point: &str) -> Option<Shares> {
     let capture = &truth["captures"][point];
     let begins_s = capture["begins_s"].as_f64().unwrap_or(f64::MIN);
@@ -83,6 +83,16 @@ fn shares(truth: &Value, point: &str) -> Option<Shares> {
         .as_f64()
         .filter(|_| begins_s > 0.0)
         .map_or(begins_s, |from_s| from_s.max(begins_s));
+    let begins_in = |span: &&Value| {
+        let until_s = span[1].as_f64();
+        span[0].as_f64() <= Some(begins_s) && until_s > Some(begins_s) && begins_s > 0.0
+    };
+    let begins_s = list(&flow["limits"]["spans"])
+        .iter()
+        .find(begins_in)
+        .filter(|span| span[2] == Limiter::PeerApplication.name())
+        .and_then(|span| span[1].as_f64())
+        .unwrap_or(begins_s);
     let begun = transfers
         .iter()
         .rfind(|transfer| transfer["from_s"].as_f64() < Some(ends_s));

@@ -102,6 +102,8 @@ struct Walk<'a> {
     coming: usize,
     slack_ns: i64,
     lost_share: f64,
+    /// Retransmissions by timers, each of which might begin a run of losses.
+    timeouts: usize,
     /// Until when the sender last recovered.
     recovered_ns: i64,
     /// When the last acknowledgment was heard before an outage.
@@ -127,7 +129,8 @@ impl<'a> Walk<'a> {
         let by_echoes = told.echoed_rtt_ns.is_some();
         let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
         let segments = told.flow.segments.iter();
-        let lost = segments.filter(|s| s.fate == Fate::Lost).count();
+        let lost = segments.clone().filter(|s| s.fate == Fate::Lost).count();
+        let timeouts = segments.filter(|s| is_by_timer(s)).count();
         let by_clocks = by_echoes.then(|| {
             Box::new(ByClocks {
                 acknowledgments: true,
@@ -163,6 +166,7 @@ impl<'a> Walk<'a> {
             coming: 0,
             slack_ns,
             lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
+            timeouts,
             recovered_ns: i64::MIN,
             silent_since_ns: None,
         }
@@ -481,13 +485,18 @@ impl<'a> Walk<'a> {
         if let Some(before) = self.before.filter(|_| goes_on) {
             return before; // with what went before, as fast as the line takes it
         }
+        // what was written at once may be spread over a round trip, while acknowledgments come of what was before
+        let own_time = self.rounds.own_time;
+        let is_spread = own_time.ends_small && now_ns - self.last_sent_ns < own_time.between_ns;
+        if is_spread && self.before == Some(Limiter::Application) {
+            return Limiter::Application;
+        }
         let bytes = i64::from(segment.payload_bytes);
         if self.edge().is_some_and(|edge| edge - self.next < bytes) {
             return Limiter::ReceiveWindow;
         }
         // what is left over of a write is small, and the next packet did not wait for anything
         let (released, empty_ns) = self.released_at(now_ns);
-        let own_time = self.rounds.own_time;
         let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
         let by_itself = own_time.unreleased && !released && self.rounds.paced_gap_ns.is_none();
         if empty_ns > self.slack_ns || left_over || by_itself {
@@ -579,10 +588,11 @@ impl<'a> Walk<'a> {
         (is_far && is_late && !self.is_chance(timeouts)).then_some(last_ns)
     }
 
-    /// True if so many packets in a row may be lost as others of the flow are, one by one.
+    /// True if so many packets in a row may be lost as others of the flow are, one by one, somewhere among all the times
+    /// that a timer ran out.
     fn is_chance(&self, in_a_row: usize) -> bool {
         let exponent = i32::try_from(in_a_row).unwrap_or(i32::MAX);
-        self.lost_share.powi(exponent) > CHANCE
+        self.timeouts as f64 * self.lost_share.powi(exponent) > CHANCE
     }
 
     /// All of an answer is out: until it is acknowledged.

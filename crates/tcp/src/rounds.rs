@@ -30,6 +30,13 @@ const EVEN: f64 = 0.8;
 const EVEN_PACKETS: usize = 30;
 /// ... and the next one leaves within so many times the usual.
 const LONGEST_GAP: f64 = 1.5;
+/// Initial windows in a round trip at which a congestion control begins to pace: 2 (Linux) to 2.89 (BBR), and what the first round
+/// trips may differ by.
+const OWN_PACE: std::ops::RangeInclusive<f64> = 1.6..=3.3;
+/// Packets in a row that tell how fast a line is, so that among the longer ones the noise of the stamps is small ...
+const ROWS: [usize; 4] = [INITIAL_SEGMENTS as usize - 1, 40, 160, 640];
+/// ... which is this, where a host takes packets from its network card in batches.
+const STAMPS_NS: i64 = 20_000;
 /// A line that is busy sends the next packet within so many times what a packet takes ...
 const PAUSE_GAPS: i64 = 2;
 /// ... and one that is busy for this share of the time is full.
@@ -84,7 +91,10 @@ impl Rounds {
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
-            None => matches!(flow.vantage, Vantage::Sender | Vantage::Middle),
+            None => {
+                matches!(flow.vantage, Vantage::Sender | Vantage::Middle)
+                    && loses_nothing_before(flow)
+            }
         };
         // as it passes here; a near round trip varies
         let release_ns = RELEASE_NS.saturating_add(clock.near_rtt_ns / 4 * 5);
@@ -262,20 +272,26 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .collect()
 }
 
-/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets in a row, so
-/// that noise of the stamps is small beside it, nanoseconds; 0 where there are no such.
+/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets or more in a
+/// row, nanoseconds; 0 where there are no such.
 fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
     let full = flow.mss_bytes.unwrap_or(1460);
-    let packets = INITIAL_SEGMENTS as usize;
-    let runs = flow.segments.windows(packets);
-    let runs = runs.zip(clock.sent_ns.windows(packets));
-    runs.filter(|(run, _)| {
-        run.iter()
-            .all(|s| s.payload_bytes == full && s.kind == Kind::New)
-    })
-    .map(|(_, sent_ns)| (sent_ns[packets - 1] - sent_ns[0]) / (INITIAL_SEGMENTS - 1))
-    .min()
-    .unwrap_or(0)
+    let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
+    let mut least_ns = i64::MAX;
+    let mut first = 0;
+    for run in flow.segments.chunk_by(|a, b| is_full(a) && is_full(b)) {
+        let sent_ns = &clock.sent_ns[first..first + run.len()];
+        first += run.len();
+        for packets in ROWS {
+            let took_ns = sent_ns
+                .windows(packets + 1)
+                .map(|row| row[packets] - row[0]);
+            if let Some(took_ns) = took_ns.min() {
+                least_ns = least_ns.min((took_ns + STAMPS_NS) / packets as i64);
+            }
+        }
+    }
+    if least_ns == i64::MAX { 0 } else { least_ns }
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.
@@ -284,8 +300,10 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
-fn is_inferred(segment: &Segment) -> bool {
-    segment.flags.has(SegmentFlags::INFERRED)
+/// What drops packets on their way to the capture point may make others wait.
+fn loses_nothing_before(flow: &Flow) -> bool {
+    let mut segments = flow.segments.iter();
+    !segments.any(|segment| segment.flags.has(SegmentFlags::INFERRED))
 }
 
 /// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
@@ -305,8 +323,7 @@ fn leaves_by_rate(
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
     let is_near = match clock.longest_queued_ns {
         Some(queued_ns) => queued_ns < a_window_ns / 2,
-        // what drops packets on their way here may make others wait
-        None => flow.vantage == Vantage::Sender && !flow.segments.iter().any(is_inferred),
+        None => flow.vantage == Vantage::Sender && loses_nothing_before(flow),
     };
     if !is_near {
         return false;
@@ -318,6 +335,13 @@ fn leaves_by_rate(
     let most = even >= 0.5 * gaps_ns().sum::<f64>();
     // a packet or two in a round trip may each wait for an acknowledgment
     let several = usual * 3.0 <= base_rtt_ns as f64;
+    // a rate of the sender's own, from the initial window and the first round trip, stays so only until that has grown
+    let windows = base_rtt_ns as f64 / (first * INITIAL_SEGMENTS as f64);
+    let lasts_ns = clock.sent_ns[clock.sent_ns.len() - 1] - clock.sent_ns[0];
+    let is_short = lasts_ns < STANDING_ROUNDS as i64 * base_rtt_ns;
+    if OWN_PACE.contains(&windows) && is_short {
+        return false;
+    }
     most && (several || unreleased)
         && usual > 0.0
         && quantile(gaps, 0.1) >= EVEN * usual

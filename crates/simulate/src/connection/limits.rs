@@ -10,6 +10,7 @@ impl Connection {
     pub(super) fn note_state(&mut self, now_ns: i64) {
         let state = self.state(now_ns);
         self.ledger.state(now_ns, state);
+        self.ledger.window_stands(self.sender.stands_since_ns());
     }
 
     /// Nothing more will be asked for or answered.
@@ -30,7 +31,7 @@ impl Connection {
             Wait::Writes if self.sender.is_idle() && all_written => State::Unasked,
             Wait::Writes if !all_written && !self.answering => State::Thinking,
             Wait::Writes if !all_written => State::Starved,
-            Wait::Writes => State::Tail,
+            Wait::Writes => State::Tail(self.sender.window()),
             Wait::SlowStart | Wait::CongestionWindow
                 if !all_written && self.sender.spreads_less_than_a_window(now_ns) =>
             {

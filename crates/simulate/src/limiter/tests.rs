@@ -18,7 +18,7 @@ fn a_tail_belongs_to_what_limited_the_answer_before_it() {
     ledger.requested(10 * MS);
     ledger.state(10 * MS, State::Thinking);
     ledger.state(15 * MS, State::Held(Wait::SendBuffer));
-    ledger.state(35 * MS, State::Tail);
+    ledger.state(35 * MS, State::Tail(Wait::SlowStart));
     ledger.state(45 * MS, State::Unasked);
     let account = account(&ledger, 99 * MS);
     assert_eq!(
@@ -35,7 +35,7 @@ fn a_tail_belongs_to_what_limited_the_answer_before_it() {
 fn an_answer_that_goes_out_at_once_is_limited_by_the_window_it_did_not_fill() {
     let mut ledger = Ledger::default();
     ledger.state(0, State::Thinking);
-    ledger.state(10 * MS, State::Tail);
+    ledger.state(10 * MS, State::Tail(Wait::SlowStart));
     ledger.state(20 * MS, State::Unasked);
     let account = account(&ledger, 20 * MS);
     assert_eq!(spent_ms(&account, Limiter::SlowStart), 10);
@@ -45,7 +45,7 @@ fn an_answer_that_goes_out_at_once_is_limited_by_the_window_it_did_not_fill() {
 #[test]
 fn an_acknowledgment_held_back_costs_only_who_waits_for_it() {
     for (state, held_ms) in [
-        (State::Tail, 40),
+        (State::Tail(Wait::SlowStart), 40),
         (State::Held(Wait::Nagle), 40),
         (State::Starved, 0),
         (State::Held(Wait::Recovery), 0),
@@ -67,7 +67,7 @@ fn an_acknowledgment_held_back_costs_only_who_waits_for_it() {
 #[test]
 fn silence_before_a_timer_is_recovery_only_where_something_was_lost() {
     let mut ledger = Ledger::default();
-    ledger.state(0, State::Tail);
+    ledger.state(0, State::Tail(Wait::SlowStart));
     ledger.timed_out(300 * MS, 100 * MS, 7);
     ledger.state(300 * MS, State::Held(Wait::Recovery));
     ledger.state(350 * MS, State::Unasked);

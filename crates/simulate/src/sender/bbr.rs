@@ -1,7 +1,5 @@
 //! A sender that models its path instead of filling it until it loses.
 
-use std::collections::VecDeque;
-
 use super::scoreboard::RateSample;
 
 /// A minimal model of BBR, honest about what it is: the start-up, the drain, and the steady state of
@@ -18,10 +16,22 @@ pub struct Bbr {
     round_end: u64,
     full_rate: f64,
     rounds_without_growth: u32,
-    /// Bytes delivered by then, and the window, for the last round trip.
-    windows: VecDeque<(u64, f64)>,
+    growth: Growth,
     least_rtt: Option<(i64, i64)>,
     initial_window: f64,
+}
+
+/// The growth of what is out in start-up, beside half of what is delivered meanwhile, segments.
+#[derive(Debug, Clone, Copy, Default)]
+struct Growth {
+    /// By the last acknowledgment: what was out, what was delivered, and whether there was more to send.
+    last: Option<(usize, u64)>,
+    ahead: f64,
+    /// The most that it was ahead, when, what was out then, and what was delivered since while there was more to send.
+    most: f64,
+    most_ns: i64,
+    out_then: u64,
+    delivered_since: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +69,7 @@ impl Bbr {
             round_end: 0,
             full_rate: 0.0,
             rounds_without_growth: 0,
-            windows: VecDeque::new(),
+            growth: Growth::default(),
             least_rtt: None,
             initial_window,
         }
@@ -74,15 +84,11 @@ impl Bbr {
         self.phase == Phase::Startup
     }
 
-    /// In start-up, and the window still grows by what is delivered: what it waits for afterwards, to be sure that the pipe
-    /// is full, is a window that stands. Until the first window is delivered nothing is known of its growth.
-    pub fn is_growing(&self) -> bool {
-        let (Some(then), Some(now)) = (self.windows.front(), self.windows.back()) else {
-            return self.in_startup();
-        };
-        let delivered = (now.0 - then.0) as f64;
-        let grows = delivered < self.initial_window || now.1 - then.1 >= delivered / 2.0;
-        self.in_startup() && grows
+    /// Since when what is out in start-up has not grown by half of what was delivered: what start-up waits for then, to be
+    /// sure that the pipe is full, is a window that stands. `None` until all that was out is delivered.
+    pub fn stands_since_ns(&self) -> Option<i64> {
+        let shows = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
+        shows.then_some(self.growth.most_ns)
     }
 
     fn gain(&self) -> f64 {
@@ -158,14 +164,24 @@ impl Bbr {
             }
         }
         self.move_on(now_ns, in_flight as f64);
-        self.note_window(in_flight as u64, delivered);
+        if self.in_startup() {
+            self.note_growth(now_ns, (in_flight, delivered), starved);
+        }
     }
 
-    fn note_window(&mut self, in_flight: u64, delivered: u64) {
-        self.windows.push_back((delivered, self.window()));
-        // before a round trip is over nothing is known of its growth
-        while (self.windows.get(1)).is_some_and(|&(then, _)| then + in_flight <= delivered) {
-            self.windows.pop_front();
+    fn note_growth(&mut self, now_ns: i64, (in_flight, delivered): (usize, u64), starved: bool) {
+        let growth = &mut self.growth;
+        let last = std::mem::replace(
+            &mut growth.last,
+            (!starved).then_some((in_flight, delivered)),
+        );
+        if let (Some(then), false) = (last, starved) {
+            growth.ahead += in_flight as f64 - then.0 as f64 - (delivered - then.1) as f64 / 2.0;
+            growth.delivered_since += delivered - then.1;
+        }
+        if growth.ahead >= growth.most {
+            (growth.most, growth.most_ns) = (growth.ahead, now_ns);
+            (growth.out_then, growth.delivered_since) = (in_flight.max(1) as u64, 0);
         }
     }
 
@@ -252,9 +268,13 @@ mod tests {
 
     #[test]
     fn a_start_up_grows_while_its_window_does() {
-        assert!(at_rates(&[]).is_growing());
-        assert!(at_rates(&[1_000.0, 2_700.0, 7_400.0]).is_growing());
+        assert_eq!(at_rates(&[]).stands_since_ns(), None);
+        assert_eq!(
+            at_rates(&[1_000.0, 2_700.0, 7_400.0]).stands_since_ns(),
+            None
+        );
         let stands = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0]);
-        assert!(stands.in_startup() && !stands.is_growing());
+        assert!(stands.in_startup());
+        assert_eq!(stands.stands_since_ns(), Some(3 * RTT_NS));
     }
 }

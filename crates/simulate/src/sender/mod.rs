@@ -186,21 +186,27 @@ impl Sender {
         self.written += bytes;
     }
 
-    /// True if the window still grows by all that is acknowledged.
-    pub fn in_slow_start(&self) -> bool {
-        match &self.bbr {
-            Some(bbr) => bbr.is_growing(),
+    /// The state of its congestion window: [`Wait::SlowStart`] or [`Wait::CongestionWindow`].
+    pub fn window(&self) -> Wait {
+        let grows = match &self.bbr {
+            Some(bbr) => bbr.in_startup(),
             None => self.congestion.in_slow_start(),
+        };
+        if grows {
+            Wait::SlowStart
+        } else {
+            Wait::CongestionWindow
         }
+    }
+
+    /// Since when the window of a start-up has not grown any more, which shows only later.
+    pub fn stands_since_ns(&self) -> Option<i64> {
+        self.bbr.as_ref()?.stands_since_ns()
     }
 
     /// The limit that keeps it from sending, after [`transmit`](Self::transmit) had nothing more.
     pub fn waits_for(&self) -> Wait {
-        let window = if self.in_slow_start() {
-            Wait::SlowStart
-        } else {
-            Wait::CongestionWindow
-        };
+        let window = self.window();
         if !matches!(self.recovery, Recovery::Open) {
             Wait::Recovery
         } else if self.next == self.written {
