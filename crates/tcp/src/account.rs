@@ -485,18 +485,13 @@ impl<'a> Walk<'a> {
         if let Some(before) = self.before.filter(|_| goes_on) {
             return before; // with what went before, as fast as the line takes it
         }
-        // what was written at once may be spread over a round trip, while acknowledgments come of what was before
-        let own_time = self.rounds.own_time;
-        let is_spread = own_time.ends_small && now_ns - self.last_sent_ns < own_time.between_ns;
-        if is_spread && self.before == Some(Limiter::Application) {
-            return Limiter::Application;
-        }
         let bytes = i64::from(segment.payload_bytes);
         if self.edge().is_some_and(|edge| edge - self.next < bytes) {
             return Limiter::ReceiveWindow;
         }
         // what is left over of a write is small, and the next packet did not wait for anything
         let (released, empty_ns) = self.released_at(now_ns);
+        let own_time = self.rounds.own_time;
         let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
         let by_itself = own_time.unreleased && !released && self.rounds.paced_gap_ns.is_none();
         if empty_ns > self.slack_ns || left_over || by_itself {

@@ -1,27 +1,12 @@
 //! Senders that send when they have something to send, and not when an acknowledgment makes room.
 
 use crate::flow::{Flow, Kind};
-use crate::quantile::quantile;
 use crate::sender_clock::SenderClock;
 
 /// Fewer bursts tell nothing.
 const FEWEST_BURSTS: usize = 8;
 /// Most of the time between them: some pauses end with an acknowledgment by chance, and slow start waits for each.
 const MOST: f64 = 0.8;
-
-/// A burst that is spread over a round trip has pauses of its own, many times shorter than those between bursts ...
-const SPREAD: i64 = 4;
-/// ... of which there are some.
-const LONG: f64 = 0.9;
-
-#[derive(Debug, Clone, Copy)]
-struct Pause {
-    silent_ns: i64,
-    /// The last packet before it was less than a full segment.
-    after_small: bool,
-    /// No acknowledgment came just before the packet that ends it.
-    unreleased: bool,
-}
 
 /// Signs of the sender's own timing, in the begins and ends of bursts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,8 +16,6 @@ pub(crate) struct OwnTime {
     /// Bursts end with less than a full segment, which is sent only when there is nothing more (RFC 1122, section
     /// 4.2.3.4).
     pub ends_small: bool,
-    /// Shorter pauses are within a burst.
-    pub between_ns: i64,
 }
 
 impl OwnTime {
@@ -40,7 +23,7 @@ impl OwnTime {
     /// within `release_ns` of it.
     pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, release_ns: i64) -> Self {
         let mss = flow.mss_bytes.unwrap_or(1460);
-        let mut pauses = Vec::new();
+        let (mut bursts, mut all_ns, mut small_ns, mut unreleased_ns) = (0, 0.0, 0.0, 0.0);
         let (mut heard, mut acknowledged, mut last_heard_ns) = (0, 0, i64::MIN);
         for (index, two) in flow.segments.windows(2).enumerate() {
             let now_ns = two[1].time_ns;
@@ -53,28 +36,19 @@ impl OwnTime {
             let is_new = two.iter().all(|segment| segment.kind == Kind::New);
             // what waits with nothing under way waits for no acknowledgment anyway
             if is_new && silent_ns > pause_ns && acknowledged < two[0].end() {
-                pauses.push(Pause {
-                    silent_ns,
-                    after_small: two[0].payload_bytes < mss,
-                    unreleased: now_ns.saturating_sub(last_heard_ns) > release_ns,
-                });
+                bursts += 1;
+                let of = |holds: bool| if holds { silent_ns as f64 } else { 0.0 };
+                all_ns += of(true);
+                small_ns += of(two[0].payload_bytes < mss);
+                unreleased_ns += of(now_ns.saturating_sub(last_heard_ns) > release_ns);
             }
         }
-        let all_ns: Vec<i64> = pauses.iter().map(|pause| pause.silent_ns).collect();
-        let between_ns = quantile(&all_ns, LONG) / SPREAD;
-        pauses.retain(|pause| pause.silent_ns >= between_ns);
-        if pauses.len() < FEWEST_BURSTS {
+        if bursts < FEWEST_BURSTS {
             return Self::default();
         }
-        let share = |of: fn(&Pause) -> bool| {
-            let ns = |pause: &Pause| pause.silent_ns as f64;
-            let all_ns: f64 = pauses.iter().map(ns).sum();
-            pauses.iter().filter(|pause| of(pause)).map(ns).sum::<f64>() / all_ns
-        };
         Self {
-            unreleased: share(|pause| pause.unreleased) >= MOST,
-            ends_small: share(|pause| pause.after_small) >= MOST,
-            between_ns,
+            unreleased: unreleased_ns >= MOST * all_ns,
+            ends_small: small_ns >= MOST * all_ns,
         }
     }
 }
