@@ -33,6 +33,8 @@ pub struct Bottleneck {
     /// No handshake told windows and their scale: a flight that stands may be the receiver's, too, and the least round trip may
     /// hold a queue that stood all the time.
     windows_unseen: bool,
+    /// No second capture shows what stands behind this one.
+    alone: bool,
 }
 
 impl Bottleneck {
@@ -99,6 +101,7 @@ impl Bottleneck {
             few_packets,
             doubt_odds: DOUBT_ODDS,
             windows_unseen: !totals.window_known,
+            alone: true,
         }
     }
 
@@ -106,6 +109,8 @@ impl Bottleneck {
     pub fn by_the_first_of_two(self) -> Self {
         Self {
             doubt_odds: FIRST_DOUBT_ODDS,
+            windows_unseen: false,
+            alone: false,
             ..self
         }
     }
@@ -132,7 +137,7 @@ impl Bottleneck {
     /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
     /// at one size, and no queue in which acknowledgments wait.
     pub fn of_flow(&self, flow: &Flow) -> Self {
-        let windows_unseen = flow.window_scale.is_none();
+        let windows_unseen = self.alone && flow.window_scale.is_none();
         let congested = match self.congested {
             Cause::Sender | Cause::None if limits::is_unseen(flow) => Cause::Unknown,
             Cause::Sender if windows_unseen => Cause::Unknown,

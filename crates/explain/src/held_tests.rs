@@ -16,6 +16,7 @@ fn plain() -> Bottleneck {
         few_packets: false,
         doubt_odds: DOUBT_ODDS,
         windows_unseen: false,
+        alone: true,
     }
 }
 
