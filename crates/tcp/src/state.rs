@@ -690,6 +690,7 @@ fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bo
         window: tcp.window,
         syn: tcp.flags.has(TcpFlags::SYN),
         sack_blocks: tcp.options.sack_blocks(),
+        options_cut: tcp.options.truncated,
         echo: tcp.options.timestamps.map(|(_, echo)| echo),
         ecn: EcnReport {
             flags: tcp.flags,

@@ -109,6 +109,8 @@ pub(crate) struct Half {
     pub ace: AceCounter,
     /// The last acknowledgment reported congestion (RFC 3168).
     pub echoing: bool,
+    /// An acknowledgment came whose options were not captured whole: what arrived may have been reported and not be seen.
+    pub options_cut: bool,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
     pub segment_size: SegmentSize,
