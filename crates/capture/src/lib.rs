@@ -37,6 +37,7 @@ mod input;
 mod link_type;
 pub mod packet;
 mod sequence;
+mod steady_clock;
 mod summary;
 #[cfg(test)]
 mod testing;
@@ -48,4 +49,5 @@ pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
+pub use steady_clock::SteadyClock;
 pub use summary::{PacketKinds, Summary};

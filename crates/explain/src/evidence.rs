@@ -7,9 +7,9 @@ use whydrop_path::fit::{
     score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
+use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
-use crate::group::{FlowRef, Group, GroupTrace, line_rate_bps};
+use crate::group::{FlowRef, Group, GroupTrace, line_rate_bps, wait_back_ns};
 use crate::judge::judge_losses;
 use crate::limits;
 use crate::thresholds::{REPLAYED_SHARE, SHORTEST_CLOCKED_S};
@@ -155,6 +155,8 @@ pub struct Evidence {
     pub delays_are_own: bool,
     /// Delays are what packets waited before the capture point, by the clocks of their senders.
     pub by_clocks: bool,
+    /// The tick of the stamps, seconds: no delay is known better. 0 where the capture is none, or of nothing.
+    pub tick_s: f64,
 }
 
 impl Evidence {
@@ -221,8 +223,37 @@ fn measure_behind(group: &Group) -> Evidence {
         totals(group),
         base_rtt_s(group),
     );
+    evidence.tick_s = tick_s(group);
     look_beside_others(&mut evidence);
     evidence
+}
+
+/// Fewer stamps have a divisor by chance.
+const FEWEST_STAMPS: usize = 20;
+
+/// What all stamps of a group's packets are multiples of, from the first, seconds.
+fn tick_s(group: &Group) -> f64 {
+    let count: usize = group
+        .flows
+        .iter()
+        .map(|flow| flow.flow.segments.len())
+        .sum();
+    if count < FEWEST_STAMPS {
+        return 0.0;
+    }
+    let stamps = group.flows.iter().flat_map(|flow| &flow.flow.segments);
+    let mut stamps_ns = stamps.map(|segment| segment.time_ns);
+    let Some(first_ns) = stamps_ns.next() else {
+        return 0.0;
+    };
+    let mut tick_ns = 0;
+    for stamp_ns in stamps_ns {
+        let mut rest_ns = stamp_ns.abs_diff(first_ns);
+        while rest_ns > 0 {
+            (tick_ns, rest_ns) = (rest_ns, tick_ns % rest_ns);
+        }
+    }
+    tick_ns as f64 * 1e-9
 }
 
 /// The path between the senders and the capture point; `None` where nothing or little of the losses is before it, or the
@@ -330,6 +361,7 @@ pub fn measure_trace(
         group_trace,
         delays_are_own: false,
         by_clocks: false,
+        tick_s: 0.0,
     }
 }
 
@@ -607,11 +639,7 @@ pub fn totals(group: &Group) -> Totals {
 fn waits_back_s(flow: &Flow) -> (f64, f64) {
     let waits = flow.account().waits_back();
     let least_ns = least_rtt_ns(flow).unwrap_or(i64::MAX);
-    // none is longer than the round trip that it is a part of: where clocks are set, only that can be believed
-    let wait_ns = |segment: &Segment| {
-        let part_ns = clocked_wait_ns(waits, segment.time_ns + segment.rtt_ns);
-        part_ns.min(segment.rtt_ns.saturating_sub(least_ns)).max(0)
-    };
+    let wait_ns = |segment: &Segment| wait_back_ns(flow, segment, least_ns);
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let mut waits_ns: Vec<i64> = flow.segments.iter().filter(exact).map(wait_ns).collect();
     if waits.is_empty() || waits_ns.is_empty() {

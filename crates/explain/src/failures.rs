@@ -411,11 +411,11 @@ fn together(by_endpoint: BTreeMap<Endpoint, Count>) -> BTreeMap<Endpoint, Count>
         .collect()
 }
 
-/// True for a failure: it is worth more than the news that nothing was lost before.
+/// True for a failure, of the capture, too: it is worth more than the news that nothing was lost before.
 fn is_failure(ranked: &Ranked) -> bool {
     matches!(
         ranked.verdict.cause.as_str(),
-        "no-answer" | "refused" | "reset" | "idle-timeout"
+        "no-answer" | "refused" | "reset" | "idle-timeout" | "capture-loss"
     )
 }
 

@@ -157,17 +157,27 @@ fn fate(segment: &Segment) -> Seen {
 /// trip tells.
 fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
+    let measured = flow.segments.iter().filter(exact);
+    let least_ns = measured.map(|s| s.rtt_ns).min().unwrap_or(0);
     // of a round trip, what the way back took beyond its least is no queue's on the way out
-    let waits_back = flow.account().waits_back();
-    let way_out_ns = move |segment: &Segment| {
-        segment.rtt_ns - clocked_wait_ns(waits_back, segment.time_ns + segment.rtt_ns)
-    };
+    let way_out_ns =
+        move |segment: &Segment| segment.rtt_ns - wait_back_ns(flow, segment, least_ns);
     let measured = flow.segments.iter().filter(exact);
     let fastest_ns = measured.map(way_out_ns).min().unwrap_or(0);
     move |segment| {
         let measured = exact(&segment) && segment.kind == Kind::New;
         measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9)
     }
+}
+
+/// What the acknowledgment of a segment waited on the way back, nanoseconds. No wait is longer than the round trip that it is a
+/// part of is than the least: where a clock is set, only that can be believed.
+pub(crate) fn wait_back_ns(flow: &Flow, segment: &Segment, least_rtt_ns: i64) -> i64 {
+    let waits = flow.account().waits_back();
+    let clocked_ns = clocked_wait_ns(waits, segment.time_ns + segment.rtt_ns);
+    clocked_ns
+        .min(segment.rtt_ns.saturating_sub(least_rtt_ns))
+        .max(0)
 }
 
 /// The line rate that the sender's super-segments left at, by the growth of the round-trip time along each of them:

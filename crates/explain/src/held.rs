@@ -30,6 +30,11 @@ pub struct Bottleneck {
     few_packets: bool,
     /// How often a queue before the capture point, or something else, makes what looks like a steady sender.
     doubt_odds: f64,
+    /// No handshake told windows and their scale: a flight that stands may be the receiver's, too, and the least round trip may
+    /// hold a queue that stood all the time.
+    windows_unseen: bool,
+    /// No second capture shows what stands behind this one.
+    alone: bool,
 }
 
 impl Bottleneck {
@@ -95,6 +100,8 @@ impl Bottleneck {
             unexplained_s: (waits && !queue).then_some(round_trip_s),
             few_packets,
             doubt_odds: DOUBT_ODDS,
+            windows_unseen: !totals.window_known,
+            alone: true,
         }
     }
 
@@ -102,6 +109,8 @@ impl Bottleneck {
     pub fn by_the_first_of_two(self) -> Self {
         Self {
             doubt_odds: FIRST_DOUBT_ODDS,
+            windows_unseen: false,
+            alone: false,
             ..self
         }
     }
@@ -128,12 +137,15 @@ impl Bottleneck {
     /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
     /// at one size, and no queue in which acknowledgments wait.
     pub fn of_flow(&self, flow: &Flow) -> Self {
+        let windows_unseen = self.alone && flow.window_scale.is_none();
         let congested = match self.congested {
             Cause::Sender | Cause::None if limits::is_unseen(flow) => Cause::Unknown,
+            Cause::Sender if windows_unseen => Cause::Unknown,
             congested => congested,
         };
         Self {
             congested,
+            windows_unseen,
             ..self.clone()
         }
     }
@@ -175,6 +187,11 @@ impl Bottleneck {
                 }
                 // and what leaves evenly over a queue that stands is let out by that: slower than the queue, nothing would wait
                 Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing => {
+                    let unseen = self.windows_unseen && limiter == Limiter::SendBuffer;
+                    let at_the_ends = at_the_ends.map(|cause| match unseen {
+                        true => Cause::Unknown,
+                        false => cause,
+                    });
                     claim(self.congested, standing);
                     claim(at_the_ends.unwrap_or(Cause::None), share - standing);
                 }

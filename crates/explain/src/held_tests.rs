@@ -15,6 +15,8 @@ fn plain() -> Bottleneck {
         unexplained_s: None,
         few_packets: false,
         doubt_odds: DOUBT_ODDS,
+        windows_unseen: false,
+        alone: true,
     }
 }
 
@@ -174,4 +176,16 @@ fn each_cause_names_the_flows_that_it_holds_and_small_ones_go_with_the_largest()
         .map(|one| (one.judgement.cause, one.flows.flows.len()))
         .collect();
     assert_eq!(named, [(Cause::ReceiverWindow, 2), (Cause::Sender, 1)]);
+}
+
+#[test]
+fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
+    let unseen = Bottleneck {
+        windows_unseen: true,
+        ..plain()
+    };
+    let stands = [(Limiter::SendBuffer, 0.9), (Limiter::SlowStart, 0.1)];
+    assert_eq!(judged(&unseen, &stands).cause, Cause::Unknown);
+    let pauses = [(Limiter::Application, 0.9), (Limiter::SlowStart, 0.1)];
+    assert_eq!(judged(&unseen, &pauses).cause, Cause::Sender);
 }

@@ -61,7 +61,7 @@ mod testing;
 use std::fmt;
 use std::path::PathBuf;
 
-use whydrop_capture::{Capture, CaptureError, OpenOptions};
+use whydrop_capture::{Capture, CaptureError, OpenOptions, SteadyClock};
 use whydrop_datagrams::DatagramTracker;
 use whydrop_tcp::{Tracker, TrackerOptions};
 
@@ -133,6 +133,7 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
         ..TrackerOptions::default()
     });
     let mut datagrams = DatagramTracker::default();
+    let mut clock = SteadyClock::default();
     let mut until_report = 0;
     loop {
         if until_report == 0 {
@@ -147,14 +148,16 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
             }
         }
         until_report -= 1;
-        let Some(packet) = capture.next_packet() else {
+        let Some(mut packet) = capture.next_packet() else {
             break;
         };
+        packet.time_ns = clock.time_ns(packet.time_ns);
         tracker.push(&packet);
         datagrams.push(&packet);
     }
     let mut tracked = tracker.finish();
-    let summary = capture.summary();
+    let mut summary = capture.summary();
+    summary.notes.extend(clock.note());
     conditions::checksum::look(&summary, options.open, &mut tracked);
     let (mut document, tables) = assemble::assemble(&summary, &tracked, options.keep_tables);
     document.datagrams = datagrams.finish().info();

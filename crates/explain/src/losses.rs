@@ -276,9 +276,20 @@ fn again(evidence: &Evidence) -> bool {
     evidence.group_trace.trace.loss_runs() as u64 >= FEWEST_LOSSES
 }
 
-/// True if delays may be measured at the losses: what was lost before the capture point leaves none.
+/// True if delays may be measured at the losses: what was lost before the capture point leaves none, nor do data without
+/// acknowledgments, nor stamps too coarse for the shortest wait that queue management aims at.
 fn delays_tell(evidence: &Evidence) -> bool {
+    let measured = || {
+        evidence
+            .group_trace
+            .trace
+            .delay_s
+            .iter()
+            .any(|s| !s.is_nan())
+    };
     evidence.totals.lost_before_capture * 2 < evidence.totals.lost
+        && evidence.tick_s <= COARSEST_TICK_S
+        && measured()
 }
 
 /// True where they were measured: next to a few losses there may be none.
@@ -345,6 +356,9 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
 
 /// Find out if packets near the limit of the fitted bucket were delayed as by a queue: `None` when it cannot be told.
 fn queue_shows(evidence: &Evidence) -> Option<bool> {
+    if !queue_would_show(evidence) {
+        return None;
+    }
     let Some(occupancy) = evidence
         .occupancy
         .as_ref()
@@ -367,6 +381,16 @@ fn queue_shows(evidence: &Evidence) -> Option<bool> {
     } else {
         None
     }
+}
+
+/// A full queue as large as the bucket delays for longer than the stamps' tick hides.
+fn queue_would_show(evidence: &Evidence) -> bool {
+    let held_s = |fit: &BucketFit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value;
+    let least_s = TICKS_THAT_SHOW * evidence.tick_s;
+    evidence
+        .bucket
+        .as_ref()
+        .is_none_or(|fit| held_s(fit) >= least_s)
 }
 
 /// The same for a bucket that is always nearly spent, so that there is nothing to compare with: by the delay at

@@ -44,7 +44,12 @@ impl Ranked {
 pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
     let limited = |ranked: &Ranked| {
-        ranked.weight * ranked.verdict.limited_share * ranked.payload_bytes as f64
+        // where no cause is known, all of the time is without one
+        let share = match ranked.verdict.cause.as_str() {
+            "unknown" => 1.0,
+            _ => ranked.verdict.limited_share,
+        };
+        ranked.weight * share * ranked.payload_bytes as f64
     };
     let lost = |ranked: &Ranked| match ranked.doubtful {
         true => 0,

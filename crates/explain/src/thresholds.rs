@@ -50,6 +50,10 @@ pub const STANDING_EXPLAINED: f64 = 0.8;
 pub const LONGEST_MANAGED_S: f64 = 0.3;
 /// A relation to delays too short to measure is none, seconds: interfaces and hosts take tens of microseconds. Physics.
 pub const SHORTEST_DELAY_S: f64 = 0.2e-3;
+/// Stamps that are coarser hide what queue management aims at, seconds: half of CoDel's target (RFC 8289). Physics.
+pub const COARSEST_TICK_S: f64 = 2.5e-3;
+/// Two round trips that differ by more than one tick of their stamps differ as measured, whatever was rounded. Physics.
+pub const TICKS_THAT_SHOW: f64 = 1.5;
 /// A wait that the clocks of senders tell is longer than five ticks of the usual clock, seconds. Physics.
 pub const SHORTEST_CLOCKED_S: f64 = 5e-3;
 

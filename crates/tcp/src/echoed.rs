@@ -55,9 +55,8 @@ impl Echoed {
         };
         self.stamps.data(time_ns, echo, 0);
         let before = self.acknowledgment.replace(tcp.acknowledgment);
-        // one more is the receiver's FIN
         let more = before.map_or(0, |before| tcp.acknowledgment.wrapping_sub(before) as i32);
-        if more > 1 {
+        if more > 0 {
             self.asked_ns.push(time_ns);
         }
     }

@@ -37,6 +37,7 @@ mod state;
 mod stretch;
 mod timestamp_clock;
 mod tracker;
+mod unseen;
 mod vantage;
 mod window;
 
@@ -71,3 +72,4 @@ pub use signs::{
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker};
+pub use unseen::UnseenData;

@@ -140,8 +140,8 @@ pub(crate) struct Ending {
     pub reset: Option<Reset>,
     pub closed: [bool; 2],
     pub unanswered: [Unanswered; 2],
-    /// Packets of the responder.
-    pub answers: u32,
+    /// The responder sent something: it was captured, or the initiator acknowledged it.
+    pub is_answered: bool,
     /// The capture went on after the last SYN for so long.
     pub after_syn_ns: i64,
 }
@@ -168,7 +168,7 @@ impl Ending {
         let tried_ns = self.setup.last_syn_ns.zip(self.setup.first_syn_ns);
         let repeated = tried_ns.is_some_and(|(last, first)| last - first >= SHORTEST_TIMEOUT_NS);
         let timed_out = repeated || self.after_syn_ns >= SYN_TIMEOUT_NS;
-        self.setup.syns > 0 && self.answers == 0 && timed_out
+        self.setup.syns > 0 && !self.is_answered && timed_out
     }
 }
 

@@ -351,3 +351,43 @@ fn a_hole_repaired_after_duplicate_acknowledgments_without_blocks_is_counted() {
     talk.ack(65 * MS, 5 * MSS);
     assert_eq!(talk.finish_connection().flows[1].sack().holes_without, 1);
 }
+
+#[test]
+fn who_acknowledges_had_answers_though_none_was_captured() {
+    let mut talk = Talk::new();
+    talk.push(0, false, 5000, bare(TcpFlags::SYN, 499, 0), 1);
+    for count in 0..=20 {
+        let acknowledgment = 77_001 + 1000 * count;
+        let at_ns = 20 * MS + i64::from(count) * 500 * MS;
+        talk.push(
+            at_ns,
+            false,
+            5000,
+            bare(TcpFlags::ACK, 500, acknowledgment),
+            2,
+        );
+    }
+    let tracked = talk.tracker.finish();
+    assert_eq!((tracked.without_data, tracked.failed.count()), (1, 0));
+    let unseen = &tracked.unseen;
+    assert_eq!((unseen.flows, unseen.bytes), (1, 20_000));
+    let (source, destination) = unseen.named[0];
+    assert_eq!((source.port, destination.port), (80, 5000));
+}
+
+#[test]
+fn new_data_after_repeats_shows_that_answers_went_another_way() {
+    for goes_on in [false, true] {
+        let mut talk = Talk::new();
+        talk.data(0, 0, MSS);
+        for time_ms in [300, 900, 2100] {
+            talk.data(time_ms * MS, 0, MSS);
+        }
+        if goes_on {
+            talk.data(2200 * MS, MSS, MSS);
+        }
+        let outcome = talk.finish_connection().outcome;
+        let expected = [Outcome::DataUnanswered, Outcome::Open][usize::from(goes_on)];
+        assert_eq!(outcome, expected);
+    }
+}

@@ -24,7 +24,12 @@ pub(crate) struct SegmentSize {
     guessed: u32,
     /// Super-segments showed that packets are cut at the announced size.
     is_cut_as_announced: bool,
+    /// Super-segments that were multiples of the size seen, without an announcement.
+    multiples: u8,
 }
+
+/// Of so many super-segments no common size comes about by chance.
+const SEVERAL_MULTIPLES: u8 = 3;
 
 impl SegmentSize {
     pub fn announced(bytes: u32) -> Self {
@@ -80,8 +85,11 @@ impl SegmentSize {
             }
             None if is_multiple_of_seen && self.seen >= SMALLEST_FULL_SEGMENT_BYTES => {
                 self.guessed = 0;
+                self.multiples = self.multiples.saturating_add(1);
                 self.seen
             }
+            // the rest of what was written
+            None if self.is_cut_as_seen() => self.seen,
             // the other side may take less, as what comes will show
             None if self.most.is_some() => {
                 self.guessed = ethernet_payload(header_bytes);
@@ -93,6 +101,10 @@ impl SegmentSize {
                 full
             }
         }
+    }
+
+    fn is_cut_as_seen(&self) -> bool {
+        self.multiples >= SEVERAL_MULTIPLES
     }
 
     /// Two super-segments, or one and a packet, that are multiples of one size: a capture that begins in the midst of a
@@ -125,10 +137,11 @@ impl SegmentSize {
         let is_multiple =
             |size: u32| size >= SMALLEST_FULL_SEGMENT_BYTES && payload.is_multiple_of(size);
         payload <= full
-            || payload
-                <= self
-                    .most
-                    .map_or(LARGEST_JUMBO_PAYLOAD_BYTES, NonZeroU32::get)
+            || !self.is_cut_as_seen()
+                && payload
+                    <= self
+                        .most
+                        .map_or(LARGEST_JUMBO_PAYLOAD_BYTES, NonZeroU32::get)
                 && !is_multiple(full)
                 && !is_multiple(self.seen)
     }
@@ -215,5 +228,8 @@ mod tests {
             [2800, 1400, 1400, 325]
         );
         assert_eq!(cuts(size, &[8948, 4474, 512, 100]), [8948, 4474, 512, 100]);
+        // once that is known, what is left of a write is no jumbo frame
+        let writes = [2776, 4164, 2776, 2776, 1804];
+        assert_eq!(cuts(size, &writes), [2776, 1388, 1388, 1388, 1388]);
     }
 }

@@ -91,7 +91,11 @@ impl Echoes {
     /// Adds the waits of acknowledgments and of data until the capture point, where there are any that the clocks tell.
     pub fn tell_waits(&self, flow: &Flow, told: &mut Option<Box<ByClocks>>) {
         let waits_back = self.way_back.waits();
-        let waits_before = ClockedWaits::of(self.clock().into_iter()).waits();
+        let mut waits_before = ClockedWaits::of(self.clock().into_iter()).waits();
+        let bounds = self.bounds(flow);
+        for wait in &mut waits_before {
+            wait.wait_ns = wait.wait_ns.min(bound_ns(&bounds, wait.time_ns));
+        }
         if !waits_back.is_empty() || !waits_before.is_empty() {
             let told = told.get_or_insert_default();
             (told.waits_back, told.waits_before) = (waits_back, waits_before);
@@ -129,12 +133,29 @@ impl Echoes {
 
     /// From the capture point to the sender and back at the most: from an acknowledgment until data that echoes it.
     fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
-        let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
-        let answers = newly.filter_map(|marks| {
-            let heard = flow.acknowledgments.get(marks[1].newest as usize)?;
-            Some(marks[1].sent.time_ns.saturating_sub(heard.time_ns))
-        });
+        let answers = self.answers(flow).map(|(_, answer_ns)| answer_ns);
         answers.filter(|ns| *ns >= 0).min()
+    }
+
+    /// When each mark that echoes a newer acknowledgment passed, and how long after that.
+    fn answers(&self, flow: &Flow) -> impl Iterator<Item = (i64, i64)> {
+        let newly = self.marks.windows(2).filter(|m| m[1].heard > m[0].heard);
+        newly.filter_map(|marks| {
+            let heard = flow.acknowledgments.get(marks[1].newest as usize)?;
+            let passed_ns = marks[1].sent.time_ns;
+            Some((passed_ns, passed_ns.saturating_sub(heard.time_ns)))
+        })
+    }
+
+    /// The most that data waited before the capture point, from one such mark to the next: no more than an answer took longer than
+    /// the fastest. A clock that is set makes waits of all that passed before or behind that, but no answer slower.
+    fn bounds(&self, flow: &Flow) -> Vec<(i64, i64)> {
+        let fastest_ns = self.near_rtt_ns(flow).unwrap_or(0);
+        let bound = |(passed_ns, answer_ns): (i64, i64)| {
+            let longer_ns = answer_ns.saturating_sub(fastest_ns).max(0);
+            (passed_ns, longer_ns.saturating_add(LEAST_DOUBT_NS))
+        };
+        self.answers(flow).map(bound).collect()
     }
 
     /// How much longer than the fastest each mark took to the capture point, nanoseconds; `None` where the sender's clock
@@ -146,6 +167,14 @@ impl Echoes {
     fn clock(&self) -> Vec<Reading> {
         self.marks.iter().map(|mark| mark.sent).collect()
     }
+}
+
+/// The larger of the bounds before and behind a time; no bound where one is missing.
+fn bound_ns(bounds: &[(i64, i64)], time_ns: i64) -> i64 {
+    let after = bounds.partition_point(|(passed_ns, _)| *passed_ns <= time_ns);
+    let before = after.checked_sub(1).and_then(|at| bounds.get(at));
+    let around = before.zip(bounds.get(after));
+    around.map_or(i64::MAX, |(before, after)| before.1.max(after.1))
 }
 
 /// Times on the sender's clock, which is the capture's: of each of a flow's segments, and of each acknowledgment.
@@ -204,7 +233,11 @@ impl SenderClock {
     }
 
     fn correct(&mut self, flow: &Flow, echoes: &Echoes) {
-        let delays_ns = echoes.delays_ns();
+        let mut delays_ns = echoes.delays_ns();
+        let bounds = echoes.bounds(flow);
+        for (delay_ns, mark) in delays_ns.iter_mut().flatten().zip(&echoes.marks) {
+            *delay_ns = (*delay_ns).min(bound_ns(&bounds, mark.sent.time_ns));
+        }
         self.longest_queued_ns = delays_ns.iter().flatten().copied().max();
         let delays_ns = delays_ns.unwrap_or_else(|| vec![0; echoes.marks.len()]);
         let mut mark = 0;

@@ -18,11 +18,15 @@ use crate::segmentation::SegmentSize;
 use crate::sender_clock::Echoes;
 use crate::sequence::{PLAUSIBLE_BYTES, Unwrapper};
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
+use crate::unseen::UnseenFlow;
 use crate::vantage;
 
 /// The smallest maximum segment size that makes sense to Linux (`TCP_MIN_MSS`: an IPv4 datagram that every host must
 /// accept, with all options): a smaller one would let one captured packet stand for thousands.
 const SMALLEST_MSS: u16 = 88;
+
+/// The window of a path with 1 Gbit/s and 1 s, or a hole in the capture as large: no acknowledgment moves further at once.
+const LARGEST_STEP_BYTES: i64 = 1 << 27;
 
 /// A connection that has packets again after this time is likely to have more: those of a flood come at once.
 const LASTING_NS: i64 = 1_000_000_000;
@@ -50,11 +54,28 @@ struct Opening {
     window: u16,
     /// Of the latest packet with ACK.
     acknowledgment: u32,
+    /// One with ACK came, and so many bytes were acknowledged by those behind it.
+    acknowledges: bool,
+    acknowledged_bytes: u64,
     packets: u32,
     ip_bytes: u64,
     first_ns: i64,
     last_ns: i64,
     finished: bool,
+}
+
+impl Opening {
+    fn acknowledge(&mut self, acknowledgment: u32, is_reset: bool) {
+        if self.acknowledges && !is_reset {
+            let more = i64::from(acknowledgment.wrapping_sub(self.acknowledgment) as i32);
+            // more at once is damaged or forged
+            if (1..=LARGEST_STEP_BYTES).contains(&more) {
+                self.acknowledged_bytes += more as u64;
+            }
+        }
+        self.acknowledgment = acknowledgment;
+        self.acknowledges |= !is_reset;
+    }
 }
 
 #[derive(Debug)]
@@ -203,7 +224,7 @@ impl State {
             opening.window = tcp.window;
         }
         if tcp.flags.has(TcpFlags::ACK) {
-            opening.acknowledgment = tcp.acknowledgment;
+            opening.acknowledge(tcp.acknowledgment, is_reset);
         }
         if opening.packets == 0 {
             opening.first_ns = time_ns;
@@ -348,6 +369,10 @@ impl State {
         let offers = self.offers();
         let scale = |offer: Option<Offer>| offer.and_then(|offer| offer.window_scale);
         let both_scale = offers.iter().all(|offer| scale(*offer).is_some());
+        // what the snapshot length cut off may have been there
+        let lacks_scale = |offer: &Option<Offer>| {
+            offer.is_some_and(|offer| offer.window_scale.is_none() && !offer.truncated)
+        };
         let both_syns = self.opening.iter().all(|opening| opening.syn.is_some());
         let near = self.near_rtts_ns();
         for (direction, half) in halves.iter_mut().enumerate() {
@@ -367,14 +392,11 @@ impl State {
                 half.unwrapper = Some(Unwrapper::new(syn.wrapping_add(1)));
                 half.from_first_byte = true;
             }
-            if both_syns {
+            if both_syns && both_scale {
+                half.window_shift = Some(scale(offers[1 - direction]).unwrap_or(0).min(14));
+            } else if both_syns && offers.iter().any(lacks_scale) {
                 // without the option on both sides windows are not scaled (RFC 7323, section 2.2)
-                let shift = if both_scale {
-                    scale(offers[1 - direction]).unwrap_or(0).min(14)
-                } else {
-                    0
-                };
-                half.window_shift = Some(shift);
+                half.window_shift = Some(0);
             }
             // the peer's option is what binds a sender; its own tells of its link, which most often binds it too
             let mss = |offer: Option<Offer>| Some(offer?.mss?.get());
@@ -434,7 +456,7 @@ impl State {
             reset: self.reset.as_deref().copied(),
             closed: [initiator.finished, responder.finished],
             unanswered: [self.unanswered(0), self.unanswered(1)],
-            answers: responder.packets,
+            is_answered: responder.packets > 0 || initiator.acknowledges,
             after_syn_ns: now_ns - initiator.last_syn_ns,
         }
     }
@@ -476,6 +498,18 @@ impl State {
             signs: self.signs.clone(),
             ..Connection::default()
         }
+    }
+
+    /// What was acknowledged of a direction of which no packet was captured.
+    pub fn unseen(&self) -> Option<UnseenFlow> {
+        let unseen = (0..2).find(|direction| self.opening[*direction].packets == 0)?;
+        let by = &self.opening[1 - unseen];
+        Some(UnseenFlow {
+            source: self.endpoints[unseen],
+            destination: self.endpoints[1 - unseen],
+            bytes: by.acknowledged_bytes,
+            lasted_ns: by.last_ns - by.first_ns,
+        })
     }
 
     /// A connection that carried no data because it failed.
@@ -656,6 +690,7 @@ fn acknowledge(half: &mut Half, time_ns: i64, tcp: &TcpSegment, by_initiator: bo
         window: tcp.window,
         syn: tcp.flags.has(TcpFlags::SYN),
         sack_blocks: tcp.options.sack_blocks(),
+        options_cut: tcp.options.truncated,
         echo: tcp.options.timestamps.map(|(_, echo)| echo),
         ecn: EcnReport {
             flags: tcp.flags,

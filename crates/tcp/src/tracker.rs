@@ -11,6 +11,7 @@ use crate::options::TrackerOptions;
 use crate::signs::Notice;
 use crate::small::{Completed, SMALL_PACKETS, SmallConnections};
 use crate::state::State;
+use crate::unseen::UnseenData;
 
 /// Of IANA's protocol registry.
 const TCP: u8 = 6;
@@ -33,7 +34,9 @@ pub struct Tracked {
     pub without_data: u64,
     /// Of those, the ones that failed: not answered, refused, reset.
     pub failed: FailedConnections,
-    /// Of those, how many were forgotten before the end of the capture to bound memory.
+    /// What was acknowledged and whose direction was not captured at all.
+    pub unseen: UnseenData,
+    /// Of those without data, how many were forgotten before the end of the capture to bound memory.
     pub forgotten: u64,
     /// TCP packets.
     pub packets: u64,
@@ -55,6 +58,7 @@ pub struct Tracker {
     small_open: VecDeque<(u32, ConnectionKey)>,
     complete: Completed,
     failed: FailedConnections,
+    unseen: UnseenData,
     /// Time of the latest packet.
     now_ns: i64,
     last: Option<(ConnectionKey, u32)>,
@@ -199,6 +203,7 @@ impl Tracker {
         let fresh = State::new(key, source_is_low, network, tcp);
         let mut old = std::mem::replace(&mut self.states[slot as usize], fresh);
         let packets = old.packets();
+        self.unseen.take(old.unseen());
         if let Some(connection) = old.finish(self.now_ns) {
             self.complete.take(connection, packets);
             self.waiting.push_back((slot, key));
@@ -253,6 +258,7 @@ impl Tracker {
     fn complete(&mut self, slot: u32, key: ConnectionKey) {
         let state = &mut self.states[slot as usize];
         let packets = state.packets();
+        self.unseen.take(state.unseen());
         if let Some(connection) = state.finish(self.now_ns) {
             self.complete.take(connection, packets);
         }
@@ -272,6 +278,7 @@ impl Tracker {
             if state.key != key || state.has_data() || self.index.get(&key) != Some(&slot) {
                 continue;
             }
+            self.unseen.take(state.unseen());
             self.failed.take(state.failure(self.now_ns));
             self.index.remove(&key);
             self.free.push(slot);
@@ -294,6 +301,7 @@ impl Tracker {
         }
         for mut state in self.states {
             let packets = state.packets();
+            self.unseen.take(state.unseen());
             match state.finish(self.now_ns) {
                 Some(connection) => self.complete.take(connection, packets),
                 None => {
@@ -303,6 +311,7 @@ impl Tracker {
             }
         }
         tracked.failed = self.failed.finish();
+        tracked.unseen = self.unseen;
         (tracked.connections, tracked.small) = self.complete.finish();
         // in place: a stable sort would copy half of all connections
         tracked.connections.sort_unstable_by_key(|connection| {

@@ -132,3 +132,47 @@ fn a_keep_alive_without_data_is_counted() {
         (1, 0)
     );
 }
+
+/// A handshake whose options were cut off behind the maximum segment size.
+fn cut_handshake(talk: &mut Talk, scale: [Option<u8>; 2], truncated: [bool; 2]) {
+    for (direction, flags) in [(0, TcpFlags::SYN), (1, TcpFlags::SYN | TcpFlags::ACK)] {
+        let options = TcpOptions {
+            mss: Some(MSS as u16),
+            window_scale: scale[direction],
+            truncated: truncated[direction],
+            ..TcpOptions::default()
+        };
+        let sequence = [499, talk.server_isn - 1][direction];
+        let tcp = segment(sequence, 500 * direction as u32, flags, 0, options);
+        talk.push(0, direction == 1, 5000, tcp, 1);
+    }
+}
+
+#[test]
+fn a_scale_that_the_snapshot_length_may_have_cut_off_is_not_known() {
+    for (scale, truncated, known) in [
+        ([None, None], [true, true], None),
+        ([Some(7), None], [false, true], None),
+        // one side without the option is enough for both
+        ([None, None], [false, true], Some(0)),
+        ([Some(7), Some(9)], [true, false], Some(7)),
+    ] {
+        let mut talk = Talk::new();
+        cut_handshake(&mut talk, scale, truncated);
+        talk.segments(21 * MS, 0, 1);
+        assert_eq!(talk.finish().window_scale, known, "{scale:?} {truncated:?}");
+    }
+}
+
+#[test]
+fn a_full_segment_is_what_most_are_where_the_path_takes_less_than_was_announced() {
+    for (bytes, count, full) in [(900, 30, 900), (900, 6, MSS), (700, 30, MSS)] {
+        let mut talk = Talk::new();
+        talk.open(0);
+        for number in 0..count {
+            talk.data((21 + i64::from(number)) * MS, number * bytes, bytes);
+        }
+        talk.data(60 * MS, count * bytes, 100);
+        assert_eq!(talk.finish().mss_bytes, Some(full), "{count} of {bytes}");
+    }
+}

@@ -218,6 +218,12 @@ def _delayed_ack(_: Values) -> list[str]:
 
 
 def _capture_loss(v: Values) -> list[str]:
+    if v.get("detail") == "one-direction":
+        return [
+            "Capture both directions: the packets of the other one pass elsewhere. On the host itself both do; of a "
+            "mirror port ask for both, and where the ways differ, merge two captures:",
+            "$ mergecap -w BOTH.pcap ONE.pcap OTHER.pcap",
+        ]
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
     return [

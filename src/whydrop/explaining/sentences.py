@@ -165,6 +165,10 @@ _SENTENCES: Mapping[str, Phrase] = {
         "transfers' time."
     ),
     "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
+    "direction-not-captured": (
+        "The capture holds one direction only: of {acknowledged_bytes} that {connections|connection} acknowledged, not "
+        "one packet."
+    ),
     "missed-by-captures": _missed_by_captures,
     "nothing-lost": "Nothing was lost and nothing waited for long.",
     "unexplained": _unexplained,

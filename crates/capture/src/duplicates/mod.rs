@@ -26,6 +26,9 @@
 //!    stalled for the whole timeout, and then their timestamps differ: clocks for them tick every
 //!    10 ms or faster on the systems in use. Repeated pure acknowledgments are *never* called copies
 //!    on this ground: a receiver without SACK sends them back to back, and they mean something.
+//! 4. **A tap that copies.** A SYN is sent again after a second (RFC 6298, section 2), so an equal one at most
+//!    [`TWO_POINTS_NS`] later is a copy, and whatever copied it copies all that these hosts send. Then each packet
+//!    has one copy, not much later than that of the SYN was: the second of two equal ones is it, the third is new.
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +45,9 @@ const TWO_POINTS_NS: u64 = 10_000_000;
 /// A full-sized frame at 1 Gbit/s takes 12 µs: a mirror port sends copies this closely.
 const NO_TIME_NS: u64 = 20_000;
 
+/// Copies come no more than so many times later than that of the SYN: a tap's own queue varies.
+const MUCH_LATER: u64 = 4;
+
 /// Two packets a set, 64 bytes: one cache line.
 const SETS: usize = 4096;
 const NUMBERINGS: usize = 4096;
@@ -50,6 +56,8 @@ const NUMBERINGS: usize = 4096;
 pub(crate) struct Duplicates {
     sets: Box<[Set]>,
     numberings: Box<[Numbering]>,
+    /// How late the copy of a SYN came, by hosts, nanoseconds; 0 where there was none.
+    lateness_ns: Box<[u32]>,
     /// Packets that look like copies of one just before them, and were kept for want of proof.
     pub(crate) suspects: u64,
 }
@@ -115,6 +123,9 @@ struct Fingerprint {
     place_proves: bool,
     /// A difference in time too small to retransmit proves a copy.
     haste_proves: bool,
+    /// Repeated after a second, and not before.
+    is_syn: bool,
+    is_tcp: bool,
 }
 
 impl Default for Duplicates {
@@ -122,6 +133,7 @@ impl Default for Duplicates {
         Self {
             sets: vec![Set([NOTHING; 2]); SETS].into_boxed_slice(),
             numberings: vec![Numbering(0); NUMBERINGS].into_boxed_slice(),
+            lateness_ns: vec![0; NUMBERINGS].into_boxed_slice(),
             suspects: 0,
         }
     }
@@ -164,6 +176,16 @@ impl Duplicates {
                 || (packet.place_proves && elsewhere && apart_ns <= TWO_POINTS_NS)
                 || (packet.haste_proves && apart_ns <= NO_TIME_NS)
             {
+                return true;
+            }
+            let lateness_ns = &mut self.lateness_ns[packet.hosts as usize % NUMBERINGS];
+            if packet.is_syn && apart_ns <= TWO_POINTS_NS {
+                *lateness_ns = (*lateness_ns).max(apart_ns as u32).max(1);
+                return true;
+            }
+            let latest_ns = (MUCH_LATER * u64::from(*lateness_ns)).min(TWO_POINTS_NS);
+            if packet.is_tcp && latest_ns > 0 && apart_ns <= latest_ns {
+                *seen = NOTHING;
                 return true;
             }
             self.suspects += u64::from(apart_ns <= NO_TIME_NS);
@@ -270,6 +292,8 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
         number_proves_ns: TWO_POINTS_NS,
         place_proves: true,
         haste_proves: false,
+        is_syn: false,
+        is_tcp: false,
     };
     let kind = match decoded.transport {
         Transport::Tcp(segment) => {
@@ -284,6 +308,8 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
             let takes_sequence =
                 segment.payload_bytes > 0 || segment.flags.has(TcpFlags::SYN | TcpFlags::FIN);
             print.number_proves_ns = SAME_NUMBER_NS;
+            print.is_syn = segment.flags.has(TcpFlags::SYN);
+            print.is_tcp = true;
             print.haste_proves = takes_sequence && segment.options.timestamps.is_some();
             u64::from(u32::from_ne_bytes(*header.first_chunk()?)) << 16 | 6
         }

@@ -402,3 +402,33 @@ fn a_test_tool_that_sends_one_datagram_over_and_over_is_not_a_mirror() {
     let datagram = ethernet(0x0800, &ipv4(17, &udp(9, b"probe")));
     assert_eq!(kept(&[(0, datagram.clone()), (16 * MS, datagram)]), [0, 1]);
 }
+
+#[test]
+fn a_tap_that_copies_a_syn_copies_all_that_its_hosts_send() {
+    let later = |flags: u16, sequence: u32| {
+        version_6(&Tcp {
+            flags,
+            sequence,
+            options: Vec::new(),
+            ..Tcp::default()
+        })
+    };
+    let (syn, data) = (later(0x02, 1), later(0x10, 2));
+    let acknowledgment = version_6(&Tcp {
+        payload: Vec::new(),
+        ..Tcp::default()
+    });
+    let twice = |at: i64, frame: &Vec<u8>| [(at, frame.clone()), (at + 100 * US, frame.clone())];
+    let of_all = [
+        twice(0, &syn),
+        twice(50 * MS, &data),
+        twice(51 * MS, &acknowledgment),
+        // sent again, and copied again
+        twice(50 * MS + 300 * US, &data),
+    ];
+    let mut frames = of_all.concat();
+    frames.sort_by_key(|(at, _)| *at);
+    assert_eq!(kept(&frames), [0, 2, 4, 6]);
+    // without the copy of a SYN nothing tells them from packets that were sent again
+    assert_eq!(kept(&frames[2..]), [0, 1, 2, 3, 4, 5]);
+}

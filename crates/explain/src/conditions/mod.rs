@@ -9,6 +9,7 @@ mod ecn;
 mod mtu;
 mod options;
 mod outage;
+mod unseen;
 
 use std::collections::BTreeMap;
 
@@ -164,7 +165,9 @@ impl Conditions {
 /// The conditions of the capture as a whole: how connections were set up, and what the record holds twice.
 pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
-    let found = setups.into_iter().chain(duplicate::by_tap(summary));
+    let of_record = duplicate::by_tap(summary).into_iter();
+    let of_record = of_record.chain(unseen::find(&tracked.unseen));
+    let found = setups.into_iter().chain(of_record);
     found
         .map(|condition| {
             let active_s = condition.limited_s;

@@ -18,6 +18,8 @@ pub(crate) struct AckPacket<'a> {
     /// A SYN's window is never scaled (RFC 7323, section 2.2).
     pub syn: bool,
     pub sack_blocks: &'a [(u32, u32)],
+    /// The snapshot length cut options off: it may have had more blocks.
+    pub options_cut: bool,
     /// TCP timestamp echo reply.
     pub echo: Option<u32>,
     pub ecn: EcnReport,
@@ -34,6 +36,7 @@ const DUPLICATES_OF_A_LOSS: u32 = 3;
 impl Half {
     /// Takes an acknowledgment of this direction's data.
     pub fn on_acknowledgment(&mut self, packet: &AckPacket) {
+        self.options_cut |= packet.options_cut;
         self.account_time(packet.time_ns);
         self.allow_moves();
         let unwrapper = match self.unwrapper {
@@ -173,7 +176,8 @@ impl Half {
             if !range.sacked {
                 // without SACK, an acknowledgment released by a repair says nothing of when the data above arrived
                 repaired |= range.transmissions > 1;
-                let usable = !repaired || (self.flow.sack_permitted && range.transmissions == 1);
+                let reported = self.flow.sack_permitted && !self.options_cut;
+                let usable = !repaired || (reported && range.transmissions == 1);
                 // further up, data that arrived in time may have found no place among the SACK blocks
                 let overtaken = first && highest_before.is_some_and(|highest| highest > range.end);
                 if self.deliver(&range, packet, first, overtaken) && usable {
@@ -183,7 +187,7 @@ impl Half {
             first = false;
         }
         let held_above = acknowledged > hole_end.unwrap_or(acknowledged);
-        if repaired && held_above && duplicates >= DUPLICATES_OF_A_LOSS {
+        if repaired && held_above && !self.options_cut && duplicates >= DUPLICATES_OF_A_LOSS {
             self.flow.signs_mut().sack.holes_without += 1;
         }
         let known = self.next.max(self.closed.probed_to);

@@ -109,6 +109,8 @@ pub(crate) struct Half {
     pub ace: AceCounter,
     /// The last acknowledgment reported congestion (RFC 3168).
     pub echoing: bool,
+    /// An acknowledgment came whose options were not captured whole: what arrived may have been reported and not be seen.
+    pub options_cut: bool,
     pub last_acknowledgment_ns: i64,
     pub last_event_ns: i64,
     pub segment_size: SegmentSize,
@@ -121,6 +123,11 @@ pub(crate) struct Half {
 
 /// An initial window of ten segments waits for nobody (RFC 6928), and thousands of small connections need no more.
 const FEWEST_FOR_ECHOES: usize = 8;
+
+/// Tunnels and options take no larger a part of a segment: 1280 bytes, IPv6's least, hold 0.83 of Ethernet's.
+const LEAST_OF_ANNOUNCED: f64 = 0.8;
+/// Segments of the largest size, and most of all: whoever has more to send fills them (RFC 9293, section 3.8.6.2.1).
+const FEWEST_FULL: usize = 10;
 
 /// Guards against a number that is far from all others: damaged, forged, or the first after a hole in the capture.
 /// Only a second one near it is believed.
@@ -348,13 +355,31 @@ impl Half {
             counters.spurious += u64::from(segment.flags.has(SegmentFlags::SPURIOUS));
         }
         self.flow.outstanding_at_loss = outstanding_at_loss(&self.flow.segments);
-        self.flow.mss_bytes = Some(self.segment_size.bytes()).filter(|bytes| *bytes > 0);
+        self.flow.mss_bytes = Some(self.full_payload_bytes()).filter(|bytes| *bytes > 0);
         self.flow.window_scale = self.window_shift;
         self.flow.segments.shrink_to_fit();
         self.flow.transfers.shrink_to_fit();
         self.flow.acknowledgments.shrink_to_fit();
         self.flow.sack_blocks.shrink_to_fit();
         self.flow
+    }
+
+    /// Payload of a full segment: as announced, or less where the path takes less (RFC 1191) or options take room (RFC 6691).
+    fn full_payload_bytes(&self) -> u32 {
+        let announced = self.segment_size.bytes();
+        let captured = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
+        let payloads = || self.flow.segments.iter().filter(captured);
+        let largest = payloads().map(|s| s.payload_bytes).max().unwrap_or(0);
+        if largest >= announced || f64::from(largest) < LEAST_OF_ANNOUNCED * f64::from(announced) {
+            return announced;
+        }
+        let count = payloads().count();
+        let full = payloads().filter(|s| s.payload_bytes == largest).count();
+        if full >= FEWEST_FULL && 2 * full > count {
+            largest
+        } else {
+            announced
+        }
     }
 
     /// Removes the placeholders of gaps that turned out to be no packets of their own, and adds those that gaps lacked.

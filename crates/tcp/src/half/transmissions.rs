@@ -198,6 +198,9 @@ impl Half {
         if start >= self.next {
             let segment = self.push_segment(packet, start, bytes, Kind::New);
             self.append(packet, start, end, segment);
+            if packet.answered_ns == 0 {
+                self.silence = None; // answers that no capture has made room for it
+            }
         } else if !self.fills_gap(packet, start, end) {
             self.on_repeat(packet, start, end);
         }
