@@ -162,7 +162,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="what `whydrop-simulate transfers` has drawn")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write what was stated of each transfer")
-    parser.add_argument("--seen", choices=SEEN, default="before", help="from which captures to explain (default: before)")
+    parser.add_argument(
+        "--seen", choices=SEEN, default="before", help="from which captures to explain (default: before)"
+    )
     parser.add_argument(
         "--figure", type=Path, help="draw the reliability diagram: a path that ends in .png, .svg or .pdf"
     )
