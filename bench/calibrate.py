@@ -3,7 +3,7 @@
     cargo run --release -p whydrop-simulate -- transfers --out /tmp/drawn --split validation --seed 9 --count 2000
     .venv/bin/python bench/calibrate.py /tmp/drawn --figure docs/images/calibration.png
 
-Each transfer is explained from one capture, before the path element or behind it in turn, or from both (`--both`).
+Each transfer is explained from one capture, that before the path element or that behind it, or from both (`--seen`).
 Of the connection that the truth is about the transfer counts that lost most, else the largest, which is most of it.
 What is called `unknown` states no cause, and is counted apart.
 
@@ -36,6 +36,11 @@ from whydrop.show.vega.drawing import rendered
 
 CLASSES = 10
 ENDS = ("b.pcap", "y.pcap")
+SEEN = {
+    "before": lambda captures: whydrop.explain(captures[0]),
+    "behind": lambda captures: whydrop.explain(captures[-1]),
+    "both": lambda captures: whydrop.explain_pair(captures[0], captures[-1]),
+}
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,12 @@ class Stated:
     lost: int
 
 
-def stated(folder: Path, both: bool = False) -> Stated | None:
-    """The transfer that the truth is about, by one of the captures or both. None if they show none."""
+def stated(folder: Path, seen: str) -> Stated | None:
+    """The transfer that the truth is about, as `seen`: a key of `SEEN`. None if the captures show none."""
     truth = json.loads((folder / "truth.json").read_text())
     captures = [folder / end for end in ENDS if (folder / end).exists()]
     try:
-        found = (
-            whydrop.explain_pair(captures[0], captures[-1])
-            if both
-            else whydrop.explain(captures[sum(folder.name.encode()) % len(captures)])
-        )
+        found = SEEN[seen](captures)
     except whydrop.CaptureError:  # nothing in common
         return None
     port = truth["flows"][0]["dport"]
@@ -105,10 +106,10 @@ def say(title: str, of: Sequence[Stated]) -> None:
         print(f"  stated {said:.3f}  right {right:.3f}  {'#' * round(40 * right):40}  n {number}")
 
 
-def explained(folders: Sequence[Path], jobs: int, both: bool) -> Iterable[Stated | None]:
+def explained(folders: Sequence[Path], jobs: int, seen: str) -> Iterable[Stated | None]:
     """All of them, in their order."""
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(partial(stated, both=both), folders, chunksize=16)
+        yield from pool.map(partial(stated, seen=seen), folders, chunksize=16)
 
 
 def between(number: int, share: float) -> tuple[float, float]:
@@ -161,7 +162,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="what `whydrop-simulate transfers` has drawn")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write what was stated of each transfer")
-    parser.add_argument("--both", action="store_true", help="explain both captures together")
+    parser.add_argument(
+        "--seen", choices=SEEN, default="before", help="from which captures to explain (default: before)"
+    )
     parser.add_argument(
         "--figure", type=Path, help="draw the reliability diagram: a path that ends in .png, .svg or .pdf"
     )
@@ -170,7 +173,7 @@ def main() -> int:
     folders = sorted(truth.parent for truth in given.folder.glob("*/truth.json"))
     if not folders:
         parser.error(f"{given.folder}: holds no drawn transfers")
-    found = [one for one in explained(folders, given.jobs, given.both) if one is not None]
+    found = [one for one in explained(folders, given.jobs, given.seen) if one is not None]
     named = [one for one in found if one.cause != "unknown"]
     say("all that name a cause", named)
     say("of these, with losses", [one for one in named if one.lost])

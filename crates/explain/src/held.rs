@@ -218,7 +218,15 @@ impl Bottleneck {
     pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
         let mut contest = Contest::default();
         let mut background = 1.0;
-        for (cause, claim) in self.claims(times_s, of_all_s) {
+        let mut claims = self.claims(times_s, of_all_s);
+        let largest = claims
+            .iter()
+            .max_by(|(a, claim), (b, other)| claim.nats(**a).total_cmp(&other.nats(**b)));
+        // that windows grew before they filled a queue, which was measured, does not speak against it
+        if self.is_queue() && largest.is_some_and(|(cause, _)| *cause == self.congested) {
+            claims.remove(&Cause::None);
+        }
+        for (cause, claim) in claims {
             let nats = claim.nats(cause);
             background += match cause {
                 Cause::Unknown => nats.exp(),

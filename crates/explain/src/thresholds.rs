@@ -134,11 +134,12 @@ pub const HOLES_CONFIDENCE: f64 = 0.6;
 pub const FEWEST_PACKETS: u64 = 50;
 /// A cause that has all of the time is right, log odds, and how much less likely it is with each e-fold less of the
 /// time, nats. Fitted on transfers of the training split (`bench/calibrate.py`).
-pub const ACCOUNT_NATS: f64 = 3.5;
-pub const SHARE_NATS: f64 = 2.0;
+pub const ACCOUNT_NATS: f64 = 3.3;
+pub const SHARE_NATS: f64 = 1.5;
 /// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
-/// that the cause is right. Fitted likewise.
-pub const DOUBT_ODDS: f64 = 0.6;
+/// that the cause is right. Fitted likewise, on captures before the path element and behind it in equal parts: before it
+/// this is too much, behind it too little, and no capture tells which it is.
+pub const DOUBT_ODDS: f64 = 0.33;
 /// ... where the capture is the first of two, which is before more of the path.
 pub const FIRST_DOUBT_ODDS: f64 = 0.1;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
