@@ -59,7 +59,7 @@ impl SteadyClock {
         soon && stamped_ns >= self.before_ns && jumped_ns > LEAST_STEP_NS / 2
     }
 
-    /// What a reader of the result should know.
+    /// A note for the reader of the result.
     pub fn note(&self) -> Option<String> {
         (self.steps > 0).then(|| {
             format!(

@@ -231,7 +231,7 @@ fn measure_behind(group: &Group) -> Evidence {
 /// Fewer stamps have a divisor by chance.
 const FEWEST_STAMPS: usize = 20;
 
-/// What all stamps of a group's packets are multiples of, from the first, seconds.
+/// The tick of a group's stamps: all are multiples of it, from the first, seconds.
 fn tick_s(group: &Group) -> f64 {
     let count: usize = group
         .flows

@@ -170,7 +170,7 @@ fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
     }
 }
 
-/// What the acknowledgment of a segment waited on the way back, nanoseconds. No wait is longer than the round trip that it is a
+/// The wait of a segment's acknowledgment on the way back, nanoseconds. No wait is longer than the round trip that it is a
 /// part of is than the least: where a clock is set, only that can be believed.
 pub(crate) fn wait_back_ns(flow: &Flow, segment: &Segment, least_rtt_ns: i64) -> i64 {
     let waits = flow.account().waits_back();

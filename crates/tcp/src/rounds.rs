@@ -300,7 +300,7 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
     busy_ns as f64 <= BUSY * gaps_ns.iter().sum::<i64>() as f64
 }
 
-/// What drops packets on their way to the capture point may make others wait.
+/// True where nothing was dropped on its way to the capture point: what drops packets may make others wait.
 fn loses_nothing_before(flow: &Flow) -> bool {
     let mut segments = flow.segments.iter();
     !segments.any(|segment| segment.flags.has(SegmentFlags::INFERRED))

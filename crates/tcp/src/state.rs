@@ -500,7 +500,7 @@ impl State {
         }
     }
 
-    /// What was acknowledged of a direction of which no packet was captured.
+    /// Data that was acknowledged, in a direction of which no packet was captured.
     pub fn unseen(&self) -> Option<UnseenFlow> {
         let unseen = (0..2).find(|direction| self.opening[*direction].packets == 0)?;
         let by = &self.opening[1 - unseen];

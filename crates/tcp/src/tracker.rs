@@ -34,7 +34,7 @@ pub struct Tracked {
     pub without_data: u64,
     /// Of those, the ones that failed: not answered, refused, reset.
     pub failed: FailedConnections,
-    /// What was acknowledged and whose direction was not captured at all.
+    /// Data that was acknowledged, in directions of which nothing was captured.
     pub unseen: UnseenData,
     /// Of those without data, how many were forgotten before the end of the capture to bound memory.
     pub forgotten: u64,
