@@ -156,9 +156,13 @@ fn a_loss_probability_has_wilsons_interval() {
 fn delays_that_hardly_were_measured_speak_for_no_random_loss() {
     let confidence = |packets: i64| {
         let at = [packets / 5, packets / 2, packets * 4 / 5];
-        let segments = (0..packets).map(|number| match at.contains(&number) {
-            true => lost(number * 50 * MS),
-            false => delivered(number * 50 * MS, 10 + (number * 7) % 30),
+        let segments = (0..packets).map(|number| {
+            // not all multiples of one step: such stamps would be coarse
+            let time_ns = number * 50 * MS + number * number * 17;
+            match at.contains(&number) {
+                true => lost(time_ns),
+                false => delivered(time_ns, 10 + (number * 7) % 30),
+            }
         });
         judge_losses(&evidence_of(&[flow(1, segments.collect())])).confidence
     };
