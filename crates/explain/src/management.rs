@@ -105,7 +105,7 @@ pub fn of_one_capture(
     let family = || Family::of(Some(&laws.best), laws.isolates);
     let by_drops = evidence.totals.lost > 0;
     if judgement.cause != Cause::Aqm {
-        let proved = by_drops && laws.margin_nats > LAW_NATS + rival_nats(&judgement);
+        let proved = by_drops && laws.margin_nats > LAW_NATS && evidence.queue_rate_is_seen();
         let family = family().filter(|family| proved && family.law.is_some());
         return match family {
             Some(family) => (proved_by_law(judgement), Some(family)),
@@ -121,26 +121,15 @@ pub fn of_one_capture(
 }
 
 /// Laws are led over every packet, which takes a while: not where something else is as good as proved. What rules queue
-/// management out is how long packets waited, which no law overrules. Losses by chance are what laws are compared with,
-/// however sure they seemed.
+/// management out is how long packets waited, which no law overrules.
 fn may_be_managed(evidence: &Evidence, judgement: &Judgement) -> bool {
     let ruled_out = |(cause, _): &(Cause, Fact)| *cause == Cause::Aqm;
     match judgement.cause {
         _ if judgement.against.iter().any(ruled_out) => false,
         Cause::Aqm => true,
         Cause::Policer | Cause::Outage => false,
-        Cause::Unknown | Cause::RandomLoss => evidence.totals.lost > 0,
+        Cause::Unknown => evidence.totals.lost > 0,
         _ => evidence.totals.lost > 0 && judgement.confidence < LAWFUL,
-    }
-}
-
-/// By how much the cause that was found without the laws is likelier than all others, nats.
-fn rival_nats(judgement: &Judgement) -> f64 {
-    match judgement.cause {
-        Cause::Unknown => 0.0,
-        _ => (judgement.confidence / (1.0 - judgement.confidence))
-            .ln()
-            .max(0.0),
     }
 }
 
@@ -199,13 +188,9 @@ impl Laws {
             .then(|| fit_management(&passages, seeing(true)))
             .flatten();
         let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
-        // a queue whose rate the delays do not tell is looked for by its losses, at any rate; it tells of all of them,
-        // the laws of the first
-        let share = (together.events as f64 / passages.lost.max(1) as f64).min(1.0);
-        let bucket_nats = evidence
-            .bucket
-            .as_ref()
-            .map_or(0.0, |bucket| share * bucket.gain() - SEARCH_NATS);
+        // a queue whose rate the delays do not tell is looked for by its losses, at any rate
+        let bucket = evidence.bucket.as_ref();
+        let bucket_nats = bucket.map_or(0.0, |bucket| bucket.gain() - SEARCH_NATS);
         let full_queue_nats = together.tail_drop_nats.max(bucket_nats);
         let isolates = apart.is_some();
         let best = apart.unwrap_or(together);
