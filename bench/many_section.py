@@ -7,13 +7,12 @@ import os
 import shutil
 from pathlib import Path
 
+import example_captures
 import measuring
 from aims import Bar
 from measuring import Series
 from presenting import Grid, Section
 from programs import Program
-
-import captures
 
 COPIES = 600
 
@@ -52,7 +51,7 @@ def measure(options: argparse.Namespace, command: tuple[str, ...]) -> Section:
 
 def make(folder: Path, copies: int) -> None:
     """Copies of an example that differ, so that none is known from another."""
-    source = captures.examples()[0].read_bytes()
+    source = example_captures.examples()[0].read_bytes()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for number in range(copies):

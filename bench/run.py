@@ -19,16 +19,15 @@ from pathlib import Path
 
 import aims
 import engine_section
+import example_captures
 import measuring
 import presenting
 from aims import grouped
+from example_captures import Measured, MeasuredPair
 from measuring import Series
 from presenting import Section, Table
 from programs import PLAIN_READ, TCPTRACE, TSHARK, TSHARK_MATCHING, Program, whydrop
 from wire import WireError
-
-import captures
-from captures import Measured, MeasuredPair
 
 README = Path(__file__).with_name("README.md")
 # Sections in modules of their own, which have `measure(options, command) -> Section | None` (None: what it needs is not
@@ -64,7 +63,7 @@ def main() -> int:
                 measured = presenting.as_markdown(*section[1:])
                 presenting.write_into(README, section.name, measured)
                 print(f"Written into {README}")
-    except (captures.MakingError, measuring.ProgramError) as reason:
+    except (example_captures.MakingError, measuring.ProgramError) as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 1
     return 0
@@ -82,7 +81,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--captures", type=Path, nargs="+", help="what to replicate (the captures in examples/)")
     parser.add_argument("--pairs", type=Path, nargs="+", help="the same for the pair: two captures of each path")
     parser.add_argument("--seconds", type=float, default=10, help="each run of the traffic engine (%(default)s)")
-    parser.add_argument("--folder", type=Path, default=captures.ROOT / "target" / "bench", help="for the captures")
+    folder = example_captures.ROOT / "target" / "bench"
+    parser.add_argument("--folder", type=Path, default=folder, help="for the captures")
     parser.add_argument("--core", type=int, default=0, help="the processor core that everything runs on (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="turns on each capture (%(default)s; small one: 4x)")
     parser.add_argument(
@@ -129,10 +129,10 @@ def measure_captures(options: argparse.Namespace, command: tuple[str, ...]) -> S
     if options.only not in (None, "captures"):
         return None
     ours, others = whydrop(command), installed([TSHARK, TCPTRACE, PLAIN_READ])
-    sources = options.captures or captures.examples()
-    small_capture = captures.make_small(options.folder)
-    part_capture = captures.make_large(options.folder, min(REFERENCE_PACKETS, options.packets), sources)
-    large_capture = captures.make_large(options.folder, options.packets, sources)
+    sources = options.captures or example_captures.examples()
+    small_capture = example_captures.make_small(options.folder)
+    part_capture = example_captures.make_large(options.folder, min(REFERENCE_PACKETS, options.packets), sources)
+    large_capture = example_captures.make_large(options.folder, options.packets, sources)
     measuring.pin_to_core(options.core)
 
     small = run("Small capture", small_capture, [ours, *others], 4 * options.repetitions)
@@ -152,9 +152,9 @@ def measure_pairs(options: argparse.Namespace, command: tuple[str, ...]) -> Sect
         return None
     matching = whydrop(tuple(shlex.split(options.match)), "whydrop match")
     ours, others = [matching, whydrop(command, "whydrop explain")], installed([TSHARK_MATCHING, PLAIN_READ])
-    sources = options.pairs or captures.example_pairs()
-    part_pair = captures.make_pair(options.folder, min(REFERENCE_PAIR_PACKETS, options.pair_packets), sources)
-    pair = captures.make_pair(options.folder, options.pair_packets, sources)
+    sources = options.pairs or example_captures.example_pairs()
+    part_pair = example_captures.make_pair(options.folder, min(REFERENCE_PAIR_PACKETS, options.pair_packets), sources)
+    pair = example_captures.make_pair(options.folder, options.pair_packets, sources)
     measuring.pin_to_core(options.core)
 
     part = run(f"Part of the pair ({each(part_pair)})", part_pair, [*ours, *others], options.repetitions)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aims
 import engine_section
+import example_captures
 import polars as pl
 import presenting
 import pytest
@@ -14,8 +15,6 @@ from engine_runs import Crowd, Punctuality, Transfer, missed_intervals
 from measuring import ProgramError, Run, Series, measure_in_turns, own_peak_bytes, ratio, run_once
 from presenting import Table
 from programs import Program
-
-import captures
 
 pytestmark = pytest.mark.slow
 
@@ -97,10 +96,10 @@ def test_a_program_that_takes_one_capture_is_run_on_each_and_stops_at_a_failure(
 
 
 def test_the_far_ends_of_example_pairs_are_no_captures_of_a_sender() -> None:
-    near, far = captures.example_pairs()[::2], captures.example_pairs()[1::2]
+    near, far = example_captures.example_pairs()[::2], example_captures.example_pairs()[1::2]
     assert len(near) == len(far) > 0
-    assert set(near) <= set(captures.examples())
-    assert not set(far) & set(captures.examples())
+    assert set(near) <= set(example_captures.examples())
+    assert not set(far) & set(example_captures.examples())
 
 
 def test_only_what_stands_between_the_marks_of_the_page_is_replaced(tmp_path: Path) -> None:
