@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -24,7 +25,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 Owners = Callable[[set[int]], dict[int, tuple[int, str, str | None]]]
 
 
-@dataclass(slots=True)
+@dataclass
 class Connection:
     """One connection that is there.
 
@@ -44,11 +45,11 @@ class Connection:
     names: list[str] = field(default_factory=list)
     facts: str = ""
 
-    @property
+    @cached_property
     def ends(self) -> tuple[str, str]:
         """This end and the other one."""
-        local, remote = ((self.told[f"{end}_address"], self.told[f"{end}_port"]) for end in ("local", "remote"))
-        return place(*local), place(*remote)
+        told = self.told
+        return place(told["local_address"], told["local_port"]), place(told["remote_address"], told["remote_port"])
 
 
 def place(address: str, port: int) -> str:
