@@ -12,15 +12,18 @@ import polars as pl
 import pytest
 
 import recordings
+import small_stores
 from in_browser import Opened, changed
 from studies.made_results import results
 from whydrop.api import explain_recording
 from whydrop.formats.importing import open_recording
 from whydrop.recording.recording import Recording
 from whydrop.show.facets import numbers as facet_numbers
-from whydrop.show.facets import of_recordings
+from whydrop.show.facets import of_recordings, of_store
+from whydrop.show.figure import Figure
 from whydrop.show.page import of_figures
 from whydrop.show.plots import building, catalogue, numbers
+from whydrop.store.engines import open_backend
 from whydrop.studies.discards import figures as study_figures
 from whydrop.studies.discards import report as study_report
 
@@ -92,9 +95,10 @@ def zoom_each(opened: Opened) -> set[str]:
     return changed(before, opened.pictures())
 
 
-def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str]) -> None:
+def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str], **options: Any) -> None:
     """Plots in one page: drawn, zoomed, and with the numbers of their CSV."""
-    figures = [building.build(name, catalogue.find(name), of) for name in names]
+    asked = building.PlotOptions(**options)
+    figures = [building.build(name, catalogue.find(name), of, asked) for name in names]
     opened = Opened(browser, written(folder, "plots.html", of_figures(figures)))
     seen = opened.page.evaluate(READ)
     assert list(seen) == names
@@ -105,6 +109,21 @@ def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str
     assert zoom_each(opened) == set(names)
     assert opened.trouble == []
     assert len(opened.requests) == 1
+
+
+def check_grids(browser: Any, folder: Path, made: list[Figure]) -> None:
+    """Grids of two panels in one page: drawn, zoomed, and with the numbers of their CSV."""
+    opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
+    seen = opened.page.evaluate(READ)
+    assert made
+    for grid in made:
+        panels = seen[grid.key]
+        assert len(panels) == 2
+        # Lines break where nothing was measured: of that an export knows nothing.
+        drawn = Counter({at: count for at, count in in_page(panels).items() if at[1] is not None})
+        assert in_csv(facet_numbers.csv_text(grid), panels) == drawn, grid.key
+    assert zoom_each(opened) == set(seen)
+    assert opened.trouble == []
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +148,31 @@ def test_every_plot_of_two_recordings_has_the_numbers_of_its_csv(browser: Any, f
     check_plots(browser, folder, two, names)
 
 
-def test_grids_of_panels_are_drawn_zoomed_and_have_the_numbers_of_their_csv(browser: Any, folder: Path) -> None:
+def test_recordings_combined_by_two_keys_are_drawn_zoomed_and_have_the_numbers_of_their_csv(
+    browser: Any, tmp_path: Path
+) -> None:
+    for queue, flows, scale in (("pfifo", 1, 1.0), ("pfifo", 4, 1.2), ("fq_codel", 1, 1.5), ("fq_codel", 4, 1.9)):
+        test = {**recordings.metadata()["test"], "parameters": {"qdisc": queue, "flows": flows}}
+        recordings.rrul(tmp_path / f"{queue}-{flows}.recording", scale=scale, test=test)
+    runs = [open_recording(path) for path in sorted(tmp_path.glob("*.recording"))]
+    keys = ("test.parameters.flows", "test.parameters.qdisc")
+    check_plots(browser, tmp_path, runs, ["box_ping_combine", "line_combine"], group_by=keys, combine="both")
+
+
+def test_grids_of_a_store_are_drawn_zoomed_and_have_the_numbers_of_their_csv(browser: Any, tmp_path: Path) -> None:
+    rows = [
+        row
+        for site, most in (("dfw01", 7), ("lga01", 11))
+        for counter, by in (("octets.tx", 3), ("discards.tx", 5))
+        for row in small_stores.series(counter, [float(n * by % most) for n in range(90)], site=site)
+    ]
+    store = small_stores.write(tmp_path / "fleet.store", counters=rows)
+    options = of_store.Options("counters", "value", panel_by=("site",), group_by=("counter",), kind="line")
+    with open_backend(str(store)) as backend:
+        check_grids(browser, tmp_path, of_store.facets(backend, options))
+
+
+def test_grids_of_recordings_are_drawn_zoomed_and_have_the_numbers_of_their_csv(browser: Any, folder: Path) -> None:
     two = [open_recording(folder / name) for name in ("a.recording", "b.recording")]
     keys = of_recordings.Keys(panel_by=("title",), group_by=("series",))
     made = [
@@ -137,16 +180,7 @@ def test_grids_of_panels_are_drawn_zoomed_and_have_the_numbers_of_their_csv(brow
         for name in ("ping", "ping_cdf")
         for grid in of_recordings.facets(name, catalogue.find(name), two, keys, building.PlotOptions())
     ]
-    opened = Opened(browser, written(folder, "grids.html", of_figures(made)))
-    seen = opened.page.evaluate(READ)
-    for grid in made:
-        panels = seen[grid.key]
-        assert len(panels) == 2
-        # Lines break where nothing was measured: of that an export knows nothing.
-        drawn = Counter({at: count for at, count in in_page(panels).items() if at[1] is not None})
-        assert in_csv(facet_numbers.csv_text(grid), panels) == drawn, grid.key
-    assert zoom_each(opened) == set(seen)
-    assert opened.trouble == []
+    check_grids(browser, folder, made)
 
 
 @pytest.mark.parametrize("definitions", ["corrected", pytest.param("published", marks=pytest.mark.exhaustive)])
