@@ -4,24 +4,27 @@
 
 Samples are as those of tcp-info: sorted by test as stores keep them, of 20 sites and 28 days, some connections held by
 their receive window, some by their application, the rest by the path. The store is kept where ``--store`` names it.
+Times are of whole processes, the median of five turns. Python's modules are compiled before, as where programs are
+installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import subprocess
+import os
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from measuring import Series, measure_in_turns
 
 from whydrop.store.store import Store
 from whydrop.store.tables import TABLES
+
+TURNS = 5
 
 _DAYS = 28
 _SITES = 20
@@ -41,23 +44,22 @@ def main() -> int:
         _read(wanted.read)
         return 0
     with tempfile.TemporaryDirectory() as folder:
+        # Python's modules are compiled before, as where programs are installed.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "compiled")
         store = wanted.store or Path(folder) / "store"
         if not store.exists():
             write(store, wanted.connections, wanted.samples)
         rows = wanted.connections * wanted.samples
-        commands = {
-            "connections of samples": [sys.executable, __file__, "--read", str(store)],
-            "whole study": [sys.executable, "-m", "whydrop", "study", "tcp", str(store), "--json"],
-        }
-        for what, command in commands.items():
-            begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            taken_s, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            rate = (
-                f"{rows / taken_s / 1e6:.1f} million samples/s, {rows / cpu_s / 1e6:.1f} for each second of processor"
-            )
-            print(f"{what}: {taken_s:.1f} s, {cpu_s:.1f} s of processor: {rate}", flush=True)
+        measured = [
+            Series("connections of samples", [sys.executable, __file__, "--read", str(store)]),
+            Series("whole study", [sys.executable, "-m", "whydrop", "study", "tcp", str(store), "--json"]),
+        ]
+        measure_in_turns(measured, TURNS)
+    for one in measured:
+        wall, cpu = (rows / seconds / 1e6 for seconds in (one.wall_s(), one.cpu_s()))
+        print(f"{one.name}: {one.wall_s():.1f} s, {one.cpu_s():.1f} s of processor:", end=" ")
+        print(f"{wall:.1f} million samples/s, {cpu:.1f} for each second of processor")
     return 0
 
 
