@@ -1,6 +1,6 @@
 """The cost of watching: `whydrop watch` beside `ss -tinOH`, on thousands of established connections over loopback.
 
-    .venv/bin/python bench/watching.py [--connections 10000] [--every 0.1] [--seconds 20]
+    .venv/bin/python bench/watching.py [--connections 10000] [--every 0.1] [--seconds 60]
     .venv/bin/python bench/watching.py --connections 1 --every 0.001 [--real-time]
     .venv/bin/python bench/watching.py --drops 100000 [--seconds 20]    # as root
 
@@ -48,7 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=0.1, help="seconds between two polls")
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--real-time", action="store_true", help="run the watch ahead of all else, as on an idle core")
     parser.add_argument("--drops", type=int, metavar="RATE", help="packets a second that this host drops")
     wanted = parser.parse_args()
