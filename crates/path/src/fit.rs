@@ -40,7 +40,7 @@ pub use delay::{
 };
 pub use envelope::{Envelope, envelope};
 pub use exact::refine_exact;
-pub use pair::{PairFit, best_of_tops, climb_pair, score_alone, with_second_buckets};
+pub use pair::{Ascent, PairFit, best_of_tops, climb_pair, score_alone, with_second_buckets};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};

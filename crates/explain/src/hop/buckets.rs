@@ -2,8 +2,8 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside, refine_exact,
-    score_alone, with_second_buckets,
+    Ascent, BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside,
+    refine_exact, score_alone, with_second_buckets,
 };
 
 use super::byte_basis::ByteBasis;
@@ -119,7 +119,7 @@ fn two_buckets(
 ) -> Option<TwoBuckets> {
     let counting_more = |bytes: u32| passages.trace(bytes).first(MOST_CLIMBED);
     let trace = counting_more(0);
-    let (ip, noise) = refine_two(&trace, starts, noise_s)?;
+    let (ip, noise) = refine_two(&trace, starts, single, noise_s)?;
     let mut by_basis = vec![(ip.committed.agreement.score(noise), None, ip)];
     if tells_bytes(passages, ip.committed.packet_bytes) {
         for basis in [ByteBasis::Ethernet, ByteBasis::Wire] {
@@ -153,11 +153,27 @@ fn two_buckets(
 /// climbs find differ by some nats among themselves.
 const TWO_GAIN: f64 = 10.0;
 
-/// [`refine`] for two buckets, from the best of some starts.
-fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], noise_s: f64) -> Option<(PairFit, f64)> {
+/// [`refine`] for two buckets, from the best of some starts. `None` where, at the noise that the transits show, they are not
+/// clearly better than the single one: less noise follows from a fit, so it speaks for none.
+fn refine_two(
+    trace: &Trace,
+    starts: &[[BucketFit; 2]],
+    single: Option<&BucketFit>,
+    noise_s: f64,
+) -> Option<(PairFit, f64)> {
     let peaks = starts.iter().map(|[_, peak]| noise_bytes(peak, noise_s));
     let mut noise = peaks.fold(0.0, f64::max);
-    let mut best = tops(trace, starts, noise)?;
+    let alone = single.and_then(|single| score_alone(trace, single, noise));
+    let is_better = |score: f64, by: f64| alone.is_none_or(|alone| score > alone + by);
+    let ascents = climbed(trace, starts, noise);
+    // to look around a top gains some nats, and takes most of the time
+    let is_promising = |ascent: &Ascent| is_better(ascent.score, TWO_GAIN / 2.0);
+    if !ascents.iter().any(is_promising) {
+        return None;
+    }
+    let first = best_of_tops(trace, ascents, noise)?;
+    let mut best =
+        Some(first).filter(|fit| is_better(fit.committed.agreement.score(noise), TWO_GAIN))?;
     for _ in 0..NOISE_ROUNDS {
         let corrected = best.committed.agreement.corrected_bytes() / trace.lost.max(1) as f64;
         let smaller = corrected.max(least_noise_bytes(&best.peak));
@@ -171,8 +187,12 @@ fn refine_two(trace: &Trace, starts: &[[BucketFit; 2]], noise_s: f64) -> Option<
 }
 
 fn tops(trace: &Trace, starts: &[[BucketFit; 2]], noise: f64) -> Option<PairFit> {
+    best_of_tops(trace, climbed(trace, starts, noise), noise)
+}
+
+fn climbed(trace: &Trace, starts: &[[BucketFit; 2]], noise: f64) -> Vec<Ascent> {
     let climb = |[committed, peak]: &[BucketFit; 2]| climb_pair(trace, [committed, peak], noise);
-    best_of_tops(trace, starts.iter().filter_map(climb).collect(), noise)
+    starts.iter().filter_map(climb).collect()
 }
 
 /// The starts of the next search: what was found, and the other again, as sharper another one may be better.
