@@ -209,4 +209,10 @@ def test_kinds_follow_the_evidence_and_a_policer_has_its_own_numbers() -> None:
     # Next to nothing passed behind the first losses: the fit of a rate to that is none.
     assert kind(told(lost=50, verdict=policed)) == "unknown"
     assert kind(told(marked=5, drain_rate_bps=around(1e7))) == "managed-queue"
+    # What no mark slows down fills a managed queue too: it drops then, at its limit.
+    filled = depth({**full("packets"), "marked": 5}, 1500)
+    assert filled.kind == "managed-queue"
+    assert " ".join(sentences(filled)).startswith(
+        "A managed queue of 45 packets (44 packets to 46 packets) that drains"
+    )
     assert kind(told(drain_rate_bps=around(1e7), burst_bytes=around(20_000))) == "shaper"

@@ -94,11 +94,11 @@ def depth(told: Mapping[str, Any], large_bytes: int) -> Depth:
 
 
 def _kind(told: Mapping[str, Any], cause: str | None) -> str:
+    if told["marked"]:
+        # Only what manages its queue marks (RFC 3168 section 5). What cannot be slowed down fills it all the same.
+        return "managed-queue"
     if told["limit"] is not None:
         return "queue"
-    if told["marked"]:
-        # Only what manages its queue marks (RFC 3168 section 5).
-        return "managed-queue"
     if cause == "aqm" and told["passed_with_more"] < _PASSED_FOR_EACH_LOSS * told["lost"]:
         return "unknown"
     if cause == "policer" and told["bucket"] is None:
@@ -135,9 +135,9 @@ def _confidence(told: Mapping[str, Any]) -> float:
 
 def _limits(told: Mapping[str, Any], kind: str) -> tuple[Quantity | None, Quantity | None, str | None]:
     """The limit in large packets, in bytes, and which of them it is."""
-    if kind in ("policer", "none", "unknown", "managed-queue"):
+    if kind in ("policer", "none", "unknown"):
         return None, None, None
-    if not told["lost"]:
+    if not told["lost"] and kind != "managed-queue":
         # It was never full: it holds more than was seen in it.
         most = told["most_packets"], told["most_bytes"]
         return Quantity(most[0], most[0], None), Quantity(most[1], most[1], None), None
@@ -181,21 +181,25 @@ def _headline(found: Depth) -> str:
         return (
             f"A policer: rate{at}, burst {_within(found.burst_bytes, size)}. What exceeds it is dropped, nothing waits."
         )
-    if found.kind in ("queue", "shaper"):
-        limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
-        unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"
-        if limit is not None and limit.high is None:
-            return f"A queue that drains at{at}. It was never full: it holds more than {unit(limit.value)}."
-        if limit is not None:
-            return f"A queue of {_within(limit, unit)} that drains at{at}."
-        return f"A queue that drains at{at}."
-    if found.kind == "managed-queue":
-        return f"A managed queue that drains at{at}: it drops or marks before it is full."
+    if found.kind in ("queue", "shaper", "managed-queue"):
+        return _of_queue(found, at)
     if found.kind == "none":
         if found.lost:
             return "No queue and no policer: packets were lost by chance, whatever was sent."
         return "Nothing held up or dropped the bursts: the path is as fast as the line they were sent from."
     return "What dropped packets is not known: it fits neither a queue nor a policer."
+
+
+def _of_queue(found: Depth, at: str) -> str:
+    limit = found.limit_bytes if found.limited_by == "bytes" else found.limit_packets
+    unit = size if found.limited_by == "bytes" else lambda packets: f"{count(packets)} packets"
+    never_full = limit is not None and limit.high is None
+    of = "" if limit is None or never_full else f" of {_within(limit, unit)}"
+    if found.kind == "managed-queue":
+        return f"A managed queue{of} that drains at{at}: it drops or marks before it is full."
+    if limit is not None and never_full:
+        return f"A queue that drains at{at}. It was never full: it holds more than {unit(limit.value)}."
+    return f"A queue{of} that drains at{at}."
 
 
 def _within(one: Quantity, unit: Any) -> str:
