@@ -199,6 +199,9 @@ _PHRASES: Mapping[str, Phrase] = {
     "no-such-bucket": (
         "the best bucket fills at {rate_bps} and holds {packets|packet}: no sender empties it, or no burst fits into it"
     ),
+    "drains-as-drops": (
+        "nearly all packets came out at {drain_rate_bps} while they waited, the rate of the bucket: it is that queue"
+    ),
     "drains-unlike-drops": "the queue here drains at {drain_rate_bps}; what drops fills at {rate_bps}",
     "policer-before-queue": (
         "the policer stands before a queue that drains at {drain_rate_bps}, and delays packets by up to {long_wait_s}"

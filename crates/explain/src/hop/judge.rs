@@ -124,11 +124,25 @@ fn refute(contest: &mut Contest, hop: &Hop) {
     }
     if let Some(fit) = &hop.bucket
         && contest.standing(Cause::Policer).is_some()
-        && let Some(replay) = failing_replay(hop, fit)
+        && let Some(why) = drains_as_drops(hop, fit).or_else(|| failing_replay(hop, fit))
     {
-        contest.rule_out(Cause::Policer, replay);
+        contest.rule_out(Cause::Policer, why);
     }
 }
+
+/// The rate at which nearly all packets came out while they waited, where the bucket fills as fast: it is the backlog of
+/// that queue. A policer that happens to have the queue's own rate is the less likely one.
+fn drains_as_drops(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
+    let departures = hop.departures.as_ref()?;
+    let drains_bps = departures.rate_bps.value;
+    let alike = (fit.rate_bps.value / drains_bps).ln().abs() < SAME_RATE;
+    let served = departures.served as f64 > NEARLY_ALL * hop.passages.passed as f64;
+    (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
+}
+
+/// Rates are one where they differ by less than this, log: what is asked of a rate that is stated.
+const SAME_RATE: f64 = 0.02;
+const NEARLY_ALL: f64 = 0.9;
 
 /// An outage lets nothing out. Where packets came out for most of the time in which all that went in was lost, a queue had
 /// no room: the last of them, after the first loss, and how long that time was.
