@@ -26,6 +26,8 @@ pub struct PairOptions<'a> {
     pub most_small_flows: usize,
     /// Keep acknowledgments and SACK blocks of the tracked connections, which charts need.
     pub keep_acknowledgments: bool,
+    /// Account for all time of the tracked connections, which matching itself does without.
+    pub account_for_time: bool,
     /// Is told the bytes read and the bytes in all, of both captures together (0 where unknown). Returning `false`
     /// stops with [`PairError::Stopped`].
     pub progress: Option<Box<dyn FnMut(u64, u64) -> bool + 'a>>,
@@ -37,6 +39,7 @@ impl Default for PairOptions<'_> {
             most_pending: 1 << 20,
             most_small_flows: 1 << 18,
             keep_acknowledgments: false,
+            account_for_time: true,
             progress: None,
         }
     }
@@ -57,6 +60,7 @@ pub(crate) fn read_through(
     let tracker = || {
         Tracker::new(TrackerOptions {
             keep_acknowledgments: options.keep_acknowledgments,
+            account_for_time: options.account_for_time,
             ..TrackerOptions::default()
         })
     };

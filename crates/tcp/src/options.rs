@@ -5,6 +5,9 @@
 pub struct TrackerOptions {
     /// Keep acknowledgments and SACK blocks (charts need them, verdicts do not).
     pub keep_acknowledgments: bool,
+    /// Account for all time of each flow ([`crate::Flow::account`]), which takes about as long as all else, and memory for
+    /// acknowledgments until the connection ends.
+    pub account_for_time: bool,
     /// Connections without data to remember at most: a SYN flood must not fill the memory. The oldest are forgotten
     /// first and counted in [`crate::Tracked::forgotten`].
     pub most_without_data: usize,
@@ -22,6 +25,7 @@ impl Default for TrackerOptions {
     fn default() -> Self {
         Self {
             keep_acknowledgments: false,
+            account_for_time: true,
             most_without_data: 1 << 16,
             most_small_open: 1 << 15,
             most_small: 1 << 14,

@@ -233,7 +233,10 @@ impl State {
         opening.last_ns = opening.last_ns.max(time_ns);
         if self.opening[1 - direction].packets > 0 {
             self.echoed = None;
-        } else if tcp.flags.has(TcpFlags::ACK) && tcp.options.timestamps.is_some() {
+        } else if options.account_for_time
+            && tcp.flags.has(TcpFlags::ACK)
+            && tcp.options.timestamps.is_some()
+        {
             self.echoed.get_or_insert_default().packet(time_ns, tcp);
         }
         let opening = &mut self.opening[direction];
@@ -378,6 +381,7 @@ impl State {
         for (direction, half) in halves.iter_mut().enumerate() {
             let (own, peer) = (&self.opening[direction], &self.opening[1 - direction]);
             half.keep_acknowledgments = options.keep_acknowledgments;
+            half.account_for_time = options.account_for_time;
             half.flow.source = self.endpoints[direction];
             half.flow.destination = self.endpoints[1 - direction];
             half.flow.first_ns = own.first_ns;
@@ -546,10 +550,11 @@ impl State {
         let halves = self.halves.take()?;
         let ttls = [self.opening[0].ttl, self.opening[1].ttl];
         let near_rtts_ns = self.near_rtts_ns();
-        let (mut echoes, mut keep_acknowledgments) = ([None, None], false);
+        let (mut echoes, [mut keep_acknowledgments, mut accounts]) = ([None, None], [false; 2]);
         for (direction, mut half) in halves.into_iter().enumerate() {
             half.end_closed_window(waits_until_ns);
             keep_acknowledgments = half.keep_acknowledgments;
+            accounts = half.account_for_time;
             echoes[direction] = half.echoes.take();
             let mut flow = half.finish();
             if self.opening[1 - direction].packets == 0 {
@@ -565,7 +570,7 @@ impl State {
             }
             connection.flows[direction] = flow;
         }
-        for direction in 0..2 {
+        for direction in (0..2).filter(|_| accounts) {
             let alone = self.opening[1 - direction].packets == 0;
             let echoed = self.echoed.as_deref().filter(|_| alone);
             let echoes = echoes[direction].as_deref();

@@ -9,7 +9,7 @@ use whydrop_pair::{Direction, Pair};
 
 use super::groups::between;
 use super::timeline::Timeline;
-use super::{explain_two, read};
+use super::{explain_two, matched_only, read};
 use crate::document::{FlowInfo, Verdict};
 use crate::tables::{CrossingTable, ModelTable};
 use crate::tabulate::append_model;
@@ -61,7 +61,7 @@ fn in_order<'a>(
 ) -> Result<Vec<PathBuf>, ExplainError> {
     let mut distances = vec![(0i64, paths[0].clone())];
     for path in &paths[1..] {
-        let pair = read([&paths[0], path], options())?;
+        let pair = read([&paths[0], path], options(), matched_only())?;
         finish_step();
         distances.push((distance_ns(&pair), path.clone()));
     }
@@ -75,8 +75,8 @@ fn distance_ns(pair: &Pair) -> i64 {
     let shortest = |direction: usize| {
         timeline
             .transits_ns(direction, |_| true)
-            .first()
-            .copied()
+            .into_iter()
+            .min()
             .unwrap_or(0)
             .max(1)
     };

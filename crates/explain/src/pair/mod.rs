@@ -60,7 +60,7 @@ fn explain_two(
     options: Options,
 ) -> Result<Explanation, ExplainError> {
     let keep_tables = options.keep_tables;
-    let pair = read(paths, options)?;
+    let pair = read(paths, options, PairOptions::default())?;
     let timeline = Timeline::of(&pair);
     let (flows, groups) = groups::of(&pair, places);
     let (mut verdicts, causes) = verdicts::judge_all(&pair, &timeline, &groups, keep_tables);
@@ -103,7 +103,7 @@ pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, Ex
         keep_tables: false,
         ..options
     };
-    let pair = read([first, second], without_acknowledgments)?;
+    let pair = read([first, second], without_acknowledgments, matched_only())?;
     let timeline = Timeline::of(&pair);
     let mut tables = Tables::default();
     if keep_tables {
@@ -124,13 +124,25 @@ pub fn measure_pair(
     let [first, second] = paths else {
         return Err(ExplainError::Pair("give two captures".to_owned()));
     };
-    let pair = read([first, second], options)?;
+    let pair = read([first, second], options, PairOptions::default())?;
     let timeline = Timeline::of(&pair);
     let (_, groups) = groups::of(&pair, [0, 1]);
     Ok(verdicts::hops(&pair, &timeline, &groups))
 }
 
-fn read(paths: [&PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {
+/// Options for matching where no verdict follows.
+fn matched_only<'a>() -> PairOptions<'a> {
+    PairOptions {
+        account_for_time: false,
+        ..PairOptions::default()
+    }
+}
+
+fn read<'a>(
+    paths: [&PathBuf; 2],
+    options: Options<'a>,
+    pair_options: PairOptions<'a>,
+) -> Result<Pair, ExplainError> {
     let [first, second] = paths;
     let captures = [
         Capture::open(&[first], options.open)?,
@@ -139,7 +151,7 @@ fn read(paths: [&PathBuf; 2], options: Options) -> Result<Pair, ExplainError> {
     let pair_options = PairOptions {
         keep_acknowledgments: options.keep_tables,
         progress: options.progress,
-        ..PairOptions::default()
+        ..pair_options
     };
     read_pair(captures, pair_options).map_err(|error| match error {
         PairError::Stopped => ExplainError::Stopped,

@@ -91,7 +91,8 @@ impl Half {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
         // before any data they tell charts a window, and the account of time nothing
-        let tells = self.keep_acknowledgments || !self.flow.segments.is_empty();
+        let accounts = self.account_for_time && !self.flow.segments.is_empty();
+        let tells = self.keep_acknowledgments || accounts;
         if tells && (progress || self.window_bytes != window_before) {
             if self.flow.acknowledgments.is_empty() {
                 self.flow.acknowledgments.reserve_exact(1); // most connections of a flood have one

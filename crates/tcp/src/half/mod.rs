@@ -117,6 +117,7 @@ pub(crate) struct Half {
     /// Packets lost before this point for which no placeholder was left, and the segment that each comes after.
     pub more_lost: Vec<(u32, Segment)>,
     pub keep_acknowledgments: bool,
+    pub account_for_time: bool,
     /// The timestamps of its data, once there are enough to tell something.
     pub echoes: Option<Box<Echoes>>,
 }
@@ -149,7 +150,7 @@ impl Half {
 
     /// Data with these timestamps has passed.
     pub fn note_timestamps(&mut self, time_ns: i64, timestamps: Option<(u32, u32)>) {
-        let Some((value, echo)) = timestamps else {
+        let Some((value, echo)) = timestamps.filter(|_| self.account_for_time) else {
             return;
         };
         if self.echoes.is_none() && self.flow.segments.len() >= FEWEST_FOR_ECHOES {
