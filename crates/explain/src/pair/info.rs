@@ -56,8 +56,8 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
             };
             clock.intervals.iter().map(interval).collect()
         }),
-        transit_1_to_2_s: transit(&timeline.transits_ns(0, |_| true)),
-        transit_2_to_1_s: transit(&timeline.transits_ns(1, |_| true)),
+        transit_1_to_2_s: transit(&mut timeline.transits_ns(0, |_| true)),
+        transit_2_to_1_s: transit(&mut timeline.transits_ns(1, |_| true)),
         reordered_1_to_2: counts.overtaken[0],
         reordered_2_to_1: counts.overtaken[1],
         duplicated_1_to_2: counts.duplicated[0],
@@ -131,15 +131,23 @@ fn overlap_s(pair: &Pair) -> f64 {
     })
 }
 
-/// Quantiles of sorted transits; `None` without any.
-fn transit(sorted_ns: &[i64]) -> Option<TransitInfo> {
-    let last = sorted_ns.len().checked_sub(1)?;
-    let at = |share: f64| sorted_ns[(share * last as f64).round() as usize] as f64 * 1e-9;
+/// Quantiles of transits, whose order is changed; `None` without any.
+fn transit(transits_ns: &mut [i64]) -> Option<TransitInfo> {
+    let last = transits_ns.len().checked_sub(1)?;
+    let place = |share: f64| (share * last as f64).round() as usize;
+    let seconds = |ns: i64| ns as f64 * 1e-9;
+    let (before, &mut p99_ns, behind) = transits_ns.select_nth_unstable(place(0.99));
+    let max_ns = behind.iter().copied().max().unwrap_or(p99_ns);
+    let min_ns = before.iter().copied().min().unwrap_or(p99_ns);
+    let p50_ns = match place(0.5) {
+        middle if middle < before.len() => *before.select_nth_unstable(middle).1,
+        _ => p99_ns,
+    };
     Some(TransitInfo {
-        min: at(0.0),
-        p50: at(0.5),
-        p99: at(0.99),
-        max: at(1.0),
+        min: seconds(min_ns),
+        p50: seconds(p50_ns),
+        p99: seconds(p99_ns),
+        max: seconds(max_ns),
     })
 }
 
@@ -176,18 +184,18 @@ fn after_gap(timeline: &Timeline) -> Option<AfterGapInfo> {
     let pause_ns = median_ns
         .saturating_mul(PAUSE_OF_MEDIAN)
         .max(SHORTEST_PAUSE_NS);
-    let after = timeline.transits_ns(direction, |index| timeline.gap_ns[index] >= pause_ns);
-    let others = timeline.transits_ns(direction, |index| timeline.gap_ns[index] < pause_ns);
+    let mut after = timeline.transits_ns(direction, |index| timeline.gap_ns[index] >= pause_ns);
+    let mut others = timeline.transits_ns(direction, |index| timeline.gap_ns[index] < pause_ns);
     if after.len() < FEWEST_PAUSES || others.is_empty() {
         return None;
     }
-    let median = |sorted: &[i64]| sorted[sorted.len() / 2] as f64 * 1e-9;
+    let median = |of: &mut [i64]| *of.select_nth_unstable(of.len() / 2).1 as f64 * 1e-9;
     Some(AfterGapInfo {
         direction: [Direction::FirstToSecond, Direction::SecondToFirst][direction].name(),
         gap_s: pause_ns as f64 * 1e-9,
         packets: after.len() as u64,
-        transit_median_s: median(&after),
-        other_median_s: median(&others),
+        transit_median_s: median(&mut after),
+        other_median_s: median(&mut others),
     })
 }
 
@@ -206,7 +214,8 @@ fn changes(pair: &Pair) -> ChangesInfo {
 }
 
 fn flows(pair: &Pair, timeline: &Timeline) -> Vec<PairFlowInfo> {
-    let mut transits: Vec<Vec<i64>> = vec![Vec::new(); pair.flows.len()];
+    let room = |flow: &PairFlow| Vec::with_capacity(flow.matched() as usize);
+    let mut transits: Vec<Vec<i64>> = pair.flows.iter().map(room).collect();
     for (packet, transit_ns) in pair.packets.iter().zip(&timeline.transit_ns) {
         if *transit_ns >= 0 {
             transits[packet.flow as usize].push(*transit_ns);
@@ -215,14 +224,11 @@ fn flows(pair: &Pair, timeline: &Timeline) -> Vec<PairFlowInfo> {
     pair.flows
         .iter()
         .zip(&mut transits)
-        .map(|(flow, transits)| {
-            transits.sort_unstable();
-            flow_info(flow, transits)
-        })
+        .map(|(flow, transits)| flow_info(flow, transits))
         .collect()
 }
 
-fn flow_info(flow: &PairFlow, sorted_transits_ns: &[i64]) -> PairFlowInfo {
+fn flow_info(flow: &PairFlow, transits_ns: &mut [i64]) -> PairFlowInfo {
     let downstream = 1 - flow.direction.upstream().unwrap_or(0);
     let other_name = flow.names[downstream].filter(|_| flow.is_translated());
     PairFlowInfo {
@@ -242,7 +248,7 @@ fn flow_info(flow: &PairFlow, sorted_transits_ns: &[i64]) -> PairFlowInfo {
         missed_by_1: flow.missed[0],
         missed_by_2: flow.missed[1],
         reordered: flow.overtaken,
-        transit: transit(sorted_transits_ns),
+        transit: transit(transits_ns),
     }
 }
 

@@ -98,16 +98,14 @@ impl Timeline {
         }
     }
 
-    /// Transits of the packets of one direction (see [`direction_number`]) that `wanted` picks, nanoseconds, sorted.
+    /// Transits of the packets of one direction (see [`direction_number`]) that `wanted` picks, nanoseconds, in no order.
     pub fn transits_ns(&self, direction: usize, wanted: impl Fn(usize) -> bool) -> Vec<i64> {
-        let mut transits: Vec<i64> = self.in_order[direction]
+        self.in_order[direction]
             .iter()
             .map(|index| *index as usize)
             .filter(|index| self.transit_ns[*index] >= 0 && wanted(*index))
             .map(|index| self.transit_ns[index])
-            .collect();
-        transits.sort_unstable();
-        transits
+            .collect()
     }
 }
 
