@@ -2,9 +2,9 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Trace,
-    delay_at_loss, delay_by_occupancy, envelope, fit_drain_rate, loss_pattern, refine_beside,
-    score_near, search_bucket,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Found, Interval, LossPattern, Refined,
+    Trace, delay_at_loss, delay_by_occupancy, envelope, fit_drain_rate, loss_pattern,
+    refine_beside, score_near, search_bucket,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
@@ -316,12 +316,14 @@ fn look_beside_others(evidence: &mut Evidence) {
     let starts = starts.into_iter();
     let fits = starts.filter_map(|start| refine_beside(trace, &start, trace.typical_bytes));
     let best = fits
-        .map(|(fit, _)| fit)
-        .max_by(|a, b| a.score().total_cmp(&b.score()));
+        .map(|(refined, _)| refined)
+        .max_by(|a, b| a.fit().score().total_cmp(&b.fit().score()));
     let known = evidence
         .bucket
         .map_or(f64::MIN, |known| known.score() + BESIDE_GAIN);
-    if let Some(fit) = best.filter(|fit| fit.score() > known && alone(*fit)) {
+    let better = |best: &Refined| best.fit().score() > known && alone(*best.fit());
+    if let Some(best) = best.filter(better) {
+        let fit = best.complete();
         evidence.occupancy = delay_by_occupancy(trace, fit.rate_bps.value, fit.limit_bytes.value);
         evidence.replay = Some(check_by_replay(&evidence.group_trace, &fit));
         evidence.bucket = Some(fit);

@@ -39,7 +39,7 @@ pub use delay::{
     fit_drain_rate,
 };
 pub use envelope::{Envelope, envelope};
-pub use exact::refine_exact;
+pub use exact::{Refined, refine_exact};
 pub use pair::{Ascent, PairFit, best_of_tops, climb_pair, score_alone, with_second_buckets};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;

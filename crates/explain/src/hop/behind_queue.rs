@@ -49,10 +49,13 @@ pub fn bucket_behind_queue(
         }
     };
     let trace = Trace::new((0..passages.len()).map(observation).collect());
-    let (fit, _) = refine(&trace, &fit_bucket(&trace)?, noise_s);
+    let (refined, _) = refine(&trace, &fit_bucket(&trace)?, noise_s);
+    let fit = refined.fit();
     let expected = f64::from(fit.agreement.expected_losses());
     let better = fit.gain() > gain + BEHIND_GAIN && fit.certainty() > certainty + 0.1;
     let suits = better && fit.certainty() > 0.6 && expected > NEEDED_SHARE * passages.lost as f64;
     // a bucket that fills as fast as the queue drains would never run dry behind it
-    (suits && fit.rate_bps.value < 0.98 * rate_bps).then_some(BehindQueue { fit })
+    (suits && fit.rate_bps.value < 0.98 * rate_bps).then(|| BehindQueue {
+        fit: refined.complete(),
+    })
 }

@@ -2,7 +2,7 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{
-    Ascent, BucketFit, PairFit, Trace, best_of_tops, climb_pair, envelope, refine_beside,
+    Ascent, BucketFit, PairFit, Refined, Trace, best_of_tops, climb_pair, envelope, refine_beside,
     refine_exact, score_alone, with_second_buckets,
 };
 
@@ -54,12 +54,13 @@ impl Buckets {
             .bucket
             .as_ref()
             .map(|fit| refine(trace, fit, noise_s));
-        let exact = refined.is_some_and(|(fit, _)| {
+        let exact = refined.as_ref().is_some_and(|(refined, _)| {
+            let fit = refined.fit();
             let corrected = fit.agreement.corrected_bytes() / trace.lost.max(1) as f64;
             corrected < EXACT * fit.packet_bytes && fit.certainty() > 0.5
         });
         let (single, two) = if exact || trace.lost < FEWEST_LOSSES {
-            (refined.map(|(fit, _)| fit), None)
+            (refined.map(|(refined, _)| refined.complete()), None)
         } else {
             by_envelope(passages, trace, refined, noise_s)
         };
@@ -77,18 +78,19 @@ impl Buckets {
 fn by_envelope(
     passages: &Passages,
     trace: &Trace,
-    refined: Option<(BucketFit, f64)>,
+    refined: Option<(Refined, f64)>,
     noise_s: f64,
 ) -> (Option<BucketFit>, Option<TwoBuckets>) {
-    let known = refined.map(|(fit, _)| fit);
+    let (known, known_noise) = refined.unzip();
     let Some(envelope) = envelope(trace) else {
-        return (known, None);
+        return (known.map(|known| known.complete()), None);
     };
+    let known_fit = known.as_ref().map(|known| *known.fit());
     let (start, explained) = envelope.single(trace);
     let alone = if explained as f64 > NEEDED_SHARE * trace.lost as f64 {
         let (fit, noise) = refine(trace, &start, noise_s);
-        let noise = refined.map_or(noise, |(_, other)| noise.min(other));
-        let score = |fit: &BucketFit| fit.agreement.score(noise);
+        let noise = known_noise.map_or(noise, |other| noise.min(other));
+        let score = |refined: &Refined| refined.fit().agreement.score(noise);
         known
             .filter(|known| score(known) >= score(&fit))
             .or(Some(fit))
@@ -97,9 +99,12 @@ fn by_envelope(
     };
     let mut starts = vec![start];
     starts.extend(envelope.pair(trace).into_iter().flatten());
-    let single = beside_others(trace, &starts, alone, noise_s);
+    let single = beside_others(trace, &starts, alone, noise_s).map(|single| single.complete());
     let with_second = |fit: BucketFit| with_second_buckets(trace, &envelope, &fit);
-    let mut firsts: Vec<BucketFit> = [known, single, Some(start)].into_iter().flatten().collect();
+    let mut firsts: Vec<BucketFit> = [known_fit, single, Some(start)]
+        .into_iter()
+        .flatten()
+        .collect();
     firsts.dedup_by(|a, b| a.rate_bps.value == b.rate_bps.value);
     let mut pairs: Vec<[BucketFit; 2]> = firsts.into_iter().flat_map(with_second).collect();
     pairs.extend(envelope.pair(trace));
@@ -209,23 +214,24 @@ const BESIDE_GAIN: f64 = 10.0;
 fn beside_others(
     trace: &Trace,
     starts: &[BucketFit],
-    known: Option<BucketFit>,
+    known: Option<Refined>,
     noise_s: f64,
-) -> Option<BucketFit> {
+) -> Option<Refined> {
     let beside = |start: &BucketFit| {
         let noise = noise_bytes(start, noise_s);
-        let (fit, _) = refine_beside(trace, start, noise)?;
-        Some((fit.agreement.score(noise), noise, fit))
+        let (refined, _) = refine_beside(trace, start, noise)?;
+        Some((refined.fit().agreement.score(noise), noise, refined))
     };
     let best = starts
         .iter()
         .filter_map(beside)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let better = |noise: f64, score: f64| {
-        known.is_none_or(|known| score > known.agreement.score(noise) + BESIDE_GAIN)
+        let known = known.as_ref().map(|known| known.fit().agreement);
+        known.is_none_or(|known| score > known.score(noise) + BESIDE_GAIN)
     };
     best.filter(|(score, noise, _)| better(*noise, *score))
-        .map(|(.., fit)| fit)
+        .map(|(.., refined)| refined)
         .or(known)
 }
 
@@ -235,17 +241,17 @@ const NOISE_ROUNDS: usize = 6;
 /// Refines a fit, and finds how exact the arrivals are: transits may vary behind what drops, which is no noise. From
 /// what transits vary by, the noise shrinks to what the corrections themselves show (the mean of a Laplace
 /// distribution's sizes is its scale), and the fit with it.
-pub fn refine(trace: &Trace, fit: &BucketFit, noise_s: f64) -> (BucketFit, f64) {
+pub fn refine(trace: &Trace, fit: &BucketFit, noise_s: f64) -> (Refined, f64) {
     let mut noise = noise_bytes(fit, noise_s);
     let mut best = refine_exact(trace, fit, noise);
     for _ in 0..NOISE_ROUNDS {
-        let corrected = best.agreement.corrected_bytes() / trace.lost.max(1) as f64;
+        let corrected = best.fit().agreement.corrected_bytes() / trace.lost.max(1) as f64;
         let smaller = corrected.max(least_noise_bytes(fit));
         if smaller > 0.8 * noise {
             break;
         }
         noise = smaller;
-        best = refine_exact(trace, &best, noise);
+        best = refine_exact(trace, best.fit(), noise);
     }
     (best, noise)
 }
@@ -305,14 +311,15 @@ fn basis(passages: &Passages, fit: &BucketFit, noise_s: f64) -> Option<(ByteBasi
         return None;
     }
     let (_, noise) = refine(&passages.trace(0), fit, noise_s);
-    let mut scores: Vec<(f64, (ByteBasis, BucketFit))> = ByteBasis::ALL
+    let mut scores: Vec<(f64, (ByteBasis, Refined))> = ByteBasis::ALL
         .into_iter()
         .map(|basis| {
             let trace = passages.trace(basis.overhead_bytes());
             let counted = refine_exact(&trace, &counting(basis, fit), noise);
-            (counted.agreement.score(noise), (basis, counted))
+            (counted.fit().agreement.score(noise), (basis, counted))
         })
         .collect();
     scores.sort_by(|a, b| b.0.total_cmp(&a.0));
-    (scores[0].0 > scores[1].0 + BASIS_GAIN).then_some(scores[0].1)
+    let (basis, counted) = &scores[0].1;
+    (scores[0].0 > scores[1].0 + BASIS_GAIN).then(|| (*basis, counted.complete()))
 }

@@ -1,7 +1,7 @@
 //! A bucket that is not the only one to drop: what others lost is set apart, and paid for as chance.
 
 use super::bucket::BucketFit;
-use super::exact::refine_exact;
+use super::exact::{Refined, refine_exact};
 use super::rows::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
@@ -21,10 +21,11 @@ pub fn refine_beside(
     trace: &Trace,
     known: &BucketFit,
     noise_bytes: f64,
-) -> Option<(BucketFit, usize)> {
-    let mut fit = *known;
+) -> Option<(Refined, usize)> {
+    let mut refined: Option<Refined> = None;
     let mut others = Vec::new();
     for _ in 0..ROUNDS {
+        let fit = refined.as_ref().map_or(known, Refined::fit);
         let found = unclaimed(&claims(trace, [fit.rate_and_limit()]));
         if found.is_empty() || found.len() as f64 > LEAST_SHARE * trace.lost as f64 {
             return None;
@@ -33,10 +34,11 @@ pub fn refine_beside(
             break;
         }
         others = found;
-        fit = refine_exact(&without(trace, &others), &fit, noise_bytes);
+        refined = Some(refine_exact(&without(trace, &others), fit, noise_bytes));
     }
-    pay_for_others(&mut fit, trace, others.len());
-    Some((fit, others.len()))
+    let mut refined = refined?;
+    pay_for_others(refined.fit_mut(), trace, others.len());
+    Some((refined, others.len()))
 }
 
 /// Log-likelihood of so many losses that no bucket made, nats.
@@ -145,7 +147,8 @@ mod tests {
         };
         let trace = Trace::new(sent.iter().map(observe).collect());
         let (start, _) = envelope(&trace).unwrap().single(&trace);
-        let (fit, apart) = refine_beside(&trace, &start, 30.0).unwrap();
+        let (found, apart) = refine_beside(&trace, &start, 30.0).unwrap();
+        let fit = found.complete();
         assert!(others > 30 && apart == others, "{apart} of {others}");
         assert!((fit.rate_bps.value / 18e6 - 1.0).abs() < 1e-3, "{fit:?}");
         assert!((fit.limit_bytes.value - 61_440.0).abs() < 300.0, "{fit:?}");
@@ -178,10 +181,8 @@ mod tests {
         let single = [envelope.single(&trace).0];
         for start in single.into_iter().chain(pair).chain(fit_bucket(&trace)) {
             let found = refine_beside(&trace, &start, 30.0);
-            assert!(
-                found.is_none_or(|(fit, _)| fit.certainty() < 0.2),
-                "{found:?}"
-            );
+            let certainty = found.map_or(0.0, |(found, _)| found.fit().certainty());
+            assert!(certainty < 0.2, "{certainty}");
         }
     }
 }

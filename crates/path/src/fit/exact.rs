@@ -26,10 +26,33 @@ pub(super) const OPEN_END: f64 = 3.0;
 
 /// Fits the bucket again, near `known`, to fates that are exact. `noise_bytes` is what passes in the time by which the
 /// timestamps may be wrong: corrections are taken as errors with a Laplace distribution of that scale.
-pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> BucketFit {
+pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> Refined {
     let fates = ExactFates::new(trace, noise_bytes);
     let best = fates.look_around(fates.climb(known.rate_and_limit()));
-    fates.complete(best, known)
+    fates.fit(best, known)
+}
+
+/// A refined bucket whose intervals are still to be worked out, which takes as long again as to find it: of several only the
+/// one that is used is completed.
+pub struct Refined {
+    fates: ExactFates,
+    fit: BucketFit,
+}
+
+impl Refined {
+    /// The fit with open intervals.
+    pub fn fit(&self) -> &BucketFit {
+        &self.fit
+    }
+
+    pub(super) fn fit_mut(&mut self) -> &mut BucketFit {
+        &mut self.fit
+    }
+
+    /// The fit with its intervals.
+    pub fn complete(&self) -> BucketFit {
+        self.fates.with_intervals(&self.fit)
+    }
 }
 
 /// The input of a bucket's fit: fates that are exact, and maybe a second bucket in which a packet must also find room.
@@ -74,14 +97,38 @@ impl ExactFates {
         best_nearby(top, &|points, below| self.scores(points, below))
     }
 
+    /// The fit at a top, without intervals.
+    pub fn fit(self, top: Point, known: &BucketFit) -> Refined {
+        let fit = self.at(top, known);
+        Refined { fates: self, fit }
+    }
+
     /// The fit at a top, with its intervals.
     pub fn complete(&self, top: Point, known: &BucketFit) -> BucketFit {
+        self.with_intervals(&self.at(top, known))
+    }
+
+    fn at(&self, top: Point, known: &BucketFit) -> BucketFit {
         let (rate, limit) = (top.x, top.y);
         let [agreement, ..] = follow_many(&self.rows, &[(rate, limit)], Start::Empty, f64::MAX);
-        let agreement = agreement.expect("nothing bounds the corrections");
+        let open = |value: f64| Interval {
+            value,
+            low: None,
+            high: None,
+        };
+        BucketFit {
+            rate_bps: open(rate * 8.0),
+            limit_bytes: open(limit),
+            agreement: agreement.expect("nothing bounds the corrections"),
+            ..*known
+        }
+    }
+
+    fn with_intervals(&self, fit: &BucketFit) -> BucketFit {
+        let (rate, limit) = fit.rate_and_limit();
         // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
         let refuted_by = REFUTED_BY[usize::from(self.rows.second_bucket.is_some())];
-        let tolerated_bytes = agreement.corrected_bytes() + refuted_by * self.noise_bytes;
+        let tolerated_bytes = fit.agreement.corrected_bytes() + refuted_by * self.noise_bytes;
         let fits = |candidates: &[RateAndLimit; LANES]| {
             follow_many(&self.rows, candidates, Start::Empty, tolerated_bytes)
                 .iter()
@@ -99,17 +146,16 @@ impl ExactFates {
         };
         BucketFit {
             rate_bps: Interval {
-                value: rate * 8.0,
                 low: rate_edge(-1.0).map(|low| low * 8.0),
                 high: rate_edge(1.0).map(|high| high * 8.0),
+                ..fit.rate_bps
             },
             limit_bytes: Interval {
-                value: limit,
                 low: limit_edge(-1.0),
                 high: limit_edge(1.0),
+                ..fit.limit_bytes
             },
-            agreement,
-            ..*known
+            ..*fit
         }
     }
 }
@@ -238,7 +284,8 @@ mod tests {
             (12_000_000, 30_000),
         ] {
             let trace = policed(rate, burst);
-            let fit = refine_exact(&trace, &fit_bucket(&trace).expect("there are losses"), 30.0);
+            let known = fit_bucket(&trace).expect("there are losses");
+            let fit = refine_exact(&trace, &known, 30.0).complete();
             // where the bucket fills up between bursts, the rate has room inside its interval
             if rate < 100_000_000 {
                 let off = |value: f64, truth: u64| (value / truth as f64 - 1.0).abs();
@@ -286,7 +333,8 @@ mod tests {
                 delay_s: Some(0.0),
             });
         let trace = Trace::new(observed.collect());
-        let fit = refine_exact(&trace, &fit_bucket(&trace).expect("there are losses"), 30.0);
+        let known = fit_bucket(&trace).expect("there are losses");
+        let fit = refine_exact(&trace, &known, 30.0).complete();
         assert!(
             (fit.rate_bps.value / 20e6 - 1.0).abs() < 1e-4,
             "{:?}",
