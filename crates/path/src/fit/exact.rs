@@ -170,27 +170,8 @@ const STARTS: usize = 3;
 /// Rate and limit compensate for each other: the best points lie along ridges, too narrow to climb along. So the whole
 /// neighbourhood is looked through, and its best places are climbed from.
 fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
-    let steps = |step: f64| {
-        let half = (AROUND / step).round() as i32;
-        (-half..=half).map(move |position| (f64::from(position) * step).exp())
-    };
-    let mut starts: Vec<Point> = Vec::new();
-    for rate in steps(RATE_STEP).map(|factor| best.x * factor) {
-        let limits: Vec<RateAndLimit> = steps(LIMIT_STEP)
-            .map(|factor| (rate, best.y * factor))
-            .collect();
-        // far worse than what is known is no start
-        let nothing = Point {
-            score: 4.0 * best.score - 100.0,
-            ..best
-        };
-        let look = &mut |points: &[RateAndLimit], below| score(points, below);
-        starts.extend(best_of(&limits, nothing, look));
-    }
-    starts.sort_by(|a, b| b.score.total_cmp(&a.score));
-    starts
+    starts_nearby(best, score)
         .into_iter()
-        .take(STARTS)
         .map(|start| {
             climb(
                 start,
@@ -207,6 +188,53 @@ fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> 
                 best
             }
         })
+}
+
+/// The best limits of the best rates, best first; of rates that are as good the lowest first.
+fn starts_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Vec<Point> {
+    let steps = |step: f64| {
+        let half = (AROUND / step).round() as i32;
+        (-half..=half).map(move |position| (f64::from(position) * step).exp())
+    };
+    let rates: Vec<f64> = steps(RATE_STEP).map(|factor| best.x * factor).collect();
+    // far worse than what is known is no start
+    let hopeless = 4.0 * best.score - 100.0;
+    let mut starts: Vec<(usize, Point)> = Vec::new();
+    for place in from_the_middle(rates.len()) {
+        let rate = rates[place];
+        let limits: Vec<RateAndLimit> = steps(LIMIT_STEP)
+            .map(|factor| (rate, best.y * factor))
+            .collect();
+        // nor is what is worse than as many as are wanted, so that most need not be followed to their ends
+        let worst = starts.get(STARTS - 1).map(|(_, start)| start.score);
+        let nothing = Point {
+            score: worst.map_or(hopeless, |worst| hopeless.max(just_below(worst))),
+            ..best
+        };
+        let look = &mut |points: &[RateAndLimit], below| score(points, below);
+        if let Some(found) = best_of(&limits, nothing, look) {
+            starts.push((place, found));
+            starts.sort_by(|(a_place, a), (b_place, b)| {
+                b.score.total_cmp(&a.score).then(a_place.cmp(b_place))
+            });
+            starts.truncate(STARTS);
+        }
+    }
+    starts.into_iter().map(|(_, start)| start).collect()
+}
+
+/// Less than a score by so little that one as good passes, whatever was rounded.
+fn just_below(score: f64) -> f64 {
+    (score - 1e-9 * score.abs()).next_down()
+}
+
+/// All places, the middle one first: what is best is likely to be near.
+fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
+    let middle = count.saturating_sub(1) / 2;
+    (0..count).map(move |number| match number % 2 {
+        0 => middle - number / 2,
+        _ => middle + number.div_ceil(2),
+    })
 }
 
 /// Walks from the best value of one parameter in growing steps until no near value of the other suits it, and back in
@@ -244,6 +272,7 @@ mod tests {
     use super::*;
     use crate::fit::{Observation, Seen, fit_bucket};
     use crate::{Arrival, Policer, replay};
+    use proptest::prelude::*;
 
     /// Bursts of full packets at a gigabit with a few small ones, through a policer.
     fn policed(rate_bps: u64, burst_bytes: u64) -> Trace {
@@ -274,6 +303,38 @@ mod tests {
                 })
                 .collect(),
         )
+    }
+
+    proptest! {
+        /// A bound on what is looked at changes nothing of what is found, also where scores are equal.
+        #[test]
+        fn the_starts_are_the_best_limits_of_the_three_best_rates(
+            seed in any::<u64>(),
+            steps in 1u64..50,
+            known in -100.0f64..-1.0,
+        ) {
+            let best = Point { x: 1e6, y: 3e4, score: known };
+            let height = |&(rate, limit): &RateAndLimit| {
+                let mixed = (rate.to_bits() ^ limit.to_bits().rotate_left(17) ^ seed)
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                -((mixed % steps) as f64)
+            };
+            let score = |points: &[RateAndLimit], below: f64| -> Scores {
+                std::array::from_fn(|at| points.get(at).map(&height).filter(|score| *score >= below))
+            };
+            let nothing = Point { score: 4.0 * known - 100.0, ..best };
+            let mut all: Vec<Point> = Vec::new();
+            for rate in -20..=20 {
+                let rate = best.x * (f64::from(rate) * RATE_STEP).exp();
+                let limits: Vec<RateAndLimit> = (-8..=8)
+                    .map(|limit| (rate, best.y * (f64::from(limit) * LIMIT_STEP).exp()))
+                    .collect();
+                all.extend(best_of(&limits, nothing, &mut |points: &[RateAndLimit], below| score(points, below)));
+            }
+            all.sort_by(|a, b| b.score.total_cmp(&a.score));
+            all.truncate(STARTS);
+            prop_assert_eq!(starts_nearby(best, &score), all);
+        }
     }
 
     #[test]
