@@ -5,7 +5,7 @@
 //! microseconds. A right rate and limit then need next to no correction, and their interval is a matter of bytes.
 
 use super::bucket::BucketFit;
-use super::lanes::{LANES, follow_many};
+use super::lanes::follow_many;
 use super::profile::Interval;
 use super::rows::RateAndLimit;
 use super::rows::Rows;
@@ -129,7 +129,7 @@ impl ExactFates {
         // the classes of margins are no likelihood that an interval may rest on: corrections alone refute
         let refuted_by = REFUTED_BY[usize::from(self.rows.second_bucket.is_some())];
         let tolerated_bytes = fit.agreement.corrected_bytes() + refuted_by * self.noise_bytes;
-        let fits = |candidates: &[RateAndLimit; LANES]| {
+        let fits = |candidates: &[RateAndLimit; NEAR]| {
             follow_many(&self.rows, candidates, Start::Empty, tolerated_bytes)
                 .iter()
                 .position(Option::is_some)
@@ -237,14 +237,17 @@ fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Values of the other parameter that are tried with one.
+const NEAR: usize = 8;
+
 /// Walks from the best value of one parameter in growing steps until no near value of the other suits it, and back in
 /// shrinking ones. `suits` tells which of a few values of the other does.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),
-    suits: impl Fn(f64, [f64; LANES]) -> Option<usize>,
+    suits: impl Fn(f64, [f64; NEAR]) -> Option<usize>,
 ) -> Option<f64> {
-    const OFFSETS: [f64; LANES] = [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2];
+    const OFFSETS: [f64; NEAR] = [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2];
     const PRECISION: f64 = 5e-5;
     let (mut good, mut around, mut step, mut grows) = (start, other, 4.0 * PRECISION, true);
     while (good / start).ln().abs() < OPEN_END.ln() {

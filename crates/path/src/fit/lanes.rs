@@ -7,8 +7,9 @@ use super::rows::{CLASSES, RateAndLimit, Row, Rows};
 use super::trace::Seen;
 use super::virtual_queue::{Agreement, Start, log_likelihood};
 
-/// Candidates that are followed together.
-pub const LANES: usize = 8;
+/// Candidates that are followed together at most. Eight fill a vector register of 512 bits; what each step waits for
+/// leaves time for a second one.
+pub const LANES: usize = 16;
 
 /// Follows the virtual queue of up to [`LANES`] candidates as [`follow`](super::virtual_queue::follow) does that of
 /// one. A candidate gets `None` when more than `most_corrected_bytes` would have to be corrected.
@@ -27,10 +28,10 @@ pub fn follow_many(
         "{} candidates for {LANES} lanes",
         candidates.len()
     );
-    if candidates.len() <= LANES / 2 {
-        spread::<{ LANES / 2 }>(rows, candidates, start, most_corrected_bytes)
-    } else {
-        spread::<LANES>(rows, candidates, start, most_corrected_bytes)
+    match candidates.len() {
+        0..=4 => spread::<4>(rows, candidates, start, most_corrected_bytes),
+        5..=8 => spread::<8>(rows, candidates, start, most_corrected_bytes),
+        _ => spread::<LANES>(rows, candidates, start, most_corrected_bytes),
     }
 }
 
@@ -50,23 +51,21 @@ fn spread<const L: usize>(
     let limit = std::array::from_fn(|index| lane(index).1);
     let queues = follow_on_this_processor::<L>(rows, rate, limit, start, most_corrected_bytes);
     for (index, place) in found.iter_mut().enumerate().take(candidates.len()) {
-        *place = queues.agreement(index, most_corrected_bytes);
+        *place = queues.agreement(rows, index, most_corrected_bytes);
     }
     found
 }
 
-/// Counts of packets above each margin and in all, and corrections, by lane.
+/// Counts of packets above each margin, and corrections, by lane.
 struct Queues<const L: usize> {
     lost_above: [[f64; L]; CLASSES - 1],
     passed_above: [[f64; L]; CLASSES - 1],
-    lost: f64,
-    passed: f64,
     added: [f64; L],
     removed: [f64; L],
 }
 
 impl<const L: usize> Queues<L> {
-    fn agreement(&self, lane: usize, most_corrected_bytes: f64) -> Option<Agreement> {
+    fn agreement(&self, rows: &Rows, lane: usize, most_corrected_bytes: f64) -> Option<Agreement> {
         let (added_bytes, removed_bytes) = (self.added[lane], self.removed[lane]);
         if added_bytes + removed_bytes > most_corrected_bytes {
             return None;
@@ -83,8 +82,8 @@ impl<const L: usize> Queues<L> {
             })
         };
         let (lost, passed) = (
-            classes(&self.lost_above, self.lost),
-            classes(&self.passed_above, self.passed),
+            classes(&self.lost_above, rows.lost as f64),
+            classes(&self.passed_above, rows.passed as f64),
         );
         Some(Agreement {
             log_likelihood: log_likelihood(&lost, &passed),
@@ -146,8 +145,8 @@ unsafe fn follow_with_avx512<const L: usize>(
     follow_lanes::<L>(rows, rate, limit, start, most_corrected_bytes)
 }
 
-/// Rows between two looks at whether every candidate is beyond hope.
-const ROWS_BETWEEN_LOOKS: usize = 64;
+/// Rows near a limit between two looks at whether every candidate is beyond hope.
+const ROWS_BETWEEN_LOOKS: u32 = 8;
 
 #[inline(always)]
 fn follow_lanes<const L: usize>(
@@ -157,119 +156,211 @@ fn follow_lanes<const L: usize>(
     start: Start,
     most_corrected_bytes: f64,
 ) -> Queues<L> {
-    match rows.second_bucket {
-        Some((other_rate, other_limit)) => follow_buckets::<L, true>(
-            rows,
-            [rate, [other_rate; L]],
-            [limit, [other_limit; L]],
-            start,
-            most_corrected_bytes,
-        ),
-        None => {
-            follow_buckets::<L, false>(rows, [rate; 2], [limit; 2], start, most_corrected_bytes)
+    let one = Bucket { rate, limit };
+    match (rows.second_bucket, rows.are_single) {
+        (Some((other_rate, other_limit)), are_single) => {
+            let other = Bucket {
+                rate: [other_rate; L],
+                limit: [other_limit; L],
+            };
+            match are_single {
+                true => {
+                    follow_buckets::<L, true, true>(rows, one, other, start, most_corrected_bytes)
+                }
+                false => {
+                    follow_buckets::<L, true, false>(rows, one, other, start, most_corrected_bytes)
+                }
+            }
+        }
+        (None, true) => {
+            follow_buckets::<L, false, true>(rows, one, one, start, most_corrected_bytes)
+        }
+        (None, false) => {
+            follow_buckets::<L, false, false>(rows, one, one, start, most_corrected_bytes)
         }
     }
 }
 
+/// Candidates for a bucket, by lane.
+#[derive(Clone, Copy)]
+struct Bucket<const L: usize> {
+    rate: [f64; L],
+    limit: [f64; L],
+}
+
 /// Follows each candidate's queue, and with `TWO` that of the second bucket: a packet passes if both have room, and
-/// enters both. A loss is accounted for by whichever is fuller, and that one is corrected.
+/// enters both. A loss is accounted for by whichever is fuller, and that one is corrected. With `SINGLE` every row is one packet.
+///
+/// Most rows are far from every limit: a loop of their own needs few enough registers that none has to wait for memory.
 #[inline(always)]
-fn follow_buckets<const L: usize, const TWO: bool>(
+fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
     rows: &Rows,
-    [rate, other_rate]: [[f64; L]; 2],
-    [limit, other_limit]: [[f64; L]; 2],
+    one: Bucket<L>,
+    two: Bucket<L>,
     start: Start,
     most_corrected_bytes: f64,
 ) -> Queues<L> {
+    let (limit, other_limit) = (one.limit, two.limit);
     let margins: [[f64; L]; CLASSES - 1] =
         std::array::from_fn(|margin| limit.map(|limit| limit + rows.margins_bytes[margin]));
     let mut queues = Queues {
         lost_above: [[0.0; L]; CLASSES - 1],
         passed_above: [[0.0; L]; CLASSES - 1],
-        lost: 0.0,
-        passed: 0.0,
         added: [0.0; L],
         removed: [0.0; L],
     };
     let (mut queue, mut other) = ([0.0f64; L], [0.0f64; L]);
-    let mut elapsed_s = 0.0;
     let mut start_is_unknown = start == Start::Unknown;
-    for part in rows.rows.chunks(ROWS_BETWEEN_LOOKS) {
-        for row in part {
-            let with_packet = drain_and_add(&mut queue, &rate, row);
-            let (mut reach, mut with_other) = (with_packet, with_packet);
-            if TWO {
-                with_other = drain_and_add(&mut other, &other_rate, row);
+    let mut until_look = ROWS_BETWEEN_LOOKS;
+    let mut rest = rows.rows.iter();
+    loop {
+        let Some(row) = skip_far_rows::<L, TWO, SINGLE>(
+            &mut rest,
+            [&mut queue, &mut other],
+            [&one, &two],
+            &margins[0],
+        ) else {
+            return queues;
+        };
+        let Step {
+            with_packet,
+            with_other,
+            reach,
+        } = step::<L, TWO, SINGLE>([&mut queue, &mut other], [&one, &two], row);
+        let packets = f64::from(row.packets);
+        match row.outcome {
+            Seen::Passed => {
+                count_above(&mut queues.passed_above, &margins, &reach, packets);
                 for lane in 0..L {
-                    let as_much = limit[lane] + (with_other[lane] - other_limit[lane]);
-                    reach[lane] = larger(with_packet[lane], as_much);
+                    queues.removed[lane] += larger(reach[lane] - limit[lane], 0.0);
+                    queue[lane] = smaller(with_packet[lane], limit[lane]);
+                    other[lane] = smaller(with_other[lane], other_limit[lane]);
                 }
             }
-            elapsed_s += row.gap_s + row.span_s;
-            let packets = f64::from(row.packets);
-            match row.outcome {
-                Seen::Passed => {
-                    queues.passed += packets;
-                    if !any_above(&margins[0], &reach) {
-                        // far from every limit: the common case
-                        (queue, other) = (with_packet, with_other);
+            Seen::Lost => {
+                count_above(&mut queues.lost_above, &margins, &reach, packets);
+                let elapsed_s = match start_is_unknown {
+                    true => elapsed_s(&rows.rows[..rows.rows.len() - rest.len()]),
+                    false => 0.0,
+                };
+                for lane in 0..L {
+                    let missing = larger(limit[lane] - reach[lane], 0.0);
+                    // what was there at the start has drained when a whole limit's worth of time has passed
+                    let excused = start_is_unknown && elapsed_s * one.rate[lane] < limit[lane];
+                    queues.added[lane] += if excused { 0.0 } else { missing };
+                    let full = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
+                    if !TWO {
+                        queue[lane] = full;
                         continue;
                     }
-                    count_above(&mut queues.passed_above, &margins, &reach, packets);
-                    for lane in 0..L {
-                        queues.removed[lane] += larger(reach[lane] - limit[lane], 0.0);
-                        queue[lane] = smaller(with_packet[lane], limit[lane]);
-                        other[lane] = smaller(with_other[lane], other_limit[lane]);
-                    }
+                    let others_full =
+                        larger(other[lane], larger(other_limit[lane] - row.bytes, 0.0));
+                    let own = with_packet[lane] >= reach[lane];
+                    queue[lane] = if own { full } else { queue[lane] };
+                    other[lane] = if own { other[lane] } else { others_full };
                 }
-                Seen::Lost => {
-                    queues.lost += packets;
-                    count_above(&mut queues.lost_above, &margins, &reach, packets);
-                    for lane in 0..L {
-                        let missing = larger(limit[lane] - reach[lane], 0.0);
-                        // what was there at the start has drained when a whole limit's worth of time has passed
-                        let excused = start_is_unknown && elapsed_s * rate[lane] < limit[lane];
-                        queues.added[lane] += if excused { 0.0 } else { missing };
-                        let full = larger(queue[lane], larger(limit[lane] - row.bytes, 0.0));
-                        if !TWO {
-                            queue[lane] = full;
-                            continue;
-                        }
-                        let others_full =
-                            larger(other[lane], larger(other_limit[lane] - row.bytes, 0.0));
-                        let own = with_packet[lane] >= reach[lane];
-                        queue[lane] = if own { full } else { queue[lane] };
-                        other[lane] = if own { other[lane] } else { others_full };
-                    }
-                    start_is_unknown = false;
-                }
-                Seen::Unknown => {
-                    for lane in 0..L {
-                        queue[lane] = smaller(with_packet[lane], limit[lane]);
-                        other[lane] = smaller(with_other[lane], other_limit[lane]);
-                    }
+                start_is_unknown = false;
+            }
+            Seen::Unknown => {
+                for lane in 0..L {
+                    queue[lane] = smaller(with_packet[lane], limit[lane]);
+                    other[lane] = smaller(with_other[lane], other_limit[lane]);
                 }
             }
         }
-        if (0..L).all(|lane| queues.added[lane] + queues.removed[lane] > most_corrected_bytes) {
-            break;
+        until_look -= 1;
+        if until_look == 0 {
+            until_look = ROWS_BETWEEN_LOOKS;
+            let corrected = |lane: usize| queues.added[lane] + queues.removed[lane];
+            if (0..L).all(|lane| corrected(lane) > most_corrected_bytes) {
+                return queues;
+            }
         }
     }
-    queues
+}
+
+/// Follows rows that passed far from every limit, up to the next one that did not, which is returned.
+#[inline(always)]
+fn skip_far_rows<'a, const L: usize, const TWO: bool, const SINGLE: bool>(
+    rest: &mut std::slice::Iter<'a, Row>,
+    [queue, other]: [&mut [f64; L]; 2],
+    buckets: [&Bucket<L>; 2],
+    margin: &[f64; L],
+) -> Option<&'a Row> {
+    let mut left = (*queue, *other);
+    let mut following = rest.clone();
+    let found = loop {
+        let Some(row) = following.next() else {
+            break None;
+        };
+        let (mut one, mut two) = left;
+        let next = step::<L, TWO, SINGLE>([&mut one, &mut two], buckets, row);
+        if row.outcome != Seen::Passed || any_above(margin, &next.reach) {
+            break Some(row);
+        }
+        left = (next.with_packet, next.with_other);
+    };
+    (*queue, *other) = left;
+    *rest = following;
+    found
+}
+
+/// The queues with the row's last packet, and how far that is up either limit, in terms of the first one.
+struct Step<const L: usize> {
+    with_packet: [f64; L],
+    with_other: [f64; L],
+    reach: [f64; L],
+}
+
+/// Drains the queues until a row's last packet has come, before its outcome is known.
+#[inline(always)]
+fn step<const L: usize, const TWO: bool, const SINGLE: bool>(
+    [queue, other]: [&mut [f64; L]; 2],
+    [one, two]: [&Bucket<L>; 2],
+    row: &Row,
+) -> Step<L> {
+    let with_packet = drain_and_add::<L, SINGLE>(queue, &one.rate, row);
+    let mut step = Step {
+        with_packet,
+        with_other: with_packet,
+        reach: with_packet,
+    };
+    if TWO {
+        step.with_other = drain_and_add::<L, SINGLE>(other, &two.rate, row);
+        for lane in 0..L {
+            let as_much = one.limit[lane] + (step.with_other[lane] - two.limit[lane]);
+            step.reach[lane] = larger(with_packet[lane], as_much);
+        }
+    }
+    step
 }
 
 /// The queues when the row's last packet has come, before its outcome is known.
 #[inline(always)]
-fn drain_and_add<const L: usize>(queue: &mut [f64; L], rate: &[f64; L], row: &Row) -> [f64; L] {
+fn drain_and_add<const L: usize, const SINGLE: bool>(
+    queue: &mut [f64; L],
+    rate: &[f64; L],
+    row: &Row,
+) -> [f64; L] {
     let mut with_packet = [0.0; L];
     for lane in 0..L {
         queue[lane] = larger(queue[lane] - rate[lane] * row.gap_s, 0.0);
-        with_packet[lane] = larger(
-            queue[lane] + row.bytes - rate[lane] * row.span_s,
-            row.last_bytes,
-        );
+        with_packet[lane] = match SINGLE {
+            true => queue[lane] + row.bytes,
+            false => larger(
+                queue[lane] + row.bytes - rate[lane] * row.span_s,
+                row.last_bytes,
+            ),
+        };
     }
     with_packet
+}
+
+/// Time from the start to the last packet of these rows.
+#[cold]
+fn elapsed_s(rows: &[Row]) -> f64 {
+    let rows = rows.iter();
+    rows.fold(0.0, |elapsed_s, row| elapsed_s + (row.gap_s + row.span_s))
 }
 
 #[inline(always)]
@@ -325,7 +416,7 @@ mod tests {
             packets in proptest::collection::vec((0i64..3_000, 40u32..1500, 0u8..8), 2..300),
             candidates in proptest::collection::vec((1e4f64..1e7, 500.0f64..30_000.0), 1..=LANES),
             unknown in any::<bool>(),
-            condensed in 1u16..8,
+            condensed in 0u16..8,
         ) {
             let mut time_us = 0;
             let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
@@ -334,7 +425,10 @@ mod tests {
                 Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
             });
             let trace = Trace::new(observations.collect());
-            let rows = Rows::condense(&trace, 0, trace.len(), condensed);
+            let rows = match condensed {
+                0 => Rows::single(&trace),
+                most => Rows::condense(&trace, 0, trace.len(), most),
+            };
             let start = if unknown { Start::Unknown } else { Start::Empty };
             let together = follow_many(&rows, &candidates, start, f64::MAX);
             for (&(rate_bytes_per_s, limit_bytes), found) in candidates.iter().zip(together) {

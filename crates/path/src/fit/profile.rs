@@ -1,6 +1,6 @@
 //! Intervals of a fitted rate and limit.
 
-use super::lanes::{LANES, follow_many};
+use super::lanes::follow_many;
 use super::rows::RateAndLimit;
 use super::rows::Rows;
 use super::search::Point;
@@ -96,14 +96,17 @@ impl<'a> Profile<'a> {
     }
 }
 
+/// Values of the other parameter that are tried with one.
+const NEAR: usize = 8;
+
 /// Walks from the best value of one parameter until no near value of the other is tolerated with it: `tolerated` gets
 /// the value and a few of the other's, and tells the first that is. `None` where no end comes.
 fn edge(
     direction: f64,
     (start, other): (f64, f64),
-    tolerated: impl Fn(f64, [f64; LANES]) -> Option<usize>,
+    tolerated: impl Fn(f64, [f64; NEAR]) -> Option<usize>,
 ) -> Option<f64> {
-    const OFFSETS: [f64; LANES] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2, 0.2];
+    const OFFSETS: [f64; NEAR] = [0.0, -1e-3, 1e-3, -8e-3, 8e-3, -6e-2, 6e-2, 0.2];
     let refit = |value: f64, around: f64| {
         let others = OFFSETS.map(|offset| around * offset.exp());
         tolerated(value, others).map(|index| others[index])

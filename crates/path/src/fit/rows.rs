@@ -32,6 +32,8 @@ pub struct Row {
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     pub rows: Vec<Row>,
+    /// Every row is one packet.
+    pub(super) are_single: bool,
     pub lost: usize,
     pub passed: usize,
     pub passed_bytes: f64,
@@ -87,6 +89,7 @@ impl Rows {
     pub fn single(trace: &Trace) -> Self {
         let mut rows = Self {
             rows: Vec::with_capacity(trace.len()),
+            are_single: true,
             duration_s: trace.duration_s(),
             largest_bytes: f64::from(trace.largest_bytes),
             packet_bytes: trace.typical_bytes.max(1.0),

@@ -34,10 +34,25 @@ pub(super) fn best_of(
     found
 }
 
+const DIRECTIONS: [(f64, f64); 8] = [
+    (1.0, 0.0),
+    (-1.0, 0.0),
+    (0.0, 1.0),
+    (0.0, -1.0),
+    (1.0, 1.0),
+    (-1.0, -1.0),
+    (1.0, -1.0),
+    (-1.0, 1.0),
+];
+const STRIDES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
+/// Steps where nothing is better become this much shorter.
+const SHORTER: f64 = 0.4;
+
 /// Pattern search (Hooke and Jeeves 1961) in the logarithms of both parameters: looks in eight directions at once,
 /// goes on in the best one with growing strides while that pays, and shortens the steps when nothing is better.
 ///
-/// Stops after looking `looks` times.
+/// Stops after looking `looks` times. Points that the next look needs if this one finds nothing are scored with its own,
+/// which takes little longer (see [`follow_many`](super::lanes::follow_many)).
 pub(super) fn climb(
     start: Point,
     (mut step_x, mut step_y): (f64, f64),
@@ -45,30 +60,26 @@ pub(super) fn climb(
     mut looks: u32,
     mut score: impl FnMut(&[RateAndLimit], f64) -> Scores,
 ) -> Point {
-    const DIRECTIONS: [(f64, f64); 8] = [
-        (1.0, 0.0),
-        (-1.0, 0.0),
-        (0.0, 1.0),
-        (0.0, -1.0),
-        (1.0, 1.0),
-        (-1.0, -1.0),
-        (1.0, -1.0),
-        (-1.0, 1.0),
-    ];
-    const STRIDES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
     let mut best = start;
+    let mut looked_ahead = None;
     while step_x > smallest_step_x && looks > 0 {
         looks -= 1;
-        let around =
-            DIRECTIONS.map(|(dx, dy)| (best.x * (dx * step_x).exp(), best.y * (dy * step_y).exp()));
-        let Some(better) = best_of(&around, best, &mut score) else {
-            step_x *= 0.4;
-            step_y *= 0.4;
+        let found = looked_ahead.take().unwrap_or_else(|| {
+            let (shorter_x, shorter_y) = (step_x * SHORTER, step_y * SHORTER);
+            let goes_on = shorter_x > smallest_step_x && looks > 0;
+            let next = goes_on.then(|| around(best, shorter_x, shorter_y));
+            let [found, next] = look(&around(best, step_x, step_y), next, best, &mut score);
+            looked_ahead = goes_on.then_some(next);
+            found
+        });
+        let Some(better) = found else {
+            (step_x, step_y) = (step_x * SHORTER, step_y * SHORTER);
             continue;
         };
         let (toward_x, toward_y) = ((better.x / best.x).ln(), (better.y / best.y).ln());
         best = better;
-        while looks > 0 {
+        looked_ahead = None;
+        while looks > 0 && looked_ahead.is_none() {
             looks -= 1;
             let ahead = STRIDES.map(|stride| {
                 (
@@ -76,13 +87,45 @@ pub(super) fn climb(
                     best.y * (toward_y * stride).exp(),
                 )
             });
-            match best_of(&ahead, best, &mut score) {
-                Some(further) => best = further,
-                None => break,
+            let next = (looks > 0).then(|| around(best, step_x, step_y));
+            match look(&ahead, next, best, &mut score) {
+                [Some(further), _] => best = further,
+                [None, next] => looked_ahead = Some(next),
             }
         }
     }
     best
+}
+
+/// The eight points around one.
+fn around(best: Point, step_x: f64, step_y: f64) -> [RateAndLimit; DIRECTIONS.len()] {
+    DIRECTIONS.map(|(dx, dy)| (best.x * (dx * step_x).exp(), best.y * (dy * step_y).exp()))
+}
+
+/// The best of some points, and of those of the next look, where they are better than `best`.
+fn look(
+    points: &[RateAndLimit],
+    next: Option<[RateAndLimit; DIRECTIONS.len()]>,
+    best: Point,
+    score: &mut impl FnMut(&[RateAndLimit], f64) -> Scores,
+) -> [Option<Point>; 2] {
+    let mut together = [(0.0, 0.0); LANES];
+    let own = points.len();
+    let all = own + next.map_or(0, |next| next.len());
+    together[..own].copy_from_slice(points);
+    together[own..all].copy_from_slice(next.as_ref().map_or(&[], |next| &next[..]));
+    let scores = score(&together[..all], best.score);
+    let best_in = |part: std::ops::Range<usize>| {
+        let mut found: Option<Point> = None;
+        for (&(x, y), score) in together[part.clone()].iter().zip(&scores[part]) {
+            let known = found.map_or(best.score, |found| found.score);
+            if let Some(score) = score.filter(|score| *score > known) {
+                found = Some(Point { x, y, score });
+            }
+        }
+        found
+    };
+    [best_in(0..own), best_in(own..all)]
 }
 
 #[cfg(test)]
