@@ -129,7 +129,7 @@ fn sent_and_transit(pair: &Pair, packet: &PairPacket, direction: Direction) -> (
                 forward: upstream == 0,
             };
             let apart_ns = packet.time_ns[1].saturating_sub(packet.time_ns[0]);
-            let transit_ns = apart_ns.saturating_sub(clock.offset_of(&sample).round() as i64);
+            let transit_ns = apart_ns.saturating_sub(clock.whole_offset_of(&sample));
             let transit_ns = if upstream == 0 {
                 transit_ns
             } else {

@@ -116,12 +116,27 @@ pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
 impl ClockInterval {
     /// How far capture 2's clock is ahead when capture 1's shows `first_ns`, nanoseconds.
     pub fn offset_at(&self, first_ns: i64) -> f64 {
-        self.offset_ns
-            + self.drift_ppm * 1e-6 * (i128::from(first_ns) - i128::from(self.start_ns)) as f64
+        self.offset_ns + self.drift_ppm * 1e-6 * less(first_ns, self.start_ns)
     }
 
     /// The reading of capture 1's clock when capture 2's shows `second_ns`, nanoseconds.
     pub fn first_at(&self, second_ns: i64) -> i64 {
+        self.first_in_64_bits(second_ns)
+            .unwrap_or_else(|| self.first_in_128_bits(second_ns))
+    }
+
+    /// Where 64 bits hold the times and their differences, as nearly always: it is asked for several times for every packet.
+    #[inline]
+    fn first_in_64_bits(&self, second_ns: i64) -> Option<i64> {
+        let whole = whole(self.offset_ns)?;
+        let since_start = second_ns.checked_sub(self.start_ns)?;
+        let rest = since_start.checked_sub(whole)? as f64 - (self.offset_ns - whole as f64);
+        let elapsed = rest / (1.0 + self.drift_ppm * 1e-6);
+        self.start_ns.checked_add(rounded(elapsed))
+    }
+
+    #[cold]
+    fn first_in_128_bits(&self, second_ns: i64) -> i64 {
         let since_start = i128::from(second_ns) - i128::from(self.start_ns);
         // the whole part of a large offset is taken off as an integer, or the float would eat the nanoseconds
         let whole = self.offset_ns.trunc();
@@ -177,7 +192,10 @@ impl ClockFit {
     /// was stamped before at one of them. Where a time occurs twice, the interval counts whose transit is the
     /// likelier: possible, and small.
     pub fn offset_of(&self, sample: &ClockSample) -> f64 {
-        let difference = (i128::from(sample.second_ns) - i128::from(sample.first_ns)) as f64;
+        if let [only] = self.intervals.as_slice() {
+            return only.offset_at(sample.first_ns);
+        }
+        let difference = less(sample.second_ns, sample.first_ns);
         let (backward, forward) = self.offset_bounds_ns.unwrap_or((0.0, 0.0));
         let unlikeliness = |interval: &ClockInterval| {
             let apart = difference - interval.offset_at(sample.first_ns);
@@ -197,9 +215,17 @@ impl ClockFit {
             .map_or(0.0, |interval| interval.offset_at(sample.first_ns))
     }
 
+    /// [`ClockFit::offset_of`] in whole nanoseconds.
+    pub fn whole_offset_of(&self, sample: &ClockSample) -> i64 {
+        rounded(self.offset_of(sample))
+    }
+
     /// The reading of capture 1's clock when capture 2's showed `second_ns`, nanoseconds: the inverse of
     /// [`ClockFit::offset_at`]. Where capture 2's clock was set back, the later of both times.
     pub fn first_at(&self, second_ns: i64) -> i64 {
+        if let [only] = self.intervals.as_slice() {
+            return only.first_at(second_ns);
+        }
         self.nearest(|interval| interval.distance(interval.first_at(second_ns)))
             .map_or(second_ns, |interval| interval.first_at(second_ns))
     }
@@ -211,6 +237,35 @@ impl ClockFit {
             .rev()
             .min_by_key(|interval| cost(interval))
     }
+}
+
+/// The difference of two times.
+#[inline]
+fn less(time_ns: i64, other_ns: i64) -> f64 {
+    match time_ns.checked_sub(other_ns) {
+        Some(difference_ns) => difference_ns as f64,
+        None => (i128::from(time_ns) - i128::from(other_ns)) as f64,
+    }
+}
+
+/// Every number of such a size that is no whole one is below it.
+const WHOLE_FROM: f64 = (1u64 << 52) as f64;
+
+/// A number without its fraction; `None` where it is as large as times are.
+#[inline]
+fn whole(number: f64) -> Option<i64> {
+    (number.abs() < (1i64 << 62) as f64).then_some(number as i64)
+}
+
+/// The nearest whole number, halves away from zero, as [`f64::round`] has it, which is a call of a function on many processors.
+#[inline]
+fn rounded(number: f64) -> i64 {
+    if number.is_nan() || number.abs() >= WHOLE_FROM {
+        return number.round() as i64;
+    }
+    let towards_zero = number as i64;
+    let fraction = number - towards_zero as f64;
+    towards_zero + i64::from(fraction >= 0.5) - i64::from(fraction <= -0.5)
 }
 
 fn clamp(time_ns: i128) -> i64 {
