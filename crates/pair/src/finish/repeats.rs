@@ -16,7 +16,8 @@ pub(super) struct Others {
     pub later: bool,
 }
 
-/// For each data packet of a flow that only the upstream capture holds, its position and what is known of others.
+/// For each data packet of a flow that only the upstream capture holds, its position and what is known of others that carry
+/// some of its bytes.
 pub(super) struct Repeats(Vec<(u32, Others)>);
 
 /// A data packet: the bytes that it carries, on a number line that does not wrap, and its position.
@@ -90,16 +91,40 @@ fn ranges(packets: &[PairPacket], places: &[u32]) -> Vec<Range> {
         data.filter(|(_, packet)| packet.payload_bytes > 0)
     };
     let origin = data().next().map_or(0, |(_, packet)| packet.sequence);
+    let range = |(at, packet): (u32, &PairPacket)| {
+        let start = i64::from(packet.sequence.wrapping_sub(origin) as i32);
+        let end = start + i64::from(packet.payload_bytes);
+        Range { start, end, at }
+    };
+    let asked = merged(data().filter(|(_, packet)| !packet.is_matched()).map(range));
+    // most packets carry bytes of which nothing is asked
+    let is_asked = |range: &Range| {
+        let behind = asked.partition_point(|&(_, end)| end <= range.start);
+        asked
+            .get(behind)
+            .is_some_and(|&(start, _)| start < range.end)
+    };
     let mut ranges: Vec<Range> = data()
         .filter(|(_, packet)| packet.crossing != Crossing::Duplicated)
-        .map(|(at, packet)| {
-            let start = i64::from(packet.sequence.wrapping_sub(origin) as i32);
-            let end = start + i64::from(packet.payload_bytes);
-            Range { start, end, at }
-        })
+        .map(range)
+        .filter(is_asked)
         .collect();
     ranges.sort_unstable_by_key(|range| (range.start, range.at));
     ranges
+}
+
+/// The bytes of some ranges: starts and ends in order, none overlapping another.
+fn merged(ranges: impl Iterator<Item = Range>) -> Vec<(i64, i64)> {
+    let mut bytes: Vec<(i64, i64)> = ranges.map(|range| (range.start, range.end)).collect();
+    bytes.sort_unstable();
+    bytes.dedup_by(|next, before| {
+        let overlaps = next.0 <= before.1;
+        if overlaps {
+            before.1 = before.1.max(next.1);
+        }
+        overlaps
+    });
+    bytes
 }
 
 /// The ends of ranges that are ranked by their start, and the highest end of all up to a rank: a tree of maxima.
