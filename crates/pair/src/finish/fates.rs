@@ -12,6 +12,7 @@ use whydrop_tcp::{Fate, Segment, SegmentFlags, Tracked};
 use super::alignment::Aligned;
 use super::capture_loss::MissRate;
 use super::copies;
+use super::order::{MOST_MIXED, sort_mixed};
 use super::repeats::{Others, Repeats};
 use super::transmissions::{self, Segments};
 use crate::flow::PairFlow;
@@ -47,16 +48,19 @@ pub(super) fn decide(
     aligned: &Aligned,
 ) {
     let by_flow = ByFlow::of(packets, flows.len());
-    let known_hosts = matched_hosts(packets, flows);
+    let known_hosts = matched_hosts(&by_flow, flows);
     let mut open = Open::default();
     for (number, flow) in flows.iter().enumerate() {
         let places = by_flow.places(number);
-        let matched = places.iter().any(|&at| packets[at as usize].is_matched());
-        if !matched && goes_another_way(flow, places.len() as u64, &known_hosts) {
+        if !by_flow.held[number].by_both
+            && goes_another_way(flow, places.len() as u64, &known_hosts)
+        {
             for &at in places {
                 settle(&mut packets[at as usize], Crossing::OtherPath);
             }
-        } else if let Some(upstream) = flow.direction.upstream() {
+        } else if let Some(upstream) = flow.direction.upstream()
+            && by_flow.held[number].by_one[1 - upstream]
+        {
             open.may_be_copies
                 .extend(copies::mark(packets, places, 1 - upstream));
         }
@@ -64,7 +68,8 @@ pub(super) fn decide(
     settle_outside(packets, flows, aligned);
     for (number, flow) in flows.iter().enumerate() {
         if flow.direction.upstream().is_some() {
-            decide_flow(packets, by_flow.places(number), flow, tracked, &mut open);
+            let (places, held) = (by_flow.places(number), by_flow.held[number]);
+            decide_flow(packets, places, held, flow, tracked, &mut open);
         }
     }
     decide_open(packets, &open);
@@ -79,17 +84,31 @@ fn settle(packet: &mut PairPacket, crossing: Crossing) {
     }
 }
 
+/// Which captures hold packets of a flow: both hold some, and some only one of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    by_both: bool,
+    by_one: [bool; 2],
+}
+
 /// Positions of packets by flow, in their order.
 struct ByFlow {
     starts: Vec<u32>,
     places: Vec<u32>,
+    held: Vec<Held>,
 }
 
 impl ByFlow {
     fn of(packets: &[PairPacket], flows: usize) -> Self {
         let mut starts = vec![0u32; flows + 1];
+        let mut held = vec![Held::default(); flows];
         for packet in packets {
             starts[packet.flow as usize + 1] += 1;
+            let held = &mut held[packet.flow as usize];
+            match packet.is_matched() {
+                true => held.by_both = true,
+                false => held.by_one[packet.only_side()] = true,
+            }
         }
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
@@ -101,7 +120,11 @@ impl ByFlow {
             places[*next as usize] = at as u32;
             *next += 1;
         }
-        Self { starts, places }
+        Self {
+            starts,
+            places,
+            held,
+        }
     }
 
     fn places(&self, flow: usize) -> &[u32] {
@@ -118,16 +141,12 @@ fn host_pair(flow: &PairFlow, side: usize) -> Option<HostPair> {
 }
 
 /// Pairs of hosts, at either point, of which some packet was matched.
-fn matched_hosts(packets: &[PairPacket], flows: &[PairFlow]) -> [HashSet<HostPair>; 2] {
-    let mut has_matches = vec![false; flows.len()];
-    for packet in packets {
-        has_matches[packet.flow as usize] |= packet.is_matched();
-    }
+fn matched_hosts(by_flow: &ByFlow, flows: &[PairFlow]) -> [HashSet<HostPair>; 2] {
     [0, 1].map(|side| {
         flows
             .iter()
-            .zip(&has_matches)
-            .filter(|(_, matched)| **matched)
+            .zip(&by_flow.held)
+            .filter(|(_, held)| held.by_both)
             .filter_map(|(flow, _)| host_pair(flow, side))
             .collect()
     })
@@ -205,9 +224,7 @@ fn in_order_of_sending(packets: &[PairPacket], flows: &[PairFlow], aligned: &Ali
         .zip(packets)
         .map(|(at, packet)| (sent_ns(packet), at))
         .collect();
-    if !order.is_sorted() {
-        order.sort_unstable();
-    }
+    sort_mixed(&mut order, MOST_MIXED);
     order.into_iter().map(|(_, at)| at).collect()
 }
 
@@ -296,21 +313,27 @@ fn transit_ns(packet: &PairPacket, upstream: usize, aligned: &Aligned) -> i64 {
 fn decide_flow(
     packets: &mut [PairPacket],
     places: &[u32],
+    held: Held,
     flow: &PairFlow,
     tracked: &[Tracked; 2],
     open: &mut Open,
 ) {
     let upstream = flow.direction.upstream().unwrap_or(0);
     let downstream = 1 - upstream;
-    let mut in_order: Vec<u32> = places
-        .iter()
-        .copied()
-        .filter(|&at| packets[at as usize].is_at(upstream))
-        .collect();
-    in_order.sort_by_key(|&at| packets[at as usize].index[upstream]);
-    let times = in_order.iter().map(|&at| &packets[at as usize]);
-    let data_times = times.filter(|packet| packet.payload_bytes > 0);
-    let last_ns = data_times.map(|packet| packet.time_ns[upstream]).max();
+    let mut in_order: Vec<(u32, u32)> = Vec::with_capacity(places.len());
+    let mut last_ns: Option<i64> = None;
+    for &at in places {
+        let packet = &packets[at as usize];
+        if packet.is_at(upstream) {
+            in_order.push((packet.index[upstream], at));
+            if packet.payload_bytes > 0 {
+                last_ns = last_ns.max(Some(packet.time_ns[upstream]));
+            }
+        }
+    }
+    if !in_order.is_sorted() {
+        in_order.sort_unstable();
+    }
     let goes_on_after = |packet: &PairPacket| {
         last_ns.is_some_and(|last| last.saturating_sub(packet.time_ns[upstream]) > LONG_NS)
     };
@@ -318,7 +341,7 @@ fn decide_flow(
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
     let mut repeats: Option<Repeats> = None;
-    for at in in_order {
+    for (_, at) in in_order {
         let packet = packets[at as usize];
         let is_data = packet.flags.has(PacketFlags::TCP) && packet.payload_bytes > 0;
         let segment = segments
@@ -364,7 +387,9 @@ fn decide_flow(
             Verdict::Ambiguous => open.ambiguous[upstream].push(at),
         }
     }
-    for &at in places {
+    // some that only the downstream capture holds
+    let missed = if held.by_one[downstream] { places } else { &[] };
+    for &at in missed {
         let packet = &mut packets[at as usize];
         if !packet.is_at(upstream)
             && packet.crossing == Crossing::Undecided

@@ -33,10 +33,13 @@ pub(crate) fn finish(read: ReadThrough) -> Result<Pair, PairError> {
     let constant_offset_ns = matcher.delta_ns.unwrap_or(0);
     let (mut flows, numbers) = flow_map::resolve(&matcher.flows, &tracked);
     let mut packets = matcher.rows;
-    packets.retain(|packet| !packet.flags.has(PacketFlags::WITHDRAWN));
-    for packet in &mut packets {
-        packet.flow = numbers[packet.only_side()][packet.flow as usize];
-    }
+    packets.retain_mut(|packet| {
+        let stays = !packet.flags.has(PacketFlags::WITHDRAWN);
+        if stays {
+            packet.flow = numbers[packet.only_side()][packet.flow as usize];
+        }
+        stays
+    });
     drop(numbers);
     direction::decide(&mut flows, &packets, &tracked);
     resent::reassign(&mut packets, &flows);

@@ -21,9 +21,45 @@ pub(super) fn sort(packets: &mut [PairPacket], aligned: &Aligned) {
         return;
     }
     // ties stay in the order of reading, pieces of super-segments in theirs
-    order.sort_unstable();
+    sort_mixed(&mut order, MOST_MIXED);
     let mut sources: Vec<u32> = order.into_iter().map(|(_, at)| at).collect();
     permute(packets, &mut sources);
+}
+
+/// Rising sequences that are looked for at most.
+pub(super) const MOST_MIXED: usize = 4;
+
+/// Sorts what is a few rising sequences mixed, as the packets of both directions are: what is no part of one is set aside,
+/// sorted in turn and merged.
+pub(super) fn sort_mixed(keys: &mut [(i64, u32)], most: usize) {
+    let all = keys.len();
+    let mut aside = Vec::new();
+    let mut kept = 0;
+    for at in 0..all {
+        let key = keys[at];
+        if kept == 0 || keys[kept - 1] <= key {
+            keys[kept] = key;
+            kept += 1;
+        } else {
+            aside.push(key);
+        }
+    }
+    match most {
+        0 => aside.sort_unstable(),
+        _ if aside.is_empty() => return,
+        _ => sort_mixed(&mut aside, most - 1),
+    }
+    // from the end, where there is room
+    for to in (0..all).rev() {
+        let Some(last) = aside.last() else { return };
+        if kept > 0 && keys[kept - 1] > *last {
+            kept -= 1;
+            keys[to] = keys[kept];
+        } else {
+            keys[to] = *last;
+            aside.pop();
+        }
+    }
 }
 
 /// Puts the item at `sources[to]` to `to`, in place: the rows are most of the memory in use, and a copy would double it.
@@ -55,6 +91,9 @@ pub(super) fn by_index(
     let mut chosen: Vec<(u32, u32)> = chosen
         .map(|(at, packet)| (packet.index[side], at as u32))
         .collect();
+    if chosen.is_sorted() {
+        return chosen.into_iter().map(|(_, at)| at).collect();
+    }
     let last = chosen.iter().map(|(index, _)| *index as usize).max();
     let last = last.unwrap_or(0);
     // few packets of a large capture are not worth an array of its length
@@ -145,6 +184,21 @@ mod tests {
             prop_assert!(by_index(&packets, 1, |_| true).is_empty());
             let even = by_index(&packets, 0, |packet| packet.index[0] % 2 == 0);
             prop_assert!(even.iter().all(|&at| indices[at as usize] % 2 == 0));
+        }
+
+        #[test]
+        fn mixed_sequences_are_sorted_as_any_others_are(
+            keys in prop::collection::vec(prop_oneof![-3i64..3, any::<i64>()], 0..80),
+            rising in 1i64..20,
+        ) {
+            let mut keys: Vec<(i64, u32)> = (0..)
+                .zip(keys)
+                .map(|(at, key)| (key.wrapping_add(rising * i64::from(at)), at))
+                .collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            sort_mixed(&mut keys, 2);
+            prop_assert_eq!(keys, expected);
         }
 
         #[test]
