@@ -8,7 +8,7 @@ use super::profile::{Interval, Profile};
 use super::rows::CLASSES;
 use super::rows::RateAndLimit;
 use super::rows::{Row, Rows};
-use super::search::{Point, Scores, best_of, climb};
+use super::search::{Point, Scores, Width, best_of, climb};
 use super::trace::{Seen, Trace};
 use super::virtual_queue::{
     Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
@@ -174,6 +174,7 @@ pub fn score_near(trace: &Trace, known: &Found) -> f64 {
         (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
         CLIMB_STEP,
         LOOKS.0,
+        Width::One,
         score,
     )
     .score
@@ -196,6 +197,7 @@ fn best_over_all(trace: &Trace, tops: Vec<Point>) -> Option<Found> {
                 steps,
                 CLIMB_STEP,
                 LOOKS.1,
+                Width::One,
                 scorer(&rows, Start::Empty),
             )
         });
@@ -253,7 +255,7 @@ fn tops_of_climbs(rows: &Rows, start: Start, rates: &[f64]) -> Vec<Point> {
     let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
     let mut tops: Vec<Point> = starts(rows, rates, &score)
         .into_iter()
-        .map(|start| climb(start, steps, CLIMB_STEP, LOOKS.0, &score))
+        .map(|start| climb(start, steps, CLIMB_STEP, LOOKS.0, Width::One, &score))
         .collect();
     tops.sort_by(|a, b| b.score.total_cmp(&a.score));
     let independent = binomial_log_likelihood(rows.lost as f64, rows.passed as f64);
@@ -303,6 +305,7 @@ fn starts(
         best_of(
             &candidates,
             nothing,
+            Width::One,
             &mut |candidates: &[RateAndLimit], below| score(candidates, below),
         )
         .unwrap_or(Point {
@@ -444,7 +447,12 @@ fn best_limit(rows: &Rows, known: Point) -> Option<Point> {
         score: f64::MIN,
         ..known
     };
-    best_of(&candidates, unknown, &mut scorer(rows, Start::Empty))
+    best_of(
+        &candidates,
+        unknown,
+        Width::One,
+        &mut scorer(rows, Start::Empty),
+    )
 }
 
 /// The last adjustment: near the best score, the rate and limit that need the least correction. Classes of margins
@@ -466,5 +474,5 @@ fn adjust(rows: &Rows, best: Point) -> Point {
         score: corrected.unwrap_or(f64::MIN),
         ..best
     };
-    climb(start, (2e-3, 1e-2), FINEST_STEP, LOOKS.1, score)
+    climb(start, (2e-3, 1e-2), FINEST_STEP, LOOKS.1, Width::One, score)
 }

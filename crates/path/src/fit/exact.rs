@@ -9,7 +9,7 @@ use super::lanes::follow_many;
 use super::profile::Interval;
 use super::rows::RateAndLimit;
 use super::rows::Rows;
-use super::search::{Point, Scores, best_of, climb};
+use super::search::{Point, Scores, Width, best_of, climb};
 use super::trace::Trace;
 use super::virtual_queue::Start;
 
@@ -87,7 +87,7 @@ impl ExactFates {
             y: limit,
             score: self.scores(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
         };
-        climb(start, CLIMB, FINEST, LOOKS, |points, below| {
+        climb(start, CLIMB, FINEST, LOOKS, Width::All, |points, below| {
             self.scores(points, below)
         })
     }
@@ -178,6 +178,7 @@ fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> 
                 (RATE_STEP / 2.0, LIMIT_STEP / 2.0),
                 FINEST,
                 LOOKS / 2,
+                Width::All,
                 score,
             )
         })
@@ -212,7 +213,7 @@ fn starts_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -
             ..best
         };
         let look = &mut |points: &[RateAndLimit], below| score(points, below);
-        if let Some(found) = best_of(&limits, nothing, look) {
+        if let Some(found) = best_of(&limits, nothing, Width::All, look) {
             starts.push((place, found));
             starts.sort_by(|(a_place, a), (b_place, b)| {
                 b.score.total_cmp(&a.score).then(a_place.cmp(b_place))
@@ -332,7 +333,7 @@ mod tests {
                 let limits: Vec<RateAndLimit> = (-8..=8)
                     .map(|limit| (rate, best.y * (f64::from(limit) * LIMIT_STEP).exp()))
                     .collect();
-                all.extend(best_of(&limits, nothing, &mut |points: &[RateAndLimit], below| score(points, below)));
+                all.extend(best_of(&limits, nothing, Width::One, &mut |points: &[RateAndLimit], below| score(points, below)));
             }
             all.sort_by(|a, b| b.score.total_cmp(&a.score));
             all.truncate(STARTS);

@@ -69,18 +69,21 @@ impl Rows {
         }
         rows.duration_s = trace.time_s[to - 1] - trace.time_s[from];
         let near_loss = near_losses(trace, from, to);
-        let mut mean_gap_s = 0.0;
-        for index in from..to {
-            let gap_s = if index == from {
-                0.0
-            } else {
-                trace.time_s[index] - trace.time_s[index - 1]
-            };
+        let (mut mean_gap_s, mut last_s, mut was_near) = (0.0, trace.time_s[from], false);
+        let times = trace.time_s[from..to].iter().zip(&trace.bytes[from..to]);
+        let packets = times.zip(&trace.outcome[from..to]).zip(near_loss);
+        for (((&time_s, &bytes), &outcome), is_near) in packets {
+            let gap_s = time_s - last_s;
             let even = gap_s <= UNEVEN * mean_gap_s;
-            let single = near_loss[index - from] || trace.outcome[index] != Seen::Passed;
-            let joins = even && !single && (index == from || !near_loss[index - 1 - from]);
-            rows.take(trace, index, gap_s.max(0.0), if joins { most } else { 1 });
+            let joins = even && !is_near && outcome == Seen::Passed && !was_near;
+            rows.take(
+                f64::from(bytes),
+                outcome,
+                gap_s.max(0.0),
+                if joins { most } else { 1 },
+            );
             mean_gap_s += (gap_s - mean_gap_s) * if mean_gap_s == 0.0 { 1.0 } else { NEWEST_GAP };
+            (last_s, was_near) = (time_s, is_near);
         }
         rows
     }
@@ -97,8 +100,9 @@ impl Rows {
             ..Self::default()
         };
         let mut last_s = 0.0;
-        for (index, &time_s) in trace.time_s.iter().enumerate() {
-            rows.take(trace, index, (time_s - last_s).max(0.0), 1);
+        let times = trace.time_s.iter().zip(&trace.bytes);
+        for ((&time_s, &bytes), &outcome) in times.zip(&trace.outcome) {
+            rows.take(f64::from(bytes), outcome, (time_s - last_s).max(0.0), 1);
             last_s = time_s;
         }
         rows
@@ -112,8 +116,9 @@ impl Rows {
         self
     }
 
-    fn take(&mut self, trace: &Trace, index: usize, gap_s: f64, most: u16) {
-        let (bytes, outcome) = (f64::from(trace.bytes[index]), trace.outcome[index]);
+    /// Takes the next packet into the last row, if that has fewer than so many and the same outcome, or into one of its own.
+    #[inline(always)]
+    fn take(&mut self, bytes: f64, outcome: Seen, gap_s: f64, most: u16) {
         match outcome {
             Seen::Lost => self.lost += 1,
             Seen::Passed => self.passed += 1,

@@ -11,6 +11,24 @@ pub(super) struct Point {
     pub score: f64,
 }
 
+/// How many points are scored together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    /// A register of them: where many rows are near a limit, each of a second one takes its time.
+    One,
+    /// As many as there are [`LANES`]: where most rows are far from it, the second one takes next to none.
+    All,
+}
+
+impl Width {
+    fn points(self) -> usize {
+        match self {
+            Width::One => LANES / 2,
+            Width::All => LANES,
+        }
+    }
+}
+
 /// Scores of up to [`LANES`] points; `None` where the score is certainly below a bound.
 pub(super) type Scores = [Option<f64>; LANES];
 
@@ -18,10 +36,11 @@ pub(super) type Scores = [Option<f64>; LANES];
 pub(super) fn best_of(
     points: &[RateAndLimit],
     best: Point,
+    width: Width,
     score: &mut impl FnMut(&[RateAndLimit], f64) -> Scores,
 ) -> Option<Point> {
     let mut found: Option<Point> = None;
-    for together in points.chunks(LANES) {
+    for together in points.chunks(width.points()) {
         let known = found.map_or(best.score, |found| found.score);
         for (&(x, y), score) in together.iter().zip(score(together, known)) {
             if let Some(score) =
@@ -51,22 +70,24 @@ const SHORTER: f64 = 0.4;
 /// Pattern search (Hooke and Jeeves 1961) in the logarithms of both parameters: looks in eight directions at once,
 /// goes on in the best one with growing strides while that pays, and shortens the steps when nothing is better.
 ///
-/// Stops after looking `looks` times. Points that the next look needs if this one finds nothing are scored with its own,
-/// which takes little longer (see [`follow_many`](super::lanes::follow_many)).
+/// Stops after looking `looks` times. With [`Width::All`] the points that the next look needs if this one finds nothing are
+/// scored with its own.
 pub(super) fn climb(
     start: Point,
     (mut step_x, mut step_y): (f64, f64),
     smallest_step_x: f64,
     mut looks: u32,
+    width: Width,
     mut score: impl FnMut(&[RateAndLimit], f64) -> Scores,
 ) -> Point {
     let mut best = start;
+    let looks_ahead = width == Width::All;
     let mut looked_ahead = None;
     while step_x > smallest_step_x && looks > 0 {
         looks -= 1;
         let found = looked_ahead.take().unwrap_or_else(|| {
             let (shorter_x, shorter_y) = (step_x * SHORTER, step_y * SHORTER);
-            let goes_on = shorter_x > smallest_step_x && looks > 0;
+            let goes_on = looks_ahead && shorter_x > smallest_step_x && looks > 0;
             let next = goes_on.then(|| around(best, shorter_x, shorter_y));
             let [found, next] = look(&around(best, step_x, step_y), next, best, &mut score);
             looked_ahead = goes_on.then_some(next);
@@ -79,7 +100,7 @@ pub(super) fn climb(
         let (toward_x, toward_y) = ((better.x / best.x).ln(), (better.y / best.y).ln());
         best = better;
         looked_ahead = None;
-        while looks > 0 && looked_ahead.is_none() {
+        while looks > 0 {
             looks -= 1;
             let ahead = STRIDES.map(|stride| {
                 (
@@ -87,10 +108,13 @@ pub(super) fn climb(
                     best.y * (toward_y * stride).exp(),
                 )
             });
-            let next = (looks > 0).then(|| around(best, step_x, step_y));
+            let next = (looks_ahead && looks > 0).then(|| around(best, step_x, step_y));
             match look(&ahead, next, best, &mut score) {
                 [Some(further), _] => best = further,
-                [None, next] => looked_ahead = Some(next),
+                [None, found] => {
+                    looked_ahead = next.map(|_| found);
+                    break;
+                }
             }
         }
     }
@@ -151,10 +175,11 @@ mod tests {
             y: 900.0,
             score: height(&(5.0, 900.0)),
         };
-        let top = climb(start, (0.1, 0.2), 1e-6, 100, score);
+        let top = climb(start, (0.1, 0.2), 1e-6, 100, Width::One, score);
         assert!(
             (top.x / 7.0 - 1.0).abs() < 1e-3 && (top.y / 300.0 - 1.0).abs() < 1e-2,
             "{top:?}"
         );
+        assert_eq!(climb(start, (0.1, 0.2), 1e-6, 100, Width::All, score), top);
     }
 }
