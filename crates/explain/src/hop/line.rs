@@ -4,7 +4,9 @@
 //! interface. Departures behind a queue do not tell that rate, since the queue spaces them anew: what was lost of each
 //! super-segment does.
 
-use whydrop_path::fit::passage::{Passages, held_at_losses, measure_departures};
+use whydrop_path::fit::passage::{
+    Passages, held_at_losses, measure_departures, packets_held_at_losses,
+};
 use whydrop_path::fit::{score_near, search_bucket};
 
 use super::full_queue::full_queue;
@@ -70,24 +72,21 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
     let spread = |rate_bps: f64| {
         let through = passages.through_line(rate_bps);
         let departures = measure_departures(&through)?;
-        let held = held_at_losses(&through, departures.idle_wait_s)?;
-        let full = full_queue(&held, lost_share(&through));
+        let held = packets_held_at_losses(&through, departures.idle_wait_s)?;
         let spread = held.packets.high? - held.packets.low?;
-        Some((
-            full,
-            spread + held.misfits_packets as f64 / held.losses as f64,
-        ))
+        Some(spread + held.misfits as f64 / held.losses as f64)
     };
-    let coarse_bps = least(rates, |rate| spread(rate).map(|(_, spread)| spread))?;
+    let coarse_bps = least(rates, spread)?;
     let near: Vec<f64> = FINE
         .iter()
         .map(|factor| coarse_bps * factor)
         .chain([coarse_bps])
         .collect();
-    let best_bps = least(&near, |rate| spread(rate).map(|(_, spread)| spread))?;
-    spread(best_bps)
-        .is_some_and(|(full, _)| full)
-        .then_some(best_bps)
+    let best_bps = least(&near, spread)?;
+    let through = passages.through_line(best_bps);
+    let departures = measure_departures(&through)?;
+    let held = held_at_losses(&through, departures.idle_wait_s)?;
+    full_queue(&held, lost_share(&through)).then_some(best_bps)
 }
 
 fn lost_share(passages: &Passages) -> f64 {

@@ -12,7 +12,7 @@ mod overtaking;
 mod tests;
 
 pub use departures::{Departures, measure_departures};
-pub use held::{Held, HeldAtLosses, held, held_at_losses};
+pub use held::{Held, HeldAtLosses, held, held_at_losses, packets_held_at_losses};
 pub use overtaking::{FlowOvertaking, flow_overtaking};
 
 use super::trace::{Observation, Seen, Trace};
