@@ -52,7 +52,11 @@ impl<'a> RoundTrip<'a> {
     /// packet after the other, and none before what was heard of at `heard_ns`.
     pub fn due_ns(&self, bytes: i64, sent_ns: i64, heard_ns: i64) -> i64 {
         let behind_ns = self.pace.map_or(0, |(gap_ns, of_bytes)| {
-            let gap_ns = i128::from(gap_ns) * i128::from(bytes) / i128::from(of_bytes.max(1));
+            let of_bytes = of_bytes.max(1);
+            if let Some(product) = gap_ns.checked_mul(bytes) {
+                return product / of_bytes;
+            }
+            let gap_ns = i128::from(gap_ns) * i128::from(bytes) / i128::from(of_bytes);
             i64::try_from(gap_ns).unwrap_or(i64::MAX)
         });
         let travelled_ns = sent_ns.saturating_add(self.recent_ns.max(self.base_ns));

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::clocked_waits::ClockedWaits;
-use crate::flow::{Flow, Vantage};
+use crate::flow::{Flow, Segment, Vantage};
 use crate::limits::ByClocks;
 use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 
@@ -92,10 +92,8 @@ impl Echoes {
     pub fn tell_waits(&self, flow: &Flow, told: &mut Option<Box<ByClocks>>) {
         let waits_back = self.way_back.waits();
         let mut waits_before = ClockedWaits::of(self.clock().into_iter()).waits();
-        let bounds = self.bounds(flow);
-        for wait in &mut waits_before {
-            wait.wait_ns = wait.wait_ns.min(bound_ns(&bounds, wait.time_ns));
-        }
+        let waits = waits_before.iter_mut();
+        self.bound(flow, waits.map(|wait| (wait.time_ns, &mut wait.wait_ns)));
         if !waits_back.is_empty() || !waits_before.is_empty() {
             let told = told.get_or_insert_default();
             (told.waits_back, told.waits_before) = (waits_back, waits_before);
@@ -145,6 +143,16 @@ impl Echoes {
             let passed_ns = marks[1].sent.time_ns;
             Some((passed_ns, passed_ns.saturating_sub(heard.time_ns)))
         })
+    }
+
+    /// Makes waits, each with the time when it was over, no longer than they can be.
+    fn bound<'a>(&self, flow: &Flow, waits: impl Iterator<Item = (i64, &'a mut i64)>) {
+        let mut bounds = None;
+        // no bound is below that, and few waits are above
+        for (time_ns, wait_ns) in waits.filter(|(_, wait_ns)| **wait_ns > LEAST_DOUBT_NS) {
+            let bounds: &Vec<_> = bounds.get_or_insert_with(|| self.bounds(flow));
+            *wait_ns = (*wait_ns).min(bound_ns(bounds, time_ns));
+        }
     }
 
     /// The most that data waited before the capture point, from one such mark to the next: no more than an answer took longer than
@@ -234,10 +242,8 @@ impl SenderClock {
 
     fn correct(&mut self, flow: &Flow, echoes: &Echoes) {
         let mut delays_ns = echoes.delays_ns();
-        let bounds = echoes.bounds(flow);
-        for (delay_ns, mark) in delays_ns.iter_mut().flatten().zip(&echoes.marks) {
-            *delay_ns = (*delay_ns).min(bound_ns(&bounds, mark.sent.time_ns));
-        }
+        let times_ns = echoes.marks.iter().map(|mark| mark.sent.time_ns);
+        echoes.bound(flow, times_ns.zip(delays_ns.iter_mut().flatten()));
         self.longest_queued_ns = delays_ns.iter().flatten().copied().max();
         let delays_ns = delays_ns.unwrap_or_else(|| vec![0; echoes.marks.len()]);
         let mut mark = 0;
@@ -256,11 +262,20 @@ impl SenderClock {
             *sent_ns = (*sent_ns).max(last_ns);
             last_ns = *sent_ns;
         }
+        let in_order = flow.segments.is_sorted_by_key(|s| s.time_ns)
+            && echoes.marks.is_sorted_by_key(|mark| mark.sent.time_ns);
+        let mut reached = 0;
         for pair in echoes.marks.windows(2) {
             let (before, mark) = (&pair[0], &pair[1]);
-            let index = flow
-                .segments
-                .partition_point(|s| s.time_ns < mark.sent.time_ns);
+            let is_before = |s: &Segment| s.time_ns < mark.sent.time_ns;
+            let index = match in_order {
+                true => {
+                    let rest = flow.segments[reached..].iter();
+                    reached += rest.take_while(|segment| is_before(segment)).count();
+                    reached
+                }
+                false => flow.segments.partition_point(is_before),
+            };
             if index == 0 || index >= self.sent_ns.len() || mark.heard <= before.heard {
                 continue;
             }
@@ -281,7 +296,7 @@ impl SenderClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{Acknowledgment, Fate, Kind, Segment, SegmentFlags};
+    use crate::flow::{Acknowledgment, Fate, Kind, SegmentFlags};
 
     const MS: i64 = 1_000_000;
 
