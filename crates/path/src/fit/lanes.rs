@@ -329,7 +329,7 @@ fn step<const L: usize, const TWO: bool, const SINGLE: bool>(
         step.with_other = drain_and_add::<L, SINGLE>(other, &two.rate, row);
         for lane in 0..L {
             let as_much = one.limit[lane] + (step.with_other[lane] - two.limit[lane]);
-            step.reach[lane] = larger(with_packet[lane], as_much);
+            step.reach[lane] = larger(step.reach[lane], as_much);
         }
     }
     step
