@@ -2,6 +2,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
+from _typeshed import SupportsWrite
+
 __version__: str
 
 class CaptureError(Exception): ...
@@ -46,6 +48,7 @@ def explain_bursts(
 def explain_counted_trains(
     trains: Sequence[tuple[int, int, int, tuple[float, float, float], Sequence[tuple[float, int]]]],
 ) -> dict[str, Any] | None: ...
+def dump(value: object, file: SupportsWrite[bytes], *, pretty: bool = False) -> None: ...
 def dumps(value: object, *, pretty: bool = False) -> str: ...
 def reduce(findings: str) -> str: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whydrop
 from whydrop import _core
 from whydrop.explaining import completing, phrases, sentences
 from whydrop.explaining.filling import fill
@@ -161,6 +163,39 @@ def test_what_json_cannot_hold_is_an_error_and_infinity_is_null():
     for value in ({1: 2}, {"a": object()}, {"a": 2**64}):
         with pytest.raises(TypeError):
             _core.dumps(value)
+
+
+@given(JSON)
+def test_a_document_in_a_file_is_its_text(value: object):
+    for pretty in (False, True):
+        file = io.BytesIO()
+        _core.dump(value, file, pretty=pretty)
+        assert file.getvalue().decode() == _core.dumps(value, pretty=pretty)
+
+
+def test_a_long_document_is_written_in_pieces_and_what_the_file_raises_stops_it():
+    pieces: list[bytes] = []
+
+    class File:
+        def write(self, piece: bytes) -> None:
+            if len(pieces) == 3:
+                raise BrokenPipeError
+            pieces.append(piece)
+
+    with pytest.raises(BrokenPipeError):
+        _core.dump(list(range(1_000_000)), File())
+    assert len(pieces) == 3
+    assert all(len(piece) <= 1 << 16 for piece in pieces)
+    with pytest.raises(TypeError):
+        _core.dump([object()], io.BytesIO())
+
+
+def test_a_name_in_a_document_is_in_memory_once():
+    # As objects of each dictionary's own they would be most of what the document of a flood takes.
+    flows = whydrop.explain(ROOT / "examples/policed-download.pcap.zst").document["flows"]
+    assert len(flows) > 1
+    names = [[id(name) for name in flow] for flow in flows]
+    assert all(one == names[0] for one in names)
 
 
 def test_a_person_is_told_of_a_flood_in_one_line():

@@ -1,19 +1,23 @@
 //! JSON as Python objects and back, as `json.loads` and `json.dumps` do it: importing Python's `json` takes longer than the
 //! analysis of a small capture.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
+use std::io::{self, BufWriter};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
 
 /// Reads one JSON value. Objects keep the order of their names.
 pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    Read(py)
+    let texts = Texts::default();
+    Read { py, texts: &texts }
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| PyValueError::new_err(error.to_string()))
@@ -32,21 +36,86 @@ pub fn dumps(value: &Bound<'_, PyAny>, pretty: bool) -> PyResult<String> {
     text.map_err(|error| PyTypeError::new_err(error.to_string()))
 }
 
-#[derive(Clone, Copy)]
-struct Read<'py>(Python<'py>);
+/// Writes the text of [`dumps`] to a binary file, piece by piece: the document of a flood is large, and the text of it need not
+/// be in memory as a whole. What the file raises is raised here.
+#[pyfunction]
+#[pyo3(signature = (value, file, *, pretty = false))]
+pub fn dump(value: &Bound<'_, PyAny>, file: &Bound<'_, PyAny>, pretty: bool) -> PyResult<()> {
+    let mut raised = None;
+    let to = Pieces {
+        file,
+        raised: &mut raised,
+    };
+    let mut to = BufWriter::with_capacity(PIECE_BYTES, to);
+    let written = if pretty {
+        serde_json::to_writer_pretty(&mut to, &Write(value))
+    } else {
+        serde_json::to_writer(&mut to, &Write(value))
+    };
+    let written = written.map_err(|error| PyTypeError::new_err(error.to_string()));
+    let flushed = written.and_then(|()| Ok(io::Write::flush(&mut to)?));
+    // what remains would be written where the file has just refused some
+    drop(to.into_parts());
+    raised.map_or(flushed, Err)
+}
 
-impl<'py> Read<'py> {
+const PIECE_BYTES: usize = 1 << 16;
+
+/// A binary file of Python's, and what it raised.
+struct Pieces<'a, 'py> {
+    file: &'a Bound<'py, PyAny>,
+    raised: &'a mut Option<PyErr>,
+}
+
+impl io::Write for Pieces<'_, '_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let bytes = PyBytes::new(self.file.py(), piece);
+        match self.file.call_method1("write", (bytes,)) {
+            Ok(_) => Ok(piece.len()),
+            Err(error) => {
+                *self.raised = Some(error);
+                Err(io::Error::other("the file takes no more"))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Every text that was read, once: the names of an object's entries are those of the object before it, and as objects of
+/// their own they take more memory than what they name.
+type Texts<'py> = RefCell<HashMap<Box<str>, Bound<'py, PyString>>>;
+
+#[derive(Clone, Copy)]
+struct Read<'a, 'py> {
+    py: Python<'py>,
+    texts: &'a Texts<'py>,
+}
+
+impl<'py> Read<'_, 'py> {
     fn object<T: IntoPyObject<'py>, E: serde::de::Error>(
         self,
         value: T,
     ) -> Result<Bound<'py, PyAny>, E> {
         value
-            .into_bound_py_any(self.0)
+            .into_bound_py_any(self.py)
             .map_err(|error| E::custom(error))
+    }
+
+    fn text(self, text: &str) -> Bound<'py, PyAny> {
+        let mut texts = self.texts.borrow_mut();
+        if let Some(known) = texts.get(text) {
+            return known.clone().into_any();
+        }
+        let new = PyString::new(self.py, text);
+        texts.insert(text.into(), new.clone());
+        new.into_any()
     }
 }
 
-impl<'de, 'py> DeserializeSeed<'de> for Read<'py> {
+impl<'de, 'py> DeserializeSeed<'de> for Read<'_, 'py> {
     type Value = Bound<'py, PyAny>;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
@@ -54,7 +123,7 @@ impl<'de, 'py> DeserializeSeed<'de> for Read<'py> {
     }
 }
 
-impl<'de, 'py> Visitor<'de> for Read<'py> {
+impl<'de, 'py> Visitor<'de> for Read<'_, 'py> {
     type Value = Bound<'py, PyAny>;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,7 +131,7 @@ impl<'de, 'py> Visitor<'de> for Read<'py> {
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(self.0.None().into_bound(self.0))
+        Ok(self.py.None().into_bound(self.py))
     }
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Self::Value, E> {
@@ -82,11 +151,11 @@ impl<'de, 'py> Visitor<'de> for Read<'py> {
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Self::Value, E> {
-        self.object(value)
+        Ok(self.text(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let list = PyList::empty(self.0);
+        let list = PyList::empty(self.py);
         while let Some(entry) = entries.next_element_seed(self)? {
             list.append(entry).map_err(A::Error::custom)?;
         }
@@ -94,7 +163,7 @@ impl<'de, 'py> Visitor<'de> for Read<'py> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let dict = PyDict::new(self.0);
+        let dict = PyDict::new(self.py);
         while let Some(name) = entries.next_key_seed(self)? {
             dict.set_item(name, entries.next_value_seed(self)?)
                 .map_err(A::Error::custom)?;

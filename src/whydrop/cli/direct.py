@@ -6,8 +6,6 @@ a small capture takes, so exactly this shape goes straight to the core; every ot
 
 from __future__ import annotations
 
-import sys
-
 # As type checkers know it: importing typing or collections.abc would take a tenth of the whole start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def explain(path: str) -> int:
 
     try:
         found = completing.document(analyse([path], tables=False).document())
-        ending.write_document(completing.text(found, pretty=sys.stdout.isatty()))
+        ending.write_found(found)
     except (_core.CaptureError, KeyboardInterrupt, BrokenPipeError) as reason:
         return ending.not_analysed(reason, [path])
     return 0

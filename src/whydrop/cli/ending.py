@@ -11,7 +11,8 @@ from whydrop.show.printable import printable as printable
 # As type checkers know it: ``direct`` starts in less time than importing collections.abc takes.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 NOT_ANALYSED = 1
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -24,6 +25,16 @@ def write_document(text: str) -> None:
     """Print the JSON document and nothing else: in UTF-8 whatever the locale, as JSON is (RFC 8259)."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def write_found(found: Mapping[str, Any]) -> None:
+    """Print what explaining found, for a terminal indented: as its text is made, since that of a flood is large."""
+    from whydrop._core import dump
+
+    sys.stdout.flush()
+    dump(found, sys.stdout.buffer, pretty=sys.stdout.isatty())
     sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
 

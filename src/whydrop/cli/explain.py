@@ -135,7 +135,7 @@ def command(
         if flow_filter is not None:
             found = _only(found, flow_filter)
         if as_json:
-            ending.write_document(found.json(pretty=sys.stdout.isatty()))
+            ending.write_found(found.document)
         else:
             from whydrop.show import text
 

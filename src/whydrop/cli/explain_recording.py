@@ -48,7 +48,7 @@ def explain(
     try:
         found = explain_recording(path, captured, switch)
         if as_json:
-            ending.write_document(found.json(pretty=sys.stdout.isatty()))
+            ending.write_found(found.document)
         elif not quiet:
             from whydrop.show import text
 
