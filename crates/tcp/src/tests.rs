@@ -34,6 +34,36 @@ fn an_acknowledged_segment_is_delivered_and_measures_one_round_trip() {
     assert_eq!(flow.name(), "192.0.2.1:80 > 198.51.100.7:5000");
 }
 
+/// True if the acknowledgment of segment 1 measures its round trip, where 2 is lost and 3 left so much later and releases it.
+fn measures_beside_a_hole(later_ns: i64, queue_ns: i64) -> bool {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 1);
+    talk.ack(41 * MS, MSS);
+    talk.segments(42 * MS, 1, 3);
+    talk.segments(42 * MS + later_ns, 3, 4);
+    talk.sack(
+        62 * MS + later_ns + queue_ns,
+        2 * MSS,
+        &[(3 * MSS, 4 * MSS)],
+    );
+    let flow = talk.finish();
+    assert_eq!(flow.segments[1].rtt_ns, 20 * MS + later_ns + queue_ns);
+    assert!(flow.segments[3].flags.has(SegmentFlags::RTT_EXACT));
+    flow.segments[1].flags.has(SegmentFlags::RTT_EXACT)
+}
+
+#[test]
+fn an_acknowledgment_held_back_until_something_arrives_beyond_a_hole_measures_no_wait_on_the_path()
+{
+    assert!(!measures_beside_a_hole(9 * MS, 0));
+    assert!(!measures_beside_a_hole(9 * MS, 3 * MS));
+    // most of it is a queue's, or nothing was held back
+    assert!(measures_beside_a_hole(9 * MS, 12 * MS));
+    assert!(measures_beside_a_hole(0, 3 * MS));
+    assert!(measures_beside_a_hole(0, 0));
+}
+
 #[test]
 fn a_hole_in_the_sack_blocks_that_is_repeated_at_once_is_a_loss_and_a_fast_retransmission() {
     let mut talk = Talk::new();

@@ -30,6 +30,8 @@ pub(crate) struct AckPacket<'a> {
 /// An original is taken to have arrived when the acknowledgment follows the repeat in less than this share of the
 /// smallest round-trip time seen: light does not travel faster on the second try.
 const TOO_SOON_SHARE: f64 = 0.75;
+/// Where no more than this share of a wait can be the receiver's, most of it is the path's.
+const HELD_SHARE: f64 = 0.5;
 /// Duplicate acknowledgments that a sender takes for a loss (RFC 5681, section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
 
@@ -62,13 +64,16 @@ impl Half {
         let highest_before = self.sacked.highest();
         let fresh_before = self.sacked.total();
         let delivered_before = self.acknowledged + fresh_before;
-        if !packet.sack_blocks.is_empty() {
-            self.on_sack(packet, acknowledged, highest_before, &unwrapper);
-        }
+        let beyond = match packet.sack_blocks {
+            [] => None,
+            _ => self.on_sack(packet, acknowledged, highest_before, &unwrapper),
+        };
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         let newest = (acknowledged > self.acknowledged)
             .then(|| self.on_progress(packet, acknowledged, highest_before))
             .flatten();
+        self.mark_exact(beyond);
+        self.mark_exact(newest.filter(|newest| !self.was_held_back(*newest, beyond)));
         if !is_old {
             let delivered = self.acknowledged + self.sacked.total() - delivered_before;
             self.on_ecn_report(packet.ecn, delivered.max(0) as u64, newest);
@@ -201,7 +206,6 @@ impl Half {
         if let Some(unwrapper) = &mut self.unwrapper {
             unwrapper.advance(acknowledged);
         }
-        self.mark_exact(newest);
         newest
     }
 
@@ -212,6 +216,19 @@ impl Half {
         self.flow.counters.missed_by_capture_bytes += bytes;
         self.flow.counters.missed_by_capture_packets +=
             bytes.div_ceil(u64::from(self.segment_size()));
+    }
+
+    /// True if the acknowledgment of a packet waited for one `beyond` a hole, which released it (RFC 5681, section 4.2): the receiver
+    /// held it back for the packet that is missing, at most for as long as the two left apart. Where that is much of the wait
+    /// that it shows, it tells little of the path's.
+    fn was_held_back(&self, segment: u32, beyond: Option<u32>) -> bool {
+        let Some(beyond) = beyond.filter(|beyond| *beyond > segment) else {
+            return false;
+        };
+        let [segment, beyond] = [segment, beyond].map(|at| &self.flow.segments[at as usize]);
+        let held_ns = beyond.time_ns - segment.time_ns;
+        let waited_ns = segment.rtt_ns - self.minimum_rtt_ns;
+        waited_ns > 0 && held_ns as f64 > HELD_SHARE * waited_ns as f64
     }
 
     /// One acknowledgment measures one round trip: that of the newest packet that it reports.
@@ -357,13 +374,14 @@ impl Half {
         }
     }
 
+    /// Returns the newest packet that the blocks report for the first time, with a usable round-trip time.
     fn on_sack(
         &mut self,
         packet: &AckPacket,
         acknowledged: i64,
         highest_before: Option<i64>,
         unwrapper: &Unwrapper,
-    ) {
+    ) -> Option<u32> {
         let relative =
             |block: &(u32, u32)| (unwrapper.relative(block.0), unwrapper.relative(block.1));
         let mut newest: Option<u32> = None;
@@ -394,7 +412,7 @@ impl Half {
                 newest = newest.max(Some(segment));
             }
         }
-        self.mark_exact(newest);
+        newest
     }
 
     /// Beyond all that was sent, or before the first byte, or further back than any window (RFC 7323).
