@@ -82,15 +82,15 @@ pub enum State {
 }
 
 impl State {
-    /// Limiter in this state. `before` is what did before the tail in the same answer.
-    fn limiter(self, before: Option<Limiter>) -> Limiter {
+    /// Limiter in this state. `before` is what limited the same answer before its tail.
+    fn limiter(self, before: &dyn Fn() -> Option<Limiter>) -> Limiter {
         match self {
             Self::Setup => Limiter::ConnectionSetup,
             Self::Thinking => Limiter::PeerApplication,
             Self::Unasked | Self::Starved | Self::Held(Wait::Writes | Wait::Nagle) => {
                 Limiter::Application
             }
-            Self::Tail(window) => before.unwrap_or(Self::Held(window).limiter(None)),
+            Self::Tail(window) => before().unwrap_or(Self::Held(window).limiter(&|| None)),
             Self::Held(Wait::Recovery) => Limiter::LossRecovery,
             Self::Held(Wait::SlowStart) => Limiter::SlowStart,
             Self::Held(Wait::CongestionWindow) => Limiter::CongestionWindow,
@@ -397,25 +397,36 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     }
     let ends = states.iter().skip(1).map(|&(ns, _)| ns).chain([end_ns]);
     let mut pieces = Vec::with_capacity(states.len());
-    let mut before = None;
     for (&(from_ns, state), until_ns) in states.iter().zip(ends) {
-        if matches!(state, State::Thinking | State::Unasked | State::Setup) {
-            before = None;
+        if until_ns <= from_ns {
+            continue;
         }
-        let limiter = state.limiter(before);
-        if matches!(state, State::Held(_) | State::Starved | State::Tail(_)) && until_ns > from_ns {
-            before = Some(limiter);
-        }
-        if until_ns > from_ns {
-            let span = Span {
-                from_ns,
-                until_ns,
-                limiter,
-            };
-            pieces.push(Piece { span, state });
-        }
+        let limiter = state.limiter(&|| longest_before(&pieces, from_ns, until_ns - from_ns));
+        let span = Span {
+            from_ns,
+            until_ns,
+            limiter,
+        };
+        pieces.push(Piece { span, state });
     }
     pieces
+}
+
+/// What limited the answer for longest just before its tail, within as much time as the tail takes: a window that is
+/// nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
+fn longest_before(pieces: &[Piece], tail_ns: i64, lasts_ns: i64) -> Option<Limiter> {
+    let mut times_ns = [0; Limiter::ALL.len()];
+    let answer = pieces.iter().rev().take_while(|piece| {
+        let state = piece.state;
+        matches!(state, State::Held(_) | State::Starved | State::Tail(_))
+            && piece.span.until_ns > tail_ns - lasts_ns
+    });
+    for Piece { span, .. } in answer {
+        times_ns[span.limiter as usize] += span.until_ns - span.from_ns.max(tail_ns - lasts_ns);
+    }
+    let longest = Limiter::ALL.into_iter().zip(times_ns);
+    let longest = longest.filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns);
+    longest.map(|(limiter, _)| limiter)
 }
 
 /// Give an interval to another limiter, where the state lets it.

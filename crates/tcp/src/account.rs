@@ -94,8 +94,8 @@ struct Walk<'a> {
     leaving: usize,
     /// The limiter before the sender last sent, timers and recoveries apart.
     before: Option<Limiter>,
-    /// Limits the answer so far, for its tail.
-    last: Option<Limiter>,
+    /// From when on the account tells of the answer.
+    answer_ns: i64,
     /// One past the last byte of the answer.
     answer_end: i64,
     /// Next acknowledgment to come.
@@ -104,8 +104,6 @@ struct Walk<'a> {
     lost_share: f64,
     /// Retransmissions by timers, each of which might begin a run of losses.
     timeouts: usize,
-    /// Until when the sender last recovered.
-    recovered_ns: i64,
     /// When the last acknowledgment was heard before an outage.
     silent_since_ns: Option<i64>,
 }
@@ -161,13 +159,12 @@ impl<'a> Walk<'a> {
             recoveries: Recoveries::of(told.flow),
             leaving: 0,
             before: None,
-            last: None,
+            answer_ns: 0,
             answer_end: 0,
             coming: 0,
             slack_ns,
             lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
             timeouts,
-            recovered_ns: i64::MIN,
             silent_since_ns: None,
         }
     }
@@ -245,7 +242,7 @@ impl<'a> Walk<'a> {
         };
         self.account.push(segment_ns, begins_ns, limiter);
         self.before = None;
-        self.last = None;
+        self.answer_ns = segment_ns;
         match number {
             0 => self
                 .account
@@ -337,12 +334,6 @@ impl<'a> Walk<'a> {
         if !by_timer && !self.recoveries.is_on() {
             self.before = Some(limiter);
         }
-        // all that its end releases leaves at once, as fast as the line takes it
-        let recovered = now_ns.saturating_sub(self.recovered_ns) <= self.slack_ns;
-        self.last = match recovered {
-            true => Some(Limiter::LossRecovery),
-            false => self.before,
-        };
     }
 
     /// Gives the time until then to `limiter`, save for what an acknowledgment that ends it was held back.
@@ -359,9 +350,6 @@ impl<'a> Walk<'a> {
         let held_ns = ended_by
             .filter(|_| !self.recoveries.is_on())
             .and_then(|acknowledgment| self.held_from_ns(&acknowledgment, until_ns));
-        if limiter == Limiter::LossRecovery {
-            self.recovered_ns = until_ns;
-        }
         if let Some(held_ns) = held_ns {
             self.account.push(held_ns, from_ns, limiter);
             self.account.push(until_ns, from_ns, Limiter::DelayedAck);
@@ -471,11 +459,10 @@ impl<'a> Walk<'a> {
     /// The limiter of a sender that sends `segment` next.
     fn limiter_of(&mut self, segment: &Segment, now_ns: i64) -> Limiter {
         if segment.kind != Kind::New || segment.flags.has(SegmentFlags::INFERRED) {
-            let before = match self.next >= self.answer_end {
-                true => self.last,
-                false => self.before,
+            return match self.next >= self.answer_end {
+                true => self.limiter_of_tail(now_ns),
+                false => self.before.unwrap_or(self.rounds.window_at(now_ns)),
             };
-            return before.unwrap_or(self.rounds.window_at(now_ns));
         }
         if self.rounds.is_next_by_rate(now_ns - self.last_sent_ns) {
             return Limiter::Pacing;
@@ -500,7 +487,8 @@ impl<'a> Walk<'a> {
         if self.last_bytes < self.mss && bytes < self.mss {
             return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
         }
-        self.rounds.limiter_at(self.last_sent_ns, now_ns)
+        self.rounds
+            .limiter_at(self.last_sent_ns, now_ns, self.next - self.acknowledged)
     }
 
     /// Find out if an acknowledgment came just before, and for how long nothing had been out by then.
@@ -590,17 +578,44 @@ impl<'a> Walk<'a> {
         self.timeouts as f64 * self.lost_share.powi(exponent) > CHANCE
     }
 
+    /// What limited the answer for longest just before its tail, which lasts until then, within as much time: a window that
+    /// is nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
+    fn limiter_of_tail(&self, until_ns: i64) -> Limiter {
+        let bounds = self.account.bounds();
+        let tail_ns = bounds.map_or(self.last_sent_ns, |(_, until_ns)| until_ns);
+        let since_ns = tail_ns.saturating_sub(until_ns.saturating_sub(tail_ns));
+        let times_ns = self.account.times_ns(since_ns.max(self.answer_ns), tail_ns);
+        let longest = Limiter::ALL.into_iter().zip(times_ns);
+        let longest = longest
+            // of what the sender waits for, and not of what came late meanwhile
+            .filter(|(limiter, ns)| {
+                *ns > 0 && !matches!(limiter, Limiter::DelayedAck | Limiter::Outage)
+            })
+            .max_by_key(|(_, ns)| *ns);
+        let longest = longest.map(|(limiter, _)| limiter).or(self.before);
+        longest.unwrap_or(self.rounds.window_at(self.last_sent_ns))
+    }
+
+    /// When the sender hears that all of what is out was received.
+    fn acknowledged_at_ns(&self) -> i64 {
+        let coming = &self.told.flow.acknowledgments[self.coming..];
+        let all = coming.iter().position(|a| a.acknowledged >= self.next);
+        all.map_or(i64::MAX, |all| self.clock.heard_ns[self.coming + all])
+    }
+
     /// All of an answer is out: until it is acknowledged.
     fn tail(&mut self, bound_ns: i64) -> i64 {
-        let recovers = self.recoveries.is_on().then_some(Limiter::LossRecovery);
-        let limiter = recovers
-            .or(self.last)
-            .unwrap_or(self.rounds.window_at(self.last_sent_ns));
+        let ends_ns = self.acknowledged_at_ns().min(bound_ns);
+        let mut before = None;
         while self.acknowledged < self.next {
             let Some(acknowledgment) = self.next_heard(bound_ns) else {
                 break;
             };
             let heard_ns = self.clock.heard_ns[self.coming];
+            let limiter = match self.recoveries.is_on() {
+                true => Limiter::LossRecovery,
+                false => *before.get_or_insert_with(|| self.limiter_of_tail(ends_ns)),
+            };
             // a sender that hears of nothing for so long retransmits (RFC 6298): it heard what was not captured
             let silent_ns = heard_ns.saturating_sub(self.last_sent_ns.max(self.last_heard_ns));
             if silent_ns > MOST_HELD_NS.saturating_add(self.long_rtt_ns) {

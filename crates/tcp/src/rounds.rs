@@ -17,7 +17,12 @@ const LEAST_GROWTH: f64 = 0.5;
 const STANDING_ROUNDS: usize = 8;
 /// ... and one that never lost anything by a whole one (RFC 9438, section 4.3: as Reno), which shows sooner ...
 const LEAST_GROWTH_LOSSLESS: f64 = 1.0;
-const STANDING_ROUNDS_LOSSLESS: usize = 5;
+const STANDING_ROUNDS_LOSSLESS: usize = 3;
+/// ... unless a queue stands, as where round trips take so many times what the path alone takes: a window that a model of the
+/// path sets (BBR's start-up) stands there for as long. It is three times that at most.
+const QUEUED: f64 = 1.5;
+/// A receive window that is full shows in each round.
+const WINDOW_ROUNDS: usize = 2;
 /// ... which it always reaches, but for what is under way when an acknowledgment comes.
 const NEAR_CAP: f64 = 0.95;
 /// No initial window is smaller than this unless something was lost (RFC 6928).
@@ -51,6 +56,17 @@ struct Round {
     recovers: bool,
     /// All of an answer was out before the round was over, so that the window need not have been full.
     is_cut: bool,
+    /// The receiver allowed no further full segment.
+    fills_window: bool,
+}
+
+/// A flight that is reached again and again and never passed.
+#[derive(Debug, Clone, Copy)]
+struct Cap {
+    /// A flight as large is there.
+    least: i64,
+    /// The receive window, or else the send buffer.
+    limiter: Limiter,
 }
 
 /// The rounds of a flow, on its sender's clock.
@@ -58,11 +74,10 @@ struct Round {
 pub(crate) struct Rounds {
     rounds: Vec<Round>,
     slow_start: SlowStart,
-    /// A flight that is reached again and again and never passed: the send buffer's, if windows are known.
-    cap: Option<i64>,
+    /// Where windows are known.
+    cap: Option<Cap>,
     /// Windows were not seen; the flight stands at one size, so that one of them may be it.
     stands_unseen: Option<bool>,
-    mss: i64,
     /// From one packet to the next, where they leave by a rate.
     pub paced_gap_ns: Option<i64>,
     pub own_time: OwnTime,
@@ -80,7 +95,7 @@ impl Rounds {
         windows_unseen: bool,
     ) -> Self {
         let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
-        let rounds = cut(flow, clock);
+        let rounds = cut(flow, clock, mss);
         let gaps_ns = gaps_ns(flow, clock);
         let line_gap_ns = line_gap_ns(flow, clock);
         // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
@@ -103,13 +118,12 @@ impl Rounds {
             unreleased: own_time.unreleased && is_near,
             ..own_time
         };
-        let cap = cap(&rounds, mss, !is_near).filter(|_| waits);
+        let cap = cap(&rounds, mss, !is_near, base_rtt_ns).filter(|_| waits);
         Self {
             stands_unseen: windows_unseen.then(|| waits && settles(&rounds, &slow_start, mss)),
             rounds,
             slow_start,
             cap: cap.filter(|_| !windows_unseen),
-            mss,
             paced_gap_ns: leaves_by_rate(
                 &gaps_ns,
                 flow,
@@ -128,11 +142,6 @@ impl Rounds {
         self.stands_unseen == Some(true)
     }
 
-    fn at(&self, now_ns: i64) -> Option<&Round> {
-        let after = self.rounds.partition_point(|round| round.from_ns <= now_ns);
-        self.rounds[..after].last()
-    }
-
     /// The state of a congestion window that is full.
     pub fn window_at(&self, now_ns: i64) -> Limiter {
         match self.slow_start.contains(now_ns) {
@@ -147,23 +156,27 @@ impl Rounds {
             .is_some_and(|gap_ns| after_ns as f64 <= LONGEST_GAP * gap_ns as f64)
     }
 
-    /// The limiter of a sender that waits for acknowledgments.
-    pub fn limiter_at(&self, sent_ns: i64, now_ns: i64) -> Limiter {
-        let stands = self
-            .at(sent_ns)
-            .is_some_and(|round| self.cap.is_some_and(|cap| round.flight >= cap - self.mss));
-        if stands {
-            Limiter::SendBuffer
-        } else {
-            self.window_at(now_ns)
+    /// The limiter of a sender that waits for acknowledgments of the `flight` that it has out.
+    pub fn limiter_at(&self, sent_ns: i64, now_ns: i64, flight: i64) -> Limiter {
+        match self.cap {
+            Some(cap) if flight >= cap.least || self.stays_at(cap, sent_ns) => cap.limiter,
+            _ => self.window_at(now_ns),
         }
+    }
+
+    /// True in a round that reaches it, if the one before did already.
+    fn stays_at(&self, cap: Cap, now_ns: i64) -> bool {
+        let after = self.rounds.partition_point(|round| round.from_ns <= now_ns);
+        let last = self.rounds[..after].last_chunk::<2>();
+        last.is_some_and(|pair| pair.iter().all(|round| round.flight >= cap.least))
     }
 }
 
 /// A round lasts until the last byte that was out at its begin is acknowledged.
-fn cut(flow: &Flow, clock: &SenderClock) -> Vec<Round> {
+fn cut(flow: &Flow, clock: &SenderClock, mss: i64) -> Vec<Round> {
     let mut rounds: Vec<Round> = Vec::new();
     let (mut next, mut acknowledged, mut coming, mut mark) = (0, 0, 0, i64::MIN);
+    let mut edge = i64::MAX;
     let mut transfers = flow
         .transfers
         .iter()
@@ -172,7 +185,12 @@ fn cut(flow: &Flow, clock: &SenderClock) -> Vec<Round> {
     for (index, segment) in flow.segments.iter().enumerate() {
         let now_ns = clock.sent_ns[index];
         while clock.heard_ns.get(coming).is_some_and(|ns| *ns <= now_ns) {
-            acknowledged = acknowledged.max(flow.acknowledgments[coming].acknowledged);
+            let heard = flow.acknowledgments[coming];
+            acknowledged = acknowledged.max(heard.acknowledged);
+            edge = match heard.window_bytes {
+                ..0 => i64::MAX,
+                window => heard.acknowledged + window,
+            };
             coming += 1;
         }
         let restarts = transfers.next_if(|first| *first <= index).is_some();
@@ -186,11 +204,13 @@ fn cut(flow: &Flow, clock: &SenderClock) -> Vec<Round> {
                 flight: 0,
                 recovers: false,
                 is_cut: false,
+                fills_window: false,
             });
             mark = next;
         }
         if let Some(round) = rounds.last_mut() {
             round.take(next - acknowledged, segment.kind);
+            round.fills_window |= edge.saturating_sub(next) < mss;
         }
     }
     if let Some(round) = rounds.last_mut() {
@@ -211,25 +231,38 @@ impl Round {
     }
 }
 
-/// The size at which the flight stands, if it does; far from the sender only a small one, as what waits between lacks.
-fn cap(rounds: &[Round], mss: i64, is_far: bool) -> Option<i64> {
+/// The size at which the flight stands, if it does. Far from the sender only a small one shows the send buffer, as what waits
+/// between lacks; the receive window shows everywhere.
+fn cap(rounds: &[Round], mss: i64, is_far: bool, base_rtt_ns: i64) -> Option<Cap> {
     let most = rounds.iter().map(|round| round.flight).max()?;
+    let least = (NEAR_CAP * most as f64) as i64 - mss;
+    let there = |round: &&Round| round.flight >= least;
+    let at_cap = || rounds.iter().filter(there);
+    let filled = at_cap().filter(|round| round.fills_window).count();
+    if filled >= WINDOW_ROUNDS && 2 * filled > at_cap().count() {
+        let limiter = Limiter::ReceiveWindow;
+        return Some(Cap { least, limiter });
+    }
     if is_far && most >= INITIAL_SEGMENTS * mss {
         return None;
     }
-    let least = (NEAR_CAP * most as f64) as i64 - mss;
+    let pairs = || rounds.windows(2).filter(|pair| !pair[0].is_cut);
+    let lasts_ns = pairs().filter(|pair| there(&&pair[0]));
+    let lasts_ns: Vec<i64> = lasts_ns
+        .map(|pair| pair[1].from_ns - pair[0].from_ns)
+        .collect();
+    let queues = quantile(&lasts_ns, 0.5) as f64 > QUEUED * base_rtt_ns as f64;
     let (growth, needed) = match rounds.iter().any(|round| round.recovers) {
         _ if most < INITIAL_SEGMENTS * mss => (LEAST_GROWTH, STANDING_ROUNDS_BELOW_INITIAL),
-        true => (LEAST_GROWTH, STANDING_ROUNDS),
-        false => (LEAST_GROWTH_LOSSLESS, STANDING_ROUNDS_LOSSLESS),
+        false if !queues => (LEAST_GROWTH_LOSSLESS, STANDING_ROUNDS_LOSSLESS),
+        _ => (LEAST_GROWTH, STANDING_ROUNDS),
     };
-    let there = |round: &&Round| round.flight >= least;
     let standing = standing_rounds(rounds, there, growth, mss).filter(|count| *count >= needed)?;
     // below a buffer's size nothing stands that loses nothing: what does is a window that a model of the path sets
-    let pairs = rounds.windows(2).filter(|pair| !pair[0].is_cut);
     let elsewhere =
-        pairs.filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
-    (elsewhere.count() < standing).then_some(least + mss)
+        pairs().filter(|pair| pair[1].is_below(least) && pair[1].flight <= pair[0].flight);
+    let limiter = Limiter::SendBuffer;
+    (elsewhere.count() < standing).then_some(Cap { least, limiter })
 }
 
 /// True if a flight that nothing else bounds does not grow once slow start is over, as the congestion window would make it.
@@ -253,7 +286,10 @@ fn standing_rounds(
     for transfer in rounds.split_inclusive(|round| round.is_cut) {
         let there = transfer.iter().filter(|round| !round.recovers && of(round));
         let there: Vec<i64> = there.map(|round| round.flight).collect();
-        let third = (there.len() / 3).max(1).min(there.len());
+        if there.len() < 3 {
+            continue; // what begins and ends there tells nothing
+        }
+        let third = there.len() / 3;
         grown += mean(&there[there.len() - third..]) - mean(&there[..third]);
         as_window += growth * (there.len() - third) as f64 * mss as f64;
         count += there.len();
