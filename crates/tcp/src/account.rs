@@ -199,18 +199,21 @@ impl<'a> Walk<'a> {
         self.last_sent_ns = begin_ns;
         self.last_heard_ns = begin_ns;
         let handshake = &self.told.handshake;
-        let (Some(syn_ns), Some(syn_ack_ns), Some(ack_ns)) =
-            (handshake.syn_ns, handshake.syn_ack_ns, handshake.ack_ns)
-        else {
+        let (Some(syn_ack_ns), Some(ack_ns)) = (handshake.syn_ack_ns, handshake.ack_ns) else {
             return;
         };
         // the responder hears SYN and ACK later than they pass; the initiator sent the first and hears the answer
-        let (from_ns, until_ns) = match self.told.is_responder {
-            true => (self.clock.arrives_ns(syn_ns), self.clock.arrives_ns(ack_ns)),
-            false => (
+        let (from_ns, until_ns) = match (self.told.is_responder, handshake.syn_ns) {
+            (true, Some(syn_ns)) => (self.clock.arrives_ns(syn_ns), self.clock.arrives_ns(ack_ns)),
+            (true, None) => (
+                self.clock.left_ns(syn_ack_ns),
+                self.clock.arrives_ns(ack_ns),
+            ),
+            (false, Some(syn_ns)) => (
                 self.clock.left_ns(syn_ns),
                 self.clock.arrives_ns(syn_ack_ns),
             ),
+            (false, None) => return,
         };
         let until_ns = until_ns.min(begin_ns);
         if from_ns < until_ns {

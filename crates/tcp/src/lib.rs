@@ -40,6 +40,7 @@ mod tracker;
 mod unseen;
 mod vantage;
 mod window;
+mod window_scale;
 
 #[cfg(test)]
 mod account_tests;

@@ -23,6 +23,9 @@ const STANDING_ROUNDS_LOSSLESS: usize = 3;
 const QUEUED: f64 = 1.5;
 /// A receive window that is full shows in each round.
 const WINDOW_ROUNDS: usize = 2;
+/// Of flights that something else bounds, no more than so many come within a segment of what a scale of the window allows,
+/// if their logarithm is as likely to be anywhere between one scale and the next.
+const NEAR_BY_CHANCE: f64 = 0.1;
 /// ... which it always reaches, but for what is under way when an acknowledgment comes.
 const NEAR_CAP: f64 = 0.95;
 /// No initial window is smaller than this unless something was lost (RFC 6928).
@@ -30,8 +33,8 @@ const INITIAL_SEGMENTS: i64 = 10;
 /// ... and so a smaller flight that stands needs fewer rounds to tell.
 const STANDING_ROUNDS_BELOW_INITIAL: usize = 3;
 /// Packets that no acknowledgment releases and that never come closer than this share of their usual distance leave
-/// by a rate.
-const EVEN: f64 = 0.8;
+/// by a rate. It is above 0.8: BBR probes at 5/4 of its rate for an eighth of the time.
+const EVEN: f64 = 0.85;
 const EVEN_PACKETS: usize = 30;
 /// ... and the next one leaves within so many times the usual.
 const LONGEST_GAP: f64 = 1.5;
@@ -229,6 +232,19 @@ impl Round {
         self.flight = self.flight.max(flight);
         self.recovers |= matches!(kind, Kind::Fast | Kind::Timeout);
     }
+}
+
+/// True if the receive window is full most of the time once it was, as no flight is by chance that something else bounds.
+pub(crate) fn fill_the_window(flow: &Flow, clock: &SenderClock) -> bool {
+    let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
+    let rounds = cut(flow, clock, mss);
+    let most = rounds.iter().map(|round| round.flight).max().unwrap_or(0);
+    let by_chance = (1.0 + mss as f64 / most.max(1) as f64).log2();
+    let since = rounds.iter().skip_while(|round| !round.fills_window);
+    let (all, full) = since.fold((0, 0), |(all, full), round| {
+        (all + 1, full + usize::from(round.fills_window))
+    });
+    by_chance <= NEAR_BY_CHANCE && full >= STANDING_ROUNDS_BELOW_INITIAL && 2 * full > all
 }
 
 /// The size at which the flight stands, if it does. Far from the sender only a small one shows the send buffer, as what waits

@@ -55,12 +55,20 @@ impl SlowStart {
         let mut transfers = flow.transfers.iter().peekable();
         let mut answer_end = i64::MAX;
         let mut coming = 0;
+        let marked = flow
+            .segments
+            .iter()
+            .filter(|s| s.flags.has(SegmentFlags::CE_ECHOED));
+        let mut marked = marked.map(Segment::end).peekable();
         for (index, segment) in flow.segments.iter().enumerate() {
             let now_ns = clock.sent_ns[index];
             while let Some(heard_ns) = clock.heard_ns.get(coming).filter(|ns| **ns <= now_ns) {
                 walk.sample(*heard_ns);
                 let acknowledgment = flow.acknowledgments[coming];
                 walk.acknowledged = walk.acknowledged.max(acknowledgment.acknowledged);
+                while marked.next_if(|end| *end <= walk.acknowledged).is_some() {
+                    walk.leave(*heard_ns);
+                }
                 if acknowledgment.window_bytes >= 0 {
                     walk.edge = Some(acknowledgment.acknowledged + acknowledgment.window_bytes);
                 }
@@ -180,6 +188,12 @@ impl Walk {
         }
         self.next = self.next.max(segment.end());
         self.pending = Some((now_ns, i64::from(segment.payload_bytes)));
+    }
+
+    /// A mark makes the sender reduce its window as a loss does (RFC 3168, section 6.1.2), and it sends on.
+    fn leave(&mut self, now_ns: i64) {
+        self.end_phase(now_ns);
+        self.unended = false;
     }
 
     fn end_phase(&mut self, now_ns: i64) {

@@ -7,7 +7,7 @@ use whydrop_capture::{Network, TcpFlags, TcpSegment};
 use crate::account::{Told, account};
 use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
-use crate::flow::{Connection, Endpoint, Handshake};
+use crate::flow::{Connection, Endpoint, Flow, Handshake};
 use crate::half::Half;
 use crate::half::acknowledgments::AckPacket;
 use crate::half::transmissions::DataPacket;
@@ -15,11 +15,12 @@ use crate::key::ConnectionKey;
 use crate::options::TrackerOptions;
 use crate::outcome::{Ending, Outcome, Reset, Setup, Unanswered};
 use crate::segmentation::SegmentSize;
-use crate::sender_clock::Echoes;
+use crate::sender_clock::{Echoes, SenderClock};
 use crate::sequence::{PLAUSIBLE_BYTES, Unwrapper};
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
 use crate::unseen::UnseenFlow;
 use crate::vantage;
+use crate::window_scale;
 
 /// The smallest maximum segment size that makes sense to Linux (`TCP_MIN_MSS`: an IPv4 datagram that every host must
 /// accept, with all options): a smaller one would let one captured packet stand for thousands.
@@ -629,12 +630,24 @@ fn account_for_time(
         flow.divide(inferred.answers.iter().map(|answer| answer.0));
         (flow.acknowledgments, answers) = (inferred.acknowledgments, inferred.answers);
     }
+    let near_rtts_ns = near_rtts_ns.map(|(initiator, responder)| match direction {
+        0 => (initiator, responder),
+        _ => (responder, initiator),
+    });
+    if flow.window_scale.is_none() && echoed_rtt_ns.is_none() {
+        let clock = SenderClock::of(flow, near_rtts_ns.map(|(near, _)| near), echoes);
+        window_scale::infer(flow, &clock);
+    }
+    let unseen_ns = unseen_requests_ns(other, &handshake);
     let until = |passed: usize| passed.checked_sub(1);
     let request_until = |until_ns: i64| match echoed_rtt_ns {
         Some(_) => Some(answers[until(answers.partition_point(|a| a.1 <= until_ns))?].1),
         None => {
             let requests = &other.segments;
-            Some(requests[until(requests.partition_point(|s| s.time_ns <= until_ns))?].time_ns)
+            let seen = until(requests.partition_point(|s| s.time_ns <= until_ns));
+            let told = until(unseen_ns.partition_point(|ns| *ns <= until_ns));
+            let seen_ns = seen.map(|index| requests[index].time_ns);
+            seen_ns.max(told.map(|index| unseen_ns[index]))
         }
     };
     let account = account(&Told {
@@ -642,10 +655,7 @@ fn account_for_time(
         request_until: &request_until,
         handshake,
         is_responder,
-        near_rtts_ns: near_rtts_ns.map(|(initiator, responder)| match direction {
-            0 => (initiator, responder),
-            _ => (responder, initiator),
-        }),
+        near_rtts_ns,
         echoes,
         echoed_rtt_ns,
     });
@@ -658,6 +668,27 @@ fn account_for_time(
     if echoed_rtt_ns.is_some() {
         flow.acknowledgments = Vec::new(); // only what was captured is kept for charts
     }
+}
+
+/// When data was acknowledged that the capture missed: it arrived before. The first request of a connection follows the
+/// handshake.
+fn unseen_requests_ns(requests: &Flow, handshake: &Handshake) -> Vec<i64> {
+    let mut segments = requests.segments.iter().peekable();
+    let mut captured = None;
+    let told = requests.acknowledgments.iter().filter_map(|told| {
+        while let Some(segment) = segments.next_if(|segment| segment.time_ns <= told.time_ns) {
+            captured = captured.max(Some(segment.end()));
+        }
+        let is_first = captured.is_none();
+        // the FIN takes a number too
+        let beyond = told.acknowledged > captured.unwrap_or(0) + 1;
+        captured = captured.max(Some(told.acknowledged));
+        beyond.then_some(match handshake.ack_ns {
+            Some(ack_ns) if is_first => ack_ns,
+            _ => told.time_ns,
+        })
+    });
+    told.collect()
 }
 
 fn data_packet(time_ns: i64, packet: u64, network: &Network, tcp: &TcpSegment) -> DataPacket {

@@ -6,6 +6,10 @@ use crate::ecn::EcnReport;
 use crate::flow::{Acknowledgment, Fate, Kind, SackBlock, SegmentFlags};
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
+use crate::window_scale::unscaled;
+
+/// Acknowledgments kept of data that was not captured, where none was.
+const MOST_BEFORE_DATA: usize = 16;
 
 /// The parts of an acknowledging packet that matter here.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +59,7 @@ impl Half {
         // one that was overtaken says nothing new of window and marks (RFC 9293, section 3.10.7.4)
         let is_old = Some(acknowledged) < self.proven;
         self.proven = self.proven.max(Some(acknowledged));
-        let window_before = self.window_bytes;
+        let (window_before, raw_before) = (self.window_bytes, self.window_raw);
         if !is_old {
             self.take_window(packet);
         }
@@ -68,6 +72,7 @@ impl Half {
             [] => None,
             _ => self.on_sack(packet, acknowledged, highest_before, &unwrapper),
         };
+        let unseen = acknowledged > self.next.max(self.closed.probed_to) + 1;
         let progress = acknowledged > self.acknowledged || self.sacked.total() > fresh_before;
         let newest = (acknowledged > self.acknowledged)
             .then(|| self.on_progress(packet, acknowledged, highest_before))
@@ -95,17 +100,19 @@ impl Half {
         if progress && let Some(transfer) = self.flow.transfers.last_mut() {
             transfer.end_ns = transfer.end_ns.max(packet.time_ns);
         }
-        // before any data they tell charts a window, and the account of time nothing
-        let accounts = self.account_for_time && !self.flow.segments.is_empty();
+        // before any data they tell charts a window, and the account of time only of a request that was not captured
+        let unseen = unseen && self.flow.acknowledgments.len() < MOST_BEFORE_DATA;
+        let accounts = self.account_for_time && (unseen || !self.flow.segments.is_empty());
         let tells = self.keep_acknowledgments || accounts;
-        if tells && (progress || self.window_bytes != window_before) {
+        let window_moves = self.window_bytes != window_before || self.window_raw != raw_before;
+        if tells && (progress || window_moves) {
             if self.flow.acknowledgments.is_empty() {
                 self.flow.acknowledgments.reserve_exact(1); // most connections of a flood have one
             }
             self.flow.acknowledgments.push(Acknowledgment {
                 time_ns: packet.time_ns,
                 acknowledged: self.acknowledged,
-                window_bytes: self.window_bytes.unwrap_or(-1),
+                window_bytes: self.window_bytes.unwrap_or(unscaled(self.window_raw)),
             });
         }
     }
