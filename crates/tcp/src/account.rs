@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
             rounds,
             clock,
             account,
-            mss: i64::from(told.flow.mss_bytes.unwrap_or(1460)),
+            mss: i64::from(told.flow.full_bytes()),
             round_trip: RoundTrip::of(told.flow, base_rtt_ns),
             long_rtt_ns: LONG * usual_rtt_ns,
             next: 0,

@@ -76,7 +76,7 @@ impl Echoed {
         }
         let mut receiver = Receiver {
             segments: &flow.segments,
-            mss: i64::from(flow.mss_bytes.unwrap_or(1460)),
+            mss: i64::from(flow.full_bytes()),
             // both ends of what is measured are known to a tick
             round_trip_ns: round_trip_ns - tick_ns,
             passed: 0,

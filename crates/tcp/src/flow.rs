@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::ecn::Ecn;
 use crate::limits::Account;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
+use crate::segmentation::SMALLEST_FULL_SEGMENT_BYTES;
 use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence};
 
 /// An address and a port.
@@ -302,6 +303,8 @@ pub struct Flow {
     /// Largest payload of a wire packet: announced in the handshake less options, or the largest seen where that is more
     /// or nothing was announced.
     pub mss_bytes: Option<u32>,
+    /// The handshake told it.
+    pub mss_announced: bool,
     /// Scale of the windows that this flow's receiver advertises; `None` when unknown.
     pub window_scale: Option<u8>,
     pub vantage: Vantage,
@@ -317,6 +320,15 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Payload of a full segment, for what compares others with it: not the largest of small ones, where no handshake tells.
+    pub(crate) fn full_bytes(&self) -> u32 {
+        let known = self.mss_bytes.unwrap_or(1460);
+        match self.mss_announced {
+            true => known,
+            false => known.max(SMALLEST_FULL_SEGMENT_BYTES),
+        }
+    }
+
     /// `src:port > dst:port`.
     pub fn name(&self) -> String {
         format!("{} > {}", self.source, self.destination)

@@ -22,7 +22,7 @@ impl OwnTime {
     /// Of bursts with pauses longer than `pause_ns` between them. What an acknowledgment releases passes the capture point
     /// within `release_ns` of it.
     pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, release_ns: i64) -> Self {
-        let mss = flow.mss_bytes.unwrap_or(1460);
+        let mss = flow.full_bytes();
         let (mut bursts, mut all_ns, mut small_ns, mut unreleased_ns) = (0, 0.0, 0.0, 0.0);
         let (mut heard, mut acknowledged, mut last_heard_ns) = (0, 0, i64::MIN);
         for (index, two) in flow.segments.windows(2).enumerate() {

@@ -84,7 +84,7 @@ impl<'a> RoundTrip<'a> {
     /// Two that left together are acknowledged at once; one of these may have been held back, too: what is longer is believed
     /// bit by bit (RFC 6298, section 2.3).
     fn hear_all(&mut self, heard: &Heard) {
-        if !heard.together || heard.bytes < 2 * i64::from(self.flow.mss_bytes.unwrap_or(1460)) {
+        if !heard.together || heard.bytes < 2 * i64::from(self.flow.full_bytes()) {
             return;
         }
         let sampled_ns = heard.at_ns.saturating_sub(heard.last_sent_ns);

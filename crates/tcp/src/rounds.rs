@@ -97,15 +97,17 @@ impl Rounds {
         slack_ns: i64,
         windows_unseen: bool,
     ) -> Self {
-        let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
+        let mss = i64::from(flow.full_bytes());
         let rounds = cut(flow, clock, mss);
         let gaps_ns = gaps_ns(flow, clock);
-        let line_gap_ns = line_gap_ns(flow, clock);
+        let line_gap_ns = self::line_gap_ns(flow, clock, STAMPS_NS);
         // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
         // behind another, and where stamps are noisy nearer than the line takes them
         let burst_gap_ns = quantile(&gaps_ns, 0.25).max(line_gap_ns);
+        // where the way to the capture point varies, packets come closer together than the line took them
+        let slow_gap_ns = self::line_gap_ns(flow, clock, STAMPS_NS.max(clock.doubt_ns));
         let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
-        let slow_start = SlowStart::of(flow, clock, pause_ns, line_gap_ns);
+        let slow_start = SlowStart::of(flow, clock, pause_ns, slow_gap_ns);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
@@ -236,7 +238,7 @@ impl Round {
 
 /// True if the receive window is full most of the time once it was, as no flight is by chance that something else bounds.
 pub(crate) fn fill_the_window(flow: &Flow, clock: &SenderClock) -> bool {
-    let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
+    let mss = i64::from(flow.full_bytes());
     let rounds = cut(flow, clock, mss);
     let most = rounds.iter().map(|round| round.flight).max().unwrap_or(0);
     let by_chance = (1.0 + mss as f64 / most.max(1) as f64).log2();
@@ -301,7 +303,14 @@ fn standing_rounds(
     // a window begins anew with a transfer
     for transfer in rounds.split_inclusive(|round| round.is_cut) {
         let there = transfer.iter().filter(|round| !round.recovers && of(round));
-        let there: Vec<i64> = there.map(|round| round.flight).collect();
+        let mut there: Vec<i64> = there.map(|round| round.flight).collect();
+        // the last one need not be full
+        if there
+            .last_chunk()
+            .is_some_and(|[before, last]| last + mss <= *before)
+        {
+            there.pop();
+        }
         if there.len() < 3 {
             continue; // what begins and ends there tells nothing
         }
@@ -315,7 +324,7 @@ fn standing_rounds(
 
 /// Times from each full packet that was sent for the first time to the next such, nanoseconds.
 fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
-    let full = flow.mss_bytes.unwrap_or(1460);
+    let full = flow.full_bytes();
     let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
     let pairs = flow.segments.windows(2).zip(clock.sent_ns.windows(2));
     pairs
@@ -326,8 +335,8 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
 
 /// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets or more in a
 /// row, nanoseconds; 0 where there are no such.
-fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
-    let full = flow.mss_bytes.unwrap_or(1460);
+fn line_gap_ns(flow: &Flow, clock: &SenderClock, noise_ns: i64) -> i64 {
+    let full = flow.full_bytes();
     let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
     let mut least_ns = i64::MAX;
     let mut first = 0;
@@ -339,7 +348,7 @@ fn line_gap_ns(flow: &Flow, clock: &SenderClock) -> i64 {
                 .windows(packets + 1)
                 .map(|row| row[packets] - row[0]);
             if let Some(took_ns) = took_ns.min() {
-                least_ns = least_ns.min((took_ns + STAMPS_NS) / packets as i64);
+                least_ns = least_ns.min((took_ns + noise_ns) / packets as i64);
             }
         }
     }

@@ -7,7 +7,7 @@ const ETHERNET_MTU_BYTES: u32 = 1500;
 /// Payload above this cannot be one packet even with jumbo frames of 9000 bytes.
 const LARGEST_JUMBO_PAYLOAD_BYTES: u32 = 9000;
 /// A full segment is no smaller on any path: the default of RFC 9293, section 3.7.1, less the options that fit.
-const SMALLEST_FULL_SEGMENT_BYTES: u32 = 536 - 40;
+pub(crate) const SMALLEST_FULL_SEGMENT_BYTES: u32 = 536 - 40;
 
 /// The largest payload of a wire packet, as far as it is known.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,6 +45,10 @@ impl SegmentSize {
             most: NonZeroU32::new(bytes),
             ..Self::default()
         }
+    }
+
+    pub fn is_announced(&self) -> bool {
+        self.announced.is_some()
     }
 
     /// Payload of a full packet; 0 before any was seen or announced.

@@ -43,7 +43,7 @@ impl SlowStart {
 
     /// A sender that is silent for `pause_ns` waits, and not for its line, which takes `line_gap_ns` for a full packet.
     pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, line_gap_ns: i64) -> Self {
-        let mss = i64::from(flow.mss_bytes.unwrap_or(1460));
+        let mss = i64::from(flow.full_bytes());
         let mut walk = Walk {
             mss,
             unended: true,

@@ -26,7 +26,7 @@ fn newly_acknowledged(flow: &Flow) -> Vec<i64> {
 }
 
 fn mss(flow: &Flow) -> i64 {
-    i64::from(flow.mss_bytes.unwrap_or(1460))
+    i64::from(flow.full_bytes())
 }
 
 #[cfg(test)]

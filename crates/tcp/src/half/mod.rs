@@ -366,6 +366,7 @@ impl Half {
         }
         self.flow.outstanding_at_loss = outstanding_at_loss(&self.flow.segments);
         self.flow.mss_bytes = Some(self.full_payload_bytes()).filter(|bytes| *bytes > 0);
+        self.flow.mss_announced = self.segment_size.is_announced();
         self.flow.window_scale = self.window_shift;
         self.flow.segments.shrink_to_fit();
         self.flow.transfers.shrink_to_fit();
