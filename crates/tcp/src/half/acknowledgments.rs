@@ -105,6 +105,12 @@ impl Half {
         let accounts = self.account_for_time && (unseen || !self.flow.segments.is_empty());
         let tells = self.keep_acknowledgments || accounts;
         let window_moves = self.window_bytes != window_before || self.window_raw != raw_before;
+        // the account of time may infer the scale
+        let unknown = if self.account_for_time {
+            unscaled(self.window_raw)
+        } else {
+            -1
+        };
         if tells && (progress || window_moves) {
             if self.flow.acknowledgments.is_empty() {
                 self.flow.acknowledgments.reserve_exact(1); // most connections of a flood have one
@@ -112,7 +118,7 @@ impl Half {
             self.flow.acknowledgments.push(Acknowledgment {
                 time_ns: packet.time_ns,
                 acknowledged: self.acknowledged,
-                window_bytes: self.window_bytes.unwrap_or(unscaled(self.window_raw)),
+                window_bytes: self.window_bytes.unwrap_or(unknown),
             });
         }
     }
