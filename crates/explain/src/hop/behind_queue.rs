@@ -1,6 +1,9 @@
 //! A bucket that sees packets as a queue lets them out: a policer behind a shaper.
 
 use super::buckets::refine;
+use super::models::bucket_over;
+use crate::evidence::ReplayCheck;
+use whydrop_path::Arrival;
 use whydrop_path::fit::passage::{Departures, Passages};
 use whydrop_path::fit::{BucketFit, Observation, Trace, fit_bucket};
 
@@ -48,14 +51,29 @@ pub fn bucket_behind_queue(
             delay_s: None,
         }
     };
-    let trace = Trace::new((0..passages.len()).map(observation).collect());
+    let observations: Vec<Observation> = (0..passages.len()).map(observation).collect();
+    let mut last_ns = i64::MIN;
+    let arrivals = observations.iter().map(|seen| {
+        last_ns = last_ns.max(seen.time_ns);
+        Arrival {
+            time_ns: last_ns,
+            bytes: seen.bytes,
+        }
+    });
+    let arrivals: Vec<Arrival> = arrivals.collect();
+    let trace = Trace::new(observations);
     let (refined, _) = refine(&trace, &fit_bucket(&trace)?, noise_s);
     let fit = refined.fit();
     let expected = f64::from(fit.agreement.expected_losses());
     let better = fit.gain() > gain + BEHIND_GAIN && fit.certainty() > certainty + 0.1;
     let suits = better && fit.certainty() > 0.6 && expected > NEEDED_SHARE * passages.lost as f64;
     // a bucket that fills as fast as the queue drains would never run dry behind it
-    (suits && fit.rate_bps.value < 0.98 * rate_bps).then(|| BehindQueue {
+    let drops = || {
+        let modelled = bucket_over(&arrivals, fit);
+        let dropped = modelled.iter().map(|packet| packet.dropped);
+        ReplayCheck::new(dropped, &passages.outcome).holds(fit, true)
+    };
+    (suits && fit.rate_bps.value < 0.98 * rate_bps && drops()).then(|| BehindQueue {
         fit: refined.complete(),
     })
 }

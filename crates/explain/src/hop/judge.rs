@@ -5,7 +5,7 @@
 //! differ between what drops and what delays.
 
 use whydrop_path::fit::passage::HeldAtLosses;
-use whydrop_path::fit::{BucketFit, Interval, PairFit};
+use whydrop_path::fit::{BucketFit, Interval, PairFit, Seen};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
 
 use super::byte_basis::ByteBasis;
@@ -124,18 +124,23 @@ fn refute(contest: &mut Contest, hop: &Hop) {
     }
     if let Some(fit) = &hop.bucket
         && contest.standing(Cause::Policer).is_some()
-        && let Some(why) = drains_as_drops(hop, fit).or_else(|| failing_replay(hop, fit))
+        && let Some(why) = drains_as_drops(hop, fit)
+            .or_else(|| failing_replay(hop, fit))
+            .or_else(|| starves(hop, fit))
     {
         contest.rule_out(Cause::Policer, why);
     }
 }
 
-/// The rate at which nearly all packets came out while they waited, where the bucket fills as fast: it is the backlog of
-/// that queue. A policer that happens to have the queue's own rate is the less likely one.
+/// The rate at which nearly all packets came out while they waited, where the bucket fills as fast, or nearly as fast and drops
+/// others than were lost: it is the backlog of that queue. A policer that happens to have the queue's own rate is the less
+/// likely one.
 fn drains_as_drops(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let departures = hop.departures.as_ref()?;
     let drains_bps = departures.rate_bps.value;
-    let alike = (fit.rate_bps.value / drains_bps).ln().abs() < SAME_RATE;
+    let apart = (fit.rate_bps.value / drains_bps).ln().abs();
+    let replayed = || bucket_replayed(&hop.passages, fit, hop.idle_wait_s()).agreement();
+    let alike = apart < SAME_RATE || (apart < -CLEARLY_SLOWER.ln() && replayed() < EXACT);
     let served = departures.served as f64 > NEARLY_ALL * hop.passages.passed as f64;
     (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
 }
@@ -280,6 +285,10 @@ const CORRECTED_NOISE: f64 = 2.0;
 /// ... or, behind the queue, this share of a packet: when a lost packet came there is only known from its neighbours.
 const CORRECTED_BEHIND: f64 = 0.25;
 
+/// All arrivals are known: a bucket that all of them pass drops the very packets. One whose drops agree with the losses less than
+/// that is passed by others' packets, too, and so is the queue.
+const EXACT: f64 = 0.9;
+
 /// A bucket that fills clearly slower than the queue of the hop drains is not that queue: something else drops.
 ///
 /// Unless others' packets share the queue, or may, since its rate is not sharp: what is left for those seen is less than
@@ -293,7 +302,8 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
         .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
     let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
     // what stands behind a queue drops when that is long
-    if may_be_shared && with_the_longest_waits && hop.behind_queue.is_none() {
+    let may_wait = with_the_longest_waits && hop.behind_queue.is_none();
+    if may_wait && may_be_shared || waits_for_its_backlog(hop) {
         return None;
     }
     let drains = departures.rate_bps.low.unwrap_or(departures.rate_bps.value);
@@ -321,7 +331,12 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
         .map(|behind| behind.fit)
         .or(hop.bucket)
         .filter(|fit| again && slower(fit) && sharp(fit))?;
-    if hop.behind_queue.is_none() && failing_replay(hop, &fit).is_some() {
+    let replayed = || bucket_replayed(&hop.passages, &fit, hop.idle_wait_s()).agreement();
+    if may_wait && replayed() < EXACT {
+        return None;
+    }
+    let fails = || failing_replay(hop, &fit).is_some() || starves(hop, &fit).is_some();
+    if hop.behind_queue.is_none() && fails() {
         return None;
     }
     let why = fact!(
@@ -332,12 +347,45 @@ fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     Some((fit, why))
 }
 
+/// True if packets that found the bucket nearly spent waited for as long as its backlog takes at its own rate: behind a policer
+/// the queue drains faster, and so never holds as much.
+fn waits_for_its_backlog(hop: &Hop) -> bool {
+    let occupancy = hop.evidence.occupancy.as_ref();
+    hop.behind_queue.is_none()
+        && occupancy.is_some_and(|occupancy| {
+            let more_s = occupancy.near_limit_s - occupancy.empty_s;
+            more_s > CLEARLY_SLOWER * occupancy.expected_s
+        })
+}
+
 /// A rate that is known to within this share leaves no room for others' packets.
 const SHARP: f64 = 0.05;
 
 fn is_sharp(rate: Interval) -> bool {
     let width = rate.low.zip(rate.high).map(|(low, high)| high - low);
     width.is_some_and(|width| width < SHARP * rate.value)
+}
+
+/// A bucket that fills lets packets pass now and then. Of the losses so many may come in a row for longer than it takes to fill by
+/// as much, while others' packets have the tokens.
+const STARVED: f64 = 0.25;
+
+/// The fact that nothing passed for so long, time and again, that the bucket would have let packets pass.
+fn starves(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
+    let passages = &hop.passages;
+    let bytes_per_s = fit.rate_bps.value / 8.0;
+    let noise_s = 2.0 * hop.noise_bytes(fit) / bytes_per_s;
+    let fates = (0..passages.len()).filter(|index| passages.outcome[*index] != Seen::Unknown);
+    let fates: Vec<usize> = fates.collect();
+    let runs = fates.chunk_by(|a, b| passages.outcome[*a] == passages.outcome[*b]);
+    let starved = runs.filter(|run| passages.outcome[run[0]] == Seen::Lost);
+    let starved = starved.map(|run| {
+        let lasts_s = passages.arrival_s[run[run.len() - 1]] - passages.arrival_s[run[0]];
+        let filled_bytes = bytes_per_s * (lasts_s - noise_s).max(0.0);
+        ((filled_bytes / fit.packet_bytes) as usize).min(run.len() - 1)
+    });
+    let starved: usize = starved.sum();
+    (starved as f64 > STARVED * passages.lost as f64).then(|| missing(hop, fit))
 }
 
 /// Waits before losses that are longer than this share of all, on average, have to do with them.
@@ -349,13 +397,16 @@ fn failing_replay(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
     let dropped = replay.packets.iter().map(|packet| packet.dropped);
     let nearby = ReplayCheck::new(dropped, &hop.passages.outcome);
-    (!nearby.holds(fit, true)).then(|| {
-        fact!(
-            "policer-misses",
-            rate_bps = fit.rate_bps.value,
-            dropped = replay.dropped,
-            hits = replay.hits,
-            lost = replay.lost
-        )
-    })
+    (!nearby.holds(fit, true)).then(|| missing(hop, fit))
+}
+
+fn missing(hop: &Hop, fit: &BucketFit) -> Fact {
+    let replay = bucket_replayed(&hop.passages, fit, hop.idle_wait_s());
+    fact!(
+        "policer-misses",
+        rate_bps = fit.rate_bps.value,
+        dropped = replay.dropped,
+        hits = replay.hits,
+        lost = replay.lost
+    )
 }

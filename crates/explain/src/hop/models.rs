@@ -110,12 +110,20 @@ pub fn replay_over(
 
 /// A token bucket, replayed.
 pub fn bucket_replayed(passages: &Passages, fit: &BucketFit, idle_wait_s: f64) -> Replay {
-    let element = Element::Policer {
+    replay_over(passages, policer(fit), 0, idle_wait_s)
+}
+
+/// The same over packets that come to it at other times than they entered the hop.
+pub fn bucket_over(arrivals: &[Arrival], fit: &BucketFit) -> Vec<Modelled> {
+    modelled(policer(fit), 0, arrivals)
+}
+
+fn policer(fit: &BucketFit) -> Element {
+    Element::Policer {
         rate_bps: fit.rate_bps.value,
         burst_bytes: fit.limit_bytes.value,
         peak: None,
-    };
-    replay_over(passages, element, 0, idle_wait_s)
+    }
 }
 
 fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<Modelled> {
