@@ -50,6 +50,7 @@ MAY_TAKE: dict[str, Callable[[Records], Records]] = {
     "acknowledgments alone": changed.one_way(data=False),
 }
 SILENT = {"unknown", "none", "capture-loss"}
+TRUTHS = {"policed": "policer", "shallow": "shallow-queue"}
 FAST = "policed-download.pcap.zst"
 FILES = [
     pytest.param(path.name, marks=[] if path.name == FAST else pytest.mark.exhaustive)
@@ -80,7 +81,9 @@ def test_a_verdict_survives(tmp_path: Path, name: str, change: str) -> None:
     make, link = KEEPS[change]
     found = headline(whydrop.explain(changed.write(tmp_path / "changed.pcap", make(records_of(name)), link)))
     cause, lost = told_by(name)
-    assert found[0] == cause
+    # where nothing is told of an example, what it was made with may show
+    shows = {cause, TRUTHS[name.split("-")[0]]} if cause in SILENT else {cause}
+    assert found[0] in shows
     assert found[1] <= lost + max(2, lost // 50)
 
 
