@@ -412,7 +412,7 @@ fn pieces(ledger: &Ledger, end_ns: i64) -> Vec<Piece> {
     pieces
 }
 
-/// What limited the answer for longest just before its tail, within as much time as the tail takes: a window that is
+/// The limiter of the answer for longest just before its tail, within as much time as the tail takes: a window that is
 /// nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
 fn longest_before(pieces: &[Piece], tail_ns: i64, lasts_ns: i64) -> Option<Limiter> {
     let mut times_ns = [0; Limiter::ALL.len()];

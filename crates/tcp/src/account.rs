@@ -581,7 +581,7 @@ impl<'a> Walk<'a> {
         self.timeouts as f64 * self.lost_share.powi(exponent) > CHANCE
     }
 
-    /// What limited the answer for longest just before its tail, which lasts until then, within as much time: a window that
+    /// The limiter of the answer for longest just before its tail, which lasts until then, within as much time: a window that
     /// is nearly full changes its limit with each acknowledgment, and the last of these instants is nothing but chance.
     fn limiter_of_tail(&self, until_ns: i64) -> Limiter {
         let bounds = self.account.bounds();

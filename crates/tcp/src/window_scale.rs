@@ -12,7 +12,7 @@ use crate::sender_clock::SenderClock;
 /// The largest scale (RFC 7323, section 2.3).
 const LARGEST: u8 = 14;
 
-/// What stands for the window of an unknown scale until that is inferred, less than 0, by the value in the packet.
+/// A stand-in for the window of an unknown scale until that is inferred, less than 0, by the value in the packet.
 pub(crate) fn unscaled(value: u16) -> i64 {
     -1 - i64::from(value)
 }
