@@ -79,8 +79,8 @@ fn silence(trace: &Trace) -> Silence {
                 });
             }
             (Seen::Lost, Some(run)) => (run.until_s, run.lost) = (now_s, run.lost + 1),
-            (Seen::Passed, _) => run = None,
-            (Seen::Unknown, _) => {}
+            // a packet that no one retransmitted, and whose acknowledgment was not captured, will rather have passed
+            (Seen::Passed | Seen::Unknown, _) => run = None,
         }
         if let Some(run) = run
             && run.until_s - run.from_s > longest.until_s - longest.from_s
@@ -252,5 +252,26 @@ mod tests {
         let one = loss_pattern(&trace(5_000, tooth, |index| index == 2_550)).unwrap();
         assert!(one.by_time_nats < 1.0 && one.by_delay_nats < 1.0, "{one:?}");
         assert!(loss_pattern(&trace(100, tooth, |_| false)).is_none());
+    }
+
+    #[test]
+    fn a_silence_is_no_longer_than_the_time_in_which_all_is_known_to_be_lost() {
+        let fate = |index: usize| match index {
+            100..160 => Seen::Lost,
+            // retransmitted one packet in ten, and of the others nothing was captured
+            500..900 if index.is_multiple_of(10) => Seen::Lost,
+            500..900 => Seen::Unknown,
+            _ => Seen::Passed,
+        };
+        let observation = |index: usize| Observation {
+            time_ns: index as i64 * 1_000_000,
+            bytes: 1500,
+            outcome: fate(index),
+            delay_s: None,
+        };
+        let known_in_part = Trace::new((0..1_000).map(observation).collect());
+        let silence = loss_pattern(&known_in_part).unwrap().silence;
+        assert_eq!(silence.lost, 60);
+        assert!((silence.from_s - 0.1).abs() < 1e-9, "{silence:?}");
     }
 }
