@@ -410,3 +410,7 @@ fn missing(hop: &Hop, fit: &BucketFit) -> Fact {
         lost = replay.lost
     )
 }
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! Hops written by hand: bursts of packets through one element, whose losses a bucket may or may not have made.
+
+use whydrop_path::fit::passage::{Passage, Passages};
+use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay};
+
+use super::super::measure::{HopInput, measure_hop};
+use super::*;
+use crate::evidence::Totals;
+
+const RATE_BPS: u64 = 20_000_000;
+const BYTES: u32 = 1_500;
+const MS: i64 = 1_000_000;
+
+/// A burst of packets begins every 37 ms.
+const EVERY_NS: i64 = 37 * MS;
+
+/// Sixty bursts of ten to sixty packets each, at 60 to 120 Mbit/s.
+fn bursts() -> Vec<Arrival> {
+    let packets = |burst: i64| (0..10 + burst * 17 % 51).map(move |packet| (burst, packet));
+    let arrival = |(burst, packet): (i64, i64)| Arrival {
+        time_ns: burst * EVERY_NS + packet * (100_000 + burst * 7 % 10 * 10_000),
+        bytes: BYTES,
+    };
+    (0..60).flat_map(packets).map(arrival).collect()
+}
+
+/// The hop that an element is, 5 ms long; `lost` says which packets it drops besides.
+fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Hop {
+    let arrivals = bursts();
+    let outcomes = replay(element, &arrivals);
+    let passage = |(index, outcome): (usize, whydrop_path::Outcome)| {
+        let arrival = arrivals[index];
+        let out_ns = outcome.departure_ns().filter(|_| !lost(arrival));
+        Passage {
+            arrival_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: if out_ns.is_some() {
+                Seen::Passed
+            } else {
+                Seen::Lost
+            },
+            transit_ns: out_ns.map(|out_ns| out_ns - arrival.time_ns + 5 * MS),
+            flow: 0,
+            marked: false,
+        }
+    };
+    let passages = Passages::new(outcomes.into_iter().enumerate().map(passage).collect());
+    measure_hop(HopInput {
+        totals: Totals {
+            packets: passages.len() as u64,
+            data_packets: passages.len() as u64,
+            lost: passages.lost as u64,
+            busy_s: passages.duration_s(),
+            union_busy_s: passages.duration_s(),
+            ..Totals::default()
+        },
+        passages,
+        offloaded: false,
+        base_rtt_s: Some(0.02),
+        missed_share: 0.0,
+    })
+}
+
+fn policed() -> Hop {
+    hop_of(&mut Policer::new(RATE_BPS, 30_000), |_| false)
+}
+
+fn queued() -> Hop {
+    let limit = Limit::packets(30);
+    let mut queue = Fifo::new(RATE_BPS, limit).with_in_service(InService::Counted);
+    hop_of(&mut queue, |_| false)
+}
+
+#[test]
+fn a_policer_is_named_with_its_bucket() {
+    let hop = policed();
+    let found = judge_hop(&hop).judgement;
+    assert_eq!(found.cause, Cause::Policer, "{found:?}");
+    let fit = hop.bucket.expect("a bucket is fitted");
+    assert!((fit.rate_bps.value / RATE_BPS as f64 - 1.0).abs() < 0.01);
+    assert!(!waits_for_its_backlog(&hop));
+    assert!(starves(&hop, &fit).is_none());
+    assert!(failing_replay(&hop, &fit).is_none());
+}
+
+#[test]
+fn a_full_queue_is_no_policer_since_packets_wait_for_what_the_bucket_has_spent() {
+    let hop = queued();
+    let found = judge_hop(&hop).judgement;
+    assert_eq!(found.cause, Cause::DeepQueue, "{found:?}");
+    assert!(waits_for_its_backlog(&hop));
+    let fit = hop.bucket.expect("its losses are those of a bucket");
+    assert!(drains_as_drops(&hop, &fit).is_some());
+}
+
+#[test]
+fn a_bucket_that_lets_nothing_pass_for_longer_than_it_takes_to_fill_is_none() {
+    let hop = policed();
+    let fit = hop.bucket.expect("a bucket is fitted");
+    // of every third burst all is lost, as well as what ends the burst before it
+    let silent = |arrival: Arrival| {
+        let (burst, since_ns) = (arrival.time_ns / EVERY_NS, arrival.time_ns % EVERY_NS);
+        burst % 3 == 2 || burst % 3 == 1 && since_ns > 2 * MS
+    };
+    let starved = hop_of(&mut Policer::new(RATE_BPS, 30_000), silent);
+    assert!(starves(&starved, &fit).is_some());
+}
