@@ -214,19 +214,20 @@ fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
     let mut until_look = ROWS_BETWEEN_LOOKS;
     let mut rest = rows.rows.iter();
     loop {
-        let Some(row) = skip_far_rows::<L, TWO, SINGLE>(
+        let near = skip_far_rows::<L, TWO, SINGLE>(
             &mut rest,
             [&mut queue, &mut other],
             [&one, &two],
             &margins[0],
-        ) else {
+        );
+        let Some((row, step)) = near else {
             return queues;
         };
         let Step {
             with_packet,
             with_other,
             reach,
-        } = step::<L, TWO, SINGLE>([&mut queue, &mut other], [&one, &two], row);
+        } = step;
         let packets = f64::from(row.packets);
         match row.outcome {
             Seen::Passed => {
@@ -279,28 +280,28 @@ fn follow_buckets<const L: usize, const TWO: bool, const SINGLE: bool>(
     }
 }
 
-/// Follows rows that passed far from every limit, up to the next one that did not, which is returned.
+/// Follows rows that passed far from every limit, up to the next one that did not: that is returned, with what it makes of the
+/// queues, which are drained until its last packet has come.
 #[inline(always)]
 fn skip_far_rows<'a, const L: usize, const TWO: bool, const SINGLE: bool>(
     rest: &mut std::slice::Iter<'a, Row>,
     [queue, other]: [&mut [f64; L]; 2],
     buckets: [&Bucket<L>; 2],
     margin: &[f64; L],
-) -> Option<&'a Row> {
-    let mut left = (*queue, *other);
+) -> Option<(&'a Row, Step<L>)> {
+    let (mut one, mut two) = (*queue, *other);
     let mut following = rest.clone();
     let found = loop {
         let Some(row) = following.next() else {
             break None;
         };
-        let (mut one, mut two) = left;
         let next = step::<L, TWO, SINGLE>([&mut one, &mut two], buckets, row);
         if row.outcome != Seen::Passed || any_above(margin, &next.reach) {
-            break Some(row);
+            break Some((row, next));
         }
-        left = (next.with_packet, next.with_other);
+        (one, two) = (next.with_packet, next.with_other);
     };
-    (*queue, *other) = left;
+    (*queue, *other) = (one, two);
     *rest = following;
     found
 }
@@ -335,7 +336,8 @@ fn step<const L: usize, const TWO: bool, const SINGLE: bool>(
     step
 }
 
-/// The queues when the row's last packet has come, before its outcome is known.
+/// The queues when the row's last packet has come, before its outcome is known. Each step waits for the one before, so what a
+/// queue that ran dry holds then is worked out beside it: rounding keeps the order of numbers, and the sums are the same.
 #[inline(always)]
 fn drain_and_add<const L: usize, const SINGLE: bool>(
     queue: &mut [f64; L],
@@ -344,13 +346,15 @@ fn drain_and_add<const L: usize, const SINGLE: bool>(
 ) -> [f64; L] {
     let mut with_packet = [0.0; L];
     for lane in 0..L {
-        queue[lane] = larger(queue[lane] - rate[lane] * row.gap_s, 0.0);
+        let left = queue[lane] - rate[lane] * row.gap_s;
+        queue[lane] = larger(left, 0.0);
         with_packet[lane] = match SINGLE {
-            true => queue[lane] + row.bytes,
-            false => larger(
-                queue[lane] + row.bytes - rate[lane] * row.span_s,
-                row.last_bytes,
-            ),
+            true => larger(left + row.bytes, row.bytes),
+            false => {
+                let drained = rate[lane] * row.span_s;
+                let from_dry = larger(row.bytes - drained, row.last_bytes);
+                larger(left + row.bytes - drained, from_dry)
+            }
         };
     }
     with_packet
@@ -392,12 +396,12 @@ fn any_above<const L: usize>(margin: &[f64; L], with_packet: &[f64; L]) -> bool 
 
 /// `f64::max` for numbers that are never NaN: one instruction, where `max` needs four.
 #[inline(always)]
-fn larger(a: f64, b: f64) -> f64 {
+pub(super) fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
 #[inline(always)]
-fn smaller(a: f64, b: f64) -> f64 {
+pub(super) fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 

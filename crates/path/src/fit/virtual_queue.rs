@@ -1,5 +1,6 @@
 //! The virtual queue, and how well a limit on it tells the lost packets from the others.
 
+use super::lanes::{larger, smaller};
 use super::rows::{CLASSES, Rows};
 use super::trace::{Seen, Trace};
 
@@ -78,8 +79,8 @@ pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> 
     for row in &trace.rows {
         let bytes = row.bytes;
         let span_s = row.span_s;
-        queue = (queue - rate * row.gap_s).max(0.0);
-        let with_packet = (queue + bytes - rate * span_s).max(row.last_bytes);
+        queue = larger(queue - rate * row.gap_s, 0.0);
+        let with_packet = larger(queue + bytes - rate * span_s, row.last_bytes);
         start_drains_s -= row.gap_s + span_s;
         if row.outcome == Seen::Passed && with_packet < margins[0] {
             // far from the limit: the common case
@@ -166,7 +167,7 @@ pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
     let mut last_s = 0.0f64;
     let mut found = Vec::with_capacity(trace.len());
     for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        queue = larger(queue - rate_bytes_per_s * (time_s - last_s), 0.0);
         last_s = time_s;
         found.push(queue as f32);
         if outcome != Seen::Lost {
@@ -187,9 +188,9 @@ pub fn uncorrected_at_losses<const RATES: usize>(
     for row in &trace.rows {
         let with_packet: [f64; RATES] = std::array::from_fn(|index| {
             let rate = rates_bytes_per_s[index];
-            let left = (queues[index] - rate * row.gap_s).max(0.0);
-            queues[index] = left;
-            (left + row.bytes - rate * row.span_s).max(row.last_bytes)
+            queues[index] = larger(queues[index] - rate * row.gap_s, 0.0);
+            let with_packet = queues[index] + row.bytes - rate * row.span_s;
+            larger(with_packet, row.last_bytes)
         });
         if row.outcome == Seen::Lost {
             for (found, with_packet) in found.iter_mut().zip(with_packet) {
@@ -209,12 +210,12 @@ pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<
     let mut found = Vec::with_capacity(trace.len());
     for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
         let bytes = f64::from(bytes);
-        queue = (queue - rate_bytes_per_s * (time_s - last_s)).max(0.0);
+        queue = larger(queue - rate_bytes_per_s * (time_s - last_s), 0.0);
         last_s = time_s;
         found.push(queue as f32);
         queue = match outcome {
-            Seen::Lost => queue.max(limit_bytes - bytes).max(0.0),
-            _ => (queue + bytes).min(limit_bytes.max(0.0)),
+            Seen::Lost => larger(larger(queue, limit_bytes - bytes), 0.0),
+            _ => smaller(queue + bytes, limit_bytes.max(0.0)),
         };
     }
     found
