@@ -3,6 +3,8 @@
 //! A search follows the virtual queue some hundred times. Between losses it only matters how much passed in how much
 //! time, as long as the packets come evenly; near a loss every packet counts.
 
+use std::ops::Range;
+
 use super::trace::{Seen, Trace};
 
 /// Margins, in typical packets, at which predictions are counted apart: `(queue with the packet - limit) / packet`.
@@ -26,6 +28,26 @@ pub struct Row {
     pub last_bytes: f64,
     pub packets: u16,
     pub outcome: Seen,
+}
+
+impl Row {
+    /// Packets of a trace, of which the one before the first came at `last_s`.
+    #[inline(always)]
+    fn of(trace: &Trace, packets: Range<usize>, mut last_s: f64) -> Self {
+        let (first, last) = (packets.start, packets.end - 1);
+        let mut gap_s = |time_s: f64| (time_s - std::mem::replace(&mut last_s, time_s)).max(0.0);
+        let to_first_s = gap_s(trace.time_s[first]);
+        let later_s = trace.time_s[first + 1..packets.end].iter();
+        let bytes = trace.bytes[packets.clone()].iter();
+        Self {
+            gap_s: to_first_s,
+            span_s: later_s.fold(0.0, |span_s, time_s| span_s + gap_s(*time_s)),
+            bytes: bytes.fold(0.0, |sum, bytes| sum + f64::from(*bytes)),
+            last_bytes: f64::from(trace.bytes[last]),
+            packets: packets.len() as u16,
+            outcome: trace.outcome[first],
+        }
+    }
 }
 
 /// Rows, and what a fit needs to know of the trace that they come from.
@@ -58,54 +80,65 @@ const NEWEST_GAP: f64 = 1.0 / 16.0;
 impl Rows {
     /// Condenses packets `from..to` of a trace, `most` of them at most into one row.
     pub fn condense(trace: &Trace, from: usize, to: usize, most: u16) -> Self {
-        let mut rows = Self {
-            largest_bytes: f64::from(trace.largest_bytes),
-            packet_bytes: trace.typical_bytes.max(1.0),
-            margins_bytes: MARGINS.map(|margin| margin * trace.typical_bytes.max(1.0)),
-            ..Self::default()
-        };
+        let mut rows = Self::of_packets(trace);
         if from >= to {
             return rows;
         }
         rows.duration_s = trace.time_s[to - 1] - trace.time_s[from];
-        let near_loss = near_losses(trace, from, to);
-        let (mut mean_gap_s, mut last_s, mut was_near) = (0.0, trace.time_s[from], false);
-        let times = trace.time_s[from..to].iter().zip(&trace.bytes[from..to]);
-        let packets = times.zip(&trace.outcome[from..to]).zip(near_loss);
-        for (((&time_s, &bytes), &outcome), is_near) in packets {
-            let gap_s = time_s - last_s;
-            let even = gap_s <= UNEVEN * mean_gap_s;
-            let joins = even && !is_near && outcome == Seen::Passed && !was_near;
-            rows.take(
-                f64::from(bytes),
-                outcome,
-                gap_s.max(0.0),
-                if joins { most } else { 1 },
-            );
-            mean_gap_s += (gap_s - mean_gap_s) * if mean_gap_s == 0.0 { 1.0 } else { NEWEST_GAP };
-            (last_s, was_near) = (time_s, is_near);
+        let joins = joining(trace, from, to);
+        let others = joins.iter().filter(|joins| !**joins).count();
+        rows.rows = Vec::with_capacity(others + joins.len() / usize::from(most));
+        let (mut first, mut last_s) = (from, trace.time_s[from]);
+        while first < to {
+            let others = joins[first + 1 - from..].iter().take(usize::from(most) - 1);
+            let end = first + 1 + others.take_while(|joins| **joins).count();
+            let row = Row::of(trace, first..end, last_s);
+            rows.count(&row);
+            rows.rows.push(row);
+            (first, last_s) = (end, trace.time_s[end - 1]);
         }
         rows
     }
 
     /// Every packet of a trace as a row of its own.
     pub fn single(trace: &Trace) -> Self {
-        let mut rows = Self {
-            rows: Vec::with_capacity(trace.len()),
-            are_single: true,
-            duration_s: trace.duration_s(),
-            largest_bytes: f64::from(trace.largest_bytes),
-            packet_bytes: trace.typical_bytes.max(1.0),
-            margins_bytes: MARGINS.map(|margin| margin * trace.typical_bytes.max(1.0)),
-            ..Self::default()
-        };
         let mut last_s = 0.0;
-        let times = trace.time_s.iter().zip(&trace.bytes);
-        for ((&time_s, &bytes), &outcome) in times.zip(&trace.outcome) {
-            rows.take(f64::from(bytes), outcome, (time_s - last_s).max(0.0), 1);
+        let rows = trace.time_s.iter().enumerate().map(|(index, &time_s)| {
+            let row = Row::of(trace, index..index + 1, last_s);
             last_s = time_s;
+            row
+        });
+        Self {
+            rows: rows.collect(),
+            are_single: true,
+            lost: trace.lost,
+            passed: trace.passed,
+            passed_bytes: trace.passed_bytes,
+            duration_s: trace.duration_s(),
+            ..Self::of_packets(trace)
         }
-        rows
+    }
+
+    /// Without any rows.
+    fn of_packets(trace: &Trace) -> Self {
+        let packet_bytes = trace.typical_bytes.max(1.0);
+        Self {
+            largest_bytes: f64::from(trace.largest_bytes),
+            packet_bytes,
+            margins_bytes: MARGINS.map(|margin| margin * packet_bytes),
+            ..Self::default()
+        }
+    }
+
+    fn count(&mut self, row: &Row) {
+        match row.outcome {
+            Seen::Lost => self.lost += usize::from(row.packets),
+            Seen::Passed => self.passed += usize::from(row.packets),
+            Seen::Unknown => {}
+        }
+        if row.outcome != Seen::Lost {
+            self.passed_bytes += row.bytes;
+        }
     }
 
     /// With margins for fates that are exact: an error of the timestamps moves the queue by no more than `noise_bytes`,
@@ -116,43 +149,16 @@ impl Rows {
         self
     }
 
-    /// Takes the next packet into the last row, if that has fewer than so many and the same outcome, or into one of its own.
-    #[inline(always)]
-    fn take(&mut self, bytes: f64, outcome: Seen, gap_s: f64, most: u16) {
-        match outcome {
-            Seen::Lost => self.lost += 1,
-            Seen::Passed => self.passed += 1,
-            Seen::Unknown => {}
-        }
-        if outcome != Seen::Lost {
-            self.passed_bytes += bytes;
-        }
-        if let Some(last) = self.rows.last_mut()
-            && last.outcome == outcome
-            && last.packets < most
-        {
-            last.span_s += gap_s;
-            last.bytes += bytes;
-            last.last_bytes = bytes;
-            last.packets += 1;
-            return;
-        }
-        self.rows.push(Row {
-            gap_s,
-            span_s: 0.0,
-            bytes,
-            last_bytes: bytes,
-            packets: 1,
-            outcome,
-        });
-    }
-
     /// The smallest interval of a trace that holds this many runs of losses, with as much again before it.
     pub fn window(trace: &Trace, runs: usize) -> (usize, usize) {
-        let lost = |index: usize| trace.outcome[index] == Seen::Lost;
-        let starts: Vec<usize> = (0..trace.len())
-            .filter(|&i| lost(i) && (i == 0 || !lost(i - 1)))
-            .collect();
+        let mut starts: Vec<usize> = Vec::new();
+        let mut before = Seen::Passed;
+        for (index, &outcome) in trace.outcome.iter().enumerate() {
+            if outcome == Seen::Lost && before != Seen::Lost {
+                starts.push(index);
+            }
+            before = outcome;
+        }
         if starts.len() <= runs {
             return (0, trace.len());
         }
@@ -165,17 +171,47 @@ impl Rows {
     }
 }
 
-/// Which packets have a loss nearby.
-fn near_losses(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
-    let mut near = vec![false; to - from];
-    for index in from..to {
-        if trace.outcome[index] == Seen::Lost {
-            let first = index.saturating_sub(SINGLE_NEAR_LOSS).max(from);
-            let last = (index + SINGLE_NEAR_LOSS).min(to - 1);
-            near[first - from..=last - from].fill(true);
+/// Which of the packets `from..to` may share a row with the one before: both passed, far from any loss, and came evenly.
+fn joining(trace: &Trace, from: usize, to: usize) -> Vec<bool> {
+    let mut joining = come_evenly(&trace.time_s[from..to]);
+    let mut part = |from: usize, end: usize| {
+        let end = end.min(joining.len());
+        joining[from..end].fill(false);
+    };
+    part(0, 1);
+    for (index, outcome) in trace.outcome[from..to].iter().enumerate() {
+        match outcome {
+            Seen::Passed => {}
+            Seen::Unknown => part(index, index + 2),
+            Seen::Lost => part(
+                index.saturating_sub(SINGLE_NEAR_LOSS),
+                index + SINGLE_NEAR_LOSS + 2,
+            ),
         }
     }
-    near
+    joining
+}
+
+/// Which packets come no later after the one before than others did until then.
+fn come_evenly(times_s: &[f64]) -> Vec<bool> {
+    let gaps_s = times_s.windows(2).map(|pair| pair[1] - pair[0]);
+    let mut gaps_s = gaps_s.peekable();
+    let mut even = Vec::with_capacity(times_s.len());
+    even.push(true);
+    // the mean begins with the first packet that comes later at all
+    while gaps_s.next_if_eq(&0.0).is_some() {
+        even.push(true);
+    }
+    let Some(mut mean_gap_s) = gaps_s.next() else {
+        return even;
+    };
+    even.push(false);
+    even.extend(gaps_s.map(|gap_s| {
+        let even = gap_s <= UNEVEN * mean_gap_s;
+        mean_gap_s += (gap_s - mean_gap_s) * NEWEST_GAP;
+        even
+    }));
+    even
 }
 
 #[cfg(test)]
