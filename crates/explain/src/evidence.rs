@@ -249,6 +249,9 @@ fn tick_s(group: &Group) -> f64 {
     let mut tick_ns = 0;
     for stamp_ns in stamps_ns {
         let mut rest_ns = stamp_ns.abs_diff(first_ns);
+        if tick_ns > 0 {
+            rest_ns %= tick_ns; // nothing is left of most of them
+        }
         while rest_ns > 0 {
             (tick_ns, rest_ns) = (rest_ns, tick_ns % rest_ns);
         }
@@ -639,12 +642,14 @@ pub fn totals(group: &Group) -> Totals {
 
 /// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.
 fn waits_back_s(flow: &Flow) -> (f64, f64) {
-    let waits = flow.account().waits_back();
+    if flow.account().waits_back().is_empty() {
+        return (0.0, 0.0);
+    }
     let least_ns = least_rtt_ns(flow).unwrap_or(i64::MAX);
     let wait_ns = |segment: &Segment| wait_back_ns(flow, segment, least_ns);
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let mut waits_ns: Vec<i64> = flow.segments.iter().filter(exact).map(wait_ns).collect();
-    if waits.is_empty() || waits_ns.is_empty() {
+    if waits_ns.is_empty() {
         return (0.0, 0.0);
     }
     let middle = waits_ns.len() / 2;

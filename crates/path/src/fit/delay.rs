@@ -214,26 +214,25 @@ pub fn delay_by_occupancy(
     let empty_to = nearly_empty.max(low);
     let group = |wanted: &dyn Fn(f32) -> bool| {
         let chosen = samples.iter().filter(|(occupancy, _)| wanted(*occupancy));
-        let (mut occupancies, mut delays): (Vec<f32>, Vec<f32>) = chosen.copied().unzip();
-        occupancies.sort_by(f32::total_cmp);
-        delays.sort_by(f32::total_cmp);
-        (occupancies, delays)
+        chosen.copied().unzip::<f32, f32, Vec<f32>, Vec<f32>>()
     };
-    let (empty_at, empty) = group(&|occupancy| occupancy <= empty_to);
-    let (near_limit_at, near_limit) = group(&|occupancy| occupancy >= near_limit_from);
+    let (mut empty_at, mut empty) = group(&|occupancy| occupancy <= empty_to);
+    let (mut near_limit_at, mut near_limit) = group(&|occupancy| occupancy >= near_limit_from);
     if empty.len() < 5 || near_limit.len() < 5 || empty_to >= near_limit_from {
         return None;
     }
-    let error = |delays: &[f32]| {
-        f64::from(quantile(delays, 0.4) - quantile(delays, 0.1)) / (delays.len() as f64).sqrt()
+    let error = |delays: &mut [f32]| {
+        let spread_s = quantile_in(delays, 0.4) - quantile_in(delays, 0.1);
+        f64::from(spread_s) / (delays.len() as f64).sqrt()
     };
+    let typical = quantile_in(&mut near_limit_at, 0.5) - quantile_in(&mut empty_at, 0.5);
     Some(DelayByOccupancy {
-        empty_s: f64::from(quantile(&empty, 0.25)),
-        near_limit_s: f64::from(quantile(&near_limit, 0.25)),
-        expected_s: f64::from(quantile(&near_limit_at, 0.5) - quantile(&empty_at, 0.5)) / rate,
+        empty_s: f64::from(quantile_in(&mut empty, 0.25)),
+        near_limit_s: f64::from(quantile_in(&mut near_limit, 0.25)),
+        expected_s: f64::from(typical) / rate,
         samples_empty: empty.len(),
         samples_near_limit: near_limit.len(),
-        error_s: (error(&empty).powi(2) + error(&near_limit).powi(2)).sqrt(),
+        error_s: (error(&mut empty).powi(2) + error(&mut near_limit).powi(2)).sqrt(),
     })
 }
 
@@ -368,9 +367,19 @@ fn misfit(trace: &Trace, measured: &[usize], rate: f64) -> (f64, f64, f64, f64) 
 
 /// Quantile of sorted values by the nearest rank.
 pub(crate) fn quantile(sorted: &[f32], share: f64) -> f32 {
-    let last = sorted.len().saturating_sub(1);
     sorted
-        .get((share * last as f64).round() as usize)
+        .get(nearest_rank(sorted, share))
         .copied()
         .unwrap_or(0.0)
+}
+
+/// The same of values whose order need not last; there must be some.
+fn quantile_in(values: &mut [f32], share: f64) -> f32 {
+    let rank = nearest_rank(values, share);
+    *values.select_nth_unstable_by(rank, f32::total_cmp).1
+}
+
+fn nearest_rank(values: &[f32], share: f64) -> usize {
+    let last = values.len().saturating_sub(1);
+    (share * last as f64).round() as usize
 }

@@ -1,5 +1,7 @@
 //! The input of a fit: packets in the order of their time, with fates and delays.
 
+use super::lanes::larger;
+
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -53,9 +55,13 @@ impl Trace {
         if !observations.is_sorted_by_key(|observation| observation.time_ns) {
             observations.sort_by_key(|observation| observation.time_ns);
         }
-        let start_ns = observations.first().map_or(0, |first| first.time_ns);
+        let count = observations.len();
         let mut trace = Self {
-            start_ns,
+            start_ns: observations.first().map_or(0, |first| first.time_ns),
+            time_s: Vec::with_capacity(count),
+            bytes: Vec::with_capacity(count),
+            outcome: Vec::with_capacity(count),
+            delay_s: Vec::with_capacity(count),
             ..Self::default()
         };
         for observation in &observations {
@@ -88,22 +94,28 @@ impl Trace {
     /// Their delays lose what they waited for the line. A sender's capture shows packets before its own interface
     /// queues them, and super-segments before they are cut up.
     pub fn through_line(&self, rate_bps: f64) -> Self {
-        let mut through = self.clone();
         let mut free_s = f64::MIN;
-        let mut least_s = f32::INFINITY;
-        for index in 0..self.len() {
-            let arrival_s = self.time_s[index];
-            let leaves_s = arrival_s.max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
-            free_s = leaves_s;
-            through.time_s[index] = leaves_s;
-            through.delay_s[index] -= (leaves_s - arrival_s) as f32;
-            least_s = least_s.min(through.delay_s[index]);
-        }
+        let arrivals = self.time_s.iter().zip(&self.bytes);
+        let leaves = arrivals.map(|(arrival_s, bytes)| {
+            free_s = larger(*arrival_s, free_s) + f64::from(*bytes) * 8.0 / rate_bps;
+            free_s
+        });
+        let time_s: Vec<f64> = leaves.collect();
+        let times = time_s.iter().zip(&self.time_s).zip(&self.delay_s);
+        let delays =
+            times.map(|((leaves_s, arrival_s), delay_s)| delay_s - (leaves_s - arrival_s) as f32);
+        let mut delay_s: Vec<f32> = delays.collect();
         // the smallest delay is zero again: what is left of the path's own time
-        for delay_s in &mut through.delay_s {
-            *delay_s -= least_s;
+        let measured = delay_s.iter().copied().filter(|delay_s| !delay_s.is_nan());
+        let least_s = measured.fold(f32::INFINITY, f32::min);
+        delay_s.iter_mut().for_each(|delay_s| *delay_s -= least_s);
+        Self {
+            time_s,
+            bytes: self.bytes.clone(),
+            outcome: self.outcome.clone(),
+            delay_s,
+            ..*self
         }
-        through
     }
 
     /// The first packets, `most` of them at most.
