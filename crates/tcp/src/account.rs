@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use crate::flow::{Acknowledgment, Fate, Flow, Handshake, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::{Account, ByClocks, Limiter};
-use crate::quantile::quantile;
+use crate::quantile::quantile_in;
 use crate::recovery::{DUPLICATES, Recoveries};
 use crate::round_trip::{Heard, RoundTrip};
 use crate::rounds::{RELEASE_NS, Rounds};
@@ -120,15 +120,18 @@ impl<'a> Walk<'a> {
             .min();
         let known_ns = [handshake_ns, sampled_ns, told.echoed_rtt_ns];
         let base_rtt_ns = known_ns.into_iter().flatten().min().unwrap_or(0);
-        let all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
-        let usual_rtt_ns = quantile(&all_ns, 0.5).saturating_add(clock.near_rtt_ns);
-        let usual_rtt_ns = told.echoed_rtt_ns.unwrap_or(usual_rtt_ns);
+        let usual_rtt_ns = told.echoed_rtt_ns.unwrap_or_else(|| {
+            let mut all_ns: Vec<i64> = told.flow.segments.iter().map(|s| s.rtt_ns).collect();
+            quantile_in(&mut all_ns, 0.5).saturating_add(clock.near_rtt_ns)
+        });
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         let by_echoes = told.echoed_rtt_ns.is_some();
         let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
-        let segments = told.flow.segments.iter();
-        let lost = segments.clone().filter(|s| s.fate == Fate::Lost).count();
-        let timeouts = segments.filter(|s| is_by_timer(s)).count();
+        let (mut lost, mut timeouts) = (0, 0);
+        for segment in &told.flow.segments {
+            lost += usize::from(segment.fate == Fate::Lost);
+            timeouts += usize::from(is_by_timer(segment));
+        }
         let by_clocks = by_echoes.then(|| {
             Box::new(ByClocks {
                 acknowledgments: true,
@@ -429,10 +432,13 @@ impl<'a> Walk<'a> {
         };
         self.round_trip.hear(&heard, &self.clock);
         let (acknowledged, was) = (acknowledgment.acknowledged, self.acknowledged);
-        let told_ns = self.clock.heard_ns.get(self.coming + DUPLICATES - 1);
-        let told = told_ns.map_or(usize::MAX, |ns| {
-            self.clock.sent_ns.partition_point(|sent_ns| sent_ns < ns)
-        });
+        let (clock, coming) = (&self.clock, self.coming);
+        let told = || {
+            let told_ns = clock.heard_ns.get(coming + DUPLICATES - 1);
+            told_ns.map_or(usize::MAX, |ns| {
+                clock.sent_ns.partition_point(|sent_ns| sent_ns < ns)
+            })
+        };
         self.recoveries
             .hear(acknowledged, was, self.next, self.leaving, told);
         self.acknowledged = was.max(acknowledged);

@@ -2,7 +2,11 @@
 
 /// The element below which this share of the others lies; 0 of nothing.
 pub(crate) fn quantile(of: &[i64], share: f64) -> i64 {
-    let mut of = of.to_vec();
+    quantile_in(&mut of.to_vec(), share)
+}
+
+/// The same of numbers whose order need not last.
+pub(crate) fn quantile_in(of: &mut [i64], share: f64) -> i64 {
     let place = (of.len().saturating_sub(1) as f64 * share) as usize;
     match of.is_empty() {
         true => 0,

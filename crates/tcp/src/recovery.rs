@@ -84,8 +84,15 @@ impl Recoveries {
     }
 
     /// All below `acknowledged` is acknowledged, before `was`, and all below `next` was sent, the next of it with the segment
-    /// `coming`; `told` is the first that may leave after two more acknowledgments.
-    pub fn hear(&mut self, acknowledged: i64, was: i64, next: i64, coming: usize, told: usize) {
+    /// `coming`; `told` finds the first that may leave after two more acknowledgments.
+    pub fn hear(
+        &mut self,
+        acknowledged: i64,
+        was: i64,
+        next: i64,
+        coming: usize,
+        told: impl FnOnce() -> usize,
+    ) {
         self.duplicates = match acknowledged == was && next > was {
             true => self.duplicates.saturating_add(1),
             false if acknowledged > was => 0,
@@ -97,7 +104,7 @@ impl Recoveries {
                 // that is repaired before a third duplicate acknowledgment could tell of it
                 let repair = self.next_repair(acknowledged, coming);
                 let goes_on = !recovery.is_undone
-                    && (self.repaired > acknowledged || repair.is_some_and(|at| at < told));
+                    && (self.repaired > acknowledged || repair.is_some_and(|at| at < told()));
                 self.now = goes_on.then_some(Recovery {
                     low: acknowledged,
                     high: Some(next),
@@ -167,7 +174,8 @@ mod tests {
     }
 
     fn hear(recoveries: &mut Recoveries, times: usize, acknowledged: i64, was: i64) {
-        (0..times).for_each(|_| recoveries.hear(acknowledged * MSS, was * MSS, 10 * MSS, 10, 10));
+        (0..times)
+            .for_each(|_| recoveries.hear(acknowledged * MSS, was * MSS, 10 * MSS, 10, || 10));
     }
 
     #[test]
@@ -191,9 +199,9 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast)]);
         hear(&mut recoveries, 3, 2, 2);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
-        recoveries.hear(9 * MSS, 2 * MSS, 12 * MSS, 13, 13);
+        recoveries.hear(9 * MSS, 2 * MSS, 12 * MSS, 13, || 13);
         assert!(recoveries.is_on());
-        recoveries.hear(10 * MSS, 9 * MSS, 12 * MSS, 13, 13);
+        recoveries.hear(10 * MSS, 9 * MSS, 12 * MSS, 13, || 13);
         assert!(!recoveries.is_on());
     }
 
@@ -202,9 +210,9 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
         recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
-        recoveries.hear(10 * MSS, 2 * MSS, 14 * MSS, 12, 12);
+        recoveries.hear(10 * MSS, 2 * MSS, 14 * MSS, 12, || 12);
         assert!(recoveries.is_on());
-        recoveries.hear(14 * MSS, 10 * MSS, 14 * MSS, 12, 12);
+        recoveries.hear(14 * MSS, 10 * MSS, 14 * MSS, 12, || 12);
         assert!(!recoveries.is_on());
     }
 
@@ -213,9 +221,9 @@ mod tests {
         for (told, goes_on) in [(12, true), (11, false)] {
             let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (10, Kind::Fast)]);
             recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
-            recoveries.hear(10 * MSS, 2 * MSS, 20 * MSS, 11, told);
+            recoveries.hear(10 * MSS, 2 * MSS, 20 * MSS, 11, || told);
             assert_eq!(recoveries.is_on(), goes_on);
-            (0..3).for_each(|_| recoveries.hear(10 * MSS, 10 * MSS, 20 * MSS, 11, 11));
+            (0..3).for_each(|_| recoveries.hear(10 * MSS, 10 * MSS, 20 * MSS, 11, || 11));
             assert!(recoveries.is_on());
         }
     }
@@ -225,7 +233,7 @@ mod tests {
         let (mut recoveries, segments) = after_ten(&[(2, Kind::Fast), (2, Kind::Timeout)]);
         recoveries.send(&segments[10], 2 * MSS, 10 * MSS, MSS);
         recoveries.send(&segments[11], 2 * MSS, 14 * MSS, MSS);
-        recoveries.hear(12 * MSS, 2 * MSS, 14 * MSS, 12, 12);
+        recoveries.hear(12 * MSS, 2 * MSS, 14 * MSS, 12, || 12);
         assert!(recoveries.is_on());
     }
 }

@@ -3,7 +3,7 @@
 use crate::flow::{Flow, Kind, Segment, SegmentFlags, Vantage};
 use crate::limits::Limiter;
 use crate::own_time::OwnTime;
-use crate::quantile::quantile;
+use crate::quantile::{quantile, quantile_in};
 use crate::sender_clock::SenderClock;
 use crate::slow_start::SlowStart;
 use crate::stretch::releases_several;
@@ -100,12 +100,15 @@ impl Rounds {
         let mss = i64::from(flow.full_bytes());
         let rounds = cut(flow, clock, mss);
         let gaps_ns = gaps_ns(flow, clock);
-        let line_gap_ns = self::line_gap_ns(flow, clock, STAMPS_NS);
+        let mut unordered_ns = gaps_ns.clone();
+        let usual_gap_ns = quantile_in(&mut unordered_ns, 0.5);
+        let fastest_ns = fastest_rows_ns(flow, clock);
+        let line_gap_ns = self::line_gap_ns(&fastest_ns, STAMPS_NS);
         // from one full packet to the next of a burst; half of the packets that delayed acknowledgments release come right
         // behind another, and where stamps are noisy nearer than the line takes them
-        let burst_gap_ns = quantile(&gaps_ns, 0.25).max(line_gap_ns);
+        let burst_gap_ns = quantile_in(&mut unordered_ns, 0.25).max(line_gap_ns);
         // where the way to the capture point varies, packets come closer together than the line took them
-        let slow_gap_ns = self::line_gap_ns(flow, clock, STAMPS_NS.max(clock.doubt_ns));
+        let slow_gap_ns = self::line_gap_ns(&fastest_ns, STAMPS_NS.max(clock.doubt_ns));
         let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
         let slow_start = SlowStart::of(flow, clock, pause_ns, slow_gap_ns);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
@@ -130,13 +133,13 @@ impl Rounds {
             slow_start,
             cap: cap.filter(|_| !windows_unseen),
             paced_gap_ns: leaves_by_rate(
-                &gaps_ns,
+                (&gaps_ns, usual_gap_ns),
                 flow,
                 clock,
-                own_time.unreleased || releases_several(flow),
+                || own_time.unreleased || releases_several(flow),
                 base_rtt_ns,
             )
-            .then(|| quantile(&gaps_ns, 0.5)),
+            .then_some(usual_gap_ns),
             own_time,
             pause_ns,
         }
@@ -333,26 +336,31 @@ fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
         .collect()
 }
 
-/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets or more in a
-/// row, nanoseconds; 0 where there are no such.
-fn line_gap_ns(flow: &Flow, clock: &SenderClock, noise_ns: i64) -> i64 {
+/// How long the fastest of so many full packets in a row took, nanoseconds, for each of [`ROWS`]; `None` where there are none.
+fn fastest_rows_ns(flow: &Flow, clock: &SenderClock) -> [Option<i64>; ROWS.len()] {
     let full = flow.full_bytes();
     let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
-    let mut least_ns = i64::MAX;
+    let mut fastest_ns = [None; ROWS.len()];
     let mut first = 0;
     for run in flow.segments.chunk_by(|a, b| is_full(a) && is_full(b)) {
         let sent_ns = &clock.sent_ns[first..first + run.len()];
         first += run.len();
-        for packets in ROWS {
-            let took_ns = sent_ns
-                .windows(packets + 1)
-                .map(|row| row[packets] - row[0]);
-            if let Some(took_ns) = took_ns.min() {
-                least_ns = least_ns.min((took_ns + noise_ns) / packets as i64);
-            }
+        for (packets, fastest_ns) in ROWS.iter().zip(&mut fastest_ns) {
+            let rows = sent_ns.iter().zip(sent_ns.iter().skip(*packets));
+            let took_ns = rows.map(|(first_ns, last_ns)| last_ns - first_ns).min();
+            *fastest_ns = [*fastest_ns, took_ns].into_iter().flatten().min();
         }
     }
-    if least_ns == i64::MAX { 0 } else { least_ns }
+    fastest_ns
+}
+
+/// The time that the line takes for a full packet, at the fastest that it was seen to send an initial window's packets or more in a
+/// row, nanoseconds; 0 where there are no such.
+fn line_gap_ns(fastest_rows_ns: &[Option<i64>], noise_ns: i64) -> i64 {
+    let rows = ROWS.iter().zip(fastest_rows_ns);
+    let gaps_ns = rows
+        .filter_map(|(packets, took_ns)| Some((took_ns.as_ref()? + noise_ns) / *packets as i64));
+    gaps_ns.min().unwrap_or(0)
 }
 
 /// A line that is never silent is the limit, whatever stands behind it.
@@ -370,17 +378,17 @@ fn loses_nothing_before(flow: &Flow) -> bool {
 /// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
 /// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
 fn leaves_by_rate(
-    gaps: &[i64],
+    (gaps, usual_gap_ns): (&[i64], i64),
     flow: &Flow,
     clock: &SenderClock,
-    unreleased: bool,
+    unreleased: impl FnOnce() -> bool,
     base_rtt_ns: i64,
 ) -> bool {
     if gaps.len() < EVEN_PACKETS {
         return false;
     }
     let quantile = |of: &[i64], share: f64| quantile(of, share) as f64;
-    let usual = quantile(gaps, 0.5);
+    let usual = usual_gap_ns as f64;
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
     let is_near = match clock.longest_queued_ns {
         Some(queued_ns) => queued_ns < a_window_ns / 2,
@@ -403,7 +411,7 @@ fn leaves_by_rate(
     if OWN_PACE.contains(&windows) && is_short {
         return false;
     }
-    most && (several || unreleased)
+    most && (several || unreleased())
         && usual > 0.0
         && quantile(gaps, 0.1) >= EVEN * usual
         && first >= EVEN * usual

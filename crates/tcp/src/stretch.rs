@@ -1,7 +1,7 @@
 //! How much a receiver acknowledges at once.
 
 use crate::flow::Flow;
-use crate::quantile::quantile;
+use crate::quantile::quantile_in;
 
 /// Few acknowledgments cover more than what the receiver waits for: after one that was lost, or that others overtook.
 const MOST: f64 = 0.9;
@@ -9,13 +9,13 @@ const MOST: f64 = 0.9;
 /// Bytes with which the receiver waits for no more before it acknowledges: two full segments (RFC 5681, section 4.2), or
 /// more where it usually does ("stretch acknowledgments": RFC 2525, section 2.13).
 pub(crate) fn stretch(flow: &Flow) -> i64 {
-    quantile(&newly_acknowledged(flow), MOST).max(2 * mss(flow))
+    quantile_in(&mut newly_acknowledged(flow), MOST).max(2 * mss(flow))
 }
 
 /// True if acknowledgments usually make room for several full packets, which leave at once unless a rate holds them
 /// back.
 pub(crate) fn releases_several(flow: &Flow) -> bool {
-    quantile(&newly_acknowledged(flow), 0.5) >= 2 * mss(flow)
+    quantile_in(&mut newly_acknowledged(flow), 0.5) >= 2 * mss(flow)
 }
 
 /// Bytes that each acknowledgment acknowledged, of those that acknowledged any.
