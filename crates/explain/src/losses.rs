@@ -68,7 +68,8 @@ impl Patterns {
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
         let looked_for = if queue_explains_delays(evidence) {
-            ALIKE_NATS
+            // management of that queue is as likely as chance
+            0.0
         } else {
             LOOKED_FOR_NATS
         };
@@ -106,7 +107,6 @@ impl Patterns {
 
     /// The same patterns by no mechanism that is known.
     fn background(&self) -> f64 {
-        let clumps = self.clumps.max(1) as f64 / FEWEST_LOSSES as f64;
         let leaning = |nats: f64, cost: f64| {
             if nats > 0.0 {
                 nats - cost
@@ -116,7 +116,7 @@ impl Patterns {
         };
         let parts = [
             if self.delays_tell {
-                -CHANCE_NATS - 0.5 * clumps.ln().max(0.0)
+                -CHANCE_NATS
             } else {
                 -UNSEEN_CHANCE_NATS
             },

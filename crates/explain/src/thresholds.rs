@@ -93,10 +93,9 @@ pub const USUAL_RTT_S: f64 = 0.05;
 
 /// The cost of having looked for several patterns, nats: delay, time, buckets and silences. Fitted likewise.
 pub const LOOKED_FOR_NATS: f64 = 2.0;
-/// How much less likely queue management is than chance where nothing tells them apart: the delays are a queue's ...
+/// How much less likely queue management is than chance where nothing tells them apart and no delays are seen, since
+/// losses before the capture point leave none. Where the delays are a queue's it is as likely.
 /// Fitted on transfers of the training split (`bench/calibrate.py`).
-pub const ALIKE_NATS: f64 = 0.8;
-/// ... where they are not seen, since losses before the capture point leave none.
 pub const UNSEEN_NATS: f64 = 0.05;
 /// How much less likely queue management makes losses at the longest delays only than a full queue, nats.
 pub const FULL_NATS: f64 = 1.0;
@@ -106,10 +105,10 @@ pub const FULL_NATS: f64 = 1.0;
 pub const BUCKET_NATS: f64 = 4.5;
 pub const DELAY_NATS: f64 = 3.0;
 pub const TIME_NATS: f64 = 2.0;
-/// The same where the losses lean on nothing, for three clumps of them; each doubling adds a third of a nat, since one
-/// loss rate for all of them is the more remarkable the more there are (half the logarithm: BIC for one parameter).
-pub const CHANCE_NATS: f64 = 1.4;
-/// ... and where no delays are seen, however many there are: what drops singly without a trace is not in every list.
+/// The same where the losses lean on nothing, however many there are: chance was right no more often of a hundred losses
+/// than of three.
+pub const CHANCE_NATS: f64 = 2.0;
+/// ... and where no delays are seen: what drops singly without a trace is not in every list.
 pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
 
 /// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
