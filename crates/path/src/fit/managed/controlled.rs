@@ -20,7 +20,7 @@ const DUAL_ALPHA_HZ: f64 = 0.16;
 const DUAL_BETA_HZ: f64 = 3.2;
 
 const PARTICLES: usize = 48;
-/// By so much, in the logarithm, a probability that is drawn anew may differ: without it all are soon alike (the paper's
+/// By so much, in the logarithm, the share of packets that one drawn anew chooses may differ: without it all are soon alike (the paper's
 /// "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
 const ROUGHENING: f64 = 0.2;
 /// They are drawn anew when as few as this share of them carries the weight.
@@ -139,10 +139,11 @@ enum State {
 }
 
 impl State {
+    /// With the share of packets that it chooses times `factor`: DualPI2 chooses by the square of its probability.
     fn times(mut self, factor: f64) -> Self {
-        let probability = match &mut self {
-            Self::Pie(control) => &mut control.drop_probability,
-            Self::DualPi2 { probability, .. } => probability,
+        let (probability, factor) = match &mut self {
+            Self::Pie(control) => (&mut control.drop_probability, factor),
+            Self::DualPi2 { probability, .. } => (probability, factor.sqrt()),
         };
         *probability = (*probability * factor).min(1.0);
         self
