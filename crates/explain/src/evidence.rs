@@ -468,6 +468,14 @@ fn behind_line_of_super_segments(
             (line_bps, trace) = (nearby_bps, through);
         }
     }
+    if is_refuted(&plain.trace, &trace, line_bps) {
+        let fast = plain.trace.through_line(slowest_bps * FAST_LINE);
+        let told = |found: &Found| found.left_open() < 1.0 - LOSSES_TELL;
+        if !found.as_ref().is_some_and(told) {
+            found = search_bucket(&fast, None);
+            (line_bps, trace) = (slowest_bps * FAST_LINE, fast);
+        }
+    }
     let bucket = found.map(|found| found.complete(&trace));
     // where the delays are those of the line itself, nothing behind it explains them
     let of_line = (plain.trace.lost == 0).then(|| drain_fit(&plain, base_rtt_s));
@@ -487,6 +495,28 @@ fn behind_line_of_super_segments(
         line_rate_bps: Some(line_bps),
     }
 }
+
+/// True if packets would wait longer for the line than until they were acknowledged: then the bottleneck stretched the
+/// super-segments, and the line is faster.
+fn is_refuted(plain: &Trace, through: &Trace, line_bps: f64) -> bool {
+    let left_s = through.time_s.iter().zip(&plain.time_s);
+    let mut missing_s: Vec<f64> = left_s
+        .zip(&plain.delay_s)
+        .filter(|(_, delay_s)| !delay_s.is_nan())
+        .map(|((leaves_s, arrival_s), delay_s)| leaves_s - arrival_s - f64::from(*delay_s))
+        .collect();
+    let Some(most) = missing_s.len().checked_sub(1) else {
+        return false;
+    };
+    let nearly_most = most - most / REFUTING;
+    let (_, missing_s, _) = missing_s.select_nth_unstable_by(nearly_most, f64::total_cmp);
+    *missing_s > TOO_LONG_PACKETS * plain.typical_bytes * 8.0 / line_bps
+}
+
+/// One packet in so many refutes a line ...
+const REFUTING: usize = 100;
+/// ... by so many packets' time: a round trip is known to within a packet or two, and the smallest one may hold as much.
+const TOO_LONG_PACKETS: f64 = 10.0;
 
 /// The line that suits a known bucket better than the trace that it was found in, if one of a few does.
 fn best_line_near(
