@@ -105,11 +105,13 @@ pub fn of_one_capture(
     let family = || Family::of(Some(&laws.best), laws.isolates);
     let by_drops = evidence.totals.lost > 0;
     if judgement.cause != Cause::Aqm {
-        let proved = by_drops && laws.margin_nats > LAW_NATS && evidence.queue_rate_is_seen();
-        let family = family().filter(|family| proved && family.law.is_some());
-        return match family {
-            Some(family) => (proved_by_law(judgement), Some(family)),
-            None => (judgement, None),
+        let proved = by_drops && laws.margin_nats > LAW_NATS && laws.can_be_led(evidence);
+        return match proved {
+            true => (
+                proved_by_law(judgement),
+                family().filter(|family| family.law.is_some()),
+            ),
+            false => (judgement, None),
         };
     }
     if by_drops && laws.best.laws[0].nats < laws.full_queue_nats - LAW_NATS {
@@ -190,7 +192,8 @@ impl Laws {
         let apart = apart.filter(|apart| apart.laws[0].nats > together.laws[0].nats + FAMILY_NATS);
         // a queue whose rate the delays do not tell is looked for by its losses, at any rate
         let bucket = evidence.bucket.as_ref();
-        let bucket_nats = bucket.map_or(0.0, |bucket| bucket.gain() - SEARCH_NATS);
+        let share = (together.events as f64 / passages.lost.max(1) as f64).min(1.0);
+        let bucket_nats = bucket.map_or(0.0, |bucket| share * bucket.gain() - SEARCH_NATS);
         let full_queue_nats = together.tail_drop_nats.max(bucket_nats);
         let isolates = apart.is_some();
         let best = apart.unwrap_or(together);
@@ -200,6 +203,14 @@ impl Laws {
             isolates,
             best,
         })
+    }
+
+    /// The queue is known well enough. Laws of probability need its rate, by which waits are those of one queue. When
+    /// CoDel drops, its own clock says (RFC 8289, section 5.3): waits need but be seen, as where each flow has a queue
+    /// of its own.
+    fn can_be_led(&self, evidence: &Evidence) -> bool {
+        let by_clock = matches!(self.best.laws[0].law, Law::CoDel | Law::Cobalt);
+        evidence.queue_rate_is_seen() || (by_clock && evidence.drain.is_some())
     }
 }
 
