@@ -32,6 +32,8 @@ impl Family {
     pub fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
         let told =
             management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
+        // what gives flows queues of their own runs CoDel or PIE in them: RED there is but the nearest to another law
+        let told = told.filter(|found| !(isolates && found.laws[0].law == Law::Red));
         let family = Self {
             law: told.map(|found| found.laws[0]),
             isolates,
