@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`group`] | flows that share a path, and the trace of their packets |
 //! | [`evidence`] | what is measured of a group: buckets and queues fitted, delays at losses |
+//! | `senders_line` | where super-segments are cut up |
 //! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
 //! | [`hop`] | the same for the hop between two captures |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
@@ -42,6 +43,7 @@ mod parallel;
 mod parameters;
 mod ranked;
 mod seconds;
+mod senders_line;
 mod small_connections;
 pub mod tables;
 mod tabulate;
