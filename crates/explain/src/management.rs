@@ -261,3 +261,42 @@ fn passages(group: &Group, evidence: &Evidence) -> Passages {
         passed: trace.passed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One law that leads by far.
+    fn led_by(law: Law) -> Management {
+        let at = |value: f64| Interval {
+            value,
+            low: None,
+            high: None,
+        };
+        let fit = |law: Law, nats: f64| LawFit {
+            law,
+            nats,
+            target_s: at(5e-3),
+            interval_s: None,
+        };
+        let rival = match law {
+            Law::Pie => Law::Red,
+            _ => Law::Pie,
+        };
+        Management {
+            events: 100,
+            laws: vec![fit(law, 100.0), fit(rival, 10.0)],
+            tail_drop_nats: 0.0,
+        }
+    }
+
+    #[test]
+    fn red_is_not_named_where_flows_have_queues_of_their_own() {
+        let name =
+            |law: Law, isolates: bool| Family::of(Some(&led_by(law)), isolates).unwrap().name();
+        assert_eq!(name(Law::Red, false), "red");
+        assert_eq!(name(Law::Red, true), "flow-queueing");
+        assert_eq!(name(Law::CoDel, true), "fq-codel");
+        assert_eq!(name(Law::Pie, true), "fq-pie");
+    }
+}

@@ -155,8 +155,8 @@ fn behind_line_of_super_segments(
     }
 }
 
-/// True if packets would wait longer for the line than until they were acknowledged: then the bottleneck stretched the
-/// super-segments, and the line is faster.
+/// True if packets would wait longer for the line than their round trips are above the smallest: then the bottleneck
+/// stretched the super-segments, and the line is faster.
 fn is_refuted(plain: &Trace, through: &Trace, line_bps: f64) -> bool {
     let left_s = through.time_s.iter().zip(&plain.time_s);
     let mut missing_s: Vec<f64> = left_s
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_refuted_where_packets_are_acknowledged_before_they_would_have_left_it() {
+    fn a_line_is_refuted_where_packets_would_wait_for_it_longer_than_they_did() {
         let trace = super_segments(|place| Some(place as f32 * 1e-3));
         // at 8 Mbit/s 3 ms of every 15 are left for the next burst, and the next
         assert!(refuted(&trace, 8e6));

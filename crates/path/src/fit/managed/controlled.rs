@@ -20,8 +20,8 @@ const DUAL_ALPHA_HZ: f64 = 0.16;
 const DUAL_BETA_HZ: f64 = 3.2;
 
 const PARTICLES: usize = 48;
-/// By so much, in the logarithm, the share of packets that one drawn anew chooses may differ: without it all are soon alike (the paper's
-/// "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
+/// By so much, in the logarithm, the share of packets that one drawn anew chooses may differ: without it all are soon
+/// alike (the paper's "roughening", and its constant). With more, any share that changes slowly is followed, RED's too.
 const ROUGHENING: f64 = 0.2;
 /// They are drawn anew when as few as this share of them carries the weight.
 const FEWEST_SHARE: f64 = 0.5;
