@@ -45,3 +45,4 @@ pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};
 pub use trace::{Observation, Seen, Trace};
+pub use virtual_queue::Agreement;

@@ -1,11 +1,12 @@
 //! A bucket that sees packets as a queue lets them out: a policer behind a shaper.
 
-use super::buckets::refine;
+use super::buckets::{EXACT, refine};
 use super::models::bucket_over;
 use crate::evidence::ReplayCheck;
+use crate::thresholds::SMALLEST_BUCKET_PACKETS;
 use whydrop_path::Arrival;
 use whydrop_path::fit::passage::{Departures, Passages};
-use whydrop_path::fit::{BucketFit, Observation, Trace, fit_bucket};
+use whydrop_path::fit::{Agreement, BucketFit, Observation, Trace, fit_bucket};
 
 /// A bucket behind the queue of the same hop.
 #[derive(Debug, Clone, Copy)]
@@ -16,24 +17,25 @@ pub struct BehindQueue {
 /// Share of the losses that the bucket must account for.
 const NEEDED_SHARE: f64 = 0.7;
 
-/// A bucket that accounts for this share of the uncertainty needs no other place.
-const CERTAIN: f64 = 0.85;
-/// A bucket behind a queue must be this much more likely than one before it.
+/// A bucket behind a queue must be this much more likely than what is known to drop before it.
 const BEHIND_GAIN: f64 = 10.0;
+/// Corrections are judged as errors of so many packets: when a lost packet came to a bucket behind a queue is only known from
+/// its neighbours.
+const PLACED_WITHIN: f64 = 0.25;
 
 /// Looks for a bucket that the packets come to as the queue lets them out: at their departures, the lost ones where
 /// their turn would have come.
 pub fn bucket_behind_queue(
     passages: &Passages,
-    departures: &Departures,
-    before: Option<&BucketFit>,
+    departures: Option<&Departures>,
+    before: &[Agreement],
     noise_s: f64,
 ) -> Option<BehindQueue> {
-    if before.is_some_and(|fit| fit.certainty() > CERTAIN) {
+    if before.iter().any(|known| is_exact(known, passages)) {
         return None;
     }
-    let (gain, certainty) = before.map_or((0.0, 0.0), |fit| (fit.gain(), fit.certainty()));
-    let rate_bps = departures.rate_bps.value;
+    // where too few wait to tell the rate of the queue, what was lost would have left right behind the packet before it
+    let rate_bps = departures.map_or(f64::INFINITY, |departures| departures.rate_bps.value);
     let mut last_s = f64::MIN;
     let observation = |index: usize| {
         let service_s = f64::from(passages.bytes[index]) * 8.0 / rate_bps;
@@ -65,8 +67,14 @@ pub fn bucket_behind_queue(
     let (refined, _) = refine(&trace, &fit_bucket(&trace)?, noise_s);
     let fit = refined.fit();
     let expected = f64::from(fit.agreement.expected_losses());
-    let better = fit.gain() > gain + BEHIND_GAIN && fit.certainty() > certainty + 0.1;
-    let suits = better && fit.certainty() > 0.6 && expected > NEEDED_SHARE * passages.lost as f64;
+    let score = |known: &Agreement| known.score(PLACED_WITHIN * fit.packet_bytes);
+    let known = before.iter().map(score);
+    let known = known.fold(fit.independent_log_likelihood, f64::max);
+    let better = score(&fit.agreement) > known + BEHIND_GAIN;
+    let suits = better
+        && fit.certainty() > 0.6
+        && expected > NEEDED_SHARE * passages.lost as f64
+        && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes;
     // a bucket that fills as fast as the queue drains would never run dry behind it
     let drops = || {
         let modelled = bucket_over(&arrivals, fit);
@@ -76,4 +84,9 @@ pub fn bucket_behind_queue(
     (suits && fit.rate_bps.value < 0.98 * rate_bps && drops()).then(|| BehindQueue {
         fit: refined.complete(),
     })
+}
+
+/// True if what is known needs next to no correction to drop what was lost: no other place is looked for.
+fn is_exact(known: &Agreement, passages: &Passages) -> bool {
+    known.corrected_bytes() < EXACT * passages.mean_bytes() * passages.lost as f64
 }

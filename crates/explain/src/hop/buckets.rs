@@ -36,7 +36,7 @@ const MOST_CLIMBED: usize = 60_000;
 /// Fewer losses need no second bucket.
 const FEWEST_LOSSES: usize = 10;
 /// A single bucket that is right needs less correction for each loss than this share of a packet.
-const EXACT: f64 = 0.004;
+pub(super) const EXACT: f64 = 0.004;
 /// Share of the losses that one bucket must account for by itself.
 const NEEDED_SHARE: f64 = 0.9;
 
@@ -150,6 +150,23 @@ fn two_buckets(
     (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
         pair,
         basis: clear.then(|| basis.unwrap_or(ByteBasis::Ip)),
+        explained_share: pair.explained as f64 / trace.lost.max(1) as f64,
+    })
+}
+
+/// The two buckets that made the losses of a trace of which one is known, where one leaves losses unexplained and two are
+/// clearly better.
+pub fn beside_second(trace: &Trace, single: &BucketFit, noise_s: f64) -> Option<TwoBuckets> {
+    let trace = trace.clone().first(MOST_CLIMBED);
+    let envelope = envelope(&trace)?;
+    let mut starts = with_second_buckets(&trace, &envelope, single);
+    starts.extend(envelope.pair(&trace));
+    let (pair, noise) = refine_two(&trace, &starts, Some(single), noise_s)?;
+    let alone = score_alone(&trace, single, noise);
+    let better = alone.is_none_or(|alone| pair.committed.agreement.score(noise) > alone + TWO_GAIN);
+    (better && pair.alone.iter().all(|alone| *alone >= FEWEST_EACH)).then_some(TwoBuckets {
+        pair,
+        basis: None,
         explained_share: pair.explained as f64 / trace.lost.max(1) as f64,
     })
 }

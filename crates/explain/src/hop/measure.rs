@@ -1,10 +1,10 @@
 //! Measurements of a hop before a mechanism is named.
 
-use whydrop_path::fit::BucketFit;
 use whydrop_path::fit::passage::{
     Departures, FlowOvertaking, HeldAtLosses, Passages, flow_overtaking, held_at_losses,
     measure_departures,
 };
+use whydrop_path::fit::{Agreement, BucketFit};
 
 use super::behind_queue::{BehindQueue, bucket_behind_queue};
 use super::buckets::{Buckets, TwoBuckets, noise_bytes, sharper};
@@ -128,13 +128,20 @@ pub fn measure_hop(input: HopInput) -> Hop {
     evidence.replay = None;
     evidence.delays_are_own = true;
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
+    let two = buckets.two.map(|two| two.pair.committed.agreement);
+    let before = bucket.map(|fit| fit.agreement).into_iter().chain(two);
+    let before: Vec<Agreement> = before.collect();
+    // two buckets drop without a queue, where none shows
+    let may_wait = departures.is_some() || two.is_none();
+    let behind_queue = may_wait
+        .then(|| bucket_behind_queue(&passages, departures.as_ref(), &before, noise_s))
+        .flatten();
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
-        two_buckets: buckets.two,
-        behind_queue: departures.as_ref().and_then(|departures| {
-            bucket_behind_queue(&passages, departures, bucket.as_ref(), noise_s)
-        }),
+        // what suits behind a queue suits two buckets before it for a while
+        two_buckets: buckets.two.filter(|_| behind_queue.is_none()),
+        behind_queue,
         thinning: thinning::accounts(&passages),
         marked: passages.marked.iter().filter(|marked| **marked).count(),
         bucket,

@@ -27,6 +27,7 @@ mod parameters;
 mod thinning;
 mod verdict;
 
+pub use buckets::{TwoBuckets, beside_second};
 pub use byte_basis::ByteBasis;
 pub use judge::{HopJudgement, judge_hop};
 pub use management::family;

@@ -7,7 +7,7 @@ use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 use super::buckets::TwoBuckets;
 use super::byte_basis::ByteBasis;
 use super::judge::HopJudgement;
-use super::measure::Hop;
+use super::measure::{Hop, MOST_NOISE_S};
 use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
 use crate::thresholds::STANDING_EXPLAINED;
 use whydrop_verdict::{Cause, Quantity};
@@ -213,19 +213,21 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                 } else {
                     overhead
                 };
-                let counted =
-                    |bytes: f64, overhead: f64| bytes * (1.0 + overhead / hop.packet_bytes());
+                let counted = |bytes: f64, overhead: f64| {
+                    bytes * (1.0 + overhead / hop.passages.mean_bytes().min(hop.packet_bytes()))
+                };
                 let limit = held.limit_bytes;
+                // one in service may be counted until all of it has left, and drains while stamps vary
+                let drained = rate.value / 8.0 * hop.noise_s.min(MOST_NOISE_S);
+                let unsure = hop.packet_bytes() + drained.min(hop.packet_bytes());
                 parameters.insert(
                     "limit_bytes".to_owned(),
                     Quantity {
                         value: counted(limit.value, overhead),
                         low: limit
                             .low
-                            .map(|low| counted(low - hop.packet_bytes(), overhead).max(0.0)),
-                        high: limit
-                            .high
-                            .map(|high| counted(high * missed + hop.packet_bytes(), most)),
+                            .map(|low| counted(low - unsure, overhead).max(0.0)),
+                        high: limit.high.map(|high| counted(high * missed + unsure, most)),
                     },
                 );
             }

@@ -194,12 +194,14 @@ fn winner(
     value: &impl Fn(&str) -> Option<f64>,
 ) -> Option<Element> {
     match judged.judgement.cause {
-        // a bucket behind the queue sees other arrivals than those that entered
-        Cause::Policer if hop.behind_queue.is_none() => Some(Element::Policer {
-            rate_bps: value("rate_bps")?,
-            burst_bytes: value("burst_bytes")?,
-            peak: value("peak_rate_bps").zip(value("peak_burst_bytes")),
-        }),
+        // a bucket behind a queue that packets wait for sees other arrivals than those that entered
+        Cause::Policer if hop.behind_queue.is_none() || hop.departures.is_none() => {
+            Some(Element::Policer {
+                rate_bps: value("rate_bps")?,
+                burst_bytes: value("burst_bytes")?,
+                peak: value("peak_rate_bps").zip(value("peak_burst_bytes")),
+            })
+        }
         // what it drops has gone in before
         Cause::ShallowQueue if hop.thinning.is_some() => None,
         Cause::ShallowQueue | Cause::DeepQueue => {

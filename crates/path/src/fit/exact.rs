@@ -150,9 +150,10 @@ impl ExactFates {
                 high: rate_edge(1.0).map(|high| high * 8.0),
                 ..fit.rate_bps
             },
+            // what one stamp or tick of the bucket is wrong by, all may be
             limit_bytes: Interval {
-                low: limit_edge(-1.0),
-                high: limit_edge(1.0),
+                low: limit_edge(-1.0).map(|low| (low - self.noise_bytes).max(0.0)),
+                high: limit_edge(1.0).map(|high| high + self.noise_bytes),
                 ..fit.limit_bytes
             },
             ..*fit
