@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
+use whydrop_datagrams::Datagrams;
 use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 
 use crate::conditions;
+use crate::datagram_share::datagrams_beside;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::evidence::{Evidence, measure, totals};
 use crate::failures;
@@ -35,7 +37,12 @@ struct Judged {
 }
 
 /// Explains all connections; fills the tables if asked.
-pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Document, Tables) {
+pub fn assemble(
+    summary: &Summary,
+    tracked: &Tracked,
+    datagrams: &Datagrams,
+    keep_tables: bool,
+) -> (Document, Tables) {
     let flows: Vec<FlowRef> = tracked
         .connections
         .iter()
@@ -47,7 +54,7 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
     let mut verdicts = Vec::new();
     let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
     let groups = by_destination(&flows);
-    for judged in on_all_cores(&groups, |group| judge_group(group, keep_tables)) {
+    for judged in on_all_cores(&groups, |group| judge_group(group, datagrams, keep_tables)) {
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
     }
@@ -79,8 +86,9 @@ pub fn assemble(summary: &Summary, tracked: &Tracked, keep_tables: bool) -> (Doc
     (document, tables)
 }
 
-fn judge_group(group: &Group, keep_tables: bool) -> Judged {
+fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
     let mut evidence = measure(group);
+    evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);
     let lossy = evidence.totals.lost > 0;
     let mut held = if lossy {

@@ -8,6 +8,7 @@ use whydrop_path::fit::{
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
+use crate::datagram_share::DatagramsBeside;
 use crate::group::{FlowRef, Group, GroupTrace, wait_back_ns};
 use crate::judge::judge_losses;
 use crate::limits;
@@ -155,6 +156,8 @@ pub struct Evidence {
     pub delays_are_own: bool,
     /// Delays are what packets waited before the capture point, by the clocks of their senders.
     pub by_clocks: bool,
+    /// Of one capture: what else went to the same receiver.
+    pub beside: DatagramsBeside,
     /// The tick of the stamps, seconds: no delay is known better. 0 where the capture is none, or of nothing.
     pub tick_s: f64,
 }
@@ -186,6 +189,21 @@ impl Evidence {
         }
     }
 
+    /// Bytes that passed, with what a device may count on top of each packet at most: as a multiple of the IP bytes, small packets
+    /// being among full ones; and the same together with the datagrams beside it.
+    pub fn most_counted(&self, overhead_bytes: f64) -> MostCounted {
+        let trace = &self.group_trace.trace;
+        let packets = (trace.len() - trace.lost) as f64;
+        let bytes = trace.passed_bytes.max(1.0);
+        let typical = 1.0 + overhead_bytes / trace.typical_bytes.max(1.0);
+        let own = (1.0 + overhead_bytes * packets / bytes).max(typical);
+        let beside = self.beside.bytes + overhead_bytes * self.beside.packets;
+        MostCounted {
+            own,
+            with_beside: own + beside / bytes,
+        }
+    }
+
     /// The delays tell at what rate the queue drains.
     pub fn queue_rate_is_seen(&self) -> bool {
         self.drain
@@ -197,6 +215,13 @@ impl Evidence {
     pub fn packet_time_s(&self) -> f64 {
         self.group_trace.trace.typical_bytes * 8.0 / self.queue_rate_bps().value.max(1.0)
     }
+}
+
+/// Multiples of the IP bytes that passed: see [`Evidence::most_counted`].
+#[derive(Debug, Clone, Copy)]
+pub struct MostCounted {
+    pub own: f64,
+    pub with_beside: f64,
 }
 
 /// Share of the spread of the delays that a queue must explain for its rate to be believed ...
@@ -366,6 +391,7 @@ pub fn measure_trace(
         group_trace,
         delays_are_own: false,
         by_clocks: false,
+        beside: DatagramsBeside::default(),
         tick_s: 0.0,
     }
 }

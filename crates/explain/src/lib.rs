@@ -17,6 +17,8 @@
 //! | `senders_line` | where super-segments are cut up |
 //! | [`judge`], `losses`, `contest`, `thresholds` | which cause accounts for it |
 //! | [`hop`] | the same for the hop between two captures |
+//! | `datagram_share` | datagrams that take a share of what serves a group |
+//! | `dual_rate` | the two buckets of a policer where one does not account for the losses |
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
 //! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
@@ -27,7 +29,9 @@ mod assemble;
 pub mod bursts;
 mod conditions;
 mod contest;
+mod datagram_share;
 pub mod document;
+mod dual_rate;
 pub mod evidence;
 mod facts;
 mod failures;
@@ -161,7 +165,9 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
     let mut summary = capture.summary();
     summary.notes.extend(clock.note());
     conditions::checksum::look(&summary, options.open, &mut tracked);
-    let (mut document, tables) = assemble::assemble(&summary, &tracked, options.keep_tables);
-    document.datagrams = datagrams.finish().info();
+    let datagrams = datagrams.finish();
+    let (mut document, tables) =
+        assemble::assemble(&summary, &tracked, &datagrams, options.keep_tables);
+    document.datagrams = datagrams.info();
     Ok(Explanation { document, tables })
 }

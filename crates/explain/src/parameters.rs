@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_path::fit::Interval;
+use whydrop_path::fit::{BucketFit, Interval};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, MostCounted};
 use crate::facts::on_the_way_back;
 use whydrop_verdict::{Cause, Quantity};
 
@@ -25,18 +25,25 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
             parameters.insert(name.to_owned(), parameter);
         }
     };
+    let bucket = evidence.bucket.as_ref();
+    let most = most_counted(evidence);
     match cause {
         Cause::Policer => {
-            put("rate_bps", policer_rate(evidence));
-            put("burst_bytes", policer_burst(evidence));
+            put("rate_bps", bucket.map(|fit| rate(fit, most)));
+            put("burst_bytes", bucket.map(|fit| burst(fit, most)));
         }
         Cause::ShallowQueue | Cause::DeepQueue => {
             put("drain_rate_bps", drain_rate(evidence));
+            let limit = queue_limit(evidence);
+            let packet_bytes = evidence.group_trace.trace.typical_bytes;
             put(
                 "limit_packets",
-                queue_limit_bytes(evidence).map(|limit| in_packets(limit, evidence)),
+                limit.map(|limit| in_packets(limit, packet_bytes)),
             );
-            put("limit_bytes", queue_limit_bytes(evidence));
+            put(
+                "limit_bytes",
+                limit.map(|limit| any_byte_basis(limit, most)),
+            );
         }
         // what waits on the way back tells no rate of the way out
         Cause::Shaper if on_the_way_back(evidence) => {}
@@ -51,34 +58,36 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
     parameters
 }
 
+/// Bytes that a device may count of what passed.
+pub fn most_counted(evidence: &Evidence) -> MostCounted {
+    evidence.most_counted(WIRE_OVERHEAD_BYTES)
+}
+
 /// The interval in IP bytes, its upper end raised by what the device may count on top.
-fn any_byte_basis(interval: Interval, packet_bytes: f64) -> Quantity {
-    let raise = (packet_bytes + WIRE_OVERHEAD_BYTES) / packet_bytes;
+fn any_byte_basis(interval: Interval, most: MostCounted) -> Quantity {
     Quantity {
         value: interval.value,
         low: interval.low,
-        high: interval.high.map(|high| high * raise),
+        high: interval.high.map(|high| high * most.own),
     }
 }
 
-/// A rate likewise, with the error that the capture's clock may have.
-fn any_rate(interval: Interval, packet_bytes: f64) -> Quantity {
-    let sharp = any_byte_basis(interval, packet_bytes);
+/// A rate likewise, with what served the datagrams beside, and with the error that the capture's clock may have.
+fn any_rate(interval: Interval, most: MostCounted) -> Quantity {
     Quantity {
-        low: sharp.low.map(|low| low * (1.0 - CLOCK_ERROR)),
-        high: sharp.high.map(|high| high * (1.0 + CLOCK_ERROR)),
-        ..sharp
+        value: interval.value,
+        low: interval.low.map(|low| low * (1.0 - CLOCK_ERROR)),
+        high: (interval.high).map(|high| high * most.with_beside * (1.0 + CLOCK_ERROR)),
     }
 }
 
-fn policer_rate(evidence: &Evidence) -> Option<Quantity> {
-    let fit = evidence.bucket.as_ref()?;
-    Some(any_rate(fit.rate_bps, fit.packet_bytes))
+/// The rate of a bucket.
+pub fn rate(fit: &BucketFit, most: MostCounted) -> Quantity {
+    any_rate(fit.rate_bps, most)
 }
 
-/// The losses fix the bucket to within a packet: one more or less passes before the first drop.
-fn policer_burst(evidence: &Evidence) -> Option<Quantity> {
-    let fit = evidence.bucket.as_ref()?;
+/// Burst of a bucket. The losses fix it to within a packet: one more or less passes before the first drop.
+pub fn burst(fit: &BucketFit, most: MostCounted) -> Quantity {
     let mut burst = fit.limit_bytes;
     burst.low = burst
         .low
@@ -86,34 +95,31 @@ fn policer_burst(evidence: &Evidence) -> Option<Quantity> {
     burst.high = burst
         .high
         .map(|high| high.max(burst.value + fit.packet_bytes));
-    Some(any_byte_basis(burst, fit.packet_bytes))
+    any_byte_basis(burst, most)
 }
 
 fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
-    Some(any_rate(
-        evidence.queue_rate_bps(),
-        evidence.group_trace.trace.typical_bytes,
-    ))
+    Some(any_rate(evidence.queue_rate_bps(), most_counted(evidence)))
 }
 
 /// The content of a queue when it drops: by the delay just before the losses, at the rate at which it drains. That is
 /// what the last packet found whose delay was measured. Up to four more fit: it, one that was let in after it but
 /// acknowledged together with another, most of the one that did not fit, and what has left of the one in service,
 /// which some queues count until all of it has.
-fn queue_limit_bytes(evidence: &Evidence) -> Option<Quantity> {
+fn queue_limit(evidence: &Evidence) -> Option<Interval> {
     let at_loss = evidence.at_loss.as_ref()?;
-    let bytes_per_s = evidence.queue_rate_bps().value / 8.0;
+    let rate_bps = evidence.queue_rate_bps();
     let packet_bytes = evidence.group_trace.trace.typical_bytes;
-    let held = |delay_s: f64| delay_s * bytes_per_s;
-    Some(Quantity {
-        value: held(at_loss.median_s),
-        low: Some((held(at_loss.low_s) - packet_bytes).max(0.0)),
-        high: Some(held(at_loss.high_s) + 4.0 * packet_bytes),
+    let held = |delay_s: f64, rate_bps: f64| delay_s * rate_bps / 8.0;
+    let low_bps = rate_bps.low.unwrap_or(rate_bps.value);
+    Some(Interval {
+        value: held(at_loss.median_s, rate_bps.value),
+        low: Some((held(at_loss.low_s, low_bps) - packet_bytes).max(0.0)),
+        high: (rate_bps.high).map(|high_bps| held(at_loss.high_s, high_bps) + 4.0 * packet_bytes),
     })
 }
 
-fn in_packets(limit: Quantity, evidence: &Evidence) -> Quantity {
-    let packet_bytes = evidence.group_trace.trace.typical_bytes;
+fn in_packets(limit: Interval, packet_bytes: f64) -> Quantity {
     Quantity {
         value: (limit.value / packet_bytes).round(),
         low: limit.low.map(|low| (low / packet_bytes).floor()),

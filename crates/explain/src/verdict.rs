@@ -6,12 +6,13 @@ use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::document::{Against, ThroughputLost, Verdict};
+use crate::dual_rate;
 use crate::evidence::Evidence;
 use crate::facts;
 use crate::judge::Judgement;
 use crate::limits;
 use crate::losses::share_in_silence;
-use crate::parameters::parameters;
+use crate::parameters::{most_counted, parameters};
 
 /// The findings beside the judgement and its evidence.
 pub(crate) struct Found {
@@ -33,14 +34,19 @@ pub(crate) struct Found {
 impl Found {
     /// The findings of one capture on a group of flows.
     pub fn new(cause: Cause, evidence: &Evidence, flows: Vec<String>, mss_bytes: f64) -> Self {
+        let two = (cause == Cause::Policer).then(|| dual_rate::dual_rate(evidence));
+        let two = two.flatten();
         Self {
             source: "capture",
             flows,
             place: None,
             detail: None,
-            parameters: parameters(cause, evidence),
-            explained: explained(cause, evidence),
-            facts: Vec::new(),
+            parameters: two.as_ref().map_or_else(
+                || parameters(cause, evidence),
+                |two| dual_rate::parameters(two, most_counted(evidence)),
+            ),
+            explained: two.map_or_else(|| explained(cause, evidence), |two| two.explained_share),
+            facts: two.iter().map(dual_rate::fact).collect(),
             rivals: Vec::new(),
             mss_bytes,
         }

@@ -1,0 +1,121 @@
+//! A dual-rate policer from one capture, where its one bucket that is found leaves losses unexplained.
+//!
+//! A bucket that drops alone has no room for what was lost, to within a packet. Losses that it had room for were dropped by
+//! something else: where that is a second bucket (RFC 2698), the one found may be either, and neither its rate nor its burst
+//! need be the committed ones.
+
+use std::collections::BTreeMap;
+
+use whydrop_verdict::{Fact, Quantity, fact};
+
+use crate::evidence::{Evidence, MostCounted};
+use crate::hop::{TwoBuckets, beside_second};
+use crate::parameters::{burst, rate};
+
+/// Losses, and their share, that a bucket which drops alone may have room for: fates concluded wrongly.
+const MISTAKEN: (u32, f64) = (3, 0.01);
+/// Round trips vary by so much where nothing waits, and stamps with them, seconds: the fit finds how much less it is.
+const MOST_NOISE_S: f64 = 1e-3;
+
+/// Two buckets must leave less than this share of the uncertainty about the losses that one leaves: where a queue before the
+/// bucket, or packets that the capture missed, are why one misfits, two need fewer corrections and tell no better. Train.
+const LEFT: f64 = 0.75;
+
+/// The two buckets, where one does not account for the losses and two do.
+pub fn dual_rate(evidence: &Evidence) -> Option<TwoBuckets> {
+    let single = evidence.bucket.as_ref()?;
+    let trace = &evidence.group_trace.trace;
+    let had_room = single.agreement.lost[0];
+    let mistaken = MISTAKEN.0.max((MISTAKEN.1 * trace.lost as f64) as u32);
+    let two = (had_room > mistaken)
+        .then(|| beside_second(trace, single, MOST_NOISE_S))
+        .flatten()?;
+    let left = 1.0 - two.pair.committed.certainty();
+    (left < LEFT * (1.0 - single.certainty())).then_some(two)
+}
+
+/// Its parameters by the names of the contract.
+pub fn parameters(two: &TwoBuckets, most: MostCounted) -> BTreeMap<String, Quantity> {
+    let pair = &two.pair;
+    [
+        ("rate_bps", rate(&pair.committed, most)),
+        ("burst_bytes", burst(&pair.committed, most)),
+        ("peak_rate_bps", rate(&pair.peak, most)),
+        ("peak_burst_bytes", burst(&pair.peak, most)),
+    ]
+    .map(|(name, quantity)| (name.to_owned(), quantity))
+    .into()
+}
+
+/// The losses that each of the two made alone.
+pub fn fact(two: &TwoBuckets) -> Fact {
+    let pair = &two.pair;
+    fact!(
+        "two-buckets",
+        committed_alone = pair.alone[0] as u64,
+        rate_bps = pair.committed.rate_bps.value,
+        peak_rate_bps = pair.peak.rate_bps.value,
+        peak_alone = pair.alone[1] as u64
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use whydrop_path::fit::{Observation, Seen, Trace};
+    use whydrop_path::{Arrival, PathElement, Policer, Random};
+
+    use super::*;
+    use crate::evidence::{Totals, measure_trace};
+    use crate::group::GroupTrace;
+    use crate::parameters::most_counted;
+
+    /// Bursts of random length at a gigabit in random pauses, through a policer.
+    fn measured(mut policer: Policer) -> Evidence {
+        let mut random = Random::new(11);
+        let (mut time_ns, mut seen) = (0i64, Vec::new());
+        for _ in 0..150 {
+            time_ns += random.below(12_000_000) as i64;
+            for _ in 0..5 + random.below(80) {
+                time_ns += 12_000;
+                let bytes = 1500;
+                let dropped = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
+                seen.push(Observation {
+                    time_ns,
+                    bytes,
+                    outcome: if dropped { Seen::Lost } else { Seen::Passed },
+                    delay_s: None,
+                });
+            }
+        }
+        let trace = GroupTrace {
+            trace: Trace::new(seen),
+            origins: Vec::new(),
+        };
+        measure_trace(trace, None, Totals::default(), None)
+    }
+
+    #[test]
+    fn both_rates_and_bursts_of_a_dual_rate_policer_are_within_their_intervals() {
+        let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 45_000);
+        let evidence = measured(policer);
+        let two = dual_rate(&evidence).expect("two buckets");
+        let found = parameters(&two, most_counted(&evidence));
+        for (name, truth) in [
+            ("rate_bps", 55e6),
+            ("burst_bytes", 120_000.0),
+            ("peak_rate_bps", 300e6),
+            ("peak_burst_bytes", 45_000.0),
+        ] {
+            let quantity = found[name];
+            let holds = quantity.low.is_none_or(|low| low <= truth)
+                && quantity.high.is_none_or(|high| truth <= high);
+            assert!(holds, "{name} {quantity:?}");
+        }
+        assert!(two.explained_share > 0.95, "{two:?}");
+    }
+
+    #[test]
+    fn a_bucket_that_drops_alone_is_no_dual_rate_policer() {
+        assert!(dual_rate(&measured(Policer::new(55_000_000, 120_000))).is_none());
+    }
+}
