@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod exact;
 mod lanes;
 pub mod managed;
+mod never_nan;
 mod pair;
 pub mod passage;
 mod pattern;

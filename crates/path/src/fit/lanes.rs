@@ -3,6 +3,7 @@
 //! Following one queue is a chain in which every step waits for the one before. Several candidates have chains of their
 //! own, so a processor works on all of them in the time of one: each lane of its vector registers follows another.
 
+use super::never_nan::{larger, smaller};
 use super::rows::{CLASSES, RateAndLimit, Row, Rows};
 use super::trace::Seen;
 use super::virtual_queue::{Agreement, Start, log_likelihood};
@@ -392,17 +393,6 @@ fn any_above<const L: usize>(margin: &[f64; L], with_packet: &[f64; L]) -> bool 
         above |= with_packet[lane] >= margin[lane];
     }
     above
-}
-
-/// `f64::max` for numbers that are never NaN: one instruction, where `max` needs four.
-#[inline(always)]
-pub(super) fn larger(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-#[inline(always)]
-pub(super) fn smaller(a: f64, b: f64) -> f64 {
-    if a < b { a } else { b }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The input of a fit: packets in the order of their time, with fates and delays.
 
-use super::lanes::larger;
+use super::never_nan::larger;
 
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

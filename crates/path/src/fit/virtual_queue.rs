@@ -1,6 +1,6 @@
 //! The virtual queue, and how well a limit on it tells the lost packets from the others.
 
-use super::lanes::{larger, smaller};
+use super::never_nan::{larger, smaller};
 use super::rows::{CLASSES, Rows};
 use super::trace::{Seen, Trace};
 
