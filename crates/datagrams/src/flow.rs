@@ -29,7 +29,7 @@ pub struct Flow {
 }
 
 /// All UDP of a capture.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Datagrams {
     pub flows: Vec<Flow>,
     /// RTP streams of each flow, numbered as in `flows`.

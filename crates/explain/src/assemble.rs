@@ -30,10 +30,10 @@ use whydrop_verdict::Cause;
 const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 
 /// The judgement of one group of flows.
-struct Judged {
-    verdicts: Vec<Ranked>,
+pub(crate) struct Judged {
+    pub verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.
-    transfers: Vec<(usize, Vec<(Cause, f64)>)>,
+    pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
 }
 
 /// Explains all connections; fills the tables if asked.
@@ -86,7 +86,8 @@ pub fn assemble(
     (document, tables)
 }
 
-fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
+/// Judges one group of flows by one capture, beside the datagrams that it holds.
+pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
     let mut evidence = measure(group);
     evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);

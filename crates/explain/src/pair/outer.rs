@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use whydrop_pair::{PacketFlags, Pair};
+use whydrop_pair::{Crossing, PacketFlags, Pair, PairPacket};
 use whydrop_path::fit::Seen;
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
@@ -140,6 +140,31 @@ pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Ev
         evidence.totals.lost >= FEWEST_LOSSES || evidence.totals.lost * MOSTLY > late.len() as u64
     };
     [before.map(mark_before), beyond.filter(counts)]
+}
+
+/// Lost packets that one capture alone could record: the other had not begun or had ended, or their way does not lead past
+/// it.
+pub fn seen_by_one(pair: &Pair, group: &PairGroup) -> usize {
+    let lost_of = |flow: &Flow| {
+        let lost = flow.segments.iter().filter(|segment| segment.is_lost());
+        let lost = lost.filter(|segment| !segment.flags.has(SegmentFlags::INFERRED));
+        lost.map(|segment| segment.time_ns).collect::<Vec<i64>>()
+    };
+    let flows = group.at_upstream.flows.iter();
+    let lost_ns: Vec<i64> = flows.flat_map(|flow| lost_of(flow.flow)).collect();
+    if lost_ns.is_empty() {
+        return 0;
+    }
+    let members: HashSet<u32> = group.members.iter().copied().collect();
+    let alone = |packet: &&PairPacket| {
+        matches!(
+            packet.crossing,
+            Crossing::OutsideOverlap | Crossing::OtherPath
+        ) && members.contains(&packet.flow)
+    };
+    let alone = pair.packets.iter().filter(alone);
+    let alone_ns: HashSet<i64> = alone.flat_map(|packet| packet.time_ns).collect();
+    lost_ns.iter().filter(|ns| alone_ns.contains(ns)).count()
 }
 
 /// Runs of losses from which on the times around them are compared with others.

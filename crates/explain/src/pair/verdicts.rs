@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use whydrop_datagrams::Datagrams;
 use whydrop_pair::{Direction, Pair};
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::Passages;
@@ -13,6 +14,7 @@ use super::outer;
 use super::timeline::Timeline;
 use super::variation;
 use super::way_back;
+use crate::assemble::judge_group;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{
@@ -119,9 +121,20 @@ fn judge(
     for one in &mut ranked {
         one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_LOSSES;
     }
+    let doubtful = ranked.iter().all(|one| one.doubtful);
+    if doubtful && outer::seen_by_one(pair, group) as u64 >= FEWEST_LOSSES {
+        let alone = judge_group(&group.at_upstream, &Datagrams::default(), keep_tables);
+        ranked.extend(alone.verdicts.into_iter().map(by_one));
+        ranked.extend(capture_loss(pair, group));
+        return (ranked, alone.transfers.into_iter().collect());
+    }
+    let of_losses = ranked.iter().max_by_key(|one| one.verdict.lost);
+    let of_losses = of_losses.map_or(Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), |one| {
+        Judgement::new(cause_of(one), one.verdict.confidence)
+    });
     let headline = match judgement {
         // too few losses to tell anything hold nothing up for long, either
-        _ if ranked.iter().all(|one| one.doubtful) => {
+        _ if doubtful => {
             let (judgement, own, verdicts) = lossless(pair, group, passages);
             // without acknowledgments that nothing waited is no more than that none was seen to
             if acknowledged || ranked.is_empty() || judgement.cause != Cause::None {
@@ -135,8 +148,17 @@ fn judge(
     };
     ranked.extend(capture_loss(pair, group));
     let bottleneck = bottleneck.map(|bottleneck| bottleneck.dropping(headline.cause));
-    let causes = bottleneck.map(|own| transfer_causes(group, &headline, &own, placed.as_deref()));
+    let dropped = if doubtful { of_losses } else { headline };
+    let causes = bottleneck.map(|own| transfer_causes(group, &dropped, &own, placed.as_deref()));
     (ranked, causes.unwrap_or_default())
+}
+
+/// A verdict by the capture that alone recorded what was lost.
+fn by_one(mut one: Ranked) -> Ranked {
+    if one.verdict.lost > 0 {
+        one.verdict.facts.push(fact!("seen-by-one"));
+    }
+    one
 }
 
 /// Delays between the points that vary without the load. A shaper releases in ticks, and by its rate.
