@@ -5,6 +5,8 @@
 pub(super) struct MissRate {
     pub missed: u64,
     pub passed: u64,
+    /// Packets in the run of misses that a missed packet belongs to, on average; 0 where that was not looked at.
+    pub in_a_row: f64,
 }
 
 /// Standard deviations beyond which chance does not explain what is missing (one case in 30 000).
@@ -24,11 +26,49 @@ impl MissRate {
         let rate = self.rate();
         let expected = rate * all as f64;
         // the rate was itself measured on no more than `passed` packets
-        let variance = rate * (1.0 - rate) * all as f64 * (1.0 + all as f64 / self.passed as f64);
+        let single = rate * (1.0 - rate) * all as f64 * (1.0 + all as f64 / self.passed as f64);
+        // a capture that is late drops what comes meanwhile: misses in runs vary more than single ones, which come in runs of
+        // (1 + rate) / (1 - rate) (a compound Poisson process)
+        let variance = single * (self.in_a_row * (1.0 - rate) / (1.0 + rate)).max(1.0);
         if absent as f64 <= expected + SIGNIFICANT_DEVIATIONS * variance.sqrt() {
             return 0;
         }
         absent.saturating_sub(expected.round() as u64)
+    }
+}
+
+/// Runs of packets that each capture missed, in the order in which packets passed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Runs {
+    run: [u64; 2],
+    missed: [u64; 2],
+    squares: [u64; 2],
+}
+
+impl Runs {
+    /// The next packet that is known to have passed both points, and the capture that missed it.
+    pub(super) fn take(&mut self, missed_by: Option<usize>) {
+        for side in 0..2 {
+            if missed_by == Some(side) {
+                self.run[side] += 1;
+            } else {
+                self.end(side);
+            }
+        }
+    }
+
+    fn end(&mut self, side: usize) {
+        let run = std::mem::take(&mut self.run[side]);
+        self.missed[side] += run;
+        self.squares[side] = self.squares[side].saturating_add(run.saturating_mul(run));
+    }
+
+    /// Packets in the run of a missed one, on average, by capture.
+    pub(super) fn in_a_row(mut self) -> [f64; 2] {
+        [0, 1].map(|side| {
+            self.end(side);
+            self.squares[side] as f64 / self.missed[side].max(1) as f64
+        })
     }
 }
 
@@ -41,6 +81,7 @@ mod tests {
         let sound = MissRate {
             missed: 0,
             passed: 1000,
+            in_a_row: 0.0,
         };
         assert_eq!(sound.lost(7, 1000), 7);
     }
@@ -50,6 +91,7 @@ mod tests {
         let busy = MissRate {
             missed: 300,
             passed: 1000,
+            in_a_row: 0.0,
         };
         assert_eq!(busy.lost(310, 1000), 0);
         assert_eq!(busy.lost(150, 1000), 0);
@@ -60,7 +102,28 @@ mod tests {
         let busy = MissRate {
             missed: 50,
             passed: 10_000,
+            in_a_row: 1.0,
         };
         assert_eq!(busy.lost(550, 10_000), 500);
+    }
+
+    #[test]
+    fn a_capture_that_misses_many_in_a_row_may_have_missed_a_run_more() {
+        let busy = |in_a_row| MissRate {
+            missed: 1000,
+            passed: 20_000,
+            in_a_row,
+        };
+        assert_eq!(busy(1.0).lost(650, 10_000), 150);
+        assert_eq!(busy(5.0).lost(650, 10_000), 0);
+    }
+
+    #[test]
+    fn a_run_ends_with_a_packet_that_the_capture_holds() {
+        let mut runs = Runs::default();
+        for missed_by in [Some(0), Some(0), Some(1), Some(0), Some(0), None, Some(0)] {
+            runs.take(missed_by);
+        }
+        assert_eq!(runs.in_a_row(), [9.0 / 5.0, 1.0]);
     }
 }

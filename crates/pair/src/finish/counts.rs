@@ -77,7 +77,7 @@ fn count_in_flow(flow: &mut PairFlow, packet: &PairPacket) {
 }
 
 /// The capture that missed such a packet.
-fn missed_by(direction: Direction, crossing: Crossing) -> Option<usize> {
+pub(super) fn missed_by(direction: Direction, crossing: Crossing) -> Option<usize> {
     let upstream = direction.upstream()?;
     match crossing {
         Crossing::MissedUpstream => Some(upstream),

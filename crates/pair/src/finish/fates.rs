@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use whydrop_tcp::{Fate, Segment, SegmentFlags, Tracked};
 
 use super::alignment::Aligned;
-use super::capture_loss::MissRate;
+use super::capture_loss::{MissRate, Runs};
 use super::copies;
+use super::counts::missed_by;
 use super::order::{MOST_MIXED, sort_mixed};
 use super::repeats::{Others, Repeats};
 use super::transmissions::{self, Segments};
@@ -72,7 +73,27 @@ pub(super) fn decide(
             decide_flow(packets, places, held, flow, tracked, &mut open);
         }
     }
+    if !open.unproven.iter().chain(&open.unproven_data).all(Vec::is_empty) {
+        look_for_runs(packets, flows, &mut open.rates);
+    }
     decide_open(packets, &open);
+}
+
+/// How many packets each capture misses in a row, where it misses any.
+fn look_for_runs(packets: &[PairPacket], flows: &[PairFlow], rates: &mut [MissRate; 2]) {
+    if rates.iter().all(|rate| rate.missed == 0) {
+        return;
+    }
+    let mut runs = Runs::default();
+    for packet in packets {
+        let missed_by = missed_by(flows[packet.flow as usize].direction, packet.crossing);
+        if packet.is_matched() || missed_by.is_some() {
+            runs.take(missed_by);
+        }
+    }
+    for (rate, in_a_row) in rates.iter_mut().zip(runs.in_a_row()) {
+        rate.in_a_row = in_a_row;
+    }
 }
 
 /// Set a fate. A packet that was given up to bound memory stays so: nobody looked for it long enough.
