@@ -226,8 +226,10 @@ impl Bottleneck {
         if self.is_queue() && largest.is_some_and(|(cause, _)| *cause == self.congested) {
             claims.remove(&Cause::None);
         }
+        let each = claims.iter().map(|(cause, claim)| claim.nats(*cause));
+        let most = each.fold(f64::NEG_INFINITY, f64::max);
         for (cause, claim) in claims {
-            let nats = claim.nats(cause);
+            let nats = most - RIVALRY * (most - claim.nats(cause));
             background += match cause {
                 Cause::Unknown => nats.exp(),
                 _ => self.doubt_odds * claim.doubtful_share() * nats.exp(),
@@ -284,10 +286,14 @@ impl Claim {
     }
 
     fn nats(self, cause: Cause) -> f64 {
+        let of_all_time = match cause {
+            Cause::PeerApplication | Cause::Aqm | Cause::Reordering => ACCOUNT_NATS + SHOWN_NATS,
+            _ => ACCOUNT_NATS,
+        };
         match (self.unseen, cause) {
             (true, Cause::None) => UNSEEN_TIME_NATS,
             (true, _) => ACCOUNT_NATS,
-            _ => ACCOUNT_NATS + SHARE_NATS * self.share.ln(),
+            _ => of_all_time + SHARE_NATS * self.share.ln(),
         }
     }
 }

@@ -189,3 +189,22 @@ fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
     let pauses = [(Limiter::Application, 0.9), (Limiter::SlowStart, 0.1)];
     assert_eq!(judged(&unseen, &pauses).cause, Cause::Sender);
 }
+
+#[test]
+fn of_two_causes_the_one_with_three_times_the_time_is_sure_and_of_equals_neither() {
+    let of_window = |share: f64| {
+        let shares = [
+            (Limiter::ReceiveWindow, share),
+            (Limiter::DelayedAck, 1.0 - share),
+        ];
+        judged(&plain(), &shares).confidence
+    };
+    assert!(of_window(0.75) > 0.9);
+    assert!(of_window(0.501) < 0.55);
+}
+
+#[test]
+fn what_packets_show_by_themselves_is_surer_than_what_the_window_did() {
+    let sure = |limiter| judged(&plain(), &[(limiter, 0.9)]).confidence;
+    assert!(sure(Limiter::PeerApplication) > sure(Limiter::ReceiveWindow));
+}

@@ -135,17 +135,22 @@ pub const FEWEST_PACKETS: u64 = 50;
 /// time, nats. Fitted on transfers of the training split (`bench/calibrate.py`).
 pub const ACCOUNT_NATS: f64 = 3.3;
 pub const SHARE_NATS: f64 = 1.5;
+/// How much likelier a cause is that packets show by themselves: late answers, marks, overtaking. Fitted likewise.
+pub const SHOWN_NATS: f64 = 0.5;
+/// How many times as much shares of time speak for one cause against another as against the background: shares are
+/// measured, and which of two is larger is less open than what either means. Fitted likewise.
+pub const RIVALRY: f64 = 2.0;
 /// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
 /// that the cause is right. Fitted likewise, on captures before the path element and behind it in equal parts: before it
 /// this is too much, behind it too little, and no capture tells which it is.
-pub const DOUBT_ODDS: f64 = 0.33;
+pub const DOUBT_ODDS: f64 = 0.45;
 /// ... where the capture is the first of two, which is before more of the path.
 pub const FIRST_DOUBT_ODDS: f64 = 0.1;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;
 
-/// How much likelier exact fates between two captures make chance and full queues than one capture's do, nats. Fitted
-/// likewise.
+/// How much likelier exact fates between two captures make chance, full and managed queues than one capture's do, nats.
+/// Fitted likewise.
 pub const EXACT_FATES_NATS: f64 = 1.0;
 
 /// A law of queue management must make drops and marks this many times likelier than a queue that drops when it is long,

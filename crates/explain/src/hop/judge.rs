@@ -56,7 +56,8 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
     if judgement.cause == Cause::Unknown && neither_queue_nor_bucket(hop) {
         let mut random = Judgement::new(Cause::RandomLoss, 0.6);
         random.against.push((Cause::Policer, refuted_reason(hop)));
-        return queue_management(hop, &judgement).unwrap_or_else(|| plain(random));
+        let judged = queue_management(hop, &judgement).unwrap_or_else(|| plain(random));
+        return with_exact_fates(judged);
     }
     judgement
         .against
@@ -68,23 +69,23 @@ pub fn judge_hop(hop: &Hop) -> HopJudgement {
         }
         _ => None,
     };
-    early.unwrap_or_else(|| HopJudgement {
+    with_exact_fates(early.unwrap_or_else(|| HopJudgement {
         beside_queue,
-        ..plain(with_exact_fates(judgement))
-    })
+        ..plain(judgement)
+    }))
 }
 
-/// Chance and full queues are told with more certainty where fates are exact and nothing else is on the way.
-fn with_exact_fates(judgement: Judgement) -> Judgement {
-    let nats = match judgement.cause {
-        Cause::RandomLoss | Cause::ShallowQueue | Cause::DeepQueue => EXACT_FATES_NATS,
-        _ => 0.0,
-    };
-    let odds = (log_odds(judgement.confidence) + nats).exp();
-    Judgement {
-        confidence: odds / (1.0 + odds),
-        ..judgement
+/// Chance and queues are told with more certainty where fates are exact and nothing else is on the way.
+fn with_exact_fates(mut judged: HopJudgement) -> HopJudgement {
+    let judgement = &mut judged.judgement;
+    if matches!(
+        judgement.cause,
+        Cause::RandomLoss | Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm
+    ) {
+        let odds = (log_odds(judgement.confidence) + EXACT_FATES_NATS).exp();
+        judgement.confidence = odds / (1.0 + odds);
     }
+    judged
 }
 
 fn plain(judgement: Judgement) -> HopJudgement {
