@@ -73,7 +73,12 @@ pub(super) fn decide(
             decide_flow(packets, places, held, flow, tracked, &mut open);
         }
     }
-    if !open.unproven.iter().chain(&open.unproven_data).all(Vec::is_empty) {
+    if !open
+        .unproven
+        .iter()
+        .chain(&open.unproven_data)
+        .all(Vec::is_empty)
+    {
         look_for_runs(packets, flows, &mut open.rates);
     }
     decide_open(packets, &open);
