@@ -97,7 +97,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     } else {
         by_what_held(group, |flow| {
             let times_s = limits::times_of_flow_s(flow);
-            (bottleneck.of_flow(flow).judge(&times_s, &times_s), ())
+            (bottleneck.of_flow(flow).judge(&times_s), ())
         })
     };
     let judgement = match held.first() {
@@ -116,8 +116,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         .iter()
         .enumerate()
         .map(|(member, flow)| {
-            let times_s = limits::times_of_flow_s(flow.flow);
-            let member = (member, flow.flow, &times_s);
+            let member = (member, flow.flow);
             let judge = |transfer: &Transfer| {
                 let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
                 conditions.instead_of(judged.0).unwrap_or(judged)

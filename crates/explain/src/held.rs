@@ -157,16 +157,14 @@ impl Bottleneck {
         )
     }
 
-    /// The claims of each cause on the time of each limiter. What of all transfers together nobody would notice is none.
-    fn claims(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
+    /// The claims of each cause on the time of each limiter.
+    fn claims(&self, times_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
         let total_s: f64 = times_s.iter().sum();
         let mut claims: BTreeMap<Cause, Claim> = BTreeMap::new();
         for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
             let share = time_s / total_s.max(1e-9);
-            let at_the_ends = limits::cause_at_the_ends(limiter).filter(|cause| {
-                of_all_s[limiter as usize] > limits::NOTICED_S
-                    && !(self.few_packets && *cause == Cause::Sender)
-            });
+            let at_the_ends = limits::cause_at_the_ends(limiter)
+                .filter(|cause| !(self.few_packets && *cause == Cause::Sender));
             let standing = if self.is_queue() {
                 share * self.standing
             } else {
@@ -213,12 +211,11 @@ impl Bottleneck {
         claims
     }
 
-    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`]: that of a transfer, beside that of
-    /// all of its flow.
-    pub fn judge(&self, times_s: &[f64; 11], of_all_s: &[f64; 11]) -> Judgement {
+    /// Judges time in which nothing was lost, seconds, in the order of [`Limiter::ALL`].
+    pub fn judge(&self, times_s: &[f64; 11]) -> Judgement {
         let mut contest = Contest::default();
         let mut background = 1.0;
-        let mut claims = self.claims(times_s, of_all_s);
+        let mut claims = self.claims(times_s);
         let largest = claims
             .iter()
             .max_by(|(a, claim), (b, other)| claim.nats(**a).total_cmp(&other.nats(**b)));
@@ -301,7 +298,7 @@ impl Claim {
 /// Judges what held a group up that lost nothing.
 pub fn judge_lossless(evidence: &Evidence) -> Judgement {
     let times_s = &evidence.totals.limited_s;
-    Bottleneck::of(evidence).judge(times_s, times_s)
+    Bottleneck::of(evidence).judge(times_s)
 }
 
 #[cfg(test)]

@@ -110,9 +110,6 @@ pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
 /// Clocks of receivers tick in milliseconds, and packets that follow each other are as far apart: less is no wait.
 const SHORTEST_LATE_S: f64 = 0.01;
 
-/// People take what comes within a tenth of a second for immediate (Miller 1968).
-pub(crate) const NOTICED_S: f64 = 0.1;
-
 /// The time of one transfer by what limited it, seconds, in the order of [`Limiter::ALL`]; all zero where nothing is known.
 /// A window that stays closed after the last acknowledgment holds the last one.
 pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {

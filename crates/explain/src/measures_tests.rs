@@ -6,7 +6,6 @@ use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
 use crate::evidence::{Evidence, measure};
 use crate::judge::{Bottleneck, Judgement, judge_losses, judge_lossless};
-use crate::limits;
 use crate::management::of_one_capture;
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
@@ -236,9 +235,7 @@ fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
     };
     let expected = ExpectedLosses::of(&group, &evidence);
     let path = Bottleneck::of(&evidence).dropping(judgement.cause);
-    let times_s = limits::times_of_flow_s(&flows[0]);
-    let member = (0, &flows[0], &times_s);
-    judge_transfer(&judgement, &path, &expected, member, &transfer).0
+    judge_transfer(&judgement, &path, &expected, (0, &flows[0]), &transfer).0
 }
 
 #[test]

@@ -96,12 +96,12 @@ pub fn by_what_held<'a, P: PartialEq>(
     held
 }
 
-/// The cause of one transfer of a member, of whose time so much belongs to each limiter, and how sure: what dropped its packets, else what held it up.
+/// The cause of one transfer of a member, and how sure: what dropped its packets, else what held it up.
 pub fn judge_transfer(
     judgement: &Judgement,
     bottleneck: &Bottleneck,
     expected: &ExpectedLosses,
-    (member, flow, of_all_s): (usize, &Flow, &[f64; 11]),
+    (member, flow): (usize, &Flow),
     transfer: &Transfer,
 ) -> (Cause, f64) {
     let lost = lost(flow, transfer);
@@ -110,7 +110,7 @@ pub fn judge_transfer(
             .transfers
             .partition_point(|other| other.first < transfer.first);
         let times_s = limits::times_s(flow, number);
-        let judged = bottleneck.of_flow(flow).judge(&times_s, of_all_s);
+        let judged = bottleneck.of_flow(flow).judge(&times_s);
         return (judged.cause, judged.confidence);
     }
     // a policer proven by the connection is no excuse for losses that find its bucket full

@@ -339,10 +339,10 @@ fn lossless(
         _ => false,
     };
     let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &[f64; 11]| {
-        let judged = between.judge(times_s, times_s);
+        let judged = between.judge(times_s);
         match by_hop(&judged) {
             true => (judged, true),
-            false => (all.judge(times_s, times_s), false),
+            false => (all.judge(times_s), false),
         }
     };
     let unseen = !outer::has_acknowledgments(pair, group);
@@ -558,7 +558,6 @@ fn transfer_causes(
                 let own = own[places[member]];
                 own.lost > 0 && 2 * own.predicted < own.lost
             });
-            let times_s = limits::times_of_flow_s(flow.flow);
             let causes = flow
                 .flow
                 .transfers
@@ -568,7 +567,7 @@ fn transfer_causes(
                         headline,
                         bottleneck,
                         &nothing_expected,
-                        (member, flow.flow, &times_s),
+                        (member, flow.flow),
                         transfer,
                     ),
                     _ if unlike => (Cause::Unknown, 0.5),
