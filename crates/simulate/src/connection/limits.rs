@@ -37,6 +37,9 @@ impl Connection {
             {
                 State::Starved
             }
+            Wait::SlowStart | Wait::CongestionWindow => {
+                State::Held(self.sender.spreads_a_bound(now_ns).unwrap_or(wait))
+            }
             wait => State::Held(wait),
         }
     }

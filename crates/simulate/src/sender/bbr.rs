@@ -85,9 +85,11 @@ impl Bbr {
     }
 
     /// Since when what is out in start-up has not grown by half of what was delivered: what start-up waits for then, to be
-    /// sure that the pipe is full, is a window that stands. `None` until all that was out is delivered.
+    /// sure that the pipe is full, is a window that stands. `None` until all that was out is delivered, and until start-up is
+    /// over: where it goes on, its window stands from one sample of the rate to the next.
     pub fn stands_since_ns(&self) -> Option<i64> {
-        let shows = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
+        let delivered = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
+        let shows = delivered && !self.in_startup();
         shows.then_some(self.growth.most_ns)
     }
 
@@ -275,6 +277,9 @@ mod tests {
         );
         let stands = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0]);
         assert!(stands.in_startup());
-        assert_eq!(stands.stands_since_ns(), Some(3 * RTT_NS));
+        assert_eq!(stands.stands_since_ns(), None, "it may grow on");
+        let ended = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0]);
+        assert!(!ended.in_startup());
+        assert_eq!(ended.stands_since_ns(), Some(3 * RTT_NS));
     }
 }

@@ -116,6 +116,8 @@ pub struct Sender {
     cwnd_limited: bool,
     /// When the window last was full.
     full_ns: Option<i64>,
+    /// When the receive window or the send buffer last was, and which.
+    bounded: Option<(i64, Wait)>,
     last_sent_ns: i64,
     timer: Timer,
     /// A tail-loss probe is to be sent now.
@@ -158,6 +160,7 @@ impl Sender {
             reordering_seen: false,
             cwnd_limited: false,
             full_ns: None,
+            bounded: None,
             last_sent_ns: 0,
             timer: Timer::default(),
             probe_due: false,
@@ -233,6 +236,16 @@ impl Sender {
             && self.config.pacing == Pacing::Window
             && self.bbr.is_none()
             && full_ns.is_none_or(|ns| ns > self.rtt.smoothed_ns())
+    }
+
+    /// The bound that it spreads, if it waits for its turn within a window that was not full for a round trip while that bound
+    /// was: without pacing it would wait for nothing else.
+    pub fn spreads_a_bound(&self, now_ns: i64) -> Option<Wait> {
+        let is_old = |ns: i64| now_ns - ns > self.rtt.smoothed_ns();
+        let (bounded_ns, wait) = self.bounded?;
+        let is_waiting = self.pacer.is_waiting() && !matches!(self.config.pacing, Pacing::Rate(_));
+        let spreads = is_waiting && !is_old(bounded_ns) && self.full_ns.is_none_or(is_old);
+        spreads.then_some(wait)
     }
 
     /// All that was written is acknowledged.
@@ -442,6 +455,13 @@ impl Sender {
             return None;
         }
         if self.board.first_lost().is_none() && !self.may_send_new() {
+            // what waits behind a hole fills either of them only until that is repaired
+            let repairs = !matches!(self.recovery, Recovery::Open);
+            if repairs {
+                self.bounded = None;
+            } else if matches!(self.waits_for(), Wait::ReceiveWindow | Wait::SendBuffer) {
+                self.bounded = Some((now_ns, self.waits_for()));
+            }
             return None;
         }
         if !self.pacer.admits(now_ns) {

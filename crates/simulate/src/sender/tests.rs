@@ -179,3 +179,39 @@ fn pacing_spreads_what_the_window_allows() {
     sender.on_timer(1_000_000);
     assert_eq!(drain(&mut sender, 1_000_000).len(), 1);
 }
+
+#[test]
+fn a_receive_window_is_the_limit_of_a_sender_that_spreads_it() {
+    let config = SenderConfig {
+        pacing: Pacing::Window,
+        ..SenderConfig::default()
+    };
+    let mut sender = sender(config, 1_000);
+    let mut now_ns = 0;
+    let mut spread = 0;
+    for round in 0..6 {
+        let acknowledgment = sender.next_sequence();
+        sender.on_ack(
+            now_ns,
+            AckIn {
+                acknowledgment,
+                window_bytes: 800,
+                sack: &[],
+                echo_ns: None,
+            },
+        );
+        sender.window_end = acknowledgment + 800;
+        let end_ns = now_ns + RTT_NS;
+        while now_ns < end_ns {
+            drain(&mut sender, now_ns);
+            if let Some(wait) = sender.spreads_a_bound(now_ns) {
+                assert_eq!(wait, Wait::ReceiveWindow);
+                spread += 1;
+            }
+            assert!(round > 0 || sender.waits_for() != Wait::CongestionWindow);
+            now_ns += RTT_NS / 100;
+            sender.on_timer(now_ns);
+        }
+    }
+    assert!(spread > 20, "{spread}");
+}
