@@ -102,6 +102,10 @@ struct Walk<'a> {
     coming: usize,
     slack_ns: i64,
     lost_share: f64,
+    /// When the receive window was full for the last time, and nothing was repaired.
+    filled_ns: Option<i64>,
+    /// When a recovery was on for the last time.
+    repaired_ns: i64,
     /// Retransmissions by timers, each of which might begin a run of losses.
     timeouts: usize,
     /// When the last acknowledgment was heard before an outage.
@@ -167,6 +171,8 @@ impl<'a> Walk<'a> {
             coming: 0,
             slack_ns,
             lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
+            filled_ns: None,
+            repaired_ns: i64::MIN,
             timeouts,
             silent_since_ns: None,
         }
@@ -308,6 +314,9 @@ impl<'a> Walk<'a> {
 
     /// The stretch from the last packet to this one.
     fn wait_for(&mut self, segment: &Segment, now_ns: i64) {
+        if self.recoveries.is_on() {
+            self.repaired_ns = now_ns;
+        }
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
         let limiter = self.limiter_of(segment, now_ns);
@@ -483,6 +492,10 @@ impl<'a> Walk<'a> {
         }
         let bytes = i64::from(segment.payload_bytes);
         if self.edge().is_some_and(|edge| edge - self.next < bytes) {
+            // what was out behind a hole filled it only until that was repaired
+            let certain_ns = self.last_sent_ns.saturating_sub(self.clock.doubt_ns);
+            let repairs = self.recoveries.is_on() || certain_ns <= self.repaired_ns;
+            self.filled_ns = (!repairs).then_some(now_ns);
             return Limiter::ReceiveWindow;
         }
         // what is left over of a write is small, and the next packet did not wait for anything
@@ -495,6 +508,11 @@ impl<'a> Walk<'a> {
         }
         if self.last_bytes < self.mss && bytes < self.mss {
             return Limiter::Application; // Nagle's algorithm waits until all is acknowledged
+        }
+        // a sender that spreads what the receiver allows over a round trip fills that now and then
+        let spreads = |ns: i64| now_ns.saturating_sub(ns) <= self.round_trip.recent_ns;
+        if self.filled_ns.is_some_and(spreads) {
+            return Limiter::ReceiveWindow;
         }
         self.rounds
             .limiter_at(self.last_sent_ns, now_ns, self.next - self.acknowledged)

@@ -362,6 +362,40 @@ fn packets_that_leave_evenly_whenever_acknowledgments_come_leave_by_a_rate() {
     assert!(pacing > 1500 && buffer == 0, "{pacing} ms, {buffer} ms");
 }
 
+/// Bursts of 10, 20, ... 160 segments half a millisecond apart, each after the acknowledgment of the one before; the sender's
+/// clock goes on with them, or stands for as long as a burst takes.
+fn bursts_at_a_rate(clock_goes_on: bool) -> Talk {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut now, mut next) = (121 * MS, 0);
+    for many in [10, 20, 40, 80, 160] {
+        for number in 0..many {
+            let at = now + i64::from(number) * MS / 2;
+            let sent = if clock_goes_on { at } else { now };
+            let extra = Extra {
+                timestamps: Some(((sent / MS) as u32, (now / MS) as u32)),
+                ..Extra::default()
+            };
+            talk.data_with(at, (next + number) * MSS, MSS, extra);
+        }
+        next += many;
+        now += i64::from(many) * MS / 2 + 100 * MS;
+        let extra = Extra {
+            timestamps: Some(((now / MS) as u32, 1)),
+            ..Extra::default()
+        };
+        talk.ack_with(now - MS / 10, next * MSS, extra);
+    }
+    talk
+}
+
+#[test]
+fn segments_that_leave_evenly_while_the_senders_clock_goes_on_wait_for_no_line() {
+    let paced = times_of(bursts_at_a_rate(true))(Limiter::Pacing);
+    assert!(paced > 140, "{paced} ms");
+    assert_eq!(times_of(bursts_at_a_rate(false))(Limiter::Pacing), 0);
+}
+
 #[test]
 fn the_port_tells_who_answers_where_the_capture_has_no_syn() {
     let mut talk = Talk::new();
@@ -457,4 +491,81 @@ fn acknowledgments_that_pass_here_and_make_nothing_leave_for_a_timeout_do_not_co
     talk.ack(321 * MS, 10 * MSS);
     let times = times_of(talk);
     assert!(times(Limiter::Outage) > 240);
+}
+
+#[test]
+fn a_sender_that_spreads_what_the_receiver_allows_waits_for_its_window_though_more_was_allowed_before()
+ {
+    let mut talk = Talk::new();
+    let window = |segments: u32| Extra {
+        window: Some(((segments * MSS) >> 4) as u16),
+        ..Extra::default()
+    };
+    talk.open(0);
+    talk.segments(21 * MS, 0, 60);
+    talk.ack_with(41 * MS, 60 * MSS, window(20));
+    // half of a window at once, and the other half later, when it is no larger than what is out then
+    for lot in 0..20 {
+        let now = 41 * MS + i64::from(lot) * 20 * MS;
+        let first = 60 + 20 * lot;
+        talk.segments(now, first, first + 10);
+        talk.ack_with(now + 9 * MS, (first + 5) * MSS, window(15));
+        talk.segments(now + 10 * MS, first + 10, first + 20);
+        talk.ack_with(now + 20 * MS, (first + 20) * MSS, window(20));
+    }
+    let full = times_of(talk)(Limiter::ReceiveWindow);
+    assert!((385..=400).contains(&full), "{full} ms");
+}
+
+/// Round trips of 20 ms with so many segments each; the first of some is lost, and what is out then is acknowledged at once when
+/// it was sent again.
+fn rounds_with_losses(flights: &[(u32, bool)]) -> Talk {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut now, mut sent) = (21 * MS, 0);
+    for &(flight, is_lost) in flights {
+        talk.segments(now, sent, sent + flight);
+        if is_lost {
+            for arrived in 2..6 {
+                let blocks = [((sent + 1) * MSS, (sent + arrived) * MSS)];
+                talk.sack(now + 20 * MS, sent * MSS, &blocks);
+            }
+            talk.segments(now + 20 * MS, sent, sent + 1);
+            now += 20 * MS;
+        }
+        sent += flight;
+        now += 20 * MS;
+        talk.ack(now, sent * MSS);
+    }
+    talk
+}
+
+#[test]
+fn slow_start_goes_on_after_losses_where_the_window_is_soon_far_beyond_what_was_out_then() {
+    let grows = [
+        (10, false),
+        (20, true),
+        (20, false),
+        (60, false),
+        (150, true),
+        (150, false),
+    ];
+    let times = times_of(rounds_with_losses(&grows));
+    let (slow_start, window) = (times(Limiter::SlowStart), times(Limiter::CongestionWindow));
+    assert!(
+        window == 0 && (100..=125).contains(&slow_start),
+        "{slow_start} ms, {window} ms"
+    );
+    let halves = [
+        (10, false),
+        (20, true),
+        (10, false),
+        (11, false),
+        (12, true),
+        (6, false),
+    ];
+    assert_eq!(
+        times_of(rounds_with_losses(&halves))(Limiter::SlowStart),
+        40
+    );
 }

@@ -41,10 +41,17 @@ const LONGEST_GAP: f64 = 1.5;
 /// Initial windows in a round trip at which a congestion control begins to pace: 2 (Linux) to 2.89 (BBR), and what the first round
 /// trips may differ by.
 const OWN_PACE: std::ops::RangeInclusive<f64> = 1.6..=3.3;
+/// ... which doubles with the window in the next one.
+const OWN_PACE_ROUNDS: i64 = 3;
+/// Packets that leave together wait for each other at a line: none waited for that where they pass over so many times longer than any
+/// waited.
+const UNQUEUED: i64 = 3;
 /// Packets in a row that tell how fast a line is, so that among the longer ones the noise of the stamps is small ...
 const ROWS: [usize; 4] = [INITIAL_SEGMENTS as usize - 1, 40, 160, 640];
 /// ... which is this, where a host takes packets from its network card in batches.
 const STAMPS_NS: i64 = 20_000;
+/// The usual clock of timestamps.
+const TICK_NS: i64 = 1_000_000;
 /// A line that is busy sends the next packet within so many times what a packet takes ...
 const PAUSE_GAPS: i64 = 2;
 /// ... and one that is busy for this share of the time is full.
@@ -407,11 +414,17 @@ fn leaves_by_rate(
     // a rate of the sender's own, from the initial window and the first round trip, stays so only until that has grown
     let windows = base_rtt_ns as f64 / (first * INITIAL_SEGMENTS as f64);
     let lasts_ns = clock.sent_ns[clock.sent_ns.len() - 1] - clock.sent_ns[0];
-    let is_short = lasts_ns < STANDING_ROUNDS as i64 * base_rtt_ns;
+    let is_short = lasts_ns < OWN_PACE_ROUNDS * base_rtt_ns;
     if OWN_PACE.contains(&windows) && is_short {
         return false;
     }
-    most && (several || unreleased())
+    // ... or the sender's clock goes on in the initial window, which no acknowledgment releases bit by bit
+    let waits_for_no_line = |queued_ns: i64| {
+        a_window_ns > queued_ns.max(TICK_NS).saturating_mul(UNQUEUED)
+            && !OWN_PACE.contains(&windows)
+    };
+    (most || clock.longest_queued_ns.is_some_and(waits_for_no_line))
+        && (several || unreleased())
         && usual > 0.0
         && quantile(gaps, 0.1) >= EVEN * usual
         && first >= EVEN * usual
