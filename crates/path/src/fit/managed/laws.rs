@@ -12,6 +12,8 @@ pub(super) struct Hazards<'a> {
     /// By how much a time at which a drop falls due is uncertain: the head may be taken out before its turn, and stamps
     /// vary.
     pub(super) near_s: f64,
+    /// By how much waits are uncertain, seconds.
+    pub(super) noise_s: f64,
     /// The time to send a full packet, seconds.
     pub(super) packet_s: f64,
     /// So many more may have waited than were seen: what rests while hardly anything waits must not hang on one packet.
@@ -48,6 +50,7 @@ impl<'a> Hazards<'a> {
             events: events as f64,
             packets: packets as f64,
             near_s: 2.0 * longest_service_s + 2.0 * seeing.noise_s,
+            noise_s: seeing.noise_s,
             packet_s: longest_service_s,
             unsure_packets: u32::from(seeing.by_acknowledgments),
         }
@@ -68,24 +71,10 @@ impl<'a> Hazards<'a> {
             if interval_s < UNTOLD_APART * self.near_s {
                 return f64::MIN;
             }
-            let mut table = [(0.0, 0.0); CODEL_STATES];
-            for queue in self.queues {
-                match law {
-                    Law::Cobalt => {
-                        Cobalt::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
-                    }
-                    _ => {
-                        let mut codel = CoDel {
-                            in_all,
-                            ..CoDel::default()
-                        };
-                        codel.lead(queue, target_s, interval_s, self.near_s, &mut table)
-                    }
-                }
-            }
-            let due = table[DUE].0 / table[DUE].1.max(1.0);
-            // a law whose drops do not come when they are due is none
-            if table[DUE].0 < 0.3 * self.events || due < self.events / self.packets {
+            let table = self.led(law, in_all, target_s, interval_s);
+            let due = near_due(&table);
+            // a law whose drops do not come when they are due is none; they may all seem a little early, as waits are seen
+            if due.0 < 0.3 * self.events || due.0 / due.1.max(1.0) < self.events / self.packets {
                 return f64::MIN;
             }
             table
@@ -116,17 +105,39 @@ impl<'a> Hazards<'a> {
             &around(sharp.2).map(|value| sharp.2 + 0.2 * (value - sharp.2)),
             &mut best,
         );
-        let likely = || tried.iter().filter(|one| one.0 > best.0 - REFUTED_NATS);
-        // the law looks when a packet's turn comes: from one to the next waits change by what a packet takes
-        let between_looks = |one: &(f64, f64, f64)| {
-            [-self.packet_s, self.packet_s].map(|step_s| (one.1 + step_s).max(0.0))
-        };
+        let refuted_nats = REFUTED_NATS + doubt_nats(&self.led(law, in_all, best.1, best.2));
+        let likely = || tried.iter().filter(|one| one.0 > best.0 - refuted_nats);
+        // the law looks when a packet's turn comes: from one to the next waits change by what a packet takes; and a target is
+        // known no better than the waits are
+        let unsure_s = self.packet_s + self.noise_s;
+        let between_looks =
+            |one: &(f64, f64, f64)| [-unsure_s, unsure_s].map(|step_s| (one.1 + step_s).max(0.0));
         LawFit {
             law,
             nats: best.0 - self.chance_nats() - self.cost(5.0),
             target_s: spread(best.1, likely().flat_map(between_looks)),
             interval_s: Some(spread(best.2, likely().map(|one| one.2))),
         }
+    }
+
+    /// Drops and packets by the states of CoDel's time.
+    fn led(&self, law: Law, in_all: bool, target_s: f64, interval_s: f64) -> Table {
+        let mut table = [(0.0, 0.0); CODEL_STATES];
+        for queue in self.queues {
+            match law {
+                Law::Cobalt => {
+                    Cobalt::default().lead(queue, target_s, interval_s, self.near_s, &mut table)
+                }
+                _ => {
+                    let mut codel = CoDel {
+                        in_all,
+                        ..CoDel::default()
+                    };
+                    codel.lead(queue, target_s, interval_s, self.near_s, &mut table)
+                }
+            }
+        }
+        table
     }
 
     /// Of the probability of each packet, with a little for what has another cause.
@@ -173,6 +184,34 @@ pub(super) fn spread(value: f64, likely: impl Iterator<Item = f64>) -> Interval 
 const CODEL_STATES: usize = 4;
 const NEARLY: usize = 1;
 const DUE: usize = 2;
+
+/// Drops and packets in each of the states.
+type Table = [(f64, f64); CODEL_STATES];
+
+/// Drops and packets when a drop is due, or nearly.
+fn near_due(table: &Table) -> (f64, f64) {
+    let ((events, packets), (more_events, more_packets)) = (table[NEARLY], table[DUE]);
+    (events + more_events, packets + more_packets)
+}
+
+/// By how many standard deviations of the drops that come at other times than they are due a likelihood may be wrong.
+const DOUBT: f64 = 3.0;
+
+/// What a difference of the likelihoods of two parameters may come to though both are as good, nats. Parameters differ by the
+/// drops that are due with one of them and not with the other. Each of those weighs as much as the rates of drops do when they
+/// are due and else; and where the law, as it is led along noisy waits, leaves drops unexplained, which ones is chance: so
+/// their number varies by its square root, and by one where it is none.
+fn doubt_nats(table: &Table) -> f64 {
+    let due = near_due(table);
+    let (events, packets) = table
+        .iter()
+        .fold((-due.0, -due.1), |(events, packets), state| {
+            (events + state.0, packets + state.1)
+        });
+    let rate = |events: f64, packets: f64| (events + 0.5) / (packets + 1.0);
+    let weighs_nats = (rate(due.0, due.1) / rate(events, packets)).ln();
+    DOUBT * weighs_nats.max(0.0) * (events + 1.0).sqrt()
+}
 
 /// Which of the states that is, `late_s` after the time at which a drop falls due.
 fn state(late_s: Option<f64>, near_s: f64) -> usize {
@@ -228,7 +267,7 @@ impl CoDel {
         target_s: f64,
         interval_s: f64,
         near_s: f64,
-        table: &mut [(f64, f64); CODEL_STATES],
+        table: &mut Table,
     ) {
         let stamps_s = near_s;
         for item in &queue.items {
@@ -299,7 +338,7 @@ impl Cobalt {
         target_s: f64,
         interval_s: f64,
         near_s: f64,
-        table: &mut [(f64, f64); CODEL_STATES],
+        table: &mut Table,
     ) {
         let step_s = |count: f64| interval_s / count.max(1.0).sqrt();
         let stamps_s = near_s;
@@ -332,5 +371,24 @@ impl Cobalt {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_that_are_not_due_make_a_law_doubtful() {
+        // 40 drops in 60 packets when they are due, and with the same rates 36 more at other times
+        let sure = doubt_nats(&[(0.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (0.0, 0.0)]);
+        let unsure = doubt_nats(&[(20.0, 3_000.0), (10.0, 20.0), (30.0, 40.0), (16.0, 900.0)]);
+        // by one drop, or six, each of which weighs as much as the logarithm of how much likelier drops are when due
+        assert!((20.0..30.0).contains(&sure), "{sure}");
+        assert!((65.0..90.0).contains(&unsure), "{unsure}");
+        assert_eq!(
+            doubt_nats(&[(30.0, 60.0), (1.0, 50.0), (0.0, 50.0), (0.0, 0.0)]),
+            0.0
+        );
     }
 }
