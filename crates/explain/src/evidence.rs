@@ -160,6 +160,8 @@ pub struct Evidence {
     pub beside: DatagramsBeside,
     /// The tick of the stamps, seconds: no delay is known better. 0 where the capture is none, or of nothing.
     pub tick_s: f64,
+    /// By how much all waits may have been longer, seconds: the fastest packet waited as well where a queue stood.
+    pub stood_s: f64,
 }
 
 impl Evidence {
@@ -249,8 +251,48 @@ fn measure_behind(group: &Group) -> Evidence {
         base_rtt_s(group),
     );
     evidence.tick_s = tick_s(group);
+    evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, least_rtt_ns);
     look_beside_others(&mut evidence);
     evidence
+}
+
+/// For how long a queue may have stood while the fastest packets of the flows passed it, seconds; `least_ns` is a flow's
+/// shortest way there and back. The first packets of a capture find it empty where they open a connection, and so does what
+/// comes after a pause in which all that had been sent was answered. Else nobody knows, but that no wait is longer than the way.
+/// Those of a flow whose shortest way is longer than another's to the same host may have waited by what that is.
+fn may_have_stood_s(
+    group: &Group,
+    group_trace: &GroupTrace,
+    least_ns: impl Fn(&Flow) -> Option<i64>,
+) -> f64 {
+    let lossy = group
+        .flows
+        .iter()
+        .filter(|flow| flow.flow.counters.lost > 0);
+    let longest_ns = lossy.filter_map(|flow| least_ns(flow.flow)).max();
+    let shortest_ns = (group.flows.iter())
+        .filter_map(|flow| least_ns(flow.flow))
+        .min();
+    let (Some(longest_ns), Some(shortest_ns)) = (longest_ns, shortest_ns) else {
+        return 0.0;
+    };
+    let first = group.flows.iter().min_by_key(|flow| flow.flow.first_ns);
+    let opens = first.is_some_and(|first| first.flow.offers.iter().any(Option::is_some));
+    let trace = &group_trace.trace;
+    let measured = trace
+        .delay_s
+        .iter()
+        .copied()
+        .filter(|delay_s| !delay_s.is_nan());
+    let answered_s = shortest_ns as f64 * 1e-9 + f64::from(measured.fold(0.0, f32::max));
+    let mut gaps_s = trace.time_s.windows(2).map(|pair| pair[1] - pair[0]);
+    let was_empty = opens || gaps_s.any(|gap_s| gap_s > answered_s);
+    let stood_ns = if was_empty {
+        longest_ns - shortest_ns
+    } else {
+        longest_ns
+    };
+    stood_ns as f64 * 1e-9
 }
 
 /// Fewer stamps have a divisor by chance.
@@ -305,6 +347,8 @@ fn measure_before(group: &Group) -> Option<Evidence> {
     let mut evidence = measure_trace(group.trace_as_sent(), None, totals, whole_rtt_s);
     evidence.delays_are_own = true;
     evidence.by_clocks = true;
+    let near_rtt_ns = |flow: &Flow| flow.account().near_rtt_ns;
+    evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, near_rtt_ns);
     look_beside_others(&mut evidence);
     Some(evidence)
 }
@@ -393,6 +437,7 @@ pub fn measure_trace(
         by_clocks: false,
         beside: DatagramsBeside::default(),
         tick_s: 0.0,
+        stood_s: 0.0,
     }
 }
 

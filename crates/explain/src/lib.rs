@@ -45,6 +45,7 @@ mod management;
 mod pair;
 mod parallel;
 mod parameters;
+mod queue_limit;
 mod ranked;
 mod seconds;
 mod senders_line;

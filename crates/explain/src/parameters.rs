@@ -6,6 +6,7 @@ use whydrop_path::fit::{BucketFit, Interval};
 
 use crate::evidence::{Evidence, MostCounted};
 use crate::facts::on_the_way_back;
+use crate::queue_limit::queue_limit;
 use whydrop_verdict::{Cause, Quantity};
 
 /// Bytes that a device may count beyond the IP packet: up to the preamble, header, check sequence and gap of Ethernet
@@ -34,16 +35,10 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
         }
         Cause::ShallowQueue | Cause::DeepQueue => {
             put("drain_rate_bps", drain_rate(evidence));
-            let limit = queue_limit(evidence);
-            let packet_bytes = evidence.group_trace.trace.typical_bytes;
-            put(
-                "limit_packets",
-                limit.map(|limit| in_packets(limit, packet_bytes)),
-            );
-            put(
-                "limit_bytes",
-                limit.map(|limit| any_byte_basis(limit, most)),
-            );
+            if let Some(limit) = queue_limit(evidence, most) {
+                put("limit_packets", Some(limit.packets));
+                put("limit_bytes", Some(limit.bytes));
+            }
         }
         // what waits on the way back tells no rate of the way out
         Cause::Shaper if on_the_way_back(evidence) => {}
@@ -100,31 +95,6 @@ pub fn burst(fit: &BucketFit, most: MostCounted) -> Quantity {
 
 fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
     Some(any_rate(evidence.queue_rate_bps(), most_counted(evidence)))
-}
-
-/// The content of a queue when it drops: by the delay just before the losses, at the rate at which it drains. That is
-/// what the last packet found whose delay was measured. Up to four more fit: it, one that was let in after it but
-/// acknowledged together with another, most of the one that did not fit, and what has left of the one in service,
-/// which some queues count until all of it has.
-fn queue_limit(evidence: &Evidence) -> Option<Interval> {
-    let at_loss = evidence.at_loss.as_ref()?;
-    let rate_bps = evidence.queue_rate_bps();
-    let packet_bytes = evidence.group_trace.trace.typical_bytes;
-    let held = |delay_s: f64, rate_bps: f64| delay_s * rate_bps / 8.0;
-    let low_bps = rate_bps.low.unwrap_or(rate_bps.value);
-    Some(Interval {
-        value: held(at_loss.median_s, rate_bps.value),
-        low: Some((held(at_loss.low_s, low_bps) - packet_bytes).max(0.0)),
-        high: (rate_bps.high).map(|high_bps| held(at_loss.high_s, high_bps) + 4.0 * packet_bytes),
-    })
-}
-
-fn in_packets(limit: Interval, packet_bytes: f64) -> Quantity {
-    Quantity {
-        value: (limit.value / packet_bytes).round(),
-        low: limit.low.map(|low| (low / packet_bytes).floor()),
-        high: limit.high.map(|high| (high / packet_bytes).ceil()),
-    }
 }
 
 fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {

@@ -54,8 +54,10 @@ pub const SHORTEST_DELAY_S: f64 = 0.2e-3;
 pub const COARSEST_TICK_S: f64 = 2.5e-3;
 /// Two round trips that differ by more than one tick of their stamps differ as measured, whatever was rounded. Physics.
 pub const TICKS_THAT_SHOW: f64 = 1.5;
+/// The tick of the usual clock of senders in their timestamps, seconds. Physics.
+pub const USUAL_TICK_S: f64 = 1e-3;
 /// A wait that the clocks of senders tell is longer than five ticks of the usual clock, seconds. Physics.
-pub const SHORTEST_CLOCKED_S: f64 = 5e-3;
+pub const SHORTEST_CLOCKED_S: f64 = 5.0 * USUAL_TICK_S;
 
 /// Tail drop comes when the queue is full, so nearly all delays are shorter than those just before a loss: chance puts
 /// the mean rank at one half. Train.

@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod delay;
 pub mod envelope;
 pub mod exact;
+mod held_by_waits;
 mod lanes;
 pub mod managed;
 mod never_nan;
@@ -41,6 +42,7 @@ pub use delay::{
 };
 pub use envelope::{Envelope, envelope};
 pub use exact::{Refined, refine_exact};
+pub use held_by_waits::{HeldByWaits, held_by_departures, held_by_waits};
 pub use pair::{Ascent, PairFit, best_of_tops, climb_pair, score_alone, with_second_buckets};
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;

@@ -1,0 +1,263 @@
+//! The limit of a queue, from one capture: what is inside when it drops.
+//!
+//! Two measurements tell, each with errors of its own. The waits of packets around the losses tell who is inside; they come
+//! late by what receivers and hosts add to round trips, which is nothing beside a long wait, and much beside a short one. The
+//! losses themselves tell how far what came exceeds what a steady rate takes away; that hangs on the rate, which is
+//! nothing for a queue that is short and empties often, and much for a long one. The sharper one is believed.
+
+use whydrop_path::fit::{HeldByWaits, Interval, held_by_departures, held_by_waits};
+use whydrop_verdict::Quantity;
+
+use crate::evidence::{Evidence, LOSSES_TELL, MostCounted};
+use crate::thresholds::USUAL_TICK_S;
+
+/// A limit, as packets and as IP bytes: which of the two it is, one capture hardly tells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueueLimit {
+    pub packets: Quantity,
+    pub bytes: Quantity,
+}
+
+/// A rate by which losses come is that of the queue where it differs by no more from that by which waits do.
+const SAME_RATE: f64 = 0.1;
+/// A larger packet is a super-segment, where most packets are not.
+const LARGEST_ON_ETHERNET_BYTES: f64 = 1_500.0;
+
+/// `None` where no wait was measured around a loss.
+pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit> {
+    evidence.at_loss.as_ref()?;
+    let trace = &evidence.group_trace.trace;
+    let rate_bps = evidence.queue_rate_bps().value;
+    let pieces = |index: usize| {
+        let bytes = f64::from(trace.bytes[index]);
+        let cut = bytes > LARGEST_ON_ETHERNET_BYTES.max(trace.typical_bytes);
+        if cut {
+            (bytes / trace.typical_bytes).ceil()
+        } else {
+            1.0
+        }
+    };
+    let held = match evidence.by_clocks {
+        true => held_by_departures(trace)?,
+        false => held_by_waits(trace, rate_bps, pieces)?,
+    };
+    let unseen = Unseen::of(evidence, rate_bps, &held);
+    let unsure_s = if evidence.by_clocks {
+        USUAL_TICK_S
+    } else {
+        0.0
+    };
+    let by_waits = by_waits(&held, unsure_s, rate_bps);
+    let by_losses = by_losses(evidence, held.mean_bytes());
+    let sharper = |of: fn(&Inside) -> Interval| match by_losses {
+        Some(by_losses) if width(of(&by_losses)) < width(of(&by_waits)) => of(&by_losses),
+        _ => of(&by_waits),
+    };
+    let packets = unseen.beside_packets(sharper(|inside| inside.packets));
+    let bytes = unseen.beside_bytes(sharper(|inside| inside.bytes));
+    Some(QueueLimit {
+        packets: Quantity {
+            value: packets.value.round().max(1.0),
+            low: packets.low.map(|low| low.floor().max(0.0)),
+            high: packets.high.map(f64::ceil),
+        },
+        bytes: Quantity {
+            value: bytes.value,
+            low: bytes.low.map(|low| low.max(0.0)),
+            // a device may count what no capture shows
+            high: bytes.high.map(|high| high * most.own),
+        },
+    })
+}
+
+/// What is inside at most.
+#[derive(Debug, Clone, Copy)]
+struct Inside {
+    packets: Interval,
+    bytes: Interval,
+}
+
+/// The packets that lost ones found waiting: at most one more is let in beside them, which is the one in service where that
+/// is counted until all of it has left. In bytes the limit is anywhere between what waits and that with one packet more.
+/// Clocks are off by a tick either way.
+fn by_waits(held: &HeldByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
+    let packet_bytes = held.mean_bytes().max(1.0);
+    let packets = |time_s: f64| time_s * rate_bps / 8.0 / packet_bytes;
+    let mostly = packets(held.mostly_late_s);
+    let typically = packets(held.typically_late_s.max(unsure_s));
+    let unsure = packets(unsure_s);
+    // each in packets
+    let counted = |interval: Interval, unit: f64, value_more: f64, high_more: f64| Interval {
+        value: interval.value + (value_more - mostly) * unit,
+        low: interval.low.map(|low| low - typically * unit),
+        high: interval.high.map(|high| high + (high_more + unsure) * unit),
+    };
+    Inside {
+        packets: counted(held.packets, 1.0, 0.0, 1.0),
+        bytes: counted(held.bytes, packet_bytes, 0.5, 2.0),
+    }
+}
+
+/// The limit that the losses tell includes the packet that does not get in, and what is left of the one in service, which most
+/// queues do not count. Datagrams beside come at times, and the losses tell less of what they leave.
+fn by_losses(evidence: &Evidence, packet_bytes: f64) -> Option<Inside> {
+    let fit = evidence.bucket.as_ref()?;
+    let seen_bps = evidence.queue_rate_bps().value;
+    let same_rate = (fit.rate_bps.value / seen_bps - 1.0).abs() < SAME_RATE;
+    if !same_rate || fit.certainty() < LOSSES_TELL {
+        return None;
+    }
+    let limit = fit.limit_bytes;
+    let (low, high) = (limit.low?, limit.high?);
+    let beside = 1.0 + evidence.beside.bytes / evidence.group_trace.trace.passed_bytes.max(1.0);
+    let counted = |unit: f64| Interval {
+        value: (limit.value - 0.75 * packet_bytes) / unit,
+        low: Some((low / beside - packet_bytes) / unit),
+        high: Some(high / unit),
+    };
+    Some(Inside {
+        packets: counted(packet_bytes),
+        bytes: counted(1.0),
+    })
+}
+
+fn width(interval: Interval) -> f64 {
+    match (interval.low, interval.high) {
+        (Some(low), Some(high)) => high - low,
+        _ => f64::INFINITY,
+    }
+}
+
+/// What may be inside beyond what is counted.
+struct Unseen {
+    /// Packets and bytes of datagrams to the same receiver, for each that is counted.
+    packets_share: f64,
+    bytes_share: f64,
+    /// What may have stood in the queue all the time.
+    stood_packets: f64,
+    stood_bytes: f64,
+}
+
+impl Unseen {
+    fn of(evidence: &Evidence, rate_bps: f64, held: &HeldByWaits) -> Self {
+        let trace = &evidence.group_trace.trace;
+        let passed = (trace.len() - trace.lost).max(1) as f64;
+        let stood_bytes = evidence.stood_s * rate_bps / 8.0;
+        Self {
+            packets_share: evidence.beside.packets / passed,
+            bytes_share: evidence.beside.bytes / trace.passed_bytes.max(1.0),
+            stood_packets: stood_bytes / held.mean_bytes().max(1.0),
+            stood_bytes,
+        }
+    }
+
+    fn beside_packets(&self, interval: Interval) -> Interval {
+        with(interval, self.packets_share, self.stood_packets)
+    }
+
+    fn beside_bytes(&self, interval: Interval) -> Interval {
+        with(interval, self.bytes_share, self.stood_bytes)
+    }
+}
+
+/// Datagrams come when they like: none may be inside, or as many as their share, or half of that.
+fn with(interval: Interval, share: f64, stood: f64) -> Interval {
+    Interval {
+        value: interval.value * (1.0 + 0.5 * share),
+        low: interval.low,
+        high: interval.high.map(|high| high * (1.0 + share) + stood),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whydrop_path::{Arrival, Fifo, Limit, PathElement};
+    use whydrop_tcp::{Flow, Segment};
+
+    use crate::evidence::measure;
+    use crate::parameters::most_counted;
+    use crate::testing::{delivered, flow, group, lost};
+
+    const RATE_BPS: u64 = 12_000_000;
+    const LIMIT_PACKETS: u64 = 30;
+    const BASE_NS: i64 = 20_000_000;
+
+    /// Bursts through a queue of 30 packets; in every other one, half of the packets are small. Round trips come late by up to
+    /// so many nanoseconds, in steps.
+    fn overflows(late_ns: i64) -> Flow {
+        let mut queue = Fifo::new(RATE_BPS, Limit::packets(LIMIT_PACKETS));
+        let mut now_ns = 0;
+        let mut segments: Vec<Segment> = Vec::new();
+        for number in 0..6_000i64 {
+            let small = (number / 200) % 2 == 0 && number % 2 == 0;
+            let payload_bytes = if small { 448 } else { 1_448 };
+            let bytes = payload_bytes + 52;
+            now_ns += i64::from(bytes) * 8 * 1_000 / 15;
+            now_ns += if number % 200 == 0 { 150_000_000 } else { 0 };
+            let arrival = Arrival {
+                time_ns: now_ns,
+                bytes,
+            };
+            let segment = match queue.arrive(arrival).departure_ns() {
+                None => lost(now_ns),
+                Some(departure_ns) => Segment {
+                    rtt_ns: BASE_NS + departure_ns - now_ns + number * 7 % 11 * late_ns / 10,
+                    ..delivered(now_ns, 0)
+                },
+            };
+            segments.push(Segment {
+                payload_bytes,
+                ..segment
+            });
+        }
+        flow(1, segments)
+    }
+
+    fn limit_of(flow: Flow) -> (QueueLimit, f64) {
+        let evidence = measure(&group(&[flow]));
+        let limit = queue_limit(&evidence, most_counted(&evidence)).unwrap();
+        (limit, evidence.stood_s)
+    }
+
+    #[test]
+    fn small_packets_count_as_others_do() {
+        let (limit, _) = limit_of(overflows(0));
+        let packets = limit.packets;
+        assert!((packets.value - 30.0).abs() <= 1.0, "{limit:?}");
+        let (low, high) = (packets.low.unwrap(), packets.high.unwrap());
+        assert!(low <= 30.0 && 30.0 <= high, "{limit:?}");
+    }
+
+    #[test]
+    fn round_trips_that_come_late_leave_the_limit_within() {
+        let (limit, _) = limit_of(overflows(6_000_000));
+        let (low, high) = (limit.packets.low.unwrap(), limit.packets.high.unwrap());
+        assert!(
+            low <= 30.0 && 30.0 <= high && high - low < 15.0,
+            "{limit:?}"
+        );
+    }
+
+    #[test]
+    fn what_may_have_stood_and_datagrams_raise_the_upper_end() {
+        let interval = Interval {
+            value: 100.0,
+            low: Some(98.0),
+            high: Some(102.0),
+        };
+        let raised = with(interval, 0.1, 5.0);
+        assert_eq!((raised.low, raised.value.round()), (Some(98.0), 105.0));
+        assert!((raised.high.unwrap() - 117.2).abs() < 1e-9, "{raised:?}");
+    }
+
+    #[test]
+    fn pauses_show_that_a_queue_was_empty_and_without_one_it_may_have_stood() {
+        let (_, stood_s) = limit_of(overflows(0));
+        assert_eq!(stood_s, 0.0);
+        let mut no_pause = overflows(0);
+        no_pause.segments.truncate(199);
+        let (_, stood_s) = limit_of(flow(1, no_pause.segments));
+        assert!(stood_s > 0.02, "{stood_s}");
+    }
+}
