@@ -67,20 +67,28 @@ impl<'a> Hazards<'a> {
 
     /// CoDel or COBALT; `in_all` says that what waits in other queues is backlog too, as in Linux's fq_codel.
     pub fn codel(&self, law: Law, in_all: bool) -> LawFit {
-        let score = |target_s: f64, interval_s: f64| {
+        // a law whose drops do not come when they are due is none
+        let come = |due: (f64, f64)| {
+            due.0 >= 0.3 * self.events && due.0 / due.1.max(1.0) >= self.events / self.packets
+        };
+        let mut strict_nats = f64::MIN;
+        let mut score = |target_s: f64, interval_s: f64| {
             if interval_s < UNTOLD_APART * self.near_s {
                 return f64::MIN;
             }
             let table = self.led(law, in_all, target_s, interval_s);
-            let due = near_due(&table);
-            // a law whose drops do not come when they are due is none; they may all seem a little early, as waits are seen
-            if due.0 < 0.3 * self.events || due.0 / due.1.max(1.0) < self.events / self.packets {
-                return f64::MIN;
-            }
-            table
-                .iter()
+            let each = table.iter();
+            let nats: f64 = each
                 .map(|(events, packets)| nats_of_rate(*events, *packets))
-                .sum()
+                .sum();
+            if come(table[DUE]) {
+                strict_nats = nats.max(strict_nats);
+            }
+            // with the true parameters all may seem a little early, as waits are seen
+            match come(near_due(&table)) {
+                true => nats,
+                false => f64::MIN,
+            }
         };
         let mut tried: Vec<(f64, f64, f64)> = Vec::new();
         let mut best = (f64::MIN, TARGETS_S[4], INTERVALS_S[6]);
@@ -114,7 +122,7 @@ impl<'a> Hazards<'a> {
             |one: &(f64, f64, f64)| [-unsure_s, unsure_s].map(|step_s| (one.1 + step_s).max(0.0));
         LawFit {
             law,
-            nats: best.0 - self.chance_nats() - self.cost(5.0),
+            nats: strict_nats - self.chance_nats() - self.cost(5.0),
             target_s: spread(best.1, likely().flat_map(between_looks)),
             interval_s: Some(spread(best.2, likely().map(|one| one.2))),
         }
