@@ -70,7 +70,7 @@ pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit>
     })
 }
 
-/// What is inside at most.
+/// The most that is inside.
 #[derive(Debug, Clone, Copy)]
 struct Inside {
     packets: Interval,
@@ -128,12 +128,12 @@ fn width(interval: Interval) -> f64 {
     }
 }
 
-/// What may be inside beyond what is counted.
+/// Packets and bytes that may be inside beyond those that are counted.
 struct Unseen {
     /// Packets and bytes of datagrams to the same receiver, for each that is counted.
     packets_share: f64,
     bytes_share: f64,
-    /// What may have stood in the queue all the time.
+    /// Those that may have stood in the queue all the time.
     stood_packets: f64,
     stood_bytes: f64,
 }

@@ -366,7 +366,8 @@ _PHRASES: Mapping[str, Phrase] = {
     "never-came-out": "{lost} of {entered|packet} that entered never came out: lost {place}",
     "vanished-outside": _vanished,
     "seen-by-one": (
-        "lost where only one of the captures recorded: outside the time of the other, or on a path that does not lead past it"
+        "lost where only one of the captures recorded: outside the time of the other, or on a path that does not lead "
+        "past it"
     ),
     "paused-unseen": (
         "data paused for {paused_share} of the time, for longer than a round trip each time; why, only acknowledgments "

@@ -1,4 +1,4 @@
-//! What a full queue holds, counted: by the waits of the packets around a loss, those are inside that have come and not gone.
+//! The packets in a full queue, counted: by the waits of the packets around a loss, those are inside that have come and not gone.
 //!
 //! Counting needs no size of a packet, and hardly a rate: who leaves when is seen. Before the queue waits are those of round
 //! trips. They come late (receivers hold acknowledgments back and hosts are busy), and never early; by how much shows where
@@ -10,7 +10,7 @@ use super::profile::Interval;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::uncorrected;
 
-/// What lost packets found waiting, themselves not counted.
+/// The packets that lost ones found waiting, themselves not counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldByWaits {
     /// Packets: the median over the losses, the lowest twentieth and the highest fifth.
@@ -83,15 +83,15 @@ pub fn held_by_departures(trace: &Trace) -> Option<HeldByWaits> {
     let mut last_s = f64::MIN;
     let mut losses: Vec<(f64, f64)> = Vec::new();
     let (mut seen, mut all) = (Vec::new(), Vec::new());
-    for index in 0..trace.len() {
+    for (index, leaves_s) in leaves_s.into_iter().enumerate() {
         let bytes = f64::from(trace.bytes[index]);
-        let is_seen = !leaves_s[index].is_nan();
+        let is_seen = !leaves_s.is_nan();
         // of a number and NaN the number is the larger
-        last_s = last_s.max(leaves_s[index]);
+        last_s = last_s.max(leaves_s);
         if trace.outcome[index] == Seen::Lost {
             losses.push((trace.time_s[index], last_s));
         } else {
-            let left_s = if is_seen { leaves_s[index] } else { last_s };
+            let left_s = if is_seen { leaves_s } else { last_s };
             all.push((left_s, bytes));
             seen.extend(is_seen.then_some((left_s, bytes)));
         }
@@ -181,8 +181,8 @@ fn turns_s(trace: &Trace, rate: f64) -> Vec<f64> {
     turns_s
 }
 
-/// What waits of packets that find no more than one inside are longer than it takes, by what came and the rate: the lowest
-/// fifth, and the median.
+/// The time by which waits of packets that find no more than one inside are longer than they take by what came and the rate:
+/// the lowest fifth, and the median.
 fn late_s(trace: &Trace, rate: f64, turns_s: &[f64]) -> (f64, f64) {
     let alone = |index: &usize| !trace.delay_s[*index].is_nan();
     let found = uncorrected(trace, rate);

@@ -205,7 +205,7 @@ fn near_due(table: &Table) -> (f64, f64) {
 /// By how many standard deviations of the drops that come at other times than they are due a likelihood may be wrong.
 const DOUBT: f64 = 3.0;
 
-/// What a difference of the likelihoods of two parameters may come to though both are as good, nats. Parameters differ by the
+/// The difference of the likelihoods of two parameters that chance makes though both are as good, nats. Parameters differ by the
 /// drops that are due with one of them and not with the other. Each of those weighs as much as the rates of drops do when they
 /// are due and else; and where the law, as it is led along noisy waits, leaves drops unexplained, which ones is chance: so
 /// their number varies by its square root, and by one where it is none.
