@@ -21,7 +21,7 @@ const STEADY_SHARE: f64 = 0.9;
 /// The flight after a pause grows by more than that in slow start only.
 const AHEAD_SEGMENTS: f64 = 2.0;
 /// A sender that after a loss grows to so many times what was out then does not reduce its window for losses.
-const DEAF: f64 = 1.5;
+const UNREDUCED: f64 = 1.5;
 /// Senders that count acknowledgments and not bytes grow by half of what a receiver acknowledges with every other
 /// segment: how fast a connection begins tells, over so many initial windows of ten segments.
 const FIRST_WINDOWS: i64 = 2;
@@ -111,7 +111,7 @@ struct Phase {
     /// It begins in slow start.
     certain: bool,
     /// Bytes out when the recovery before it began.
-    lost_at: Option<i64>,
+    flight_at_loss: Option<i64>,
     samples: Vec<Sample>,
 }
 
@@ -125,14 +125,14 @@ struct Walk {
     /// All below is to be acknowledged until the recovery is over.
     recovery: Option<i64>,
     /// Bytes out when the last recovery began.
-    lost_at: Option<i64>,
+    flight_at_loss: Option<i64>,
     /// The last packet of those that were not looked at yet: when it left, and its payload.
     pending: Option<(i64, i64)>,
     phase: Option<Phase>,
     /// The connection has not left slow start yet.
     unended: bool,
     /// Its sender does not reduce its window for losses (BBR).
-    deaf: bool,
+    ignores_losses: bool,
     share: f64,
     pause_ns: i64,
     line_gap_ns: i64,
@@ -144,7 +144,7 @@ impl Walk {
         self.phase = Some(Phase {
             from_ns,
             certain,
-            lost_at: self.lost_at.take(),
+            flight_at_loss: self.flight_at_loss.take(),
             samples: Vec::new(),
         });
     }
@@ -165,7 +165,7 @@ impl Walk {
             self.recovery = None;
             // a window that a model of the path sets grows on (BBR's start-up)
             if self.phase.is_none() {
-                self.begin_phase(at_ns, self.deaf && self.unended);
+                self.begin_phase(at_ns, self.ignores_losses && self.unended);
             }
         }
         let by_window = self.edge.is_some_and(|edge| edge - self.next < self.mss);
@@ -186,14 +186,14 @@ impl Walk {
         if resent && self.recovery.is_none_or(|high| self.acknowledged >= high) {
             self.pending = None;
             self.recovery = Some(self.next);
-            self.lost_at = Some(self.next - self.acknowledged);
+            self.flight_at_loss = Some(self.next - self.acknowledged);
             // a sender that took late packets for lost ones goes on as before, once it knows (RFC 4015)
             if !segment.flags.has(SegmentFlags::SPURIOUS) {
                 self.end_phase(now_ns);
                 if segment.kind == Kind::Timeout {
                     self.begin_phase(now_ns, true);
                 }
-                self.unended &= self.deaf && segment.kind != Kind::Timeout;
+                self.unended &= self.ignores_losses && segment.kind != Kind::Timeout;
             }
         }
         self.next = self.next.max(segment.end());
@@ -213,8 +213,9 @@ impl Walk {
         if self.unended && self.stretches.is_empty() {
             self.share = SHARE * first_growth(&phase.samples, self.mss);
         }
-        let (began, ended_ns, deaf) = phase.slow_start(self.mss, self.share, self.line_gap_ns);
-        self.deaf |= deaf;
+        let (began, ended_ns, ignores_losses) =
+            phase.slow_start(self.mss, self.share, self.line_gap_ns);
+        self.ignores_losses |= ignores_losses;
         if began {
             self.stretches
                 .push((phase.from_ns, ended_ns.unwrap_or(now_ns)));
@@ -292,7 +293,7 @@ impl Top {
 }
 
 impl Phase {
-    /// Find out if there was slow start, when it ended, if before the phase did, and if its sender is deaf to losses.
+    /// Find out if there was slow start, when it ended, if before the phase did, and if its sender ignores losses.
     fn slow_start(&self, mss: i64, share: f64, line_gap_ns: i64) -> (bool, Option<i64>, bool) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None, false);
@@ -321,12 +322,16 @@ impl Phase {
         let acknowledged = top.sample.acknowledged - first.acknowledged;
         let by_acknowledgments = (grown - acknowledged) as f64 <= AHEAD_SEGMENTS * mss as f64;
         // who reduces its window for a loss is not soon beyond what was out then
-        let lost_at = self.lost_at.unwrap_or(i64::MAX);
-        let regained = top.sample.flight > lost_at;
+        let flight_at_loss = self.flight_at_loss.unwrap_or(i64::MAX);
+        let regained = top.sample.flight > flight_at_loss;
         let began = self.certain
             || (top.ahead > AHEAD_SEGMENTS * mss as f64 && (by_acknowledgments || regained));
-        let far_beyond = top.sample.flight as f64 > DEAF * lost_at as f64;
-        let deaf = began && grew && !self.certain && far_beyond;
-        (began && grew, ended.then_some(top.sample.at_ns), deaf)
+        let far_beyond = top.sample.flight as f64 > UNREDUCED * flight_at_loss as f64;
+        let ignores_losses = began && grew && !self.certain && far_beyond;
+        (
+            began && grew,
+            ended.then_some(top.sample.at_ns),
+            ignores_losses,
+        )
     }
 }
