@@ -22,7 +22,8 @@ use crate::packet::{Crossing, PacketFlags, PairPacket};
 /// A flow with so many packets, none of them matched, goes another way even if its hosts have other flows.
 const MANY_UNMATCHED: u64 = 64;
 /// Senders repeat data sooner: a round trip after its loss, or after a timeout that is 200 ms longer than that in the
-/// systems in use. Only the end of a flow is judged by this; before it, a repetition would have been captured.
+/// systems in use. Only the end of a flow is judged by this, and only where no acknowledgment was captured; before it, a
+/// repetition would have been captured.
 const LONG_NS: i64 = 600_000_000;
 
 /// Packets whose crossing is not known for certain, by their upstream point.
@@ -360,12 +361,15 @@ fn decide_flow(
     if !in_order.is_sorted() {
         in_order.sort_unstable();
     }
-    let goes_on_after = |packet: &PairPacket| {
-        last_ns.is_some_and(|last| last.saturating_sub(packet.time_ns[upstream]) > LONG_NS)
-    };
     let segments = flow.tracked[upstream]
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
+    // where they were captured, what none of them acknowledged is still to be repaired
+    let acknowledged = segments.as_ref().is_some_and(Segments::are_acknowledged);
+    let goes_on_after = |packet: &PairPacket| {
+        let goes_on_ns = last_ns.map(|last| last.saturating_sub(packet.time_ns[upstream]));
+        !acknowledged && goes_on_ns.is_some_and(|goes_on_ns| goes_on_ns > LONG_NS)
+    };
     let mut repeats: Option<Repeats> = None;
     for (_, at) in in_order {
         let packet = packets[at as usize];

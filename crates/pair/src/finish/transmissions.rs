@@ -1,6 +1,6 @@
 //! Transmissions as the TCP tracker of the upstream capture knows them.
 
-use whydrop_tcp::{Flow, Kind, Segment, SegmentFlags};
+use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 use crate::packet::{PacketFlags, PairPacket};
 
@@ -22,6 +22,12 @@ impl<'a> Segments<'a> {
             cursor: 0,
             origin: None,
         }
+    }
+
+    /// True if acknowledgments tell what was delivered.
+    pub(super) fn are_acknowledged(&self) -> bool {
+        let mut fates = self.segments.iter().map(|segment| segment.fate);
+        fates.any(|fate| fate == Fate::Delivered)
     }
 
     /// The segment that this data packet, seen at `side`, is.

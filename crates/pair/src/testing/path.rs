@@ -290,8 +290,9 @@ impl Simulation<'_> {
         if let Some(arrival) = self.pass(0, now, body, false) {
             self.at(arrival, Event::Arrives(segment));
         }
+        let round_trip_ns: i64 = self.path.transit_ns.iter().sum();
         self.at(
-            now + 250 * MS + (i64::from(times) * 100 * MS),
+            now + round_trip_ns + 250 * MS + (i64::from(times) * 100 * MS),
             Event::TimesOut(segment, times),
         );
     }

@@ -138,6 +138,31 @@ fn a_truncated_second_capture_counts_up_to_its_end() {
 }
 
 #[test]
+fn losses_that_a_long_path_has_not_repaired_when_both_captures_end_are_losses() {
+    let path = Path {
+        transit_ns: [400 * MS, 400 * MS],
+        lost: [0.1, 0.0],
+        ..Path::default()
+    };
+    let transfer = Transfer {
+        segments: 1000,
+        gap_ns: 2 * MS,
+        ..Transfer::default()
+    };
+    let mut scene = path.carry(&[transfer]);
+    // in the midst of traffic
+    let end_ns = Transfer::default().start_ns + 2500 * MS;
+    for journey in &mut scene.journeys {
+        for seen in &mut journey.seen {
+            seen.take_if(|passing| passing.time_ns > end_ns);
+        }
+    }
+    let pair = scene.read().unwrap();
+    assert_eq!(pair.counts.missed, [0, 0], "{:?}", pair.counts);
+    assert!(pair.counts.lost[0] > 60, "{:?}", pair.counts);
+}
+
+#[test]
 fn one_direction_alone_shows_losses_and_where_it_comes_from() {
     let mut scene = scene(0.03);
     scene.journeys.retain(|journey| {
