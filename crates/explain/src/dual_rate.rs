@@ -1,7 +1,7 @@
 //! A dual-rate policer from one capture, where its one bucket that is found leaves losses unexplained.
 //!
-//! A bucket that drops alone has no room for what was lost, to within a packet. Losses that it had room for were dropped by
-//! something else: where that is a second bucket (RFC 2698), the one found may be either, and neither its rate nor its burst
+//! A bucket that drops alone has no room for what was lost, to within a packet, and has room for the rest. Losses that it had
+//! room for, and packets that passed without, were met by something else: where that is a second bucket (RFC 2698), the one found may be either, and neither its rate nor its burst
 //! need be the committed ones.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ use crate::parameters::{burst, rate};
 
 /// Losses, and their share, that a bucket which drops alone may have room for: fates concluded wrongly.
 const MISTAKEN: (u32, f64) = (3, 0.01);
+/// A bucket that drops alone tells lost packets from others better than this, certainty. Train.
+const MISFIT: f64 = 0.85;
 /// Round trips vary by so much where nothing waits, and stamps with them, seconds: the fit finds how much less it is.
 const MOST_NOISE_S: f64 = 1e-3;
 
@@ -27,7 +29,7 @@ pub fn dual_rate(evidence: &Evidence) -> Option<TwoBuckets> {
     let trace = &evidence.group_trace.trace;
     let had_room = single.agreement.lost[0];
     let mistaken = MISTAKEN.0.max((MISTAKEN.1 * trace.lost as f64) as u32);
-    let two = (had_room > mistaken)
+    let two = (had_room > mistaken || single.certainty() < MISFIT)
         .then(|| beside_second(trace, single, MOST_NOISE_S))
         .flatten()?;
     let left = 1.0 - two.pair.committed.certainty();
@@ -94,24 +96,34 @@ mod tests {
         measure_trace(trace, None, Totals::default(), None)
     }
 
-    #[test]
-    fn both_rates_and_bursts_of_a_dual_rate_policer_are_within_their_intervals() {
-        let policer = Policer::new(55_000_000, 120_000).with_peak(300_000_000, 45_000);
+    /// Rates, bit/s, and bursts, bytes: the committed ones, and those of the peak.
+    fn check(committed: (u64, u64), peak: (u64, u64)) {
+        let policer = Policer::new(committed.0, committed.1).with_peak(peak.0, peak.1);
         let evidence = measured(policer);
         let two = dual_rate(&evidence).expect("two buckets");
         let found = parameters(&two, most_counted(&evidence));
         for (name, truth) in [
-            ("rate_bps", 55e6),
-            ("burst_bytes", 120_000.0),
-            ("peak_rate_bps", 300e6),
-            ("peak_burst_bytes", 45_000.0),
+            ("rate_bps", committed.0),
+            ("burst_bytes", committed.1),
+            ("peak_rate_bps", peak.0),
+            ("peak_burst_bytes", peak.1),
         ] {
-            let quantity = found[name];
+            let (quantity, truth) = (found[name], truth as f64);
             let holds = quantity.low.is_none_or(|low| low <= truth)
                 && quantity.high.is_none_or(|high| truth <= high);
             assert!(holds, "{name} {quantity:?}");
         }
         assert!(two.explained_share > 0.95, "{two:?}");
+    }
+
+    #[test]
+    fn both_rates_and_bursts_of_a_dual_rate_policer_are_within_their_intervals() {
+        check((55_000_000, 120_000), (300_000_000, 45_000));
+    }
+
+    #[test]
+    fn one_bucket_may_have_room_for_no_loss_and_misfit_all_the_same() {
+        check((20_000_000, 160_000), (50_000_000, 30_000));
     }
 
     #[test]
