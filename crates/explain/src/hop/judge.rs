@@ -128,6 +128,7 @@ fn refute(contest: &mut Contest, hop: &Hop) {
         && let Some(why) = drains_as_drops(hop, fit)
             .or_else(|| failing_replay(hop, fit))
             .or_else(|| starves(hop, fit))
+            .or_else(|| drops_what_waits(hop, fit))
     {
         contest.rule_out(Cause::Policer, why);
     }
@@ -144,6 +145,23 @@ fn drains_as_drops(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
     let alike = apart < SAME_RATE || (apart < -CLEARLY_SLOWER.ln() && replayed() < EXACT);
     let served = departures.served as f64 > NEARLY_ALL * hop.passages.passed as f64;
     (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
+}
+
+/// Losses that come with the longest waits in a queue that is seen to drain are its own, unless a bucket, or two, drop the very
+/// packets.
+fn drops_what_waits(hop: &Hop, fit: &BucketFit) -> Option<Fact> {
+    hop.departures.as_ref()?;
+    let replayed = || {
+        let one = bucket_replayed(&hop.passages, fit, hop.idle_wait_s()).agreement();
+        two_replayed(hop).map_or(one, |two| two.max(one))
+    };
+    let queued = hop.behind_queue.is_none() && with_the_longest_waits(hop) && replayed() < EXACT;
+    queued.then(|| queued_reason(hop))
+}
+
+fn with_the_longest_waits(hop: &Hop) -> bool {
+    let at_loss = hop.evidence.at_loss.as_ref();
+    at_loss.is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK)
 }
 
 /// Rates are one where they differ by less than this, log: what is asked of a rate that is stated.
@@ -220,9 +238,8 @@ fn refuted_reason(hop: &Hop) -> Fact {
     )
 }
 
-/// How well a dual-rate policer, replayed by itself, agrees with the losses, where no queue delays packets and it
-/// drops most of the very ones that were lost.
-fn two_buckets_drop(hop: &Hop) -> Option<f64> {
+/// How well a dual-rate policer, replayed by itself, agrees with the losses.
+fn two_replayed(hop: &Hop) -> Option<f64> {
     let two = hop.two_buckets.as_ref()?;
     let PairFit {
         committed, peak, ..
@@ -234,7 +251,12 @@ fn two_buckets_drop(hop: &Hop) -> Option<f64> {
     };
     let overhead_bytes = two.basis.map_or(0, ByteBasis::overhead_bytes);
     let replay = replay_over(&hop.passages, element, overhead_bytes, hop.idle_wait_s());
-    let agree = replay.agreement();
+    Some(replay.agreement())
+}
+
+/// The same, where no queue delays packets and it drops most of the very ones that were lost.
+fn two_buckets_drop(hop: &Hop) -> Option<f64> {
+    let agree = two_replayed(hop)?;
     let again = hop.evidence.group_trace.trace.loss_runs() >= 5;
     (again && hop.departures.is_none() && agree > TWO_AGREE).then_some(agree)
 }
@@ -296,14 +318,9 @@ const EXACT: f64 = 0.9;
 /// it drains, and losses that come with the longest waits are its own.
 fn bucket_beside_queue(hop: &Hop) -> Option<(BucketFit, Fact)> {
     let departures = hop.departures.as_ref()?;
-    let with_the_longest_waits = hop
-        .evidence
-        .at_loss
-        .as_ref()
-        .is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK);
     let may_be_shared = departures.unseen_share > 0.0 || !is_sharp(departures.rate_bps);
     // what stands behind a queue drops when that is long
-    let may_wait = with_the_longest_waits && hop.behind_queue.is_none();
+    let may_wait = with_the_longest_waits(hop) && hop.behind_queue.is_none();
     if may_wait && may_be_shared || waits_for_its_backlog(hop) {
         return None;
     }
