@@ -105,3 +105,15 @@ fn a_bucket_that_lets_nothing_pass_for_longer_than_it_takes_to_fill_is_none() {
     let starved = hop_of(&mut Policer::new(RATE_BPS, 30_000), silent);
     assert!(starves(&starved, &fit).is_some());
 }
+
+#[test]
+fn losses_with_the_longest_waits_of_a_queue_are_no_buckets_that_drops_others() {
+    let policed = policed();
+    let fit = policed.bucket.expect("a bucket is fitted");
+    assert!(drops_what_waits(&policed, &fit).is_none());
+    let queued = queued();
+    assert!(drops_what_waits(&queued, &fit).is_some());
+    // its own backlog drops the very packets, and other rules tell it from a policer
+    let own = queued.bucket.expect("its losses are those of a bucket");
+    assert!(drops_what_waits(&queued, &own).is_none());
+}
