@@ -39,7 +39,7 @@ pub struct Network {
     pub dscp: u8,
     /// Explicit congestion notification bits (RFC 3168): 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// How many tunnel headers (GRE, VXLAN, Geneve, IP-in-IP) were unwrapped to get here.
+    /// How many tunnel headers (GRE, VXLAN, Geneve, GTP-U, IP-in-IP) were unwrapped to get here.
     pub tunnel_depth: u8,
 }
 

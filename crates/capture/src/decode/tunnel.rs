@@ -1,4 +1,5 @@
-//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), Geneve (RFC 8926), IP in IP (RFC 2003, 4213).
+//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), Geneve (RFC 8926), IP in IP (RFC 2003, 4213), GTP-U of mobile
+//! networks (3GPP TS 29.281).
 
 use super::carried::{Carried, protocol};
 use super::link::{self, Found};
@@ -28,6 +29,7 @@ pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded>
     /// Linux's default from before the port was assigned, still that of several overlay networks.
     const VXLAN_LINUX: u16 = 8472;
     const GENEVE: u16 = 6081;
+    const GTP_U: u16 = 2152;
     let end = carried.end.min(frame.bytes.len());
     let header = frame
         .bytes
@@ -36,6 +38,7 @@ pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded>
     let parse = match u16::from_be_bytes([header[2], header[3]]) {
         VXLAN | VXLAN_LINUX => virtual_lan,
         GENEVE => generic_encapsulation,
+        GTP_U => user_plane,
         _ => return None,
     };
     if carried.network.tunnel_depth >= frame.tunnel_levels {
@@ -85,6 +88,31 @@ fn generic_encapsulation(bytes: &[u8], at: usize) -> Option<Found> {
     }
     let option_bytes = usize::from(header[0] & 0x3f) * 4;
     link::after_ethertype(bytes, be16(header, 2)?, at + FIXED_BYTES + option_bytes)
+}
+
+/// A user's packet between a base station and the core of a mobile network (3GPP TS 29.281, clause 5).
+fn user_plane(bytes: &[u8], at: usize) -> Option<Found> {
+    const USER_DATA: u8 = 255;
+    const FIXED_BYTES: usize = 8;
+    /// Sequence number, N-PDU number and the type of the first extension header: there if any of their flags is set.
+    const OPTIONAL_BYTES: usize = 4;
+    let header = bytes.get(at..at + FIXED_BYTES)?;
+    // version 1 of the protocol that carries users
+    if header[0] >> 4 != 0b0011 || header[1] != USER_DATA {
+        return None;
+    }
+    if header[0] & 0b111 == 0 {
+        return Some(Found::Ip(at + FIXED_BYTES));
+    }
+    let mut inner = at + FIXED_BYTES + OPTIONAL_BYTES;
+    let mut is_extended = header[0] & 0b100 != 0 && *bytes.get(inner - 1)? != 0;
+    while is_extended {
+        // in units of four bytes; the last one is the type of the next
+        let extension_bytes = usize::from(*bytes.get(inner)?) * 4;
+        inner += extension_bytes;
+        is_extended = extension_bytes > 0 && *bytes.get(inner - 1)? != 0;
+    }
+    Some(Found::Ip(inner))
 }
 
 fn generic_routing(bytes: &[u8], at: usize) -> Option<Found> {

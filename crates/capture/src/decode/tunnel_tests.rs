@@ -90,6 +90,30 @@ fn vxlan_and_geneve_are_unwrapped() {
 }
 
 #[test]
+fn packets_of_mobile_users_are_unwrapped_behind_any_of_the_optional_fields() {
+    let user_plane = |flags: u8, kind: u8, optional: &[u8], body: &[u8]| {
+        let head = [flags, kind, 0, 0, 0, 0, 0, 42];
+        ipv4(17, &udp(2152, &join(&[&head, optional, body])))
+    };
+    assert_unwraps(&user_plane(0x30, 255, &[], &packet()));
+    // a sequence number, and no extension though there is a place for its type
+    assert_unwraps(&user_plane(0x32, 255, &[0, 7, 0, 0x85], &packet()));
+    let extensions = [0, 0, 0, 0x85, 1, 0, 9, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0];
+    assert_unwraps(&user_plane(0x34, 255, &extensions, &packet()));
+    // an echo request; GTP of the control plane; an extension without end
+    for other in [
+        user_plane(0x32, 1, &[0; 4], &packet()),
+        user_plane(0x48, 255, &[], &packet()),
+        user_plane(0x34, 255, &[0, 0, 0, 0x85, 0, 0, 0, 0], &[]),
+    ] {
+        assert!(matches!(
+            decoded(RAW, &other).transport,
+            Transport::Udp { .. }
+        ));
+    }
+}
+
+#[test]
 fn ip_in_ip_is_unwrapped() {
     assert_unwraps(&ipv4(4, &packet()));
     let over_6 = ipv6(4, &packet());
