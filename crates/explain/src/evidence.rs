@@ -486,19 +486,22 @@ fn least_rtt_ns(flow: &Flow) -> Option<i64> {
     exact.map(|s| s.rtt_ns).filter(|ns| *ns > 0).min()
 }
 
-/// Flows with less than this share of the group's bytes (control connections) do not say what limits it.
-pub const MINOR_SHARE: f64 = 0.05;
+/// Flows with less than this share of the bytes of the group's largest (control connections) do not say what limits it.
+const MINOR_SHARE: f64 = 0.05;
+
+/// Which flows of the group are so small.
+pub fn minor(group: &Group) -> impl Fn(&Flow) -> bool + use<> {
+    let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
+    let largest = group.flows.iter().map(payload).max().unwrap_or(0);
+    move |flow| (flow.counters.payload_bytes as f64) < MINOR_SHARE * largest as f64
+}
 
 pub fn totals(group: &Group) -> Totals {
     let mut totals = Totals {
         whole_rtt_s: whole_rtt_s(group),
         ..Totals::default()
     };
-    let payload: u64 = group
-        .flows
-        .iter()
-        .map(|flow| flow.flow.counters.payload_bytes)
-        .sum();
+    let is_minor = minor(group);
     for flow in &group.flows {
         let (flow, counters) = (flow.flow, &flow.flow.counters);
         totals.packets += counters.packets;
@@ -518,7 +521,7 @@ pub fn totals(group: &Group) -> Totals {
         totals.timeouts += counters.retransmitted_by_kind[Kind::Timeout as usize];
         totals.ecn_in_use |= matches!(flow.ecn, Ecn::Classic | Ecn::Accurate)
             || counters.ect0 + counters.ect1 + counters.ce_marked > 0;
-        if (counters.payload_bytes as f64) < MINOR_SHARE * payload as f64 {
+        if is_minor(flow) {
             continue;
         }
         totals.busy_s += flow.limited.busy_ns as f64 * 1e-9;

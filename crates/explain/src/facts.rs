@@ -136,9 +136,10 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
 
 fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
     let totals = &evidence.totals;
-    let round_trips = evidence
-        .base_rtt_s
-        .map(|base_s| (totals.busy_s / base_s) as u64);
+    // beyond the capture point may lie but a part of each
+    let round_trips = totals
+        .whole_rtt_s
+        .map(|whole_s| (totals.busy_s / whole_s) as u64);
     let idle_share = totals.idle_s / (totals.busy_s + totals.idle_s).max(1e-9);
     let window_share = totals.window_known.then(|| totals.window_share());
     vec![

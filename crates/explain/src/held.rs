@@ -16,6 +16,8 @@ use crate::thresholds::*;
 pub struct Bottleneck {
     /// The cause that a full congestion window is to be called ...
     congested: Cause,
+    /// ... of flows whose packets nothing overtakes ...
+    in_order: Cause,
     /// ... and one that still grows with each acknowledgment.
     growing: Cause,
     /// Signals that make windows small time and again. Then a flight that stands at one size, or packets that leave without
@@ -58,7 +60,8 @@ impl Bottleneck {
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let few_packets = totals.data_packets < FEWEST_PACKETS;
-        let round_trip_s = evidence.base_rtt_s.unwrap_or(USUAL_RTT_S);
+        // beyond the capture point may lie but a part of it, and waits are long beside all that a window takes
+        let round_trip_s = (totals.whole_rtt_s.or(evidence.base_rtt_s)).unwrap_or(USUAL_RTT_S);
         let long_s = round_trip_s.max(noticed_s);
         let waits = !few_packets && longer(long_s) > 0.5;
         // seen at both ends of a hop, waits elsewhere are not the hop's
@@ -74,17 +77,21 @@ impl Bottleneck {
         };
         let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
         let settled = round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0);
+        let in_order = match () {
+            () if waits => Cause::Unknown,
+            () if settled => Cause::Sender,
+            () => Cause::None,
+        };
         let congested = match () {
             () if totals.ecn_echoes > 0 || totals.ce_marked > 0 => Cause::Aqm,
             () if queue => Cause::Shaper,
             () if waits_back => Cause::Shaper,
             () if reorders => Cause::Reordering,
-            () if waits => Cause::Unknown,
-            () if settled => Cause::Sender,
-            () => Cause::None,
+            () => in_order,
         };
         Self {
             congested,
+            in_order,
             growing: match congested {
                 Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
                 // the window grows no faster than acknowledgments come
@@ -137,6 +144,21 @@ impl Bottleneck {
     /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
     /// at one size, and no queue in which acknowledgments wait.
     pub fn of_flow(&self, flow: &Flow) -> Self {
+        let counters = &flow.counters;
+        let reordered = counters.reordered as f64 > REORDERED_SHARE * counters.packets as f64;
+        // of two captures, what one saw overtaken may be known to the other alone
+        if self.alone
+            && self.congested == Cause::Reordering
+            && !(reordered && counters.reordered >= FEWEST_LOSSES)
+        {
+            let in_order = Self {
+                congested: self.in_order,
+                growing: Cause::None,
+                disturbs: &[],
+                ..self.clone()
+            };
+            return in_order.of_flow(flow);
+        }
         let windows_unseen = self.alone && flow.window_scale.is_none();
         let congested = match self.congested {
             Cause::Sender | Cause::None if limits::is_unseen(flow) => Cause::Unknown,

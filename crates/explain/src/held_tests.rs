@@ -8,6 +8,7 @@ use crate::transfers::by_what_held;
 /// A path without marks, queue or reordering, for many packets.
 fn plain() -> Bottleneck {
     Bottleneck {
+        in_order: Cause::None,
         congested: Cause::None,
         growing: Cause::None,
         disturbs: &[],
@@ -154,11 +155,12 @@ fn held_by(limiter: Limiter, packets: i64, host: u8) -> Flow {
 }
 
 #[test]
-fn each_cause_names_the_flows_that_it_holds_and_small_ones_go_with_the_largest() {
+fn each_cause_names_the_flows_that_it_holds_and_small_ones_make_no_cause_of_their_own() {
     let flows = [
         held_by(Limiter::Application, 400, 1),
         held_by(Limiter::ReceiveWindow, 600, 1),
         held_by(Limiter::PeerApplication, 10, 1),
+        held_by(Limiter::ReceiveWindow, 10, 1),
     ];
     let group = group(&flows);
     let path = Bottleneck::of(&measure(&group));
@@ -202,4 +204,39 @@ fn of_two_causes_the_one_with_three_times_the_time_is_sure_and_of_equals_neither
 fn what_packets_show_by_themselves_is_surer_than_what_the_window_did() {
     let sure = |limiter| judged(&plain(), &[(limiter, 0.9)]).confidence;
     assert!(sure(Limiter::PeerApplication) > sure(Limiter::ReceiveWindow));
+}
+
+#[test]
+fn a_flow_that_nothing_overtook_was_not_held_up_by_reordering() {
+    let reorders = Bottleneck {
+        congested: Cause::Reordering,
+        ..plain()
+    };
+    let with = |reordered: u64| {
+        let mut flow = held_by(Limiter::CongestionWindow, 500, 1);
+        flow.window_scale = Some(7);
+        flow.counters.reordered = reordered;
+        let times_s = limits::times_of_flow_s(&flow);
+        reorders.of_flow(&flow).judge(&times_s).cause
+    };
+    assert_eq!((with(5), with(0)), (Cause::Reordering, Cause::None));
+    // one of so many is no pattern
+    assert_eq!(with(1), Cause::None);
+}
+
+#[test]
+fn waits_are_long_beside_the_whole_round_trip_and_not_beside_its_last_part() {
+    let near = |near_rtt_ns: Option<i64>| {
+        let segments =
+            (0..100).map(|number| delivered(number * MS, if number == 0 { 1 } else { 20 }));
+        let mut flow = flow(1, segments.collect());
+        flow.account = Some(Box::new(Account {
+            near_rtt_ns,
+            ..Account::default()
+        }));
+        let flows = [flow];
+        Bottleneck::of(&measure(&group(&flows))).congested
+    };
+    assert_eq!(near(None), Cause::Unknown);
+    assert_ne!(near(Some(100 * MS)), Cause::Unknown);
 }

@@ -3,7 +3,7 @@
 use whydrop_path::fit::{Seen, virtual_queue};
 use whydrop_tcp::{Flow, Transfer};
 
-use crate::evidence::{Evidence, MINOR_SHARE};
+use crate::evidence::{Evidence, minor};
 use crate::group::{FlowRef, Group};
 use crate::judge::{Bottleneck, Judgement};
 use crate::limits;
@@ -65,24 +65,23 @@ pub struct Held<'a, P> {
     pub flows: Group<'a>,
 }
 
-/// The flows of a group that lost nothing by what held each up, those with most of the payload first. What is small goes
-/// with them.
+/// The flows of a group that lost nothing by what held each up, those with most of the payload first. What something else
+/// held up, and is small, is worth no verdict.
 pub fn by_what_held<'a, P: PartialEq>(
     group: &Group<'a>,
     judge: impl Fn(&Flow) -> (Judgement, P),
 ) -> Vec<Held<'a, P>> {
     let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
-    let total = group.flows.iter().map(payload).sum::<u64>() as f64;
+    let is_minor = minor(group);
     let mut flows = group.flows.clone();
     flows.sort_by_key(|flow| std::cmp::Reverse(payload(flow)));
     let mut held: Vec<Held<P>> = Vec::new();
     for flow in flows {
         let (judgement, place) = judge(flow.flow);
-        let minor = (payload(&flow) as f64) < MINOR_SHARE * total;
-        let alike =
-            |one: &Held<P>| minor || (one.judgement.cause, &one.place) == (judgement.cause, &place);
+        let alike = |one: &Held<P>| (one.judgement.cause, &one.place) == (judgement.cause, &place);
         match held.iter().position(alike) {
             Some(known) => held[known].flows.flows.push(flow),
+            None if is_minor(flow.flow) => {}
             None => held.push(Held {
                 judgement,
                 place,
