@@ -9,7 +9,7 @@ use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
 use crate::conditions;
 use crate::datagram_share::datagrams_beside;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
-use crate::evidence::{Evidence, measure, totals};
+use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::failures;
 use crate::group::{FlowRef, Group, by_destination};
 use crate::judge::{Bottleneck, Judgement, judge_losses};
@@ -21,6 +21,7 @@ use crate::seconds::seconds;
 use crate::small_connections;
 use crate::tables::Tables;
 use crate::tabulate;
+use crate::thresholds::FEWEST_LOSSES;
 use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
 use crate::verdict::{Found, verdict};
 use whydrop_verdict::Cause;
@@ -92,13 +93,9 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
     let bottleneck = Bottleneck::of(&evidence);
     let lossy = evidence.totals.lost > 0;
-    let mut held = if lossy {
-        Vec::new()
-    } else {
-        by_what_held(group, |flow| {
-            let times_s = limits::times_of_flow_s(flow);
-            (bottleneck.of_flow(flow).judge(&times_s), ())
-        })
+    let mut held = match lossy {
+        true => Vec::new(),
+        false => held_up(group, &bottleneck),
     };
     let judgement = match held.first() {
         Some(most) => most.judgement.clone(),
@@ -132,29 +129,35 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         .unwrap_or(1460);
     let mut model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
     let all = evidence.totals;
-    let mut verdicts = Vec::new();
+    let few = judgement.cause == Cause::Unknown && all.lost < FEWEST_LOSSES;
     if lossy {
-        held.push(Held {
-            judgement,
-            place: (),
-            flows: Group {
-                flows: group.flows.clone(),
-            },
-        });
+        held = beside_losses(group, &bottleneck, judgement, few);
     }
-    for one in held {
+    let mut verdicts = Vec::new();
+    for (number, one) in held.into_iter().enumerate() {
+        let of_losses = lossy && number == 0;
         let cause = one.judgement.cause;
-        let names = one.flows.names();
-        evidence.totals = if lossy { all } else { totals(&one.flows) };
-        let mut found = Found::new(cause, &evidence, names, f64::from(mss));
+        evidence.totals = match of_losses {
+            // the share that was lost is that of all
+            true => all,
+            false => Totals {
+                lost: 0,
+                // and so is the way back
+                typical_wait_back_s: all.typical_wait_back_s,
+                longest_wait_back_s: all.longest_wait_back_s,
+                ..totals(&one.flows)
+            },
+        };
+        let mut found = Found::new(cause, &evidence, one.flows.names(), f64::from(mss));
         found.facts.extend(limits::unseen(&one.flows));
-        if let Some(family) = &family {
+        if let Some(family) = family.as_ref().filter(|_| of_losses || !lossy) {
             found.detail = Some(family.name().to_owned());
             found.parameters.extend(family.parameters());
             found.facts.extend(family.fact());
         }
         let ranked = Ranked {
             model: model.take(),
+            few: of_losses && few,
             ..Ranked::new(verdict(&one.judgement, &evidence, found), &evidence.totals)
         };
         verdicts.push((cause, ranked));
@@ -173,6 +176,44 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         verdicts,
         transfers,
     }
+}
+
+fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
+    by_what_held(group, |flow| {
+        let times_s = limits::times_of_flow_s(flow);
+        (bottleneck.of_flow(flow).judge(&times_s), ())
+    })
+}
+
+/// The flows of a group with losses: those that lost packets or were held up by what dropped them, and, by cause, those that
+/// something else held up. Where the losses are too few to tell anything, what held their own flows up is told, too.
+fn beside_losses<'a>(
+    group: &Group<'a>,
+    bottleneck: &Bottleneck,
+    judgement: Judgement,
+    few: bool,
+) -> Vec<Held<'a, ()>> {
+    let (lossy, lossless): (Vec<FlowRef>, Vec<FlowRef>) =
+        (group.flows.iter()).partition(|flow| flow.flow.counters.lost > 0);
+    let judged = match few {
+        true => group.flows.clone(),
+        false => lossless,
+    };
+    let held = held_up(&Group { flows: judged }, bottleneck);
+    // an outage is told by what it lost
+    let (alike, others): (Vec<_>, Vec<_>) = (held.into_iter())
+        .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
+        .partition(|one| one.judgement.cause == judgement.cause);
+    let of_losses = alike.into_iter().flat_map(|one| one.flows.flows);
+    let mut flows: Vec<FlowRef> = lossy.into_iter().chain(of_losses).collect();
+    flows.sort_by_key(|flow| flow.index);
+    flows.dedup_by_key(|flow| flow.index);
+    let first = Held {
+        judgement,
+        place: (),
+        flows: Group { flows },
+    };
+    [first].into_iter().chain(others).collect()
 }
 
 fn missed_by_capture(evidence: &Evidence) -> bool {

@@ -50,8 +50,14 @@ pub fn by_destination<'a>(flows: &[FlowRef<'a>]) -> Vec<Group<'a>> {
 }
 
 impl Group<'_> {
+    /// Those that lost most come first, then those that carried most.
     pub fn names(&self) -> Vec<String> {
-        self.flows.iter().map(|flow| flow.flow.name()).collect()
+        let mut flows = self.flows.clone();
+        flows.sort_by_key(|flow| {
+            let counters = &flow.flow.counters;
+            std::cmp::Reverse((counters.lost, counters.payload_bytes))
+        });
+        flows.iter().map(|flow| flow.flow.name()).collect()
     }
 
     pub fn lost(&self) -> u64 {

@@ -56,6 +56,8 @@ struct Patterns {
     /// The share of that which one silence makes.
     outage: f64,
     clumps: usize,
+    /// Chance cannot be told by so few losses, or by one clump of them.
+    few: bool,
     delays_tell: bool,
     /// How sure a bucket that fits makes, 0 to 1.
     sharpness: f64,
@@ -67,11 +69,13 @@ impl Patterns {
         let bucket = evidence.bucket.as_ref().filter(telling);
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
-        let looked_for = if queue_explains_delays(evidence) {
+        let clumps = pattern.map_or(0, |pattern| pattern.clumps);
+        let runs = evidence.group_trace.trace.loss_runs();
+        let few = evidence.totals.lost < FEWEST_LOSSES;
+        let looked_for = match queue_explains_delays(evidence) && !few {
             // management of that queue is as likely as chance
-            0.0
-        } else {
-            LOOKED_FOR_NATS
+            true => 0.0,
+            false => LOOKED_FOR_NATS,
         };
         let waits = evidence
             .at_loss
@@ -90,7 +94,8 @@ impl Patterns {
                 })
                 .max(outage),
             outage,
-            clumps: pattern.map_or(0, |pattern| pattern.clumps),
+            clumps,
+            few: few || clumps < 2 || runs < 2,
             delays_tell: delays_told(evidence),
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
         }
@@ -114,12 +119,14 @@ impl Patterns {
                 f64::NEG_INFINITY
             }
         };
+        let chance = match () {
+            // that which cannot be told is a part of what is unknown
+            () if self.few => 0.0,
+            () if self.delays_tell => -CHANCE_NATS,
+            () => -UNSEEN_CHANCE_NATS,
+        };
         let parts = [
-            if self.delays_tell {
-                -CHANCE_NATS
-            } else {
-                -UNSEEN_CHANCE_NATS
-            },
+            chance,
             leaning(self.bucket, BUCKET_NATS * self.sharpness),
             leaning(self.by_delay, DELAY_NATS),
             leaning(self.by_time, TIME_NATS),
@@ -147,11 +154,7 @@ fn enter_random_loss(
             Cause::RandomLoss,
             fact!("most-were-lost", lost = trace.lost, sent = trace.len()),
         );
-    } else if evidence.totals.lost < FEWEST_LOSSES
-        || patterns.clumps < 2
-        || runs < 2
-        || trace.lost >= trace.passed
-    {
+    } else if patterns.few || trace.lost >= trace.passed {
         contest.rule_out(
             Cause::RandomLoss,
             fact!(

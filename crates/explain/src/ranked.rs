@@ -21,6 +21,8 @@ pub(crate) struct Ranked {
     pub weight: f64,
     /// Nothing can be said of so few losses, or it is not known whether there were any; what held the same flows up is judged, too.
     pub doubtful: bool,
+    /// Too few losses to tell their cause: what is known comes first.
+    pub few: bool,
     pub model: Option<ModelTable>,
 }
 
@@ -34,6 +36,7 @@ impl Ranked {
                 _ => 1.0,
             },
             doubtful: false,
+            few: false,
             verdict,
             model: None,
         }
@@ -51,7 +54,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         };
         ranked.weight * share * ranked.payload_bytes as f64
     };
-    let lost = |ranked: &Ranked| match ranked.doubtful {
+    let lost = |ranked: &Ranked| match ranked.doubtful || ranked.few {
         true => 0,
         false => ranked.verdict.lost,
     };
@@ -60,6 +63,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         let costs = verdict.lost > 0 || verdict.limited_share > 0.0;
         match verdict.cause.as_str() {
             _ if ranked.doubtful => -1,
+            _ if ranked.few => 1,
             "none" => 0,
             // worth knowing, and no headline where it neither lost packets nor took time
             "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching" if !costs => {

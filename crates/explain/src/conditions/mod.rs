@@ -81,6 +81,7 @@ impl Condition {
             limited_s: self.limited_s,
             weight: 1.0,
             doubtful: false,
+            few: false,
             verdict: Verdict::of(verdicts.swap_remove(0)),
             model: None,
         }

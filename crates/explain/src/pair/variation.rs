@@ -66,6 +66,7 @@ impl Variation {
             limited_s: 0.0,
             weight: 1.0,
             doubtful: false,
+            few: false,
             model: None,
         })
     }

@@ -3,7 +3,7 @@
 use crate::common::{MS, chunks, explained, flow, headline, holds, path, said};
 use whydrop_explain::document::Document;
 use whydrop_path::{Chain, CoDel, Fifo, InService, Jitter, Limit, Policer, RandomLoss, Shaper};
-use whydrop_simulate::{Algorithm, Application, FlowConfig, Pacing};
+use whydrop_simulate::{Algorithm, Application, FlowConfig, Pacing, Scenario};
 
 #[test]
 fn a_policer_is_named_with_rate_and_burst_inside_their_intervals() {
@@ -252,17 +252,70 @@ fn a_short_exchange_without_loss_has_no_cause() {
 #[test]
 fn losses_without_a_pattern_are_unknown() {
     // two losses of some thousand packets fit anything
-    let found = (1..200).find_map(|seed| {
+    let document = with_losses(2, |seed| {
         let mut scenario = path(Box::new(RandomLoss::independent(0.0005, seed)), 30);
         scenario.flows[0].application = chunks(1_500_000, 2);
-        let (document, truths) = explained(scenario);
-        (truths[0].lost() == 2).then_some(document)
+        scenario
     });
-    let document = found.expect("some seed loses two");
     let verdict = headline(&document);
     assert_eq!(verdict.cause, "unknown", "{}", said(&document));
     assert_eq!((verdict.lost, verdict.explained), (2, 0.0));
     assert!(verdict.parameters.is_empty());
+}
+
+/// A scenario by the first seed with which so many packets are lost.
+fn with_losses(lost: u64, scenario: impl Fn(u64) -> Scenario) -> Document {
+    let found = (1..200).find_map(|seed| {
+        let (document, truths) = explained(scenario(seed));
+        (truths.iter().map(|truth| truth.lost()).sum::<u64>() == lost).then_some(document)
+    });
+    found.expect("some seed loses as many")
+}
+
+#[test]
+fn one_loss_while_packets_wait_is_no_queue_management() {
+    let document = with_losses(1, |seed| {
+        let queue = Fifo::new(20_000_000, Limit::NONE);
+        let loss = RandomLoss::independent(0.0005, seed);
+        let mut scenario = path(
+            Box::new(Chain::new(vec![Box::new(queue), Box::new(loss)])),
+            30,
+        );
+        scenario.flows[0].application = chunks(2_000_000, 3);
+        scenario
+    });
+    let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.as_str()).collect();
+    assert!(!causes.contains(&"aqm"), "{causes:?} {}", said(&document));
+    // what took the time stands before a loss that nothing can be said of
+    assert_eq!(causes[0], "shaper", "{causes:?}");
+    let unknown = document.verdicts.iter().find(|v| v.cause == "unknown");
+    assert_eq!(unknown.map(|v| v.lost), Some(1), "{causes:?}");
+}
+
+#[test]
+fn of_flows_to_one_host_those_without_losses_are_named_by_what_held_them_up() {
+    let mut scenario = path(Box::new(Policer::new(8_000_000, 60_000)), 30);
+    scenario.flows.push(FlowConfig {
+        client_port: 40_001,
+        application: Application::Stream {
+            bytes: 10_000,
+            count: 20,
+            interval_ns: 100 * MS,
+        },
+        start_ns: 20_000 * MS,
+        ..flow()
+    });
+    let (document, truths) = explained(scenario);
+    assert!(truths[0].lost() > 0 && truths[1].lost() == 0);
+    let flows_of = |cause: &str| {
+        let verdict = document.verdicts.iter().find(|v| v.cause == cause);
+        verdict
+            .map(|verdict| verdict.flows.clone())
+            .unwrap_or_default()
+    };
+    let (policed, paused) = (flows_of("policer"), flows_of("sender"));
+    assert_eq!((policed.len(), paused.len()), (1, 1), "{}", said(&document));
+    assert!(paused[0].contains(":40001"), "{paused:?}");
 }
 
 #[test]
