@@ -34,7 +34,8 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
     values |= {name: value for name, value in path.items() if value is not None}
     headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
-    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail")}
+    is_ipv6 = any(flow.startswith("[") for flow in verdict["flows"][:1])
+    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail"), "is_ipv6": is_ipv6}
     return write({**headline, **values, **parameters, **about})
 
 
@@ -156,13 +157,19 @@ def _random_loss(v: Values) -> list[str]:
     ]
     share, rtt_s = v.get("loss_probability", 0.0), v["base_rtt_s"]
     if share > 0 and rtt_s > 0:
-        bound = v["mss_bytes"] * 8.0 / rtt_s * (1.5 / share) ** 0.5
         exceed = (
-            "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control cannot exceed about "
-            "{bound_bps} (Mathis et al. 1997); BBR depends on loss far less:"
+            "At this loss rate and a round trip of {base_rtt_s} a loss-based congestion control hardly exceeds "
+            "{bound_bps} (Padhye et al. 1998); BBR depends on loss far less:"
         )
-        lines += [fill(exceed, {**v, "bound_bps": bound}), _BBR]
+        lines += [fill(exceed, {**v, "bound_bps": v["mss_bytes"] * 8.0 / _seconds_a_segment(share, rtt_s)}), _BBR]
     return lines
+
+
+def _seconds_a_segment(loss_share: float, rtt_s: float) -> float:
+    """Time that a loss-based sender takes for each segment: equation 30 of Padhye et al. 1998, with Linux's timer."""
+    timer_s = rtt_s + 0.2
+    repeats = min(1.0, 3.0 * (3.0 * loss_share / 8.0) ** 0.5)
+    return rtt_s * (2.0 * loss_share / 3.0) ** 0.5 + timer_s * repeats * loss_share * (1.0 + 32.0 * loss_share**2)
 
 
 def _reordering(_: Values) -> list[str]:
@@ -269,9 +276,11 @@ def _outage(_: Values) -> list[str]:
 
 def _mtu(v: Values) -> list[str]:
     largest = v.get("mtu_bytes", 1500.0)
+    # of IP, without options, and ICMP
+    headers = 48 if v["is_ipv6"] else 28
     lines = [
-        "Find the largest packet that passes, without fragmentation (28 bytes are headers):",
-        f"$ ping -M do -c 3 -s {largest - 28:.0f} HOST",
+        f"Find the largest packet that passes, without fragmentation ({headers} bytes are headers):",
+        f"$ ping -M do -c 3 -s {largest - headers:.0f} HOST",
     ]
     if v.get("detail") == "black-hole":
         lines.append('Let ICMP "fragmentation needed" and ICMPv6 "packet too big" pass every filter (RFC 4890).')

@@ -181,7 +181,7 @@ _PHRASES: Mapping[str, Phrase] = {
     ),
     "bucket-tells-little": lambda v: (
         "no rate and burst tell the lost packets from the others: the best accounts for "
-        f"{v['certainty_share'] * 100:.0f} % of the uncertainty over {v['lost']} losses"
+        f"{v['certainty_share'] * 100:.0f} % of the uncertainty over {{lost|loss}}"
     ),
     "bucket-had-room": "the best bucket, at {rate_bps}, has {room_bytes} of room on average for packets that were lost",
     "no-bucket-better-than-chance": "no rate and burst make these losses more likely than chance does",

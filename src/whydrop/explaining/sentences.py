@@ -91,7 +91,8 @@ def _nothing_passed(v: Values) -> str:
 def _too_large(v: Values) -> str:
     size = f"Packets of more than {v['mtu_bytes']:.0f} bytes do not pass"
     who = ", as {router} told their sender" if v.get("router") else ", and no router tells their sender"
-    return size + who + (": {losses} were too large." if v["lost"] else ".")
+    verb = "was" if v["lost"] == 1 else "were"
+    return size + who + (f": {{losses}} {verb} too large." if v["lost"] else ".")
 
 
 def _forgotten(v: Values) -> str:
@@ -101,7 +102,11 @@ def _forgotten(v: Values) -> str:
 
 _SENTENCES: Mapping[str, Phrase] = {
     "nothing-passed": _nothing_passed,
-    "lost-in-silence": "Nothing passed for {silence_s}; {losses} fell into it.",
+    "lost-in-silence": lambda v: (
+        "Nothing passed for {silence_s}; {losses} fell into it."
+        if v["lost"]
+        else "Nothing was acknowledged for {silence_s}, then it went on; no packet was lost."
+    ),
     "too-large-told": _too_large,
     "too-large-untold": _too_large,
     "forgotten-when-idle": _forgotten,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,15 +43,18 @@ def _print(found: Explained, console: Console) -> None:
             console.print(safe(f"{recording['path']}: {note}", style="yellow"))
     if not found.verdicts:
         console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
+    said: set[str | tuple[str, ...]] = set()
     for verdict in found.verdicts[:1]:
         _print_verdict(verdict, console, found)
+        said.update((verdict.cause, *_steps(verdict.advice)))
     if found.pair is not None:
         _print_pair(found.pair, found.path_segments, console)
     further = words.further(found.verdicts)
     if further:
         heading(console, "Also")
     for verdict in further[:_MOST_MINOR]:
-        _print_minor(verdict, console, found)
+        _print_minor(verdict, console, found, said)
+        said.update((verdict.cause, *_steps(verdict.advice)))
     left = len(further) - _MOST_MINOR
     if left > 0:
         console.print(safe(f"  and {units.count(left)} more, which explain less (--json lists all)", style="dim"))
@@ -88,15 +91,29 @@ def _print_verdict(verdict: Verdict, console: Console, found: Explained) -> None
         console.print(_bullet(safe(line)))
 
 
-def _print_minor(verdict: Verdict, console: Console, found: Explained) -> None:
+def _print_minor(verdict: Verdict, console: Console, found: Explained, said: Container[str | tuple[str, ...]]) -> None:
+    """Print a verdict in short, without what was said before: the meaning of its cause, and steps of its advice."""
     flows = words.flows(verdict, len(found.flows))
     whose = safe(f"{flows}: ") if flows else Text()
-    console.print(_bullet(Text.assemble(whose, safe(verdict.sentence), safe(f" ({_standing(verdict)})", style="dim"))))
-    for advice in verdict.advice:
-        if advice.startswith("$ "):
-            console.print(safe(f"      {advice}", style="cyan"), soft_wrap=True)
+    standing = safe(f" ({_standing(verdict, is_known=verdict.cause in said)})", style="dim")
+    console.print(_bullet(Text.assemble(whose, safe(verdict.sentence), standing)))
+    new = [step for step in _steps(verdict.advice) if step not in said]
+    for line in (line for step in new for line in step):
+        if line.startswith("$ "):
+            console.print(safe(f"      {line}", style="cyan"), soft_wrap=True)
         else:
-            console.print(Padding(safe(advice), (0, 0, 0, 4), expand=False))
+            console.print(Padding(safe(line), (0, 0, 0, 4), expand=False))
+
+
+def _steps(advice: Iterable[str]) -> list[tuple[str, ...]]:
+    """Each sentence of advice with the commands that follow it."""
+    steps: list[list[str]] = []
+    for line in advice:
+        if line.startswith("$ ") and steps:
+            steps[-1].append(line)
+        else:
+            steps.append([line])
+    return [tuple(step) for step in steps]
 
 
 def _print_matching(pair: Pair, console: Console) -> None:
@@ -116,8 +133,8 @@ def _print_pair(pair: Pair, segments: Sequence[Pair], console: Console) -> None:
     console.print(Padding(grid, (1, 0, 0, 2), expand=False))
 
 
-def _standing(verdict: Verdict) -> str:
-    meaning = words.cause_meaning(verdict.cause)
+def _standing(verdict: Verdict, *, is_known: bool = False) -> str:
+    meaning = "" if is_known else words.cause_meaning(verdict.cause)
     parts = [f"{words.cause_title(verdict.cause)}: {meaning}" if meaning else words.cause_title(verdict.cause)]
     if verdict.family is not None:
         parts.append(words.family(verdict.family))

@@ -11,7 +11,7 @@ from whydrop.explaining.document import Capture, Verdict
 
 _CAUSES = {
     "policer": ("Policer", "a rate limiter that drops what exceeds its token bucket"),
-    "shallow-queue": ("Shallow queue", "a short buffer that overflows before it delays much"),
+    "shallow-queue": ("Shallow queue", "a buffer of a few dozen packets that bursts overflow"),
     "deep-queue": ("Deep queue", "a long buffer: delay grows, then it overflows"),
     "shaper": ("Shaper", "a rate limiter that delays what exceeds its rate"),
     "aqm": ("Active queue management", "a buffer that drops or marks early to keep delay low"),
