@@ -10,6 +10,7 @@ from rich.console import Console
 from synthetic import Synthetic, policed_transfer, simulate
 from whydrop.api import Explanation
 from whydrop.show.text import print_explanation
+from whydrop.show.words import cause_meaning
 
 SMALL = {
     "connections": 5000,
@@ -127,3 +128,14 @@ def test_of_several_flows_a_verdict_says_which_are_its_own(synthetic: Explanatio
     [flow] = synthetic.document["flows"]
     assert f"Flow: {flow['flow']}" not in text_of(synthetic)
     assert f"Flow: {flow['flow']}" in text_of(changed(synthetic, flows=[flow, flow]))
+
+
+def test_what_was_said_of_a_cause_is_not_said_again(synthetic: Explanation):
+    [one] = synthetic.document["verdicts"]
+    again = {**one, "sentence": "A second policer.", "advice": [*one["advice"], "Ask for more.", "$ ask"]}
+    found = changed(synthetic, verdicts=[one, again])
+    text = " ".join(text_of(found).split())
+    meaning = cause_meaning(one["cause"])
+    assert (text.count(meaning), text.count("Ask for more."), text.count("$ ask")) == (1, 1, 1)
+    for command in (line for line in one["advice"] if line.startswith("$ ")):
+        assert text.count(" ".join(command.split())) == 1

@@ -83,6 +83,15 @@ def parameters(**values: float) -> dict[str, Any]:
             found("sender", [fact("held-by-sender", window_known=False)], lost=0),
             "The sender held the flow back, not the path: nothing was lost, no queue grew.",
         ),
+        (
+            found("outage", [fact("lost-in-silence", silence_s=17.9)], lost=0),
+            "Nothing was acknowledged for 17.9 s, then it went on; no packet was lost.",
+        ),
+        (
+            found("mtu", [fact("too-large-untold", mtu_bytes=1400, flows=1)], lost=1),
+            "Packets of more than 1400 bytes do not pass, and no router tells their sender: the one lost packet was "
+            "too large.",
+        ),
         (found("outage", []), "96 packets lost, and no cause accounts for them markedly better than the others."),
     ],
 )
@@ -138,6 +147,29 @@ def test_a_shorter_snapshot_is_advised_only_where_it_is_one(snaplen: int | None,
     sentence, command = words["advice"]
     assert ("shorter snapshot" in sentence) is shorter
     assert f" -s {kept} " in command
+
+
+@pytest.mark.parametrize(
+    ("flow", "payload"), [("10.0.0.1:1 > 10.0.0.2:2", 1372), ("[2001:db8::1]:1 > [2001:db8::2]:2", 1352)]
+)
+def test_the_largest_ping_that_passes_leaves_room_for_its_headers(flow: str, payload: int):
+    mtu = found("mtu", [fact("too-large-untold", mtu_bytes=1400, flows=1)], flows=[flow])
+    assert f"$ ping -M do -c 3 -s {payload} HOST" in completing.verdict(mtu)["advice"]
+
+
+def test_a_loss_based_sender_is_bounded_by_its_timer_where_much_is_lost():
+    def bound(loss_probability: float) -> str:
+        path = fact("path", base_rtt_s=0.0575, mss_bytes=1460.0)
+        lossy = found(
+            "random-loss",
+            [fact("dropped-at-random", flows=1), path],
+            parameters=parameters(loss_probability=loss_probability),
+        )
+        return " ".join(completing.verdict(lossy)["advice"])
+
+    # Mathis et al. 1997 have 24.9 Mbit/s, too, and 508 kbit/s
+    assert "hardly exceeds 24.9 Mbit/s" in bound(0.0001)
+    assert "hardly exceeds 65.2 kbit/s" in bound(0.239)
 
 
 def test_words_that_are_there_stay_as_they_are():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from whydrop.explaining.filling import fill
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
@@ -34,7 +36,7 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     values = {"base_rtt_s": 0.0, "mss_bytes": 1460.0, "goodput_bps": 0.0}
     values |= {name: value for name, value in path.items() if value is not None}
     headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
-    is_ipv6 = any(flow.startswith("[") for flow in verdict["flows"][:1])
+    is_ipv6 = any(flow.startswith("[") for flow in verdict.get("flows", ())[:1])
     about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail"), "is_ipv6": is_ipv6}
     return write({**headline, **values, **parameters, **about})
 
@@ -168,8 +170,9 @@ def _random_loss(v: Values) -> list[str]:
 def _seconds_a_segment(loss_share: float, rtt_s: float) -> float:
     """Time that a loss-based sender takes for each segment: equation 30 of Padhye et al. 1998, with Linux's timer."""
     timer_s = rtt_s + 0.2
-    repeats = min(1.0, 3.0 * (3.0 * loss_share / 8.0) ** 0.5)
-    return rtt_s * (2.0 * loss_share / 3.0) ** 0.5 + timer_s * repeats * loss_share * (1.0 + 32.0 * loss_share**2)
+    repeats = min(1.0, 3.0 * math.sqrt(3.0 * loss_share / 8.0))
+    by_timers_s = timer_s * repeats * loss_share * (1.0 + 32.0 * loss_share**2)
+    return rtt_s * math.sqrt(2.0 * loss_share / 3.0) + by_timers_s
 
 
 def _reordering(_: Values) -> list[str]:
