@@ -204,9 +204,9 @@ def _unjudged(known: Mapping[str, Any]) -> str:
     if not packets:
         return ""
     return (
-        f"of {units.percent(packets / known['packets'])} of the UDP packets "
-        f"({units.percent(size / known['ip_bytes'])} of their bytes) one capture cannot tell loss or delay: "
-        "nothing numbers or acknowledges them in the clear. A second capture would"
+        f"One capture cannot tell loss or delay of {units.percent(packets / known['packets'])} of the UDP packets "
+        f"({units.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the clear. "
+        "A second capture would."
     )
 
 

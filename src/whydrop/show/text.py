@@ -209,11 +209,10 @@ def _print_table(console: Console, sheet: tables.Sheet, *, ordered: bool = True)
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     left = len(sheet.rows) - len(shown)
     if left:
-        console.print(
-            safe(f"  and {units.count(left)} more ({sheet.order}; --json and --report list all)", style="dim")
-        )
+        more = f"and {units.count(left)} more ({sheet.order}; --json and --report list all)"
+        console.print(Padding(safe(more, style="dim"), (0, 0, 0, 2), expand=False))
     if sheet.summed:
-        console.print(safe(f"  {sheet.summed}", style="dim"))
+        console.print(Padding(safe(sheet.summed, style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def _bullet(text: Text) -> Padding:
