@@ -162,8 +162,8 @@ _SENTENCES: Mapping[str, Phrase] = {
     ),
     "held-by-sender": _held_by_sender,
     "answered-late": (
-        "The application at the data's sender answered late: transfers waited for it for {limited_s}, {limited_share} "
-        "of their time."
+        "Transfers waited for the application at the data's sender to answer: for {limited_s}, {limited_share} of "
+        "their time."
     ),
     "acknowledgments-held": (
         "The receiver held acknowledgments back while the sender waited for them: {limited_s}, {limited_share} of the "

@@ -205,8 +205,8 @@ def _unjudged(known: Mapping[str, Any]) -> str:
         return ""
     return (
         f"One capture cannot tell loss or delay of {units.percent(packets / known['packets'])} of the UDP packets "
-        f"({units.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the clear. "
-        "A second capture would."
+        f"({units.percent(size / known['ip_bytes'])} of their bytes): nothing numbers or acknowledges them in the "
+        "clear. A second capture would."
     )
 
 
