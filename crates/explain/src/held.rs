@@ -63,7 +63,9 @@ impl Bottleneck {
         // beyond the capture point may lie but a part of it, and waits are long beside all that a window takes
         let round_trip_s = (totals.whole_rtt_s.or(evidence.base_rtt_s)).unwrap_or(USUAL_RTT_S);
         let long_s = round_trip_s.max(noticed_s);
-        let waits = !few_packets && longer(long_s) > 0.5;
+        // where hardly any of the path lies behind the capture point, what is late there is the receiver's doing
+        let at_receiver = base_s < AT_RECEIVER_RTT_SHARE * round_trip_s;
+        let waits = !few_packets && !at_receiver && longer(long_s) > 0.5;
         // seen at both ends of a hop, waits elsewhere are not the hop's
         let waits_back = !few_packets
             && !evidence.delays_are_own

@@ -116,6 +116,9 @@ pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
 /// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
 pub const SHORTEST_QUEUE_S: f64 = 1e-3;
+/// A capture behind which less than this share of the round trip lies is the receiver's: no queue there is worth the name.
+/// Physics.
+pub const AT_RECEIVER_RTT_SHARE: f64 = 0.1;
 /// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments. Physics.
 pub const SETTLED_ROUND_TRIPS: f64 = 20.0;
 /// One packet in a thousand out of order is what senders begin to feel: three later ones make a sender repeat (RFC 5681) ...
