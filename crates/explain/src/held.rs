@@ -146,13 +146,8 @@ impl Bottleneck {
     /// The same path for a flow of which only the data was captured: no window was seen that may be what a flight is that stands
     /// at one size, and no queue in which acknowledgments wait.
     pub fn of_flow(&self, flow: &Flow) -> Self {
-        let counters = &flow.counters;
-        let reordered = counters.reordered as f64 > REORDERED_SHARE * counters.packets as f64;
         // of two captures, what one saw overtaken may be known to the other alone
-        if self.alone
-            && self.congested == Cause::Reordering
-            && !(reordered && counters.reordered >= FEWEST_LOSSES)
-        {
+        if self.alone && self.congested == Cause::Reordering && !feels_reordering(flow) {
             let in_order = Self {
                 congested: self.in_order,
                 growing: Cause::None,
@@ -268,6 +263,15 @@ impl Bottleneck {
         }
         contest.settle()
     }
+}
+
+/// Packets of the flow were overtaken, and its sender felt it: it repeated some that had arrived, or so many came late that
+/// any window is disturbed.
+fn feels_reordering(flow: &Flow) -> bool {
+    let counters = &flow.counters;
+    let share = counters.reordered as f64 / counters.packets.max(1) as f64;
+    counters.reordered >= FEWEST_LOSSES
+        && (share > MUCH_REORDERED_SHARE || share > REORDERED_SHARE && counters.spurious > 0)
 }
 
 /// The claim of a cause to the time.

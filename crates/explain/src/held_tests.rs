@@ -207,21 +207,24 @@ fn what_packets_show_by_themselves_is_surer_than_what_the_window_did() {
 }
 
 #[test]
-fn a_flow_that_nothing_overtook_was_not_held_up_by_reordering() {
+fn a_flow_is_held_up_by_reordering_if_its_own_packets_were_overtaken_and_its_sender_felt_it() {
     let reorders = Bottleneck {
         congested: Cause::Reordering,
         ..plain()
     };
-    let with = |reordered: u64| {
+    let with = |reordered: u64, spurious: u64| {
         let mut flow = held_by(Limiter::CongestionWindow, 500, 1);
         flow.window_scale = Some(7);
-        flow.counters.reordered = reordered;
+        (flow.counters.reordered, flow.counters.spurious) = (reordered, spurious);
         let times_s = limits::times_of_flow_s(&flow);
         reorders.of_flow(&flow).judge(&times_s).cause
     };
-    assert_eq!((with(5), with(0)), (Cause::Reordering, Cause::None));
-    // one of so many is no pattern
-    assert_eq!(with(1), Cause::None);
+    assert_eq!((with(4, 3), with(0, 3)), (Cause::Reordering, Cause::None));
+    // one of so many is no pattern, and few that nothing was repeated for hold nothing up
+    assert_eq!(
+        (with(1, 1), with(4, 0), with(9, 0)),
+        (Cause::None, Cause::None, Cause::Reordering)
+    );
 }
 
 #[test]
