@@ -124,6 +124,15 @@ def test_of_no_cause_no_certainty_is_claimed(synthetic: Explanation):
     assert "confidence" not in text_of(changed(synthetic, verdicts=[unknown])).split("Evidence")[0]
 
 
+@pytest.mark.parametrize(("confidence", "doubtful"), [(0.49, True), (0.51, False)])
+def test_what_is_rather_wrong_than_right_is_stated_as_a_possibility(
+    synthetic: Explanation, confidence: float, doubtful: bool
+):
+    [one] = synthetic.document["verdicts"]
+    text = text_of(changed(synthetic, verdicts=[{**one, "confidence": confidence}]))
+    assert text.startswith("Perhaps: " if doubtful else one["sentence"])
+
+
 def test_of_several_flows_a_verdict_says_which_are_its_own(synthetic: Explanation):
     [flow] = synthetic.document["flows"]
     assert f"Flow: {flow['flow']}" not in text_of(synthetic)

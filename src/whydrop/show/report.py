@@ -36,7 +36,7 @@ def of_explained(found: Explained, *, flow: str | None = None, recordings: Seque
         ValueError: no flow matches ``flow``.
     """
     headline = found.verdicts[0] if found.verdicts else None
-    title = headline.sentence if headline else "No verdict"
+    title = words.stated(headline) if headline else "No verdict"
     plots = [choice for recording in recordings for choice in recording_report.plots(recording)]
     body = [
         _header(found),
@@ -101,7 +101,7 @@ def _headline(verdict: Verdict | None, found: Explained) -> str:
     return "\n".join(
         [
             f'<section class="verdict" data-cause="{text(verdict.cause)}" aria-label="Verdict">',
-            f"<h1>{text(verdict.sentence)}</h1>",
+            f"<h1>{text(words.stated(verdict))}</h1>",
             _place(verdict, found),
             _flows(verdict, found),
             _standing(verdict),
@@ -270,7 +270,7 @@ def _path_focus(found: Explained) -> Ends | None:
 def _others(found: Explained) -> str:
     further = words.further(found.verdicts)
     parts = [
-        f'<details class="verdict" data-cause="{text(verdict.cause)}"><summary>{text(verdict.sentence)}</summary>'
+        f'<details class="verdict" data-cause="{text(verdict.cause)}"><summary>{text(words.stated(verdict))}</summary>'
         f"{_place(verdict, found)}{_flows(verdict, found)}{_standing(verdict)}"
         f'<div class="columns">{_list("Evidence", verdict.evidence)}{_parameters(verdict)}</div>'
         f"{_advice(verdict)}{_against(verdict)}{_models(verdict)}</details>"

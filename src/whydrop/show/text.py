@@ -69,7 +69,7 @@ def _print_captures_notes(captures: Iterable[Capture], console: Console) -> None
 
 
 def _print_verdict(verdict: Verdict, console: Console, found: Explained) -> None:
-    console.print(safe(verdict.sentence, style="bold"))
+    console.print(safe(words.stated(verdict), style="bold"))
     if verdict.place is not None:
         console.print(safe(f"Where: {words.place(verdict.place, found.captures)}", style="bold"))
     if flows := words.flows(verdict, len(found.flows)):
@@ -96,7 +96,7 @@ def _print_minor(verdict: Verdict, console: Console, found: Explained, said: Con
     flows = words.flows(verdict, len(found.flows))
     whose = safe(f"{flows}: ") if flows else Text()
     standing = safe(f" ({_standing(verdict, is_known=verdict.cause in said)})", style="dim")
-    console.print(_bullet(Text.assemble(whose, safe(verdict.sentence), standing)))
+    console.print(_bullet(Text.assemble(whose, safe(words.stated(verdict)), standing)))
     new = [step for step in _steps(verdict.advice) if step not in said]
     for line in (line for step in new for line in step):
         if line.startswith("$ "):

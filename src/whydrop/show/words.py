@@ -42,6 +42,10 @@ _CAUSES = {
 }
 
 
+# Below this, a stated cause is wrong more often than right.
+_DOUBTFUL = 0.5
+
+
 def cause_title(cause: str) -> str:
     """The cause as a heading.
 
@@ -76,6 +80,12 @@ def family(name: str) -> str:
 def certainty(verdict: Verdict) -> str:
     """How sure a verdict is; empty for one that names no cause, since there is nothing to be sure of."""
     return "" if verdict.cause == "unknown" else units.percent(verdict.confidence)
+
+
+def stated(verdict: Verdict) -> str:
+    """The sentence of a verdict; a cause that is rather wrong than right is stated as no more than a possibility."""
+    is_doubtful = verdict.cause not in ("unknown", "none") and verdict.confidence < _DOUBTFUL
+    return f"Perhaps: {verdict.sentence}" if is_doubtful else verdict.sentence
 
 
 def flows(verdict: Verdict, of: int) -> str:
