@@ -16,6 +16,11 @@ use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 const LEAST_DOUBT_NS: i64 = 1_000_000;
 const DOUBT_PART: i64 = 20;
 
+/// No clock ticks faster (RFC 7323, section 5.4), but for what two clocks differ by.
+const SHORTEST_TICK_NS: i64 = 900_000;
+/// Slow start sends twice as fast as a line takes, so that the clock in what waits for the line looks half as fast.
+const SLOWEST: f64 = 0.45;
+
 /// The timestamps of a packet with data.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
@@ -52,6 +57,30 @@ impl Echoes {
             before: count as u32,
             ..Self::default()
         }
+    }
+
+    /// Adds the clock when the SYN left, if it is the same, and that of the `first` data.
+    pub fn begin(&mut self, syn: Option<Reading>, first: Reading) {
+        let same = |syn: &Reading| {
+            let ticks = first.ticks.wrapping_sub(syn.ticks);
+            let lasted_ns = first.time_ns.saturating_sub(syn.time_ns);
+            i64::from(ticks).saturating_mul(SHORTEST_TICK_NS) <= lasted_ns.max(SHORTEST_TICK_NS)
+        };
+        let mark = |sent: Reading| Mark {
+            sent,
+            heard: self.before,
+            newest: self.before,
+        };
+        let before = self
+            .marks
+            .first()
+            .map_or(i64::MAX, |mark| mark.sent.time_ns);
+        let readings = syn.filter(same).into_iter().chain([first]);
+        let begin: Vec<Mark> = readings
+            .filter(|one| one.time_ns < before)
+            .map(mark)
+            .collect();
+        self.marks.splice(..0, begin);
     }
 
     /// `count`: acknowledgments kept, this one included.
@@ -169,7 +198,7 @@ impl Echoes {
     /// How much longer than the fastest each mark took to the capture point, nanoseconds; `None` where the sender's clock
     /// does not tell.
     fn delays_ns(&self) -> Option<Vec<i64>> {
-        queued_ns(&self.clock())
+        queued_ns(&self.clock(), 1.0)
     }
 
     fn clock(&self) -> Vec<Reading> {
@@ -241,7 +270,7 @@ impl SenderClock {
     }
 
     fn correct(&mut self, flow: &Flow, echoes: &Echoes) {
-        let mut delays_ns = echoes.delays_ns();
+        let mut delays_ns = queued_ns(&echoes.clock(), SLOWEST);
         let times_ns = echoes.marks.iter().map(|mark| mark.sent.time_ns);
         echoes.bound(flow, times_ns.zip(delays_ns.iter_mut().flatten()));
         self.longest_queued_ns = delays_ns.iter().flatten().copied().max();
@@ -282,7 +311,8 @@ impl SenderClock {
             let (after_ns, until_ns) = (self.sent_ns[index - 1], self.sent_ns[index]);
             let newly = before.heard as usize..(mark.heard as usize).min(self.heard_ns.len());
             for heard_ns in &mut self.heard_ns[newly] {
-                *heard_ns = (*heard_ns).clamp(after_ns, until_ns);
+                // what left just before had not heard of it
+                *heard_ns = (*heard_ns).max(after_ns + 1).min(until_ns);
             }
         }
         let mut last_ns = i64::MIN;
@@ -356,6 +386,61 @@ mod tests {
         for (sent_ns, heard_ns) in clock.sent_ns.iter().zip(&clock.heard_ns) {
             assert!(heard_ns <= sent_ns);
         }
+    }
+
+    #[test]
+    fn an_acknowledgment_is_heard_behind_the_data_that_does_not_echo_it() {
+        let (mut flow, mut echoes) = (Flow::default(), Echoes::default());
+        for number in 0..3 {
+            flow.acknowledgments.push(Acknowledgment {
+                time_ns: number * MS,
+                acknowledged: number * 1000,
+                window_bytes: 1_000_000,
+            });
+            echoes.acknowledgment(number * MS, 7000 + number as u32, number as usize + 1);
+        }
+        for (number, echo) in [(0, 7000), (1, 7000), (2, 7002)] {
+            let passes = (50 + 10 * number) * MS;
+            flow.segments.push(Segment {
+                time_ns: passes,
+                sequence: number * 1000,
+                rtt_ns: -1,
+                in_flight_bytes: 1000,
+                payload_bytes: 1000,
+                header_bytes: 52,
+                kind: Kind::New,
+                fate: Fate::Delivered,
+                flags: SegmentFlags::default(),
+            });
+            echoes.data(passes, 3000 + 10 * number as u32, echo);
+        }
+        let clock = SenderClock::of(&flow, Some(0), Some(&echoes));
+        assert!(clock.heard_ns[2] > clock.sent_ns[1]);
+        assert!(clock.heard_ns[2] <= clock.sent_ns[2]);
+    }
+
+    #[test]
+    fn the_clock_in_the_syn_tells_that_the_first_data_waited() {
+        let (flow, mut echoes) = behind_a_queue();
+        let (first, left) = (flow.segments[0].time_ns, 3000);
+        // 40 ms before, by a clock that went on by 10 ms
+        let reading = |time_ns, ticks| Reading { time_ns, ticks };
+        let syn = reading(first - 40 * MS, left - 10);
+        let waited_ns = |echoes: &Echoes| {
+            let clock = SenderClock::of(&flow, Some(4 * MS), Some(echoes));
+            flow.segments[0].time_ns - clock.sent_ns[0] - 2 * MS
+        };
+        let mut other = echoes.clone();
+        echoes.marks.remove(0);
+        echoes.begin(Some(syn), reading(first, left));
+        assert!((28 * MS..=30 * MS).contains(&waited_ns(&echoes)));
+        // a clock that went on by more than that is another one
+        other.marks.remove(0);
+        other.begin(
+            Some(reading(first - 40 * MS, left - 1000)),
+            reading(first, left),
+        );
+        assert_eq!(waited_ns(&other), 0);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::segmentation::SegmentSize;
 use crate::sender_clock::{Echoes, SenderClock};
 use crate::sequence::{PLAUSIBLE_BYTES, Unwrapper};
 use crate::signs::{ConnectionSigns, EcnWithdrawn, Offer};
+use crate::timestamp_clock::Reading;
 use crate::unseen::UnseenFlow;
 use crate::vantage;
 use crate::window_scale;
@@ -43,6 +44,7 @@ struct Opening {
     offer: Option<Offer>,
     timestamps: bool,
     /// Of the latest SYN.
+    ticks: u32,
     flags: TcpFlags,
     syns: u32,
     first_syn_ns: i64,
@@ -66,6 +68,14 @@ struct Opening {
 }
 
 impl Opening {
+    /// Its sender's clock when the latest SYN left.
+    fn clock(&self) -> Option<Reading> {
+        self.syn.filter(|_| self.timestamps).map(|_| Reading {
+            time_ns: self.last_syn_ns,
+            ticks: self.ticks,
+        })
+    }
+
     fn acknowledge(&mut self, acknowledgment: u32, is_reset: bool) {
         if self.acknowledges && !is_reset {
             let more = i64::from(acknowledgment.wrapping_sub(self.acknowledgment) as i32);
@@ -310,6 +320,7 @@ impl State {
         opening.syn = Some(tcp.sequence);
         opening.offer = Some(Offer::of(tcp, packet));
         opening.timestamps = tcp.options.timestamps.is_some();
+        opening.ticks = tcp.options.timestamps.map_or(0, |(value, _)| value);
         // a repeated SYN makes the time of the first useless: keep the last one before the answer
         if tcp.flags.has(TcpFlags::ACK) {
             self.handshake.syn_ack_ns = Some(time_ns);
@@ -557,6 +568,9 @@ impl State {
             keep_acknowledgments = half.keep_acknowledgments;
             accounts = half.account_for_time;
             echoes[direction] = half.echoes.take();
+            if let (Some(echoes), Some(first)) = (&mut echoes[direction], half.first_clock) {
+                echoes.begin(self.opening[direction].clock(), first);
+            }
             let mut flow = half.finish();
             if self.opening[1 - direction].packets == 0 {
                 flow.believe_delivered();

@@ -18,6 +18,11 @@ pub(crate) struct Reading {
 
 /// Length of a tick, nanoseconds; `None` where the readings do not tell.
 pub(crate) fn tick_ns(readings: &[Reading]) -> Option<i64> {
+    tick_within_ns(readings, 1.0 - RATE_TOLERANCE)
+}
+
+/// The same of a clock that may look so much slower than it is, as a share of its rate.
+fn tick_within_ns(readings: &[Reading], slowest: f64) -> Option<i64> {
     let (first, last) = (readings.first()?, readings.last()?);
     let since = |reading: &Reading| reading.ticks.wrapping_sub(first.ticks);
     let ticks = since(last);
@@ -31,15 +36,19 @@ pub(crate) fn tick_ns(readings: &[Reading]) -> Option<i64> {
         .filter(|one| lasted_s(one) > 0.0)
         .map(|one| f64::from(since(one)) / lasted_s(one))
         .fold(0.0, f64::max);
-    let near = |rate: &&f64| (measured / **rate - 1.0).abs() < RATE_TOLERANCE;
-    let rate = TICK_RATES.iter().find(near)?;
+    let within = |least: f64| {
+        let of_rate = least..1.0 + RATE_TOLERANCE;
+        let is_near = |rate: &&f64| of_rate.contains(&(measured / **rate));
+        TICK_RATES.iter().find(is_near)
+    };
+    let rate = within(1.0 - RATE_TOLERANCE).or_else(|| within(slowest))?;
     Some((1e9 / rate) as i64)
 }
 
 /// How much longer than the fastest each packet took to the capture point for certain, nanoseconds: it may have left at any
 /// moment of its tick. `None` where the clock does not tell.
-pub(crate) fn queued_ns(readings: &[Reading]) -> Option<Vec<i64>> {
-    let tick_ns = tick_ns(readings)?;
+pub(crate) fn queued_ns(readings: &[Reading], slowest: f64) -> Option<Vec<i64>> {
+    let tick_ns = tick_within_ns(readings, slowest)?;
     let mut late_ns = late_ns(readings, tick_ns);
     (late_ns.iter_mut()).for_each(|late| *late = (*late - tick_ns).max(0));
     Some(late_ns)
@@ -102,6 +111,15 @@ mod tests {
         for late in &late_ns[100..] {
             assert!((188 * MS..=200 * MS).contains(late), "{late}");
         }
+    }
+
+    #[test]
+    fn a_queue_that_grows_all_the_time_makes_a_clock_look_half_as_fast() {
+        let readings = passed(100, |left_ms| left_ms);
+        assert_eq!(tick_ns(&readings), None);
+        assert_eq!(queued_ns(&readings, 1.0), None);
+        let queued_ns = queued_ns(&readings, 0.45).unwrap();
+        assert!((980 * MS..=990 * MS).contains(&queued_ns[99]));
     }
 
     #[test]

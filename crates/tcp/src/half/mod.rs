@@ -20,6 +20,7 @@ use crate::segmentation::SegmentSize;
 use crate::sender_clock::Echoes;
 use crate::sequence::Unwrapper;
 use crate::signs::Silence;
+use crate::timestamp_clock::Reading;
 use crate::window::KnownWindow;
 
 /// A range of sequence space between the left edge and the highest byte sent. The ranges are contiguous.
@@ -123,6 +124,8 @@ pub(crate) struct Half {
     pub account_for_time: bool,
     /// The timestamps of its data, once there are enough to tell something.
     pub echoes: Option<Box<Echoes>>,
+    /// Its sender's clock when its first data left, before there are enough.
+    pub first_clock: Option<Reading>,
 }
 
 /// An initial window of ten segments waits for nobody (RFC 6928), and thousands of small connections need no more.
@@ -156,6 +159,10 @@ impl Half {
         let Some((value, echo)) = timestamps.filter(|_| self.account_for_time) else {
             return;
         };
+        self.first_clock.get_or_insert(Reading {
+            time_ns,
+            ticks: value,
+        });
         if self.echoes.is_none() && self.flow.segments.len() >= FEWEST_FOR_ECHOES {
             let count = self.flow.acknowledgments.len();
             self.echoes = Some(Box::new(Echoes::after(count)));
