@@ -169,7 +169,7 @@ pub struct SackBlock {
 }
 
 /// Data of a flow delimited by data in the other direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transfer {
     /// First and one past the last index into `Flow::segments`.
     pub first: usize,

@@ -33,6 +33,7 @@ mod sequence;
 mod signs;
 mod slow_start;
 mod small;
+mod spacing;
 mod state;
 mod stretch;
 mod timestamp_clock;
@@ -42,6 +43,8 @@ mod vantage;
 mod window;
 mod window_scale;
 
+#[cfg(test)]
+mod account_middle_tests;
 #[cfg(test)]
 mod account_tests;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use crate::limits::Limiter;
 use crate::own_time::OwnTime;
 use crate::quantile::{quantile, quantile_in};
 use crate::sender_clock::SenderClock;
-use crate::slow_start::SlowStart;
+use crate::slow_start::{Line, SlowStart};
+use crate::spacing::Spacing;
 use crate::stretch::releases_several;
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
@@ -43,6 +44,7 @@ const LONGEST_GAP: f64 = 1.5;
 const OWN_PACE: std::ops::RangeInclusive<f64> = 1.6..=3.3;
 /// ... which doubles with the window in the next one.
 const OWN_PACE_ROUNDS: i64 = 3;
+const OWN_PACE_PACKETS: usize = 7 * INITIAL_SEGMENTS as usize;
 /// Packets that leave together wait for each other at a line: none waited for that where they pass over so many times longer than any
 /// waited.
 const UNQUEUED: i64 = 3;
@@ -103,10 +105,11 @@ impl Rounds {
         base_rtt_ns: i64,
         slack_ns: i64,
         windows_unseen: bool,
+        begins: bool,
     ) -> Self {
         let mss = i64::from(flow.full_bytes());
         let rounds = cut(flow, clock, mss);
-        let gaps_ns = gaps_ns(flow, clock);
+        let gaps_ns = gaps_ns(flow, |index| clock.sent_ns[index]);
         let mut unordered_ns = gaps_ns.clone();
         let usual_gap_ns = quantile_in(&mut unordered_ns, 0.5);
         let fastest_ns = fastest_rows_ns(flow, clock);
@@ -117,13 +120,26 @@ impl Rounds {
         // where the way to the capture point varies, packets come closer together than the line took them
         let slow_gap_ns = self::line_gap_ns(&fastest_ns, STAMPS_NS.max(clock.doubt_ns));
         let pause_ns = (PAUSE_GAPS * burst_gap_ns).min(slack_ns);
-        let slow_start = SlowStart::of(flow, clock, pause_ns, slow_gap_ns);
+        let spacing = Spacing::of(flow);
+        let is_told = clock.longest_queued_ns.is_some();
+        let at_sender = flow.vantage == Vantage::Sender;
+        let line = Line {
+            pause_ns,
+            gap_ns: slow_gap_ns,
+            hides: !is_told && (!at_sender || spacing == Some(Spacing::Line)),
+        };
+        let slow_start = SlowStart::of(flow, clock, line);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
+        // by then a window that grows has filled the line, and what waits for it makes the flight here stand
+        let settled_ns = &gaps_ns[gaps_ns.len() / 2..];
+        let queues_at_line = spacing != Some(Spacing::Rate)
+            && !waits_between_packets(settled_ns, PAUSE_GAPS * usual_gap_ns);
         let is_near = match clock.longest_queued_ns {
             Some(queued_ns) => queued_ns < slack_ns,
             None => {
                 matches!(flow.vantage, Vantage::Sender | Vantage::Middle)
                     && loses_nothing_before(flow)
+                    && !queues_at_line
             }
         };
         // as it passes here; a near round trip varies
@@ -134,6 +150,8 @@ impl Rounds {
             ..own_time
         };
         let cap = cap(&rounds, mss, !is_near, base_rtt_ns).filter(|_| waits);
+        let by_line = queues_at_line && spacing == Some(Spacing::Line) && !is_told;
+        let cap = cap.filter(|cap| cap.limiter == Limiter::ReceiveWindow || !by_line);
         Self {
             stands_unseen: windows_unseen.then(|| waits && settles(&rounds, &slow_start, mss)),
             rounds,
@@ -143,8 +161,10 @@ impl Rounds {
                 (&gaps_ns, usual_gap_ns),
                 flow,
                 clock,
-                || own_time.unreleased || releases_several(flow),
+                own_time,
                 base_rtt_ns,
+                spacing,
+                begins,
             )
             .then_some(usual_gap_ns),
             own_time,
@@ -332,14 +352,30 @@ fn standing_rounds(
     (grown < as_window / 2.0).then_some(count)
 }
 
-/// Times from each full packet that was sent for the first time to the next such, nanoseconds.
-fn gaps_ns(flow: &Flow, clock: &SenderClock) -> Vec<i64> {
+/// How many gaps between full packets there are before the second transfer.
+fn second_transfer(flow: &Flow) -> Option<usize> {
+    let second = flow.transfers.get(1)?.first;
+    Some(
+        full_pairs(flow)
+            .take_while(|index| index + 1 < second)
+            .count(),
+    )
+}
+
+/// The first ones of full packets that follow each other, both sent for the first time.
+fn full_pairs(flow: &Flow) -> impl Iterator<Item = usize> + '_ {
     let full = flow.full_bytes();
-    let is_full = |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
-    let pairs = flow.segments.windows(2).zip(clock.sent_ns.windows(2));
+    let is_full = move |s: &Segment| s.payload_bytes == full && s.kind == Kind::New;
+    let pairs = flow.segments.windows(2).enumerate();
     pairs
-        .filter(|(segments, _)| segments.iter().all(is_full))
-        .map(|(_, sent_ns)| sent_ns[1] - sent_ns[0])
+        .filter(move |(_, pair)| pair.iter().all(is_full))
+        .map(|(index, _)| index)
+}
+
+/// Times from each full packet that was sent for the first time to the next such, nanoseconds.
+fn gaps_ns(flow: &Flow, time_ns: impl Fn(usize) -> i64) -> Vec<i64> {
+    full_pairs(flow)
+        .map(|index| time_ns(index + 1) - time_ns(index))
         .collect()
 }
 
@@ -377,56 +413,78 @@ fn waits_between_packets(gaps_ns: &[i64], pause_ns: i64) -> bool {
 }
 
 /// True where nothing was dropped on its way to the capture point: what drops packets may make others wait.
-fn loses_nothing_before(flow: &Flow) -> bool {
+pub(crate) fn loses_nothing_before(flow: &Flow) -> bool {
     let mut segments = flow.segments.iter();
     !segments.any(|segment| segment.flags.has(SegmentFlags::INFERRED))
 }
 
 /// True if full packets leave evenly, one by one, from the first window on. What a narrow link before the capture point
-/// lets out is as even: only at the sender, or where timestamps show that nothing waits for it.
+/// lets out is as even: only at the sender, or where timestamps or small packets show that nothing waits for it.
 fn leaves_by_rate(
     (gaps, usual_gap_ns): (&[i64], i64),
     flow: &Flow,
     clock: &SenderClock,
-    unreleased: impl FnOnce() -> bool,
+    own_time: OwnTime,
     base_rtt_ns: i64,
+    spacing: Option<Spacing>,
+    begins: bool,
 ) -> bool {
+    // where nothing waits in between, as they pass: what the sender's clock tells of each is a tick wide
+    let passing = (spacing == Some(Spacing::Rate))
+        .then(|| gaps_ns(flow, |index| flow.segments[index].time_ns));
+    let gaps = passing.as_deref().unwrap_or(gaps);
     if gaps.len() < EVEN_PACKETS {
         return false;
     }
-    let quantile = |of: &[i64], share: f64| quantile(of, share) as f64;
     let usual = usual_gap_ns as f64;
     let a_window_ns = (usual * INITIAL_SEGMENTS as f64) as i64;
-    let is_near = match clock.longest_queued_ns {
-        Some(queued_ns) => queued_ns < a_window_ns / 2,
-        None => flow.vantage == Vantage::Sender && loses_nothing_before(flow),
+    let is_near = match (spacing, clock.longest_queued_ns) {
+        (Some(Spacing::Rate), _) => true,
+        (Some(Spacing::Line), _) => false,
+        (None, Some(queued_ns)) => queued_ns < a_window_ns / 2,
+        (None, None) => flow.vantage == Vantage::Sender && loses_nothing_before(flow),
     };
     if !is_near {
         return false;
     }
-    let first = quantile(&gaps[..INITIAL_SEGMENTS as usize - 1], 0.5);
+    // the first packets that leave unprompted: where the capture begins later, of the next transfer
+    let begin = match begins {
+        true => 0,
+        false => second_transfer(flow).unwrap_or(gaps.len()),
+    };
+    let opening = gaps.get(begin..).unwrap_or_default();
+    let opening = &opening[..opening.len().min(INITIAL_SEGMENTS as usize - 1)];
+    let first = quantile(opening, 0.5) as f64;
     // bursts at the line's rate are as even: the gaps between packets must be most of the time
-    let gaps_ns = || gaps.iter().map(|gap| *gap as f64);
-    let even: f64 = gaps_ns().filter(|gap| *gap <= 2.0 * usual).sum();
-    let most = even >= 0.5 * gaps_ns().sum::<f64>();
+    let even: i64 = gaps.iter().filter(|gap| **gap as f64 <= 2.0 * usual).sum();
+    let most = even as f64 >= 0.5 * gaps.iter().sum::<i64>() as f64;
     // a packet or two in a round trip may each wait for an acknowledgment
     let several = usual * 3.0 <= base_rtt_ns as f64;
     // a rate of the sender's own, from the initial window and the first round trip, stays so only until that has grown
     let windows = base_rtt_ns as f64 / (first * INITIAL_SEGMENTS as f64);
     let lasts_ns = clock.sent_ns[clock.sent_ns.len() - 1] - clock.sent_ns[0];
-    let is_short = lasts_ns < OWN_PACE_ROUNDS * base_rtt_ns;
+    let is_short = lasts_ns < OWN_PACE_ROUNDS * base_rtt_ns || gaps.len() < OWN_PACE_PACKETS;
     if OWN_PACE.contains(&windows) && is_short {
         return false;
     }
     // ... or the sender's clock goes on in the initial window, which no acknowledgment releases bit by bit
-    let waits_for_no_line = |queued_ns: i64| {
-        a_window_ns > queued_ns.max(TICK_NS).saturating_mul(UNQUEUED)
-            && !OWN_PACE.contains(&windows)
+    let waits_for_no_line =
+        |queued_ns: i64| a_window_ns > queued_ns.max(TICK_NS).saturating_mul(UNQUEUED);
+    let by_itself =
+        spacing == Some(Spacing::Rate) || clock.longest_queued_ns.is_some_and(waits_for_no_line);
+    let by_itself = by_itself && !OWN_PACE.contains(&windows);
+    // what comes between makes single gaps uneven, and not those of several packets
+    let is_even = |packets: usize| {
+        let rows = |of: &[i64]| -> Vec<i64> {
+            of.windows(packets)
+                .map(|row| row.iter().sum::<i64>())
+                .collect()
+        };
+        let [usual, least, first] = [(gaps, 0.5), (gaps, 0.1), (opening, 0.5)]
+            .map(|(of, share)| quantile(&rows(of), share) as f64);
+        usual > 0.0 && least >= EVEN * usual && first >= EVEN * usual && first * EVEN <= usual
     };
-    (most || clock.longest_queued_ns.is_some_and(waits_for_no_line))
-        && (several || unreleased())
-        && usual > 0.0
-        && quantile(gaps, 0.1) >= EVEN * usual
-        && first >= EVEN * usual
-        && first * EVEN <= usual
+    (most || by_itself)
+        && (several || own_time.unreleased || releases_several(flow))
+        && (is_even(1) || (by_itself && is_even(4)))
 }

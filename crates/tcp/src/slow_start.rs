@@ -27,6 +27,17 @@ const UNREDUCED: f64 = 1.5;
 const FIRST_WINDOWS: i64 = 2;
 const INITIAL_SEGMENTS: i64 = 10;
 
+/// The line that a sender's packets pass before the capture point.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Line {
+    /// A sender that is silent for so long waits, and not for its line ...
+    pub pause_ns: i64,
+    /// ... which takes this long for a full packet.
+    pub gap_ns: i64,
+    /// What waits for it is not seen, so that a flight that grows may seem to stand.
+    pub hides: bool,
+}
+
 /// Stretches of a flow's time in slow start, on its sender's clock.
 #[derive(Debug, Default)]
 pub(crate) struct SlowStart {
@@ -43,15 +54,13 @@ impl SlowStart {
             .is_some_and(|&(_, until_ns)| now_ns <= until_ns)
     }
 
-    /// A sender that is silent for `pause_ns` waits, and not for its line, which takes `line_gap_ns` for a full packet.
-    pub fn of(flow: &Flow, clock: &SenderClock, pause_ns: i64, line_gap_ns: i64) -> Self {
+    pub fn of(flow: &Flow, clock: &SenderClock, line: Line) -> Self {
         let mss = i64::from(flow.full_bytes());
         let mut walk = Walk {
             mss,
             unended: true,
             share: SHARE,
-            pause_ns,
-            line_gap_ns,
+            line,
             ..Walk::default()
         };
         let mut transfers = flow.transfers.iter().peekable();
@@ -134,8 +143,7 @@ struct Walk {
     /// Its sender does not reduce its window for losses (BBR).
     ignores_losses: bool,
     share: f64,
-    pause_ns: i64,
-    line_gap_ns: i64,
+    line: Line,
     stretches: Vec<(i64, i64)>,
 }
 
@@ -157,7 +165,7 @@ impl Walk {
         };
         let last = self.phase.as_ref().and_then(|phase| phase.samples.last());
         let is_busy = last.is_none_or(|l| self.acknowledged < l.acknowledged + l.flight);
-        if heard_ns - at_ns < self.pause_ns && is_busy {
+        if heard_ns - at_ns < self.line.pause_ns && is_busy {
             return;
         }
         self.pending = None;
@@ -213,8 +221,7 @@ impl Walk {
         if self.unended && self.stretches.is_empty() {
             self.share = SHARE * first_growth(&phase.samples, self.mss);
         }
-        let (began, ended_ns, ignores_losses) =
-            phase.slow_start(self.mss, self.share, self.line_gap_ns);
+        let (began, ended_ns, ignores_losses) = phase.slow_start(self.mss, self.share, self.line);
         self.ignores_losses |= ignores_losses;
         if began {
             self.stretches
@@ -273,19 +280,19 @@ impl Top {
     }
 
     /// True if growth has ended here, seen from the `last` sample, when it was `ahead` bytes ahead.
-    fn is_end(&self, last: &Sample, ahead: f64, mss: i64, line_gap_ns: i64) -> bool {
+    fn is_end(&self, last: &Sample, ahead: f64, mss: i64, line: Line) -> bool {
         let since = last.acknowledged - self.sample.acknowledged;
         if self.ahead - ahead <= (BEHIND_SEGMENTS * mss) as f64 {
             return false;
         }
-        // what acknowledgments release may leave later: only a whole flight tells ...
-        if since >= self.sample.flight {
+        // what acknowledgments release may leave later: only a whole flight tells, unless what grows is hidden ...
+        if since >= self.sample.flight && !line.hides {
             return true;
         }
         // ... where acknowledgments come faster than the line takes the two segments that each of them releases in slow start;
         // elsewhere half of a flight that never sank, or many waits
         let heard = last.acknowledged - self.next.acknowledged;
-        let line_ns = 2 * i128::from(heard) * i128::from(line_gap_ns) / i128::from(mss.max(1));
+        let line_ns = 2 * i128::from(heard) * i128::from(line.gap_ns) / i128::from(mss.max(1));
         let waits = heard > 0 && line_ns <= i128::from(last.at_ns - self.next.at_ns);
         let steady = self.least as f64 >= STEADY_SHARE * self.sample.flight as f64;
         waits && (self.waits >= WAITS || (2 * since >= self.sample.flight && steady))
@@ -294,7 +301,7 @@ impl Top {
 
 impl Phase {
     /// Find out if there was slow start, when it ended, if before the phase did, and if its sender ignores losses.
-    fn slow_start(&self, mss: i64, share: f64, line_gap_ns: i64) -> (bool, Option<i64>, bool) {
+    fn slow_start(&self, mss: i64, share: f64, line: Line) -> (bool, Option<i64>, bool) {
         let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
             return (self.certain, None, false);
         };
@@ -314,7 +321,7 @@ impl Phase {
                 top = Top::at(pair[1], ahead);
             }
         }
-        let ended = top.is_end(last, ahead, mss, line_gap_ns);
+        let ended = top.is_end(last, ahead, mss, line);
         // a window that never grew left slow start before, when there was nothing to fill it
         let grew = !ended || top.sample.at_ns != first.at_ns;
         // what grows by more than is acknowledged is a window that is let out (RFC 3465, section 2)
@@ -333,5 +340,70 @@ impl Phase {
             ended.then_some(top.sample.at_ns),
             ignores_losses,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{Acknowledgment, Fate, Transfer};
+
+    const MS: i64 = 1_000_000;
+    const RTT_NS: i64 = 20 * MS;
+
+    /// Bursts of so many packets, each after the acknowledgment of the one before.
+    fn bursts(counts: &[i64]) -> Flow {
+        let mut flow = Flow {
+            mss_bytes: Some(1000),
+            ..Flow::default()
+        };
+        let mut number = 0;
+        for (round, &count) in counts.iter().enumerate() {
+            let now_ns = round as i64 * RTT_NS;
+            flow.segments
+                .extend((number..number + count).map(|number| Segment {
+                    time_ns: now_ns,
+                    sequence: number * 1000,
+                    rtt_ns: -1,
+                    in_flight_bytes: 0,
+                    payload_bytes: 1000,
+                    header_bytes: 52,
+                    kind: Kind::New,
+                    fate: Fate::Delivered,
+                    flags: SegmentFlags::default(),
+                }));
+            number += count;
+            flow.acknowledgments.push(Acknowledgment {
+                time_ns: now_ns + RTT_NS - MS / 10,
+                acknowledged: number * 1000,
+                window_bytes: 1_000_000,
+            });
+        }
+        flow.transfers = vec![Transfer {
+            end: flow.segments.len(),
+            ..Transfer::default()
+        }];
+        flow
+    }
+
+    /// True if the last of these rounds is in slow start.
+    fn lasts(counts: &[i64], hides: bool) -> bool {
+        let flow = bursts(counts);
+        let clock = SenderClock::of(&flow, Some(0), None);
+        let line = Line {
+            pause_ns: MS,
+            gap_ns: MS / 2,
+            hides,
+        };
+        let slow_start = SlowStart::of(&flow, &clock, line);
+        slow_start.contains((counts.len() as i64 - 1) * RTT_NS)
+    }
+
+    const STANDS: [i64; 8] = [10, 20, 40, 40, 40, 40, 40, 40];
+
+    #[test]
+    fn a_flight_that_stands_is_no_end_of_slow_start_where_a_line_may_hide_that_it_grows() {
+        assert!(!lasts(&STANDS, false));
+        assert!(lasts(&STANDS, true));
     }
 }

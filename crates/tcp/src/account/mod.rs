@@ -120,7 +120,8 @@ impl<'a> Walk<'a> {
         });
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         let by_echoes = told.echoed_rtt_ns.is_some();
-        let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes);
+        let begins = told.handshake.syn_ack_ns.is_some();
+        let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes, begins);
         let (mut lost, mut timeouts) = (0, 0);
         for segment in &told.flow.segments {
             lost += usize::from(segment.fate == Fate::Lost);
