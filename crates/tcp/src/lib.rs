@@ -34,6 +34,7 @@ mod signs;
 mod slow_start;
 mod small;
 mod spacing;
+mod start_up;
 mod state;
 mod stretch;
 mod timestamp_clock;

@@ -7,6 +7,7 @@ use crate::quantile::{quantile, quantile_in};
 use crate::sender_clock::SenderClock;
 use crate::slow_start::{Line, SlowStart};
 use crate::spacing::Spacing;
+use crate::start_up::StartUp;
 use crate::stretch::releases_several;
 
 /// A packet that leaves this soon after an acknowledgment was released by it: what a busy host takes ...
@@ -123,12 +124,18 @@ impl Rounds {
         let spacing = Spacing::of(flow);
         let is_told = clock.longest_queued_ns.is_some();
         let at_sender = flow.vantage == Vantage::Sender;
+        // the gaps between the first packets are the sender's own, and not those of a line
+        let own_gaps = is_told || at_sender || spacing == Some(Spacing::Rate);
+        let start_up = match begins && own_gaps {
+            true => StartUp::of(flow, clock, base_rtt_ns),
+            false => StartUp::None,
+        };
         let line = Line {
             pause_ns,
             gap_ns: slow_gap_ns,
             hides: !is_told && (!at_sender || spacing == Some(Spacing::Line)),
         };
-        let slow_start = SlowStart::of(flow, clock, line);
+        let slow_start = SlowStart::of(flow, clock, line, start_up);
         let waits = waits_between_packets(&gaps_ns, pause_ns);
         // by then a window that grows has filled the line, and what waits for it makes the flight here stand
         let settled_ns = &gaps_ns[gaps_ns.len() / 2..];

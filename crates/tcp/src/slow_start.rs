@@ -8,6 +8,7 @@
 
 use crate::flow::{Flow, Kind, Segment, SegmentFlags};
 use crate::sender_clock::SenderClock;
+use crate::start_up::StartUp;
 
 /// Between growth by all that is acknowledged and by next to nothing of it.
 const SHARE: f64 = 0.5;
@@ -54,13 +55,15 @@ impl SlowStart {
             .is_some_and(|&(_, until_ns)| now_ns <= until_ns)
     }
 
-    pub fn of(flow: &Flow, clock: &SenderClock, line: Line) -> Self {
+    pub fn of(flow: &Flow, clock: &SenderClock, line: Line, start_up: StartUp) -> Self {
         let mss = i64::from(flow.full_bytes());
         let mut walk = Walk {
             mss,
             unended: true,
             share: SHARE,
             line,
+            ignores_losses: start_up != StartUp::None,
+            start_up,
             ..Walk::default()
         };
         let mut transfers = flow.transfers.iter().peekable();
@@ -144,6 +147,7 @@ struct Walk {
     ignores_losses: bool,
     share: f64,
     line: Line,
+    start_up: StartUp,
     stretches: Vec<(i64, i64)>,
 }
 
@@ -223,6 +227,13 @@ impl Walk {
         }
         let (began, ended_ns, ignores_losses) = phase.slow_start(self.mss, self.share, self.line);
         self.ignores_losses |= ignores_losses;
+        // a window that stands is still that of a start-up which waits to be sure of its rate, unless it ends with that
+        let ended_ns = match self.start_up {
+            StartUp::GoesOn => None,
+            StartUp::EndsAt(ns) if ns < now_ns => Some(ended_ns.map_or(ns, |end| end.min(ns))),
+            StartUp::None | StartUp::EndsAt(_) => ended_ns,
+        };
+        let began = began || (self.start_up != StartUp::None && phase.certain);
         if began {
             self.stretches
                 .push((phase.from_ns, ended_ns.unwrap_or(now_ns)));
@@ -387,7 +398,7 @@ mod tests {
     }
 
     /// True if the last of these rounds is in slow start.
-    fn lasts(counts: &[i64], hides: bool) -> bool {
+    fn lasts(counts: &[i64], hides: bool, start_up: StartUp) -> bool {
         let flow = bursts(counts);
         let clock = SenderClock::of(&flow, Some(0), None);
         let line = Line {
@@ -395,7 +406,7 @@ mod tests {
             gap_ns: MS / 2,
             hides,
         };
-        let slow_start = SlowStart::of(&flow, &clock, line);
+        let slow_start = SlowStart::of(&flow, &clock, line, start_up);
         slow_start.contains((counts.len() as i64 - 1) * RTT_NS)
     }
 
@@ -403,7 +414,16 @@ mod tests {
 
     #[test]
     fn a_flight_that_stands_is_no_end_of_slow_start_where_a_line_may_hide_that_it_grows() {
-        assert!(!lasts(&STANDS, false));
-        assert!(lasts(&STANDS, true));
+        assert!(!lasts(&STANDS, false, StartUp::None));
+        assert!(lasts(&STANDS, true, StartUp::None));
+    }
+
+    #[test]
+    fn a_window_that_stands_is_a_start_ups_until_that_ends() {
+        assert!(lasts(&STANDS, false, StartUp::GoesOn));
+        assert!(!lasts(&STANDS, false, StartUp::EndsAt(7 * RTT_NS)));
+        let grows = [10, 20, 40, 80, 160, 320];
+        assert!(lasts(&grows, false, StartUp::None));
+        assert!(!lasts(&grows, false, StartUp::EndsAt(3 * RTT_NS)));
     }
 }
