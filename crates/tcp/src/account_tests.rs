@@ -569,3 +569,25 @@ fn slow_start_goes_on_after_losses_where_the_window_is_soon_far_beyond_what_was_
         40
     );
 }
+
+/// Four segments and a small one, spread over a part of the round trip, each time all before is acknowledged.
+#[test]
+fn bursts_that_an_application_fills_leave_by_no_rate_though_their_sender_spreads_them() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut now, mut next) = (21 * MS, 0);
+    for _ in 0..40 {
+        for number in 0..4 {
+            talk.data(now + i64::from(number) * MS, next + number * MSS, MSS);
+        }
+        next += 4 * MSS;
+        talk.data(now + 4 * MS, next, 500);
+        next += 500;
+        talk.ack(now + 24 * MS, next);
+        now += 25 * MS;
+    }
+    let times = times_of(talk);
+    assert_eq!(times(Limiter::Pacing), 0);
+    let application = times(Limiter::Application);
+    assert!(application > 900, "{application} ms");
+}

@@ -471,7 +471,8 @@ fn leaves_by_rate(
     let windows = base_rtt_ns as f64 / (first * INITIAL_SEGMENTS as f64);
     let lasts_ns = clock.sent_ns[clock.sent_ns.len() - 1] - clock.sent_ns[0];
     let is_short = lasts_ns < OWN_PACE_ROUNDS * base_rtt_ns || gaps.len() < OWN_PACE_PACKETS;
-    if OWN_PACE.contains(&windows) && is_short {
+    // ... unless the application never fills it
+    if OWN_PACE.contains(&windows) && (is_short || own_time.ends_small) {
         return false;
     }
     // ... or the sender's clock goes on in the initial window, which no acknowledgment releases bit by bit

@@ -459,7 +459,9 @@ impl<'a> Walk<'a> {
         let (released, empty_ns) = self.released_at(now_ns);
         let own_time = self.rounds.own_time;
         let left_over = self.last_bytes < self.mss && (!released || own_time.ends_small);
-        let by_itself = own_time.unreleased && !released && self.rounds.paced_gap_ns.is_none();
+        let by_itself = (own_time.unreleased || own_time.ends_small)
+            && !released
+            && self.rounds.paced_gap_ns.is_none();
         if empty_ns > self.slack_ns || left_over || by_itself {
             return Limiter::Application;
         }
