@@ -75,6 +75,17 @@ fn small_packets_tell_a_rate_from_a_line_where_no_timestamps_do() {
 }
 
 #[test]
+fn an_acknowledgment_that_passed_here_and_did_not_come_was_not_held_back() {
+    let mut talk = open();
+    talk.segments(41 * MS, 0, 10);
+    talk.ack(41 * MS + FAR, 10 * MSS);
+    // the timer sends the last segment again
+    talk.segments(341 * MS, 9, 10);
+    talk.ack(341 * MS + FAR, 10 * MSS);
+    assert_eq!(times_of(talk)(Limiter::DelayedAck), 0);
+}
+
+#[test]
 fn packets_that_acknowledgments_release_evenly_leave_by_no_rate_where_the_first_were_not_captured()
 {
     let mut talk = Talk::new();

@@ -570,6 +570,28 @@ fn slow_start_goes_on_after_losses_where_the_window_is_soon_far_beyond_what_was_
     );
 }
 
+#[test]
+fn what_only_the_repeat_of_a_timer_brings_was_lost_and_not_held_back() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    let (mut now, mut next) = (21 * MS, 0);
+    // a receiver, or the way back, that leaves three of four acknowledgments out
+    for _ in 0..20 {
+        talk.segments(now, next, next + 4);
+        now += 20 * MS;
+        next += 4;
+        talk.ack(now, next * MSS);
+    }
+    talk.segments(now, next, next + 3);
+    talk.segments(now + 260 * MS, next + 2, next + 3);
+    talk.sack(
+        now + 280 * MS,
+        (next + 3) * MSS,
+        &[((next + 2) * MSS, (next + 3) * MSS)],
+    );
+    assert_eq!(times_of(talk)(Limiter::DelayedAck), 0);
+}
+
 /// Four segments and a small one, spread over a part of the round trip, each time all before is acknowledged.
 #[test]
 fn bursts_that_an_application_fills_leave_by_no_rate_though_their_sender_spreads_them() {

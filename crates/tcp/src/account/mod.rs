@@ -24,7 +24,6 @@ use silence::{LONG, MOST_HELD_NS};
 
 /// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
 const RELEASE_SHARE: f64 = 0.1;
-
 /// The input of an account.
 pub(crate) struct Told<'a> {
     pub flow: &'a Flow,
@@ -79,6 +78,8 @@ struct Walk<'a> {
     sent_before_ns: i64,
     last_heard_ns: i64,
     last_bytes: i64,
+    /// When a timer last made it send again for nothing, until it hears something.
+    again_ns: Option<i64>,
     recoveries: Recoveries,
     /// The next segment to leave.
     leaving: usize,
@@ -120,8 +121,14 @@ impl<'a> Walk<'a> {
         });
         let slack_ns = RELEASE_NS.max((base_rtt_ns as f64 * RELEASE_SHARE) as i64);
         let by_echoes = told.echoed_rtt_ns.is_some();
-        let begins = told.handshake.syn_ack_ns.is_some();
-        let rounds = Rounds::of(told.flow, &clock, base_rtt_ns, slack_ns, by_echoes, begins);
+        let rounds = Rounds::of(
+            told.flow,
+            &clock,
+            base_rtt_ns,
+            slack_ns,
+            by_echoes,
+            told.handshake.syn_ack_ns.is_some(),
+        );
         let (mut lost, mut timeouts) = (0, 0);
         for segment in &told.flow.segments {
             lost += usize::from(segment.fate == Fate::Lost);
@@ -154,6 +161,7 @@ impl<'a> Walk<'a> {
             sent_before_ns: 0,
             last_heard_ns: 0,
             last_bytes: 0,
+            again_ns: None,
             recoveries: Recoveries::of(told.flow),
             leaving: 0,
             before: None,
@@ -310,6 +318,9 @@ impl<'a> Walk<'a> {
         }
         let by_timer = is_by_timer(segment) || self.probes_tail(segment, now_ns);
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);
+        if by_timer && spurious {
+            self.again_ns = Some(now_ns);
+        }
         let limiter = self.limiter_of(segment, now_ns);
         self.suffer_outage(segment, now_ns, limiter);
         // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
@@ -386,6 +397,7 @@ impl<'a> Walk<'a> {
 
     fn hear(&mut self, acknowledgment: &Acknowledgment) {
         let heard_ns = self.clock.heard_ns[self.coming];
+        self.again_ns = self.again_ns.filter(|ns| heard_ns < *ns);
         self.coming += 1;
         let heard = Heard {
             at_ns: heard_ns,

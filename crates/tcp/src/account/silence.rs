@@ -33,12 +33,24 @@ impl Walk<'_> {
     /// The limiter while a timer that ran out for nothing waited: the acknowledgment of less than two full segments was
     /// held back, any other one queued.
     pub(super) fn late_answer(&self) -> Limiter {
-        match self.next - self.acknowledged < self.round_trip.stretch {
+        let next_ns = self.clock.heard_ns.get(self.coming).copied();
+        let is_lost = self.answers_again(next_ns.unwrap_or(i64::MAX));
+        // one that passed here before the timer ran out was lost beyond
+        let held = 1..self.round_trip.stretch;
+        match held.contains(&(self.next - self.acknowledged)) && !is_lost {
             true => Limiter::DelayedAck,
             false => self
                 .before
                 .unwrap_or(self.rounds.window_at(self.last_sent_ns)),
         }
+    }
+
+    /// True if an acknowledgment comes only in answer to what a timer sent again for nothing: the one before it was not held back
+    /// but lost, where the receiver had two segments, whatever it usually acknowledges at once.
+    fn answers_again(&self, heard_ns: i64) -> bool {
+        let answer_ns = self.round_trip.base_ns - self.slack_ns;
+        self.next - self.acknowledged >= 2 * self.mss
+            && (self.again_ns).is_some_and(|ns| heard_ns >= ns.saturating_add(answer_ns))
     }
 
     /// From when on an acknowledgment of all that is out, less than two full segments, was held back.
@@ -54,7 +66,8 @@ impl Walk<'_> {
         let held_ns = heard_ns.saturating_sub(expected_ns);
         let by_timer = all
             && bytes < self.round_trip.stretch
-            && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns);
+            && (LEAST_HELD_NS..=MOST_HELD_NS).contains(&held_ns)
+            && !self.answers_again(heard_ns);
         by_timer.then_some(expected_ns.max(self.last_heard_ns))
     }
 
