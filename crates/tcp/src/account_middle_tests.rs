@@ -74,6 +74,32 @@ fn small_packets_tell_a_rate_from_a_line_where_no_timestamps_do() {
     assert!(line(Limiter::SlowStart) > 180);
 }
 
+/// Ten segments of which all are acknowledged, and so many more that pass when the timer has run out, before the rest.
+fn after_a_silence(alone: u32) -> Talk {
+    let mut talk = open();
+    talk.segments(41 * MS, 0, 10);
+    talk.ack(41 * MS + FAR, 10 * MSS);
+    let again = 41 * MS + FAR + 240 * MS;
+    talk.segments(again, 10, 10 + alone);
+    talk.ack(again + FAR, (10 + alone) * MSS);
+    let then = again + FAR + NEAR;
+    talk.segments(then, 10 + alone, 14);
+    talk.ack(then + FAR, 14 * MSS);
+    talk
+}
+
+#[test]
+fn one_segment_after_as_long_as_a_timer_takes_is_sent_again_though_the_first_was_lost_before() {
+    let times = times_of(after_a_silence(1));
+    // from a round trip after the last acknowledgment until its own
+    let recovers = times(Limiter::LossRecovery);
+    assert!((230..=260).contains(&recovers), "{recovers} ms");
+    assert_eq!(times(Limiter::Application), 0);
+    let times = times_of(after_a_silence(3));
+    assert_eq!(times(Limiter::LossRecovery), 0);
+    assert!(times(Limiter::Application) > 200);
+}
+
 #[test]
 fn an_acknowledgment_that_passed_here_and_did_not_come_was_not_held_back() {
     let mut talk = open();

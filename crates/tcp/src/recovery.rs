@@ -59,6 +59,15 @@ impl Recoveries {
         self.now.is_some()
     }
 
+    /// What lies between these was lost, and is sent again.
+    pub fn begin(&mut self, low: i64, high: i64) {
+        self.now.get_or_insert(Recovery {
+            low,
+            high: Some(high),
+            is_undone: false,
+        });
+    }
+
     /// A segment leaves when all below `acknowledged` is acknowledged and all below `next` was sent.
     pub fn send(&mut self, segment: &Segment, acknowledged: i64, next: i64, mss: i64) {
         let spurious = segment.flags.has(SegmentFlags::SPURIOUS);

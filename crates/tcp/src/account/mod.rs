@@ -17,13 +17,14 @@ use crate::limits::{Account, ByClocks, Limiter};
 use crate::quantile::quantile_in;
 use crate::recovery::{DUPLICATES, Recoveries};
 use crate::round_trip::{Heard, RoundTrip};
-use crate::rounds::{RELEASE_NS, Rounds};
+use crate::rounds::{RELEASE_NS, Rounds, loses_nothing_before};
 use crate::sender_clock::{Echoes, SenderClock};
 
 use silence::{LONG, MOST_HELD_NS};
 
 /// ... or this share of the round trip, since a near round trip by the handshake is not the same for all packets.
 const RELEASE_SHARE: f64 = 0.1;
+
 /// The input of an account.
 pub(crate) struct Told<'a> {
     pub flow: &'a Flow,
@@ -93,6 +94,8 @@ struct Walk<'a> {
     coming: usize,
     slack_ns: i64,
     lost_share: f64,
+    /// Something was lost between the sender and the capture point.
+    lost_before: bool,
     /// When the receive window was full for the last time, and nothing was repaired.
     filled_ns: Option<i64>,
     /// When a recovery was on for the last time.
@@ -170,6 +173,7 @@ impl<'a> Walk<'a> {
             coming: 0,
             slack_ns,
             lost_share: lost as f64 / told.flow.segments.len().max(1) as f64,
+            lost_before: !loses_nothing_before(told.flow),
             filled_ns: None,
             repaired_ns: i64::MIN,
             timeouts,
@@ -321,7 +325,13 @@ impl<'a> Walk<'a> {
         if by_timer && spurious {
             self.again_ns = Some(now_ns);
         }
-        let limiter = self.limiter_of(segment, now_ns);
+        let unseen = self.repairs_unseen(segment, now_ns);
+        let limiter = match unseen {
+            true => self
+                .before
+                .unwrap_or(self.rounds.window_at(self.last_sent_ns)),
+            false => self.limiter_of(segment, now_ns),
+        };
         self.suffer_outage(segment, now_ns, limiter);
         // an application that pauses waits for no acknowledgment; Nagle's algorithm does, until this packet leaves
         let waits = match limiter {
@@ -336,7 +346,12 @@ impl<'a> Walk<'a> {
             self.wait_until(heard_ns, limiter, held);
             self.hear(&acknowledgment);
         }
-        if by_timer {
+        if unseen {
+            let due_ns = self.last_heard_ns.saturating_add(self.round_trip.recent_ns);
+            self.wait_until(due_ns.min(now_ns), limiter, None);
+            self.recoveries.begin(self.acknowledged, segment.end());
+            self.wait_until(now_ns, Limiter::LossRecovery, None);
+        } else if by_timer {
             let due_ns = self.last_sent_ns.saturating_add(self.round_trip.recent_ns);
             let due_ns = due_ns.max(self.last_heard_ns);
             self.wait_until(due_ns.min(now_ns), limiter, None);
@@ -348,7 +363,7 @@ impl<'a> Walk<'a> {
         } else {
             self.wait_until(now_ns, limiter, None);
         }
-        if !by_timer && !self.recoveries.is_on() {
+        if !by_timer && !unseen && !self.recoveries.is_on() {
             self.before = Some(limiter);
         }
     }

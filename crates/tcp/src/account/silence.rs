@@ -71,6 +71,39 @@ impl Walk<'_> {
         by_timer.then_some(expected_ns.max(self.last_heard_ns))
     }
 
+    /// True if a timer made the sender send this, all of which it had sent before and lost before the capture point: as long as
+    /// a timer takes after the last acknowledgment, and alone, as a window of one segment lets it. An application that pauses
+    /// has the initial window at least.
+    pub(super) fn repairs_unseen(&self, segment: &Segment, now_ns: i64) -> bool {
+        let flow = self.told.flow;
+        let is_first = segment.kind == Kind::New && !segment.flags.has(SegmentFlags::INFERRED);
+        let at_sender = flow.vantage == Vantage::Sender && !self.lost_before;
+        if at_sender || !is_first || self.last_bytes < self.mss {
+            return false;
+        }
+        let heard_at = |sequence: i64| {
+            let at = flow
+                .acknowledgments
+                .partition_point(|heard| heard.acknowledged < sequence);
+            self.clock.heard_ns.get(at).copied()
+        };
+        let Some(all_ns) = heard_at(self.next).filter(|ns| *ns <= now_ns) else {
+            return false;
+        };
+        let recent_ns = self.round_trip.recent_ns;
+        let timer_ns = LASTING_NS + self.round_trip.base_ns..=2 * LASTING_NS + LONG * recent_ns;
+        let is_alone = match flow.segments.get(self.leaving + 1) {
+            Some(next) if next.sequence < self.answer_end => {
+                let next_ns = self.clock.sent_ns[self.leaving + 1];
+                i64::from(segment.payload_bytes) == self.mss
+                    && heard_at(segment.end())
+                        .is_some_and(|ns| ns <= next_ns.saturating_add(self.slack_ns))
+            }
+            _ => true,
+        };
+        timer_ns.contains(&(now_ns - all_ns)) && is_alone
+    }
+
     /// Gives the time until then to an outage, as far as nothing passes.
     pub(super) fn suffer_outage(&mut self, segment: &Segment, now_ns: i64, limiter: Limiter) {
         if self.silent_since_ns != Some(self.last_heard_ns) {
