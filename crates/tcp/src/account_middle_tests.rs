@@ -122,3 +122,14 @@ fn packets_that_acknowledgments_release_evenly_leave_by_no_rate_where_the_first_
     }
     assert_eq!(times_of(talk)(Limiter::Pacing), 0);
 }
+
+#[test]
+fn a_connection_is_set_up_though_the_answer_to_its_syn_was_missed() {
+    let mut talk = Talk::new();
+    let syn = segment(499, 0, TcpFlags::SYN, 0, TcpOptions::default());
+    talk.push(0, false, 5000, syn, 1);
+    talk.request(20 * MS, 0, 100);
+    talk.segments(20 * MS, 0, 10);
+    talk.ack(40 * MS, 10 * MSS);
+    assert_eq!(times_of(talk)(Limiter::ConnectionSetup), 20);
+}

@@ -211,8 +211,17 @@ impl<'a> Walk<'a> {
         self.last_sent_ns = begin_ns;
         self.last_heard_ns = begin_ns;
         let handshake = &self.told.handshake;
-        let (Some(syn_ack_ns), Some(ack_ns)) = (handshake.syn_ack_ns, handshake.ack_ns) else {
-            return;
+        let (syn_ack_ns, ack_ns) = match (handshake.syn_ack_ns, handshake.ack_ns) {
+            (Some(syn_ack_ns), Some(ack_ns)) => (syn_ack_ns, ack_ns),
+            // the answer was missed, and what the initiator acknowledges first comes behind it
+            (None, _) if self.told.is_responder && handshake.syn_ns.is_some() => {
+                let first = self.told.flow.acknowledgments.first();
+                let Some(first_ns) = first.map(|first| first.time_ns) else {
+                    return;
+                };
+                (first_ns, first_ns)
+            }
+            _ => return,
         };
         // the responder hears SYN and ACK later than they pass; the initiator sent the first and hears the answer
         let (from_ns, until_ns) = match (self.told.is_responder, handshake.syn_ns) {
