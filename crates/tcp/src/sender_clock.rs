@@ -312,7 +312,7 @@ impl SenderClock {
             let newly = before.heard as usize..(mark.heard as usize).min(self.heard_ns.len());
             for heard_ns in &mut self.heard_ns[newly] {
                 // what left just before had not heard of it
-                *heard_ns = (*heard_ns).max(after_ns + 1).min(until_ns);
+                *heard_ns = (*heard_ns).max(after_ns.saturating_add(1)).min(until_ns);
             }
         }
         let mut last_ns = i64::MIN;

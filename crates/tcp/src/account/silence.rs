@@ -48,7 +48,7 @@ impl Walk<'_> {
     /// True if an acknowledgment comes only in answer to what a timer sent again for nothing: the one before it was not held back
     /// but lost, where the receiver had two segments, whatever it usually acknowledges at once.
     fn answers_again(&self, heard_ns: i64) -> bool {
-        let answer_ns = self.round_trip.base_ns - self.slack_ns;
+        let answer_ns = self.round_trip.base_ns.saturating_sub(self.slack_ns);
         self.next - self.acknowledged >= 2 * self.mss
             && (self.again_ns).is_some_and(|ns| heard_ns >= ns.saturating_add(answer_ns))
     }
@@ -91,7 +91,8 @@ impl Walk<'_> {
             return false;
         };
         let recent_ns = self.round_trip.recent_ns;
-        let timer_ns = LASTING_NS + self.round_trip.base_ns..=2 * LASTING_NS + LONG * recent_ns;
+        let least_ns = LASTING_NS.saturating_add(self.round_trip.base_ns);
+        let most_ns = (2 * LASTING_NS).saturating_add(recent_ns.saturating_mul(LONG));
         let is_alone = match flow.segments.get(self.leaving + 1) {
             Some(next) if next.sequence < self.answer_end => {
                 let next_ns = self.clock.sent_ns[self.leaving + 1];
@@ -101,7 +102,7 @@ impl Walk<'_> {
             }
             _ => true,
         };
-        timer_ns.contains(&(now_ns - all_ns)) && is_alone
+        (least_ns..=most_ns).contains(&now_ns.saturating_sub(all_ns)) && is_alone
     }
 
     /// Gives the time until then to an outage, as far as nothing passes.
