@@ -2,6 +2,7 @@
 
 use whydrop_capture::{TcpFlags, TcpOptions};
 
+use crate::account_tests::times_of;
 use crate::limits::Limiter;
 use crate::testing::{MS, MSS, Talk, segment};
 
@@ -29,32 +30,26 @@ fn open() -> Talk {
     talk
 }
 
-fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
-    let account = talk.finish().account().clone();
-    let (from_ns, until_ns) = account.bounds().unwrap();
-    let times_ns = account.times_ns(from_ns, until_ns);
-    move |limiter| times_ns[limiter as usize] / MS
-}
-
-/// Packets one by one, each a millisecond after the one before and acknowledged a round trip later, and then a tenth of one:
-/// as late as a full one, or as much sooner as it is smaller.
-fn evenly(is_line: bool) -> Talk {
+/// So many packets one by one, each a while after the one before and acknowledged a round trip later, and then a tenth of one:
+/// as late as a full one, or as much sooner as it is smaller. Every other packet is late.
+fn evenly(full: u32, gap_ns: i64, is_line: bool, late_ns: i64) -> Talk {
     let mut talk = open();
     let mut events: Vec<(i64, u32, bool)> = Vec::new();
-    let mut last_ns = 0;
-    for number in 0..=200 {
-        let after_ns = if is_line && number == 200 { MS / 6 } else { MS };
-        last_ns = if number == 0 {
-            41 * MS
+    for number in 0..=full {
+        let is_early = is_line && number == full;
+        let early_ns = if is_early { gap_ns / 6 * 5 } else { 0 };
+        let late_ns = if number % 2 == 1 && number + 2 < full {
+            late_ns
         } else {
-            last_ns + after_ns
+            0
         };
-        events.push((last_ns, number, true));
-        events.push((last_ns + FAR, number, false));
+        let at = 41 * MS + i64::from(number) * gap_ns - early_ns + late_ns;
+        events.push((at, number, true));
+        events.push((at + FAR, number, false));
     }
     events.sort_unstable();
     for (at, number, is_data) in events {
-        let bytes = if number == 200 { MSS / 10 } else { MSS };
+        let bytes = if number == full { MSS / 10 } else { MSS };
         match is_data {
             true => talk.data(at, number * MSS, bytes),
             false => talk.ack(at, number * MSS + bytes),
@@ -65,13 +60,48 @@ fn evenly(is_line: bool) -> Talk {
 
 #[test]
 fn small_packets_tell_a_rate_from_a_line_where_no_timestamps_do() {
-    let paced = times_of(evenly(false));
+    let paced = times_of(evenly(200, MS, false, 0));
     assert!(paced(Limiter::Pacing) > 180);
-    let line = times_of(evenly(true));
+    let line = times_of(evenly(200, MS, true, 0));
     assert_eq!(line(Limiter::Pacing), 0);
     // nor is what stands here a send buffer's, or the end of slow start: it waits before
     assert_eq!(line(Limiter::SendBuffer), 0);
     assert!(line(Limiter::SlowStart) > 180);
+}
+
+#[test]
+fn a_small_flight_that_a_line_lets_out_is_no_send_buffers() {
+    let line = times_of(evenly(100, 6 * MS, true, 0));
+    assert_eq!(line(Limiter::SendBuffer), 0);
+}
+
+#[test]
+fn a_flight_that_stands_since_its_line_is_busy_is_no_send_buffers() {
+    let mut talk = open();
+    let mut events: Vec<(i64, u32, bool)> = Vec::new();
+    let (mut begins, mut number) = (41 * MS, 0);
+    for many in [10, 20, 40, 200] {
+        for place in 0..many {
+            let at = begins + i64::from(place) * MS / 2;
+            events.extend([(at, number, true), (at + FAR, number, false)]);
+            number += 1;
+        }
+        begins += NEAR + FAR;
+    }
+    events.sort_unstable();
+    for (at, number, is_data) in events {
+        match is_data {
+            true => talk.data(at, number * MSS, MSS),
+            false => talk.ack(at, (number + 1) * MSS),
+        }
+    }
+    assert_eq!(times_of(talk)(Limiter::SendBuffer), 0);
+}
+
+#[test]
+fn a_rate_shows_in_several_packets_where_single_ones_are_late() {
+    let paced = times_of(evenly(400, MS / 2, false, MS / 10));
+    assert!(paced(Limiter::Pacing) > 180);
 }
 
 /// Ten segments of which all are acknowledged, and so many more that pass when the timer has run out, before the rest.

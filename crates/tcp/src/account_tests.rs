@@ -193,7 +193,7 @@ fn a_sender_with_a_rate_waits_for_acknowledgments_where_its_window_is_full() {
 }
 
 /// Time of a limiter in a flow, milliseconds.
-fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
+pub(crate) fn times_of(talk: Talk) -> impl Fn(Limiter) -> i64 {
     let account = talk.finish().account().clone();
     let (from_ns, until_ns) = account.bounds().unwrap();
     let times_ns = account.times_ns(from_ns, until_ns);
@@ -590,26 +590,4 @@ fn what_only_the_repeat_of_a_timer_brings_was_lost_and_not_held_back() {
         &[((next + 2) * MSS, (next + 3) * MSS)],
     );
     assert_eq!(times_of(talk)(Limiter::DelayedAck), 0);
-}
-
-/// Four segments and a small one, spread over a part of the round trip, each time all before is acknowledged.
-#[test]
-fn bursts_that_an_application_fills_leave_by_no_rate_though_their_sender_spreads_them() {
-    let mut talk = Talk::new();
-    talk.open(0);
-    let (mut now, mut next) = (21 * MS, 0);
-    for _ in 0..40 {
-        for number in 0..4 {
-            talk.data(now + i64::from(number) * MS, next + number * MSS, MSS);
-        }
-        next += 4 * MSS;
-        talk.data(now + 4 * MS, next, 500);
-        next += 500;
-        talk.ack(now + 24 * MS, next);
-        now += 25 * MS;
-    }
-    let times = times_of(talk);
-    assert_eq!(times(Limiter::Pacing), 0);
-    let application = times(Limiter::Application);
-    assert!(application > 900, "{application} ms");
 }

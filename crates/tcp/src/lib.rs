@@ -47,6 +47,8 @@ mod window_scale;
 #[cfg(test)]
 mod account_middle_tests;
 #[cfg(test)]
+mod account_pace_tests;
+#[cfg(test)]
 mod account_tests;
 #[cfg(test)]
 mod hostile_tests;
