@@ -59,7 +59,7 @@ impl Recoveries {
         self.now.is_some()
     }
 
-    /// What lies between these was lost, and is sent again.
+    /// Begins one of all that lies between these, which was lost and is sent again.
     pub fn begin(&mut self, low: i64, high: i64) {
         self.now.get_or_insert(Recovery {
             low,

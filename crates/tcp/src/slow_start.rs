@@ -35,7 +35,7 @@ pub(crate) struct Line {
     pub pause_ns: i64,
     /// ... which takes this long for a full packet.
     pub gap_ns: i64,
-    /// What waits for it is not seen, so that a flight that grows may seem to stand.
+    /// Packets may wait for it unseen, so that a flight that grows seems to stand.
     pub hides: bool,
 }
 

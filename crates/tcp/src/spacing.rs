@@ -1,4 +1,4 @@
-//! What keeps packets apart that follow each other evenly: a line or a rate.
+//! Rate or line: how packets are kept apart that follow each other evenly.
 //!
 //! A line sends a packet for as long as that packet is, so that a small one comes soon behind the full one before it. A sender
 //! that spreads its packets waits after each for as long as that one is at its rate, and a small one comes as late as a full one
@@ -11,7 +11,7 @@ use crate::quantile::quantile_in;
 const SMALL: f64 = 0.6;
 /// Gaps are even within this share of the usual one.
 const EVEN: f64 = 0.15;
-/// What surrounds payload on an Ethernet, beside the headers that are captured.
+/// Bytes of a frame on an Ethernet beside the headers that are captured and the payload.
 const FRAME_BYTES: u32 = 38;
 
 /// Where a host takes packets from its network card in batches, stamps are off by so much.
