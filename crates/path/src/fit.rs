@@ -47,5 +47,5 @@ pub use pair::{Ascent, PairFit, best_of_tops, climb_pair, score_alone, with_seco
 pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use rows::{Row, Rows};
-pub use trace::{Observation, Seen, Trace};
+pub use trace::{Observation, Seen, Trace, unseen_at_start};
 pub use virtual_queue::Agreement;

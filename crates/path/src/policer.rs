@@ -52,6 +52,13 @@ impl Policer {
         self.committed.level_bytes()
     }
 
+    /// No more committed tokens than for so many bytes are left at this time: what else came before took the others.
+    pub fn spend_to(&mut self, bytes: u64, time_ns: i64) {
+        self.committed.refill(time_ns);
+        let left = self.committed.level_bytes().ceil() as u64;
+        self.committed.take_at_most(left.saturating_sub(bytes));
+    }
+
     pub fn rate_bps(&self) -> u64 {
         self.committed.rate_bps()
     }
@@ -105,6 +112,19 @@ mod tests {
             .into_iter()
             .map(|outcome| !outcome.is_dropped())
             .collect()
+    }
+
+    #[test]
+    fn tokens_that_others_took_are_gone() {
+        let mut policer = Policer::new(8_000_000, 10_000);
+        policer.spend_to(999, 0);
+        // 1000 bytes a millisecond
+        let arrivals = [at(0, 1_000), at(1_000_000, 1_000), at(1_000_000, 1_000)];
+        let dropped = arrivals.map(|arrival| policer.arrive(arrival).is_dropped());
+        assert_eq!(dropped, [true, false, true]);
+        let mut empty = Policer::new(8_000_000, 10_000).with_initial_bytes(500);
+        empty.spend_to(999, 0);
+        assert_eq!(empty.level_bytes(), 500.0);
     }
 
     #[test]

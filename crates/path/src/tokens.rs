@@ -73,6 +73,12 @@ impl TokenBucket {
         self.level -= u128::from(bytes) * UNITS_PER_BYTE;
     }
 
+    /// Take tokens for `bytes`, or those that there are.
+    pub(crate) fn take_at_most(&mut self, bytes: u64) {
+        let units = u128::from(bytes) * UNITS_PER_BYTE;
+        self.level = self.level.saturating_sub(units);
+    }
+
     /// Add tokens (in units) as far as they fit; returns what does not.
     #[inline]
     pub(crate) fn add(&mut self, units: u128) -> u128 {

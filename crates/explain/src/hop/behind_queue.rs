@@ -77,7 +77,7 @@ pub fn bucket_behind_queue(
         && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes;
     // a bucket that fills as fast as the queue drains would never run dry behind it
     let drops = || {
-        let modelled = bucket_over(&arrivals, fit);
+        let modelled = bucket_over(&arrivals, &trace, fit);
         let dropped = modelled.iter().map(|packet| packet.dropped);
         ReplayCheck::new(dropped, &passages.outcome).holds(fit, true)
     };

@@ -2,7 +2,7 @@
 //! have held the others, beside what happened.
 
 use whydrop_path::fit::passage::Passages;
-use whydrop_path::fit::{BucketFit, Seen};
+use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
 use whydrop_path::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper};
 
 /// A mechanism with its parameters.
@@ -100,12 +100,37 @@ pub fn replay_over(
             bytes: passages.bytes[index] as u32,
         })
         .collect();
+    let full_bytes = passages.mean_bytes();
+    let unseen = unseen_at_start(&passages.outcome, &passages.bytes, full_bytes);
+    let spent = spent_at(element, unseen, &arrivals, &passages.outcome);
     compare(
         passages,
         element,
-        modelled(element, overhead_bytes, &arrivals),
+        modelled(element, overhead_bytes, &arrivals, spent),
         idle_wait_s,
     )
+}
+
+/// The first loss, where nobody knows what took tokens before and the bucket cannot have filled up since: it was spent then.
+/// Of two buckets nobody knows which.
+fn spent_at(
+    element: Element,
+    unseen: usize,
+    arrivals: &[Arrival],
+    outcome: &[Seen],
+) -> Option<usize> {
+    let Element::Policer {
+        rate_bps,
+        burst_bytes,
+        peak: None,
+    } = element
+    else {
+        return None;
+    };
+    let last = arrivals.get(unseen.checked_sub(1)?)?;
+    let loss = outcome.iter().position(|seen| *seen == Seen::Lost)?;
+    let since_s = (arrivals[loss].time_ns - last.time_ns) as f64 * 1e-9;
+    (since_s * rate_bps / 8.0 < burst_bytes).then_some(loss)
 }
 
 /// A token bucket, replayed.
@@ -113,9 +138,11 @@ pub fn bucket_replayed(passages: &Passages, fit: &BucketFit, idle_wait_s: f64) -
     replay_over(passages, policer(fit), 0, idle_wait_s)
 }
 
-/// The same over packets that come to it at other times than they entered the hop.
-pub fn bucket_over(arrivals: &[Arrival], fit: &BucketFit) -> Vec<Modelled> {
-    modelled(policer(fit), 0, arrivals)
+/// The same over packets that come to it at other times than they entered the hop: those of a trace.
+pub fn bucket_over(arrivals: &[Arrival], trace: &Trace, fit: &BucketFit) -> Vec<Modelled> {
+    let element = policer(fit);
+    let spent = spent_at(element, trace.unseen_at_start(), arrivals, &trace.outcome);
+    modelled(element, 0, arrivals, spent)
 }
 
 fn policer(fit: &BucketFit) -> Element {
@@ -126,7 +153,12 @@ fn policer(fit: &BucketFit) -> Element {
     }
 }
 
-fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<Modelled> {
+fn modelled(
+    element: Element,
+    overhead_bytes: u32,
+    arrivals: &[Arrival],
+    spent: Option<usize>,
+) -> Vec<Modelled> {
     let whole = |value: f64| value.round().max(1.0) as u64;
     match element {
         Element::Policer {
@@ -139,7 +171,13 @@ fn modelled(element: Element, overhead_bytes: u32, arrivals: &[Arrival]) -> Vec<
             if let Some((rate, burst)) = peak {
                 policer = policer.with_peak(whole(rate), whole(burst));
             }
+            let mut place = 0;
             step(arrivals, &mut policer, 0.0, |policer, time_ns| {
+                if spent == Some(place) {
+                    let counted = arrivals[place].bytes + overhead_bytes;
+                    policer.spend_to(u64::from(counted).saturating_sub(1), time_ns);
+                }
+                place += 1;
                 policer.level_bytes_at(time_ns)
             })
         }
@@ -178,7 +216,7 @@ fn step<E: PathElement>(
     arrivals: &[Arrival],
     element: &mut E,
     service_s_per_byte: f64,
-    level: impl Fn(&mut E, i64) -> f64,
+    mut level: impl FnMut(&mut E, i64) -> f64,
 ) -> Vec<Modelled> {
     arrivals
         .iter()
@@ -267,4 +305,41 @@ fn longest(sorted: &[f64]) -> (f64, usize) {
         most,
         sorted.len() - sorted.partition_point(|wait| *wait <= most),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use whydrop_path::fit::passage::Passage;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_that_may_have_been_spent_before_both_captures_ran_is_spent_at_the_first_loss() {
+        use Seen::{Lost, Passed, Unknown};
+        // 1000 bytes a millisecond; one passes every two of them
+        let fates = [Unknown, Unknown, Passed, Lost, Passed, Lost, Passed, Lost];
+        let passage = |(place, outcome): (usize, &Seen)| Passage {
+            arrival_ns: place as i64 * 500_000,
+            bytes: 1_000,
+            outcome: *outcome,
+            transit_ns: (*outcome == Passed).then_some(5_000_000),
+            flow: 0,
+            marked: false,
+        };
+        let passages = Passages::new(fates.iter().enumerate().map(passage).collect());
+        let bucket = Element::Policer {
+            rate_bps: 8_000_000.0,
+            burst_bytes: 50_000.0,
+            peak: None,
+        };
+        let replay = replay_over(&passages, bucket, 0, 0.0);
+        assert_eq!((replay.dropped, replay.hits), (3, 3));
+        // it has filled up since what nobody saw
+        let small = Element::Policer {
+            rate_bps: 8_000_000_000.0,
+            burst_bytes: 50_000.0,
+            peak: None,
+        };
+        assert_eq!(replay_over(&passages, small, 0, 0.0).dropped, 0);
+    }
 }

@@ -91,7 +91,7 @@ pub fn score_alone(trace: &Trace, fit: &BucketFit, noise_bytes: f64) -> Option<f
     let others = others(trace, [fit.rate_and_limit(), ROOMY])?;
     let mut fates = ExactFates::new(&without(trace, &others), noise_bytes);
     fates.set_second_bucket(ROOMY);
-    let top = fates.climb(fit.rate_and_limit());
+    let top = fates.along_the_ridge(fates.climb(fit.rate_and_limit()));
     Some(top.score + chance(trace, others.len()))
 }
 
@@ -183,10 +183,7 @@ impl PairFit {
 
     /// Widens the intervals to hold those of another.
     fn hold(&mut self, other: &Self) {
-        let widen = |own: &mut Interval, other: Interval| {
-            own.low = own.low.zip(other.low).map(|(a, b)| a.min(b));
-            own.high = own.high.zip(other.high).map(|(a, b)| a.max(b));
-        };
+        let widen = |own: &mut Interval, other: Interval| *own = own.holding(other);
         for (own, other) in [
             (&mut self.committed, &other.committed),
             (&mut self.peak, &other.peak),

@@ -14,6 +14,17 @@ pub struct Interval {
     pub high: Option<f64>,
 }
 
+impl Interval {
+    /// Its value, and bounds that hold those of another one too.
+    pub fn holding(self, other: Self) -> Self {
+        Self {
+            value: self.value,
+            low: self.low.zip(other.low).map(|(a, b)| a.min(b)),
+            high: self.high.zip(other.high).map(|(a, b)| a.max(b)),
+        }
+    }
+}
+
 /// Corrections that a wrong value may need beyond those of the best one before it is refuted, in packets: half the
 /// 95 % quantile of chi-squared with two degrees of freedom, corrections being counted in nats (see
 /// [`Agreement::score`]).

@@ -30,6 +30,18 @@ fn median(mut sizes: Vec<f32>) -> Option<f64> {
     (!sizes.is_empty()).then(|| f64::from(*sizes.select_nth_unstable_by(middle, f32::total_cmp).1))
 }
 
+/// Packets at the start of whose fates nothing is known, where they are more than a handshake (a full packet): one of two
+/// captures began later. What they took of a bucket's tokens nobody knows, nor what came before them.
+pub fn unseen_at_start(outcome: &[Seen], bytes: &[f32], full_bytes: f64) -> usize {
+    let unseen = outcome.iter().take_while(|seen| **seen == Seen::Unknown);
+    let unseen = unseen.count();
+    let taken: f64 = bytes[..unseen].iter().copied().map(f64::from).sum();
+    match taken > full_bytes {
+        true => unseen,
+        false => 0,
+    }
+}
+
 /// Observations as columns, in order of time.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
@@ -127,6 +139,27 @@ impl Trace {
         self.bytes.truncate(most);
         self.outcome.truncate(most);
         self.delay_s.truncate(most);
+        self.counted()
+    }
+
+    /// The packets from one on; times count from there.
+    pub(super) fn starting_at(mut self, first: usize) -> Self {
+        self.time_s.drain(..first);
+        let start_s = self.time_s.first().copied().unwrap_or(0.0);
+        self.time_s.iter_mut().for_each(|time_s| *time_s -= start_s);
+        self.start_ns = self.start_ns.saturating_add((start_s * 1e9).round() as i64);
+        self.bytes.drain(..first);
+        self.outcome.drain(..first);
+        self.delay_s.drain(..first);
+        self.counted()
+    }
+
+    /// See [`unseen_at_start`].
+    pub fn unseen_at_start(&self) -> usize {
+        unseen_at_start(&self.outcome, &self.bytes, self.typical_bytes)
+    }
+
+    fn counted(mut self) -> Self {
         let count = |wanted| self.outcome.iter().filter(|seen| **seen == wanted).count();
         (self.lost, self.passed) = (count(Seen::Lost), count(Seen::Passed));
         let packets = self.bytes.iter().zip(&self.outcome);

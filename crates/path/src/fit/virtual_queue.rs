@@ -25,6 +25,15 @@ impl Agreement {
         self.added_bytes + self.removed_bytes
     }
 
+    /// Mean size of the corrections, where the margins part at the limit (see [`Rows::with_exact_margins`]): the scale of what
+    /// stamps are wrong by, as the packets near the limit show it. The others show nothing of theirs.
+    pub(super) fn typical_correction_bytes(&self) -> f64 {
+        let corrected = self.lost[..=CLASSES / 2]
+            .iter()
+            .chain(&self.passed[CLASSES / 2 + 1..]);
+        self.corrected_bytes() / f64::from(corrected.sum::<u32>().max(1))
+    }
+
     /// Log-likelihood less what the corrections cost: they are taken as errors with a Laplace distribution whose
     /// scale is one packet, since a jump of less than a packet is what jitter and another byte basis bring about.
     pub fn score(&self, packet_bytes: f64) -> f64 {
