@@ -14,6 +14,27 @@ pub struct BehindQueue {
     pub fit: BucketFit,
 }
 
+impl BehindQueue {
+    /// Stamps tell when packets came to the bucket, before the queue or behind it, to within what they vary by. Where a
+    /// bucket of the same rate before it accounts for the losses as well, the evidence does not tell one's burst from
+    /// the other's: the intervals hold both.
+    pub fn holding(mut self, before: Option<&BucketFit>) -> Self {
+        let alike = |before: &&BucketFit| {
+            let apart = (before.rate_bps.value / self.fit.rate_bps.value).ln().abs();
+            apart < ALIKE_RATES && before.certainty() > SUITING
+        };
+        if let Some(before) = before.filter(alike) {
+            self.fit.rate_bps = self.fit.rate_bps.holding(before.rate_bps);
+            self.fit.limit_bytes = self.fit.limit_bytes.holding(before.limit_bytes);
+        }
+        self
+    }
+}
+
+/// One bucket's rates, found before and behind a queue, differ by less.
+const ALIKE_RATES: f64 = 0.02;
+/// A bucket that suits removes more than this share of the uncertainty about the losses.
+const SUITING: f64 = 0.6;
 /// Share of the losses that the bucket must account for.
 const NEEDED_SHARE: f64 = 0.7;
 
@@ -72,7 +93,7 @@ pub fn bucket_behind_queue(
     let known = known.fold(fit.independent_log_likelihood, f64::max);
     let better = score(&fit.agreement) > known + BEHIND_GAIN;
     let suits = better
-        && fit.certainty() > 0.6
+        && fit.certainty() > SUITING
         && expected > NEEDED_SHARE * passages.lost as f64
         && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes;
     // a bucket that fills as fast as the queue drains would never run dry behind it
@@ -89,4 +110,61 @@ pub fn bucket_behind_queue(
 /// True if what is known needs next to no correction to drop what was lost: no other place is looked for.
 fn is_exact(known: &Agreement, passages: &Passages) -> bool {
     known.corrected_bytes() < EXACT * passages.mean_bytes() * passages.lost as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use whydrop_path::fit::Interval;
+    use whydrop_path::{Policer, replay};
+
+    use super::*;
+
+    /// A bucket of 20 Mbit/s found from bursts that it dropped, with another rate and burst than those.
+    fn found(rate_bps: f64, burst: [f64; 3]) -> BucketFit {
+        let arrivals: Vec<Arrival> = (0..2_000i64)
+            .map(|packet| Arrival {
+                time_ns: packet / 50 * 20_000_000 + packet * 12_000,
+                bytes: 1_500,
+            })
+            .collect();
+        let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
+        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| Observation {
+            time_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: if outcome.is_dropped() {
+                whydrop_path::fit::Seen::Lost
+            } else {
+                whydrop_path::fit::Seen::Passed
+            },
+            delay_s: None,
+        };
+        let trace = Trace::new(arrivals.iter().zip(outcomes).map(observation).collect());
+        let [low, value, high] = burst;
+        BucketFit {
+            rate_bps: Interval {
+                value: rate_bps,
+                low: Some(rate_bps),
+                high: Some(rate_bps),
+            },
+            limit_bytes: Interval {
+                value,
+                low: Some(low),
+                high: Some(high),
+            },
+            ..fit_bucket(&trace).expect("there are losses")
+        }
+    }
+
+    #[test]
+    fn bursts_of_one_rate_before_a_queue_and_behind_it_are_both_in_the_interval() {
+        let fit = found(20e6, [33e3, 34e3, 35e3]);
+        let behind = BehindQueue { fit };
+        let both = behind.holding(Some(&found(20.1e6, [29e3, 30e3, 31e3])));
+        let bounds = (both.fit.limit_bytes.low, both.fit.limit_bytes.high);
+        assert_eq!(bounds, (Some(29e3), Some(35e3)));
+        assert_eq!(both.fit.limit_bytes.value, 34e3);
+        // one of another rate is another bucket
+        let alone = behind.holding(Some(&found(30e6, [29e3, 30e3, 31e3])));
+        assert_eq!(alone.fit.limit_bytes, fit.limit_bytes);
+    }
 }

@@ -135,7 +135,8 @@ pub fn measure_hop(input: HopInput) -> Hop {
     let may_wait = departures.is_some() || two.is_none();
     let behind_queue = may_wait
         .then(|| bucket_behind_queue(&passages, departures.as_ref(), &before, noise_s))
-        .flatten();
+        .flatten()
+        .map(|behind| behind.holding(bucket.as_ref()));
     Hop {
         held: held_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
