@@ -23,8 +23,16 @@ const MOST_NOISE_S: f64 = 1e-3;
 /// bucket, or packets that the capture missed, are why one misfits, two need fewer corrections and tell no better. Train.
 const LEFT: f64 = 0.75;
 
-/// The two buckets, where one does not account for the losses and two do.
-pub fn dual_rate(evidence: &Evidence) -> Option<TwoBuckets> {
+/// Two buckets beside the one that was found.
+pub enum Second {
+    /// One does not account for the losses and two do.
+    Clear(TwoBuckets),
+    /// Two are better than one by less than something else may make them: nobody knows.
+    Rival(TwoBuckets),
+}
+
+/// The two buckets, where one does not account for the losses and two are more likely.
+pub fn dual_rate(evidence: &Evidence) -> Option<Second> {
     let single = evidence.bucket.as_ref()?;
     let trace = &evidence.group_trace.trace;
     let had_room = single.agreement.lost[0];
@@ -33,17 +41,52 @@ pub fn dual_rate(evidence: &Evidence) -> Option<TwoBuckets> {
         .then(|| beside_second(trace, single, MOST_NOISE_S))
         .flatten()?;
     let left = 1.0 - two.pair.committed.certainty();
-    (left < LEFT * (1.0 - single.certainty())).then_some(two)
+    Some(match left < LEFT * (1.0 - single.certainty()) {
+        true => Second::Clear(two),
+        false => Second::Rival(two),
+    })
+}
+
+impl Second {
+    pub fn clear(&self) -> Option<&TwoBuckets> {
+        match self {
+            Self::Clear(two) => Some(two),
+            Self::Rival(_) => None,
+        }
+    }
+}
+
+/// The parameters of the one bucket, where two may be what dropped: its rate and its burst hold those of the committed one.
+pub fn holding(
+    mut parameters: BTreeMap<String, Quantity>,
+    two: &TwoBuckets,
+    most: MostCounted,
+) -> BTreeMap<String, Quantity> {
+    let committed = &two.pair.committed;
+    for (name, other) in [
+        ("rate_bps", rate(committed, most)),
+        ("burst_bytes", burst(committed, most, 0.0)),
+    ] {
+        if let Some(own) = parameters.get_mut(name) {
+            own.low = own.low.zip(other.low).map(|(a, b)| a.min(b));
+            own.high = own.high.zip(other.high).map(|(a, b)| a.max(b));
+        }
+    }
+    parameters
 }
 
 /// Its parameters by the names of the contract.
-pub fn parameters(two: &TwoBuckets, most: MostCounted) -> BTreeMap<String, Quantity> {
+pub fn parameters(
+    two: &TwoBuckets,
+    most: MostCounted,
+    waited_s: f64,
+) -> BTreeMap<String, Quantity> {
     let pair = &two.pair;
     [
         ("rate_bps", rate(&pair.committed, most)),
-        ("burst_bytes", burst(&pair.committed, most)),
+        ("burst_bytes", burst(&pair.committed, most, waited_s)),
         ("peak_rate_bps", rate(&pair.peak, most)),
-        ("peak_burst_bytes", burst(&pair.peak, most)),
+        ("peak_burst_bytes", burst(&pair.peak, most, waited_s)),
     ]
     .map(|(name, quantity)| (name.to_owned(), quantity))
     .into()
@@ -100,8 +143,9 @@ mod tests {
     fn check(committed: (u64, u64), peak: (u64, u64)) {
         let policer = Policer::new(committed.0, committed.1).with_peak(peak.0, peak.1);
         let evidence = measured(policer);
-        let two = dual_rate(&evidence).expect("two buckets");
-        let found = parameters(&two, most_counted(&evidence));
+        let second = dual_rate(&evidence).expect("two buckets");
+        let two = second.clear().expect("they are clear");
+        let found = parameters(two, most_counted(&evidence), 0.0);
         for (name, truth) in [
             ("rate_bps", committed.0),
             ("burst_bytes", committed.1),
@@ -124,6 +168,30 @@ mod tests {
     #[test]
     fn one_bucket_may_have_room_for_no_loss_and_misfit_all_the_same() {
         check((20_000_000, 160_000), (50_000_000, 30_000));
+    }
+
+    #[test]
+    fn where_nobody_knows_the_one_buckets_interval_holds_the_other_explanation() {
+        let evidence = measured(Policer::new(20_000_000, 160_000).with_peak(50_000_000, 30_000));
+        let second = dual_rate(&evidence).expect("two buckets");
+        let two = second.clear().expect("they are clear");
+        let sharp = |value: f64| Quantity {
+            value,
+            low: Some(0.99 * value),
+            high: Some(1.01 * value),
+        };
+        let one = [("rate_bps", 50e6), ("burst_bytes", 30e3)];
+        let one = one.map(|(name, value)| (name.to_owned(), sharp(value)));
+        let both = holding(one.into(), two, most_counted(&evidence));
+        for (name, own, other) in [("rate_bps", 50e6, 20e6), ("burst_bytes", 30e3, 160e3)] {
+            let quantity = both[name];
+            let holds = |value: f64| {
+                quantity.low.is_none_or(|low| low <= value)
+                    && quantity.high.is_none_or(|high| value <= high)
+            };
+            assert!(holds(own) && holds(other), "{name} {quantity:?}");
+            assert_eq!(quantity.value, own);
+        }
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
     match cause {
         Cause::Policer => {
             put("rate_bps", bucket.map(|fit| rate(fit, most)));
-            put("burst_bytes", bucket.map(|fit| burst(fit, most)));
+            put(
+                "burst_bytes",
+                bucket.map(|fit| burst(fit, most, waited_s(evidence))),
+            );
         }
         Cause::ShallowQueue | Cause::DeepQueue => {
             put("drain_rate_bps", drain_rate(evidence));
@@ -81,12 +84,29 @@ pub fn rate(fit: &BucketFit, most: MostCounted) -> Quantity {
     any_rate(fit.rate_bps, most)
 }
 
-/// Burst of a bucket. The losses fix it to within a packet: one more or less passes before the first drop.
-pub fn burst(fit: &BucketFit, most: MostCounted) -> Quantity {
+/// Delays before losses are longer than others by less than so many nats of chance: a hundredth.
+const BY_CHANCE: f64 = -4.6;
+
+/// By how much longer packets were under way just before losses than others that found nothing in their way, seconds. One
+/// capture does not tell where they waited: if it was before the bucket (a shaper spaces what it lets through), they came to
+/// it so much later than they were captured.
+pub fn waited_s(evidence: &Evidence) -> f64 {
+    let Some(at_loss) = evidence.at_loss.filter(|at| at.log_chance < BY_CHANCE) else {
+        return 0.0;
+    };
+    let empty_s = evidence.occupancy.map(|delays| delays.empty_s);
+    let idle_s = empty_s.map_or(at_loss.typical_s, |empty_s| empty_s.min(at_loss.typical_s));
+    (at_loss.shorter_median_s - idle_s).max(0.0)
+}
+
+/// Burst of a bucket. The losses fix it to within a packet: one more or less passes before the first drop. If packets waited
+/// before it, tokens came in that time, and the bucket held less by them.
+pub fn burst(fit: &BucketFit, most: MostCounted, waited_s: f64) -> Quantity {
     let mut burst = fit.limit_bytes;
+    let filled = fit.rate_bps.value / 8.0 * waited_s;
     burst.low = burst
         .low
-        .map(|low| (low.min(burst.value - fit.packet_bytes)).max(0.0));
+        .map(|low| (low.min(burst.value - fit.packet_bytes) - filled).max(0.0));
     burst.high = burst
         .high
         .map(|high| high.max(burst.value + fit.packet_bytes));
@@ -125,4 +145,64 @@ fn loss_probability(evidence: &Evidence) -> Option<Quantity> {
         low: Some((center - half).max(0.0)),
         high: Some((center + half).min(1.0)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use whydrop_path::fit::{Observation, Seen, Trace};
+    use whydrop_path::{Arrival, Chain, Limit, Policer, Random, Shaper, replay};
+
+    use super::*;
+    use crate::evidence::{Totals, measure_trace};
+    use crate::group::GroupTrace;
+
+    #[test]
+    fn what_waits_before_a_bucket_finds_the_tokens_of_that_time() {
+        let mut random = Random::new(5);
+        let (mut time_ns, mut arrivals) = (0i64, Vec::new());
+        for _ in 0..120 {
+            time_ns += 20_000_000 + random.below(60_000_000) as i64;
+            for _ in 0..20 + random.below(160) {
+                time_ns += 12_000;
+                let bytes = 1_500;
+                arrivals.push(Arrival { time_ns, bytes });
+            }
+        }
+        let mut path = Chain::new(vec![
+            Box::new(Shaper::new(60_000_000, 3_000, Limit::NONE)),
+            Box::new(Policer::new(20_000_000, 100_000)),
+        ]);
+        let outcomes = replay(&mut path, &arrivals);
+        let seen = arrivals.iter().zip(outcomes).map(|(arrival, outcome)| {
+            let left_ns = outcome.departure_ns();
+            Observation {
+                time_ns: arrival.time_ns,
+                bytes: arrival.bytes,
+                outcome: left_ns.map_or(Seen::Lost, |_| Seen::Passed),
+                delay_s: left_ns.map(|left_ns| (left_ns - arrival.time_ns) as f32 * 1e-9),
+            }
+        });
+        let trace = GroupTrace {
+            trace: Trace::new(seen.collect()),
+            origins: Vec::new(),
+        };
+        let evidence = measure_trace(trace, None, Totals::default(), None);
+        // 100 kB are spent in 20 ms by 40 Mbit/s more than fills, while packets wait for the shaper
+        let waited = waited_s(&evidence);
+        assert!((0.005..0.025).contains(&waited), "{waited}");
+        // until then 150 kB passed, as many as if they had come at once
+        let sharp = |value: f64| Interval {
+            value,
+            low: Some(value),
+            high: Some(value),
+        };
+        let fit = BucketFit {
+            rate_bps: sharp(20e6),
+            limit_bytes: sharp(150_000.0),
+            ..evidence.bucket.expect("there are losses")
+        };
+        let low = |waited: f64| burst(&fit, most_counted(&evidence), waited).low.unwrap();
+        assert!(low(waited) < 110_000.0 && low(0.0) > 140_000.0);
+        assert!((low(0.0) - low(waited) - 2.5e6 * waited).abs() < 1.0);
+    }
 }

@@ -6,13 +6,13 @@ use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
 
 use crate::document::{Against, ThroughputLost, Verdict};
-use crate::dual_rate;
+use crate::dual_rate::{self, Second};
 use crate::evidence::Evidence;
 use crate::facts;
 use crate::judge::Judgement;
 use crate::limits;
 use crate::losses::share_in_silence;
-use crate::parameters::{most_counted, parameters};
+use crate::parameters::{most_counted, parameters, waited_s};
 
 /// The findings beside the judgement and its evidence.
 pub(crate) struct Found {
@@ -34,19 +34,24 @@ pub(crate) struct Found {
 impl Found {
     /// The findings of one capture on a group of flows.
     pub fn new(cause: Cause, evidence: &Evidence, flows: Vec<String>, mss_bytes: f64) -> Self {
-        let two = (cause == Cause::Policer).then(|| dual_rate::dual_rate(evidence));
-        let two = two.flatten();
+        let second = (cause == Cause::Policer).then(|| dual_rate::dual_rate(evidence));
+        let second = second.flatten();
+        let two = second.as_ref().and_then(Second::clear);
+        let most = || most_counted(evidence);
         Self {
             source: "capture",
             flows,
             place: None,
             detail: None,
-            parameters: two.as_ref().map_or_else(
-                || parameters(cause, evidence),
-                |two| dual_rate::parameters(two, most_counted(evidence)),
-            ),
+            parameters: match &second {
+                Some(Second::Clear(two)) => dual_rate::parameters(two, most(), waited_s(evidence)),
+                Some(Second::Rival(two)) => {
+                    dual_rate::holding(parameters(cause, evidence), two, most())
+                }
+                None => parameters(cause, evidence),
+            },
             explained: two.map_or_else(|| explained(cause, evidence), |two| two.explained_share),
-            facts: two.iter().map(dual_rate::fact).collect(),
+            facts: two.map(dual_rate::fact).into_iter().collect(),
             rivals: Vec::new(),
             mss_bytes,
         }
