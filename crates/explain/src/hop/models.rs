@@ -129,7 +129,7 @@ fn spent_at(
     };
     let last = arrivals.get(unseen.checked_sub(1)?)?;
     let loss = outcome.iter().position(|seen| *seen == Seen::Lost)?;
-    let since_s = (arrivals[loss].time_ns - last.time_ns) as f64 * 1e-9;
+    let since_s = arrivals[loss].time_ns.saturating_sub(last.time_ns) as f64 * 1e-9;
     (since_s * rate_bps / 8.0 < burst_bytes).then_some(loss)
 }
 
