@@ -166,8 +166,7 @@ _SENTENCES: Mapping[str, Phrase] = {
         "their time."
     ),
     "acknowledgments-held": (
-        "The receiver held acknowledgments back while the sender waited for them: {limited_s}, {limited_share} of the "
-        "transfers' time."
+        "The receiver held acknowledgments back for {limited_s}, {limited_share} of the transfers' time."
     ),
     "missed-by-capture": "The capture missed {missed|packet} that the receiver acknowledged.",
     "direction-not-captured": (

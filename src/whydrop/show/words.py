@@ -20,7 +20,7 @@ _CAUSES = {
     "receiver-window": ("Receive window", "the receiver allowed no more bytes in flight"),
     "sender": ("Sender", "the sending host or its application had no more to send"),
     "peer-application": ("Far application", "a request was there, and its answer was not yet"),
-    "delayed-ack": ("Delayed acknowledgments", "the receiver's timer held back what the sender waited for"),
+    "delayed-ack": ("Delayed acknowledgments", "the receiver's timer held them back"),
     "capture-loss": ("Capture loss", "the capture missed packets that did arrive"),
     "outage": ("Outage", "for a while nothing passed, then it went on"),
     "no-answer": ("No answer", "nobody answered: a dead host, or a filter"),

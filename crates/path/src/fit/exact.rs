@@ -40,7 +40,7 @@ pub fn refine_exact(trace: &Trace, known: &BucketFit, noise_bytes: f64) -> Refin
     }
 }
 
-/// What a bucket held at the start is one parameter more: without it, fates must be less likely by this, nats, for it to have
+/// Gain of a start that is not a full bucket, nats: one parameter more, so fates must be less likely by this without it for it to have
 /// been anything but full. Half the 95 % quantile of chi-squared with two degrees of freedom.
 const UNSEEN_GAIN: f64 = 3.0;
 
@@ -72,7 +72,7 @@ impl Refined {
 pub(super) struct ExactFates {
     rows: Rows,
     start: Start,
-    /// What may be the case as well: what nobody saw pass spent tokens, and the bucket is known from the first loss on.
+    /// The other case: packets that nobody saw pass spent tokens, and the bucket is known from the first loss on.
     unseen: Option<(Rows, Start)>,
     noise_bytes: f64,
 }
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// What two captures show of packets and of their fates.
+    /// A trace of packets and of their fates, as two captures show them.
     fn seen(arrivals: &[Arrival], fate: impl Fn(usize) -> Seen) -> Trace {
         let observe = |(index, arrival): (usize, &Arrival)| Observation {
             time_ns: arrival.time_ns,
