@@ -4,38 +4,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
 use whydrop_datagrams::Datagrams;
-use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Transfer};
+use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked};
 
 use crate::conditions;
-use crate::datagram_share::datagrams_beside;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
-use crate::evidence::{Evidence, Totals, measure, totals};
 use crate::failures;
-use crate::group::{FlowRef, Group, by_destination};
-use crate::judge::{Bottleneck, Judgement, judge_losses};
+use crate::group::{FlowRef, by_destination};
 use crate::limits;
-use crate::management;
+use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
-use crate::ranked::{Ranked, sort_verdicts};
+use crate::ranked::sort_verdicts;
 use crate::seconds::seconds;
 use crate::small_connections;
 use crate::tables::Tables;
 use crate::tabulate;
-use crate::thresholds::FEWEST_LOSSES;
-use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer, lost};
-use crate::verdict::{Found, verdict};
+use crate::transfers::lost;
 use whydrop_verdict::Cause;
-
-/// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
-/// counts of losses are off by as much.
-const CAPTURE_LOSS_SHARE: f64 = 1e-3;
-
-/// The judgement of one group of flows.
-pub(crate) struct Judged {
-    pub verdicts: Vec<Ranked>,
-    /// Cause and confidence by flow number and transfer.
-    pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
-}
 
 /// Explains all connections; fills the tables if asked.
 pub fn assemble(
@@ -85,140 +69,6 @@ pub fn assemble(
         datagrams: None,
     };
     (document, tables)
-}
-
-/// Judges one group of flows by one capture, beside the datagrams that it holds.
-pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
-    let mut evidence = measure(group);
-    evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
-    let bottleneck = Bottleneck::of(&evidence);
-    let lossy = evidence.totals.lost > 0;
-    let mut held = match lossy {
-        true => Vec::new(),
-        false => held_up(group, &bottleneck),
-    };
-    let judgement = match held.first() {
-        Some(most) => most.judgement.clone(),
-        None => judge_losses(&evidence),
-    };
-    let (judgement, family) = management::of_one_capture(group, &evidence, judgement);
-    let bottleneck = match lossy {
-        true => bottleneck.dropping(judgement.cause),
-        false => bottleneck,
-    };
-    let conditions = conditions::of_group(group, &evidence, judgement.cause);
-    let expected = ExpectedLosses::of(group, &evidence);
-    let transfers: Vec<(usize, Vec<(Cause, f64)>)> = group
-        .flows
-        .iter()
-        .enumerate()
-        .map(|(member, flow)| {
-            let member = (member, flow.flow);
-            let judge = |transfer: &Transfer| {
-                let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
-                conditions.instead_of(judged.0).unwrap_or(judged)
-            };
-            (flow.index, flow.flow.transfers.iter().map(judge).collect())
-        })
-        .collect();
-    let mss = group
-        .flows
-        .iter()
-        .filter_map(|flow| flow.flow.mss_bytes)
-        .max()
-        .unwrap_or(1460);
-    let mut model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let all = evidence.totals;
-    let few = judgement.cause == Cause::Unknown && all.lost < FEWEST_LOSSES;
-    if lossy {
-        held = beside_losses(group, &bottleneck, judgement, few);
-    }
-    let mut verdicts = Vec::new();
-    for (number, one) in held.into_iter().enumerate() {
-        let of_losses = lossy && number == 0;
-        let cause = one.judgement.cause;
-        evidence.totals = match of_losses {
-            // the share that was lost is that of all
-            true => all,
-            false => Totals {
-                lost: 0,
-                // and so is the way back
-                typical_wait_back_s: all.typical_wait_back_s,
-                longest_wait_back_s: all.longest_wait_back_s,
-                ..totals(&one.flows)
-            },
-        };
-        let mut found = Found::new(cause, &evidence, one.flows.names(), f64::from(mss));
-        found.facts.extend(limits::unseen(&one.flows));
-        if let Some(family) = family.as_ref().filter(|_| of_losses || !lossy) {
-            found.detail = Some(family.name().to_owned());
-            found.parameters.extend(family.parameters());
-            found.facts.extend(family.fact());
-        }
-        let ranked = Ranked {
-            model: model.take(),
-            few: of_losses && few,
-            ..Ranked::new(verdict(&one.judgement, &evidence, found), &evidence.totals)
-        };
-        verdicts.push((cause, ranked));
-    }
-    evidence.totals = all;
-    let mut verdicts = conditions.join(verdicts, &evidence.totals);
-    if missed_by_capture(&evidence) {
-        let missed = Judgement::new(Cause::CaptureLoss, 0.99);
-        let found = Found::new(missed.cause, &evidence, group.names(), f64::from(mss));
-        let mut second = verdict(&missed, &evidence, found);
-        // the losses belong to the first verdict
-        (second.lost, second.explained) = (0, 0.0);
-        verdicts.push(Ranked::new(second, &evidence.totals));
-    }
-    Judged {
-        verdicts,
-        transfers,
-    }
-}
-
-fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
-    by_what_held(group, |flow| {
-        let times_s = limits::times_of_flow_s(flow);
-        (bottleneck.of_flow(flow).judge(&times_s), ())
-    })
-}
-
-/// The flows of a group with losses: those that lost packets or were held up by what dropped them, and, by cause, those that
-/// something else held up. Where the losses are too few to tell anything, what held their own flows up is told, too.
-fn beside_losses<'a>(
-    group: &Group<'a>,
-    bottleneck: &Bottleneck,
-    judgement: Judgement,
-    few: bool,
-) -> Vec<Held<'a, ()>> {
-    let (lossy, lossless): (Vec<FlowRef>, Vec<FlowRef>) =
-        (group.flows.iter()).partition(|flow| flow.flow.counters.lost > 0);
-    let judged = match few {
-        true => group.flows.clone(),
-        false => lossless,
-    };
-    let held = held_up(&Group { flows: judged }, bottleneck);
-    // an outage is told by what it lost
-    let (alike, others): (Vec<_>, Vec<_>) = (held.into_iter())
-        .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
-        .partition(|one| one.judgement.cause == judgement.cause);
-    let of_losses = alike.into_iter().flat_map(|one| one.flows.flows);
-    let mut flows: Vec<FlowRef> = lossy.into_iter().chain(of_losses).collect();
-    flows.sort_by_key(|flow| flow.index);
-    flows.dedup_by_key(|flow| flow.index);
-    let first = Held {
-        judgement,
-        place: (),
-        flows: Group { flows },
-    };
-    [first].into_iter().chain(others).collect()
-}
-
-fn missed_by_capture(evidence: &Evidence) -> bool {
-    let missed = evidence.totals.missed_by_capture_packets as f64;
-    missed > 0.0 && missed > CAPTURE_LOSS_SHARE * evidence.totals.data_packets as f64
 }
 
 pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo {

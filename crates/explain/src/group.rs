@@ -60,6 +60,12 @@ impl Group<'_> {
         flows.iter().map(|flow| flow.flow.name()).collect()
     }
 
+    /// Largest payload of a packet; that of an Ethernet where none is known.
+    pub fn mss_bytes(&self) -> f64 {
+        let sizes = self.flows.iter().filter_map(|flow| flow.flow.mss_bytes);
+        f64::from(sizes.max().unwrap_or(1460))
+    }
+
     pub fn lost(&self) -> u64 {
         self.flows.iter().map(|flow| flow.flow.counters.lost).sum()
     }

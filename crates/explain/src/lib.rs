@@ -42,6 +42,7 @@ pub mod judge;
 mod limits;
 mod losses;
 mod management;
+mod one_group;
 mod pair;
 mod parallel;
 mod parameters;

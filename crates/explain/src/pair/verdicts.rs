@@ -14,7 +14,6 @@ use super::outer;
 use super::timeline::Timeline;
 use super::variation;
 use super::way_back;
-use crate::assemble::judge_group;
 use crate::evidence::{Evidence, Totals, base_rtt_s, measure, measure_trace, totals};
 use crate::group::Group;
 use crate::hop::{
@@ -22,6 +21,7 @@ use crate::hop::{
 };
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
+use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
@@ -180,17 +180,6 @@ fn cause_of(ranked: &Ranked) -> Cause {
     Cause::by_name(&ranked.verdict.cause).unwrap_or(Cause::Unknown)
 }
 
-fn mss_bytes(group: &Group) -> f64 {
-    f64::from(
-        group
-            .flows
-            .iter()
-            .filter_map(|flow| flow.flow.mss_bytes)
-            .max()
-            .unwrap_or(1460),
-    )
-}
-
 fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
     let mut counted = totals(&group.at_upstream);
     counted.lost = passages.lost as u64;
@@ -233,7 +222,7 @@ fn between_points(
         &hop,
         group.place(),
         group.names(pair),
-        mss_bytes(&group.at_upstream),
+        group.at_upstream.mss_bytes(),
         Vec::new(),
     );
     let ranked = Ranked {
@@ -441,7 +430,7 @@ fn held_between(
         family: managed.then(|| family(hop)).flatten(),
         beside_queue: false,
     };
-    let mss_bytes = mss_bytes(&group.at_upstream);
+    let mss_bytes = group.at_upstream.mss_bytes();
     let (verdict, replays) = hop_verdict(&judged, hop, group.place(), names, mss_bytes, facts);
     Ranked {
         model: Some(model_table(group, hop, &replays)),
@@ -519,7 +508,7 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
 }
 
 fn found(pair: &Pair, group: &PairGroup, cause: Cause, evidence: &Evidence) -> Found {
-    let mss_bytes = mss_bytes(&group.at_upstream);
+    let mss_bytes = group.at_upstream.mss_bytes();
     Found {
         source: "pair",
         ..Found::new(cause, evidence, group.names(pair), mss_bytes)

@@ -1,0 +1,180 @@
+//! The judgement of one group of flows by one capture: what dropped packets, what held flows up, and the causes of transfers.
+
+use whydrop_datagrams::Datagrams;
+use whydrop_tcp::Transfer;
+use whydrop_verdict::Cause;
+
+use crate::conditions;
+use crate::datagram_share::datagrams_beside;
+use crate::evidence::{Evidence, Totals, measure, totals};
+use crate::group::{FlowRef, Group};
+use crate::judge::{Bottleneck, Judgement, judge_losses};
+use crate::limits;
+use crate::management::{self, Family};
+use crate::ranked::Ranked;
+use crate::tables::ModelTable;
+use crate::tabulate;
+use crate::thresholds::FEWEST_LOSSES;
+use crate::transfers::{ExpectedLosses, Held, by_what_held, judge_transfer};
+use crate::verdict::{Found, verdict};
+
+/// More of the acknowledged packets than this missing from the capture is worth a verdict of its own: beyond it,
+/// counts of losses are off by as much.
+const CAPTURE_LOSS_SHARE: f64 = 1e-3;
+
+/// The judgement of one group of flows.
+pub(crate) struct Judged {
+    pub verdicts: Vec<Ranked>,
+    /// Cause and confidence by flow number and transfer.
+    pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
+}
+
+/// Judges one group of flows by one capture, beside the datagrams that it holds.
+pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
+    let mut evidence = measure(group);
+    evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
+    let bottleneck = Bottleneck::of(&evidence);
+    let lossy = evidence.totals.lost > 0;
+    let mut held = match lossy {
+        true => Vec::new(),
+        false => held_up(group, &bottleneck),
+    };
+    let judgement = match held.first() {
+        Some(most) => most.judgement.clone(),
+        None => judge_losses(&evidence),
+    };
+    let (judgement, family) = management::of_one_capture(group, &evidence, judgement);
+    let bottleneck = match lossy {
+        true => bottleneck.dropping(judgement.cause),
+        false => bottleneck,
+    };
+    let conditions = conditions::of_group(group, &evidence, judgement.cause);
+    let expected = ExpectedLosses::of(group, &evidence);
+    let flows = group.flows.iter().enumerate();
+    let transfers = flows.map(|(member, flow)| {
+        let judge = |transfer: &Transfer| {
+            let member = (member, flow.flow);
+            let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
+            conditions.instead_of(judged.0).unwrap_or(judged)
+        };
+        (flow.index, flow.flow.transfers.iter().map(judge).collect())
+    });
+    let transfers = transfers.collect();
+    let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
+    let few = judgement.cause == Cause::Unknown && evidence.totals.lost < FEWEST_LOSSES;
+    let on_losses = lossy.then_some(OnLosses { few });
+    if lossy {
+        held = beside_losses(group, &bottleneck, judgement, few);
+    }
+    let all = evidence.totals;
+    let on_load = on_load(&mut evidence, held, on_losses, family.as_ref(), model);
+    evidence.totals = all;
+    let mut verdicts = conditions.join(on_load, &all);
+    verdicts.extend(on_capture_loss(group, &evidence));
+    Judged {
+        verdicts,
+        transfers,
+    }
+}
+
+/// The first of what is judged of a group is its losses.
+#[derive(Debug, Clone, Copy)]
+struct OnLosses {
+    /// Too few to tell their cause.
+    few: bool,
+}
+
+/// The verdicts on a group's load, each with its cause: on its losses, if there are any, and on what held up the others.
+fn on_load(
+    evidence: &mut Evidence,
+    held: Vec<Held<()>>,
+    on_losses: Option<OnLosses>,
+    family: Option<&Family>,
+    mut model: Option<ModelTable>,
+) -> Vec<(Cause, Ranked)> {
+    let all = evidence.totals;
+    let mut verdicts = Vec::with_capacity(held.len());
+    for (number, one) in held.into_iter().enumerate() {
+        let losses = on_losses.filter(|_| number == 0);
+        let cause = one.judgement.cause;
+        evidence.totals = match losses {
+            // the share that was lost is that of all
+            Some(_) => all,
+            None => Totals {
+                lost: 0,
+                // and so is the way back
+                typical_wait_back_s: all.typical_wait_back_s,
+                longest_wait_back_s: all.longest_wait_back_s,
+                ..totals(&one.flows)
+            },
+        };
+        let mut found = Found::new(cause, evidence, one.flows.names(), one.flows.mss_bytes());
+        found.facts.extend(limits::unseen(&one.flows));
+        if let Some(family) = family.filter(|_| losses.is_some() || on_losses.is_none()) {
+            found.detail = Some(family.name().to_owned());
+            found.parameters.extend(family.parameters());
+            found.facts.extend(family.fact());
+        }
+        let ranked = Ranked {
+            model: model.take(),
+            few: losses.is_some_and(|losses| losses.few),
+            ..Ranked::new(verdict(&one.judgement, evidence, found), &evidence.totals)
+        };
+        verdicts.push((cause, ranked));
+    }
+    verdicts
+}
+
+/// The verdict on what the capture missed, if that is worth one.
+fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
+    let totals = &evidence.totals;
+    let missed = totals.missed_by_capture_packets as f64;
+    if missed <= 0.0 || missed <= CAPTURE_LOSS_SHARE * totals.data_packets as f64 {
+        return None;
+    }
+    let judgement = Judgement::new(Cause::CaptureLoss, 0.99);
+    let found = Found::new(judgement.cause, evidence, group.names(), group.mss_bytes());
+    let mut verdict = verdict(&judgement, evidence, found);
+    // the losses belong to the first verdict
+    (verdict.lost, verdict.explained) = (0, 0.0);
+    Some(Ranked::new(verdict, totals))
+}
+
+/// What held each flow up.
+fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
+    by_what_held(group, |flow| {
+        let times_s = limits::times_of_flow_s(flow);
+        (bottleneck.of_flow(flow).judge(&times_s), ())
+    })
+}
+
+/// The flows of a group with losses: those that lost packets or were held up by what dropped them, and, by cause, those that
+/// something else held up. Where the losses are too few to tell anything, what held their own flows up is told, too.
+fn beside_losses<'a>(
+    group: &Group<'a>,
+    bottleneck: &Bottleneck,
+    judgement: Judgement,
+    few: bool,
+) -> Vec<Held<'a, ()>> {
+    let (lossy, lossless): (Vec<FlowRef>, Vec<FlowRef>) =
+        (group.flows.iter()).partition(|flow| flow.flow.counters.lost > 0);
+    let judged = match few {
+        true => group.flows.clone(),
+        false => lossless,
+    };
+    let held = held_up(&Group { flows: judged }, bottleneck);
+    // an outage is told by what it lost
+    let (alike, others): (Vec<_>, Vec<_>) = (held.into_iter())
+        .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
+        .partition(|one| one.judgement.cause == judgement.cause);
+    let of_losses = alike.into_iter().flat_map(|one| one.flows.flows);
+    let mut flows: Vec<FlowRef> = lossy.into_iter().chain(of_losses).collect();
+    flows.sort_by_key(|flow| flow.index);
+    flows.dedup_by_key(|flow| flow.index);
+    let first = Held {
+        judgement,
+        place: (),
+        flows: Group { flows },
+    };
+    [first].into_iter().chain(others).collect()
+}
