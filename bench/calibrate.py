@@ -4,7 +4,8 @@
     .venv/bin/python bench/calibrate.py /tmp/drawn --figure docs/images/calibration.png
 
 Each transfer is explained from one capture, that before the path element or that behind it, or from both (`--seen`).
-Of the connection that the truth is about the transfer counts that lost most, else the largest, which is most of it.
+Of the connection that the truth is about the transfer counts that lost most, else the largest; where the captures show
+as many transfers as there were, by what happened to that one, else by what happened to the connection.
 What is called `unknown` states no cause, and is counted apart.
 
 *Expected calibration error*: the mean distance between the confidence that is stated and the share that is right, over
@@ -68,7 +69,8 @@ def stated(folder: Path, seen: str) -> Stated | None:
     if not own:
         return None
     largest = max(own, key=lambda transfer: (transfer.lost, transfer.payload_bytes))
-    right = truth["right_causes"]
+    of_each = truth["right_causes_by_transfer"]
+    right = of_each[own.index(largest)] if len(of_each) == len(own) else truth["right_causes"]
     return Stated(folder.name, largest.cause, largest.confidence, largest.cause in right, right[0], largest.lost)
 
 

@@ -106,6 +106,7 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
         realism,
         accounts: Vec::new(),
         right: None,
+        right_by_transfer: Vec::new(),
     };
     pair.parameter("rate_bps", RATE_BPS);
     pair.parameter("burst_bytes", BURST_BYTES);

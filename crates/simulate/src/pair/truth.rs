@@ -91,6 +91,7 @@ pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
         "kind": pair.kind,
         "variant": pair.variant,
         "right_causes": right_causes(pair),
+        "right_causes_by_transfer": right_causes_by_transfer(pair),
         "parameters": pair.parameters,
         "identifiable": pair.identifiable,
         "note": pair.note,
@@ -120,9 +121,20 @@ pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
     truth
 }
 
-/// The right causes for the pair. Where nothing is lost on the path but a sniffer missed packets, to say that is right.
+/// The right causes for the pair.
 fn right_causes(pair: &SimulatedPair) -> Vec<&'static str> {
-    let mut right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
+    let right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
+    or_missed(right, pair)
+}
+
+/// Those of each transfer of the first flow; none where all have the pair's.
+fn right_causes_by_transfer(pair: &SimulatedPair) -> Vec<Vec<&'static str>> {
+    let each = pair.right_by_transfer.iter();
+    each.map(|right| or_missed(right.clone(), pair)).collect()
+}
+
+/// Where nothing is lost on the path but a sniffer missed packets, to say that is right.
+fn or_missed(mut right: Vec<&'static str>, pair: &SimulatedPair) -> Vec<&'static str> {
     let nothing_lost = !pair
         .crossings
         .iter()

@@ -39,6 +39,8 @@ pub struct SimulatedPair {
     pub accounts: Vec<Account>,
     /// The right causes, where they are not those of its kind.
     pub right: Option<Vec<&'static str>>,
+    /// Those of each transfer of the first flow, in their order; empty where all have the pair's.
+    pub right_by_transfer: Vec<Vec<&'static str>>,
 }
 
 /// A flow of data, as it looks at B.

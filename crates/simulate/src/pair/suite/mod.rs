@@ -173,6 +173,7 @@ fn run(world: World, seed: u64) -> (SimulatedPair, History) {
         realism: world.realism,
         accounts: Account::of_all(&history),
         right: None,
+        right_by_transfer: Vec::new(),
     };
     // The ways back are known in advance, beyond the end of the simulation; nothing else is.
     for sniffer in [&mut pair.b, &mut pair.y] {

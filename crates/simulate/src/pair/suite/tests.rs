@@ -39,6 +39,12 @@ fn short_transfers_are_the_same_when_drawn_again_and_name_what_happened() {
         assert_eq!(first.accounts, again.accounts);
         let right = first.right.unwrap();
         assert!(!right.is_empty());
+        let transfers = &first.accounts[0].transfers;
+        assert_eq!(first.right_by_transfer.len(), transfers.len());
+        // a connection of one transfer is that transfer
+        if transfers.len() == 1 {
+            assert_eq!(first.right_by_transfer[0], right);
+        }
         names.insert(right[0]);
     }
     assert!(names.len() >= 5, "{names:?}");

@@ -43,7 +43,16 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
         }
         pair.name = format!("t{index:05}-{}", mechanism.name());
         pair.split = config.split.name();
-        pair.right = Some(right(&pair, mechanism, &history));
+        let stands = queue_stands(&pair, &history);
+        let account = pair.accounts.first().cloned().unwrap_or_default();
+        let lost = |within| lost_by_stage(&history, within);
+        let right = |lost, transfers: &[_]| {
+            right(&pair, mechanism, lost, stands, largest(&account, transfers))
+        };
+        let of_all = right(lost(None), &account.transfers);
+        let each = account.transfers.iter();
+        let of_each = each.map(|bounds| right(lost(Some(*bounds)), &[*bounds]));
+        (pair.right_by_transfer, pair.right) = (of_each.collect(), Some(of_all));
         Some(pair)
     })
 }
@@ -98,17 +107,33 @@ fn shorten(world: &mut World, random: &mut Random) {
     }
 }
 
-/// The right causes for what happened: of what dropped most of what was lost, else of what limited the first connection
-/// for most of the time of its transfers.
-fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&'static str> {
-    let dropped = |stage: usize| {
-        let lost = history.packets.iter().filter(|packet| {
-            let own = packet.segment.is_some_and(|segment| segment.flow == 0);
-            own && packet.fate == PacketFate::Dropped { stage }
-        });
-        lost.count()
-    };
-    let lost: Vec<usize> = (0..=BEYOND_STAGE).map(dropped).collect();
+/// Packets of the first connection that each stage dropped, of those that left within these bounds, where there are any.
+fn lost_by_stage(history: &History, within: Option<(i64, i64)>) -> Vec<usize> {
+    let is_within =
+        |sent_ns: i64| within.is_none_or(|(from, until)| (from..until).contains(&sent_ns));
+    let own = history.packets.iter().filter(|packet| {
+        packet.segment.is_some_and(|segment| segment.flow == 0) && is_within(packet.sent_ns)
+    });
+    let mut lost = vec![0; BEYOND_STAGE + 1];
+    for packet in own {
+        if let PacketFate::Dropped { stage } = packet.fate
+            && let Some(lost) = lost.get_mut(stage)
+        {
+            *lost += 1;
+        }
+    }
+    lost
+}
+
+/// The right causes for what happened: of what dropped most of what was `lost`, by stage, else of what limited for most of the
+/// time.
+fn right(
+    pair: &SimulatedPair,
+    mechanism: Mechanism,
+    lost: Vec<usize>,
+    stands: bool,
+    limiter: Option<Limiter>,
+) -> Vec<&'static str> {
     let most = (0..lost.len())
         .max_by_key(|&stage| lost[stage])
         .unwrap_or(0);
@@ -118,8 +143,7 @@ fn right(pair: &SimulatedPair, mechanism: Mechanism, history: &History) -> Vec<&
             _ => right_causes(pair.kind).to_vec(),
         };
     }
-    let stands = queue_stands(pair, history);
-    match pair.accounts.first().map(largest) {
+    match limiter {
         // over a queue that stands a larger window only makes it longer
         Some(Limiter::ReceiveWindow | Limiter::SendBuffer) if stands => bottleneck(pair, mechanism),
         Some(Limiter::ReceiveWindow) => vec!["receiver-window"],
@@ -161,18 +185,18 @@ fn queue_stands(pair: &SimulatedPair, history: &History) -> bool {
     rtt_ms.is_some_and(|rtt_ms| (median - least) as f64 / 1e6 > rtt_ms / 10.0)
 }
 
-/// The limiter of most of the time within transfers.
-fn largest(account: &Account) -> Limiter {
+/// The limiter of most of the time within these transfers.
+fn largest(account: &Account, transfers: &[(i64, i64)]) -> Option<Limiter> {
     let mut times = [0; Limiter::ALL.len()];
-    for &(from_ns, until_ns) in &account.transfers {
+    for &(from_ns, until_ns) in transfers {
         let of = account.times_ns(from_ns, until_ns);
         times
             .iter_mut()
             .zip(of)
             .for_each(|(sum, time_ns)| *sum += time_ns);
     }
-    let place = (0..times.len()).max_by_key(|&place| times[place]);
-    Limiter::ALL[place.unwrap_or(0)]
+    let place = (0..times.len()).max_by_key(|&place| times[place])?;
+    Some(Limiter::ALL[place])
 }
 
 /// The causes of the narrowest place where it has dropped nothing so far.
