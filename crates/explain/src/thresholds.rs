@@ -98,7 +98,7 @@ pub const LOOKED_FOR_NATS: f64 = 2.0;
 /// How much less likely queue management is than chance where nothing tells them apart and no delays are seen, since
 /// losses before the capture point leave none. Where the delays are a queue's it is as likely.
 /// Fitted on transfers of the training split (`bench/calibrate.py`).
-pub const UNSEEN_NATS: f64 = 0.05;
+pub const UNSEEN_NATS: f64 = 0.3;
 /// How much less likely queue management makes losses at the longest delays only than a full queue, nats.
 pub const FULL_NATS: f64 = 1.0;
 /// How much less likely than a mechanism that is known the background makes a pattern that the mechanism predicts, nats:
@@ -111,7 +111,7 @@ pub const TIME_NATS: f64 = 2.0;
 /// than of three.
 pub const CHANCE_NATS: f64 = 2.0;
 /// ... and where no delays are seen: what drops singly without a trace is not in every list.
-pub const UNSEEN_CHANCE_NATS: f64 = 0.7;
+pub const UNSEEN_CHANCE_NATS: f64 = 0.8;
 
 /// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
@@ -144,7 +144,7 @@ pub const SHARE_NATS: f64 = 1.5;
 pub const SHOWN_NATS: f64 = 0.5;
 /// How many times as much shares of time speak for one cause against another as against the background: shares are
 /// measured, and which of two is larger is less open than what either means. Fitted likewise.
-pub const RIVALRY: f64 = 2.0;
+pub const RIVALRY: f64 = 4.0;
 /// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
 /// that the cause is right. Fitted likewise, on captures before the path element and behind it in equal parts: before it
 /// this is too much, behind it too little, and no capture tells which it is.
