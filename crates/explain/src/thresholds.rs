@@ -148,7 +148,7 @@ pub const RIVALRY: f64 = 4.0;
 /// Where a queue before the capture point would look the same, how often it is that, or something else, for each time
 /// that the cause is right. Fitted likewise, on captures before the path element and behind it in equal parts: before it
 /// this is too much, behind it too little, and no capture tells which it is.
-pub const DOUBT_ODDS: f64 = 0.45;
+pub const DOUBT_ODDS: f64 = 0.38;
 /// ... where the capture is the first of two, which is before more of the path.
 pub const FIRST_DOUBT_ODDS: f64 = 0.1;
 /// That nothing held a transfer up of which no acknowledgment was captured, log odds. Fitted likewise.
