@@ -140,7 +140,7 @@ fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
     Some(Ranked::new(verdict, totals))
 }
 
-/// What held each flow up.
+/// The flows by what held each up.
 fn held_up<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<Held<'a, ()>> {
     by_what_held(group, |flow| {
         let times_s = limits::times_of_flow_s(flow);
