@@ -91,8 +91,14 @@ def zoom_each(opened: Opened) -> set[str]:
         opened.page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=3)
         opened.page.mouse.up()
     opened.page.mouse.move(0, 0)
-    opened.page.wait_for_timeout(100)
-    return changed(before, opened.pictures())
+    zoomed: set[str] = set()
+    # a busy machine draws later
+    for _ in range(50):
+        opened.page.wait_for_timeout(100)
+        zoomed |= changed(before, opened.pictures())
+        if zoomed == set(before):
+            break
+    return zoomed
 
 
 def check_plots(browser: Any, folder: Path, of: list[Recording], names: list[str], **options: Any) -> None:
