@@ -54,10 +54,10 @@ impl ReplayCheck {
     }
 
     /// True if the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and
-    /// hardly others. Where no delay can rule out a queue, exactly those.
-    pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
+    /// hardly others. Where nothing else rules out a queue, exactly those.
+    pub fn holds(&self, fit: &BucketFit, no_queue: bool) -> bool {
         let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
-        let agreed = if delays_tell { self.nearby } else { self.hits };
+        let agreed = if no_queue { self.nearby } else { self.hits };
         agreed as f64 > REPLAYED_SHARE * claimed as f64
     }
 }
@@ -165,6 +165,20 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Half of the losses or more were before the capture point: delays behind it are nothing that they met.
+    pub fn lost_mostly_before(&self) -> bool {
+        self.totals.lost > 0 && self.totals.lost_before_capture * 2 >= self.totals.lost
+    }
+
+    /// Takes the losses to be before the capture point, where the delays that were measured are not.
+    pub fn without_delays_at_losses(self) -> Self {
+        Self {
+            at_loss: None,
+            occupancy: None,
+            ..self
+        }
+    }
+
     /// Rate at which the queue drains, bit/s: by the delays where they tell, else by the losses, else at least that
     /// of what arrived.
     pub fn queue_rate_bps(&self) -> Interval {
@@ -232,11 +246,20 @@ const DELAYS_TELL: f64 = 0.3;
 pub(crate) const LOSSES_TELL: f64 = 0.45;
 
 /// Measures a group by what one capture shows of it: of the path behind the capture point, or, where the clocks of the
-/// senders tell that a queue before it made packets wait and dropped them, of the path before it.
+/// senders tell that a queue before it made packets wait and dropped them, of the path before it. If the clocks tell of
+/// waits and not of what dropped, another element did, which exact times may tell.
 pub fn measure(group: &Group) -> Evidence {
-    measure_before(group)
-        .filter(losses_follow_waits)
-        .unwrap_or_else(|| measure_behind(group))
+    let Some(by_clocks) = measure_before(group).filter(losses_follow_waits) else {
+        return measure_behind(group);
+    };
+    if judge_losses(&by_clocks).cause != Cause::Unknown {
+        return by_clocks;
+    }
+    let by_times = measure_behind(group);
+    match judge_losses(&by_times).cause {
+        Cause::Policer => by_times,
+        _ => by_clocks,
+    }
 }
 
 fn measure_behind(group: &Group) -> Evidence {
@@ -253,6 +276,9 @@ fn measure_behind(group: &Group) -> Evidence {
     evidence.tick_s = tick_s(group);
     evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, least_rtt_ns);
     look_beside_others(&mut evidence);
+    if evidence.lost_mostly_before() {
+        return evidence.without_delays_at_losses();
+    }
     evidence
 }
 

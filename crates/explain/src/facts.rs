@@ -5,7 +5,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::evidence::Evidence;
 use crate::limits;
-use crate::losses::queue_explains_delays;
+use crate::losses::{burst_before, burst_fact, queue_explains_delays};
 use crate::thresholds::DELAY_EXPLAINED;
 
 /// The headline: what the cause did, in the numbers that its parameters do not hold.
@@ -185,6 +185,7 @@ fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
                 hits = replay.hits
             )
         }),
+        burst_before(evidence).map(|burst| burst_fact(&burst, evidence)),
         at_bucket.or_else(before_loss),
     ]
 }

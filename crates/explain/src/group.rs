@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use whydrop_path::fit::{Observation, Seen, Trace};
+use crate::before_capture::arrivals_ns;
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
 
 /// A flow that carried data, with its number in the document.
@@ -85,10 +86,11 @@ impl Group<'_> {
     pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
         self.gathered(|flow| {
             let way_out_s = way_out_s(flow);
+            let arrivals_ns = arrivals_ns(flow);
             let outcome = &outcome;
-            move |segment| {
+            move |number, segment| {
                 Some(Observation {
-                    time_ns: segment.time_ns,
+                    time_ns: arrivals_ns[number],
                     bytes: segment.ip_bytes(),
                     outcome: outcome(segment)?,
                     delay_s: way_out_s(segment),
@@ -102,7 +104,7 @@ impl Group<'_> {
         self.gathered(|flow| {
             let waits = flow.account().waits_before();
             let always_ns = self.waits_always_ns(flow);
-            move |segment| {
+            move |_, segment| {
                 let wait_ns = always_ns + clocked_wait_ns(waits, segment.time_ns);
                 let passed = !segment.flags.has(SegmentFlags::INFERRED);
                 Some(Observation {
@@ -130,7 +132,7 @@ impl Group<'_> {
     /// The observations that `observed` makes of each flow's segments, in the order of time.
     fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
     where
-        Observe: Fn(&'a Segment) -> Option<Observation>,
+        Observe: Fn(usize, &'a Segment) -> Option<Observation>,
     {
         let packets = self.flows.iter().map(|flow| flow.flow.segments.len()).sum();
         let mut rows: Vec<(Observation, Origin)> = Vec::with_capacity(packets);
@@ -142,7 +144,7 @@ impl Group<'_> {
                     member,
                     segment: number,
                 };
-                Some((observe(segment)?, origin))
+                Some((observe(number as usize, segment)?, origin))
             }));
         }
         if !rows.is_sorted_by_key(|(observation, _)| observation.time_ns) {

@@ -26,6 +26,7 @@
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod assemble;
+mod before_capture;
 pub mod bursts;
 mod conditions;
 mod contest;

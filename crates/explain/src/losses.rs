@@ -8,6 +8,7 @@
 use whydrop_path::fit::{BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Silence};
 use whydrop_verdict::{Cause, Fact, fact};
 
+use crate::before_capture::{Burst, spent_at_once};
 use crate::contest::Contest;
 use crate::evidence::Evidence;
 use crate::judge::Judgement;
@@ -180,7 +181,11 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
         return;
     };
     contest.support(Cause::Policer, nats);
-    let queue = queue_shows(evidence);
+    let at_once = burst_before(evidence);
+    let queue = match evidence.lost_mostly_before() {
+        true => at_once.map(|_| false),
+        false => queue_shows(evidence),
+    };
     let why = if queue == Some(true) || delays_contradict(fit, evidence) {
         queue_reason(evidence)
     } else if !again(evidence) || !bucket_fits(fit) {
@@ -197,7 +202,7 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
         )
     } else if let Some(check) = evidence
         .replay
-        .filter(|check| !check.holds(fit, delays_tell(evidence)))
+        .filter(|check| !check.holds(fit, delays_tell(evidence) || at_once.is_some()))
     {
         fact!(
             "policer-misses",
@@ -290,7 +295,7 @@ fn delays_tell(evidence: &Evidence) -> bool {
             .iter()
             .any(|s| !s.is_nan())
     };
-    evidence.totals.lost_before_capture * 2 < evidence.totals.lost
+    !evidence.lost_mostly_before()
         && evidence.tick_s <= COARSEST_TICK_S
         && measured()
 }
@@ -355,6 +360,12 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
     let sharp_enough =
         |fit: &BucketFit| fit.gain() >= NEEDED_GAIN && fit.certainty() >= WEAK_CERTAINTY;
     related && evidence.bucket.as_ref().is_some_and(sharp_enough)
+}
+
+/// The burst that came through a bucket before the capture point and no queue would have let through.
+pub fn burst_before(evidence: &Evidence) -> Option<Burst> {
+    let fit = evidence.bucket.as_ref().filter(|_| evidence.lost_mostly_before())?;
+    spent_at_once(&evidence.group_trace.trace, fit)
 }
 
 /// Find out if packets near the limit of the fitted bucket were delayed as by a queue: `None` when it cannot be told.
@@ -502,6 +513,9 @@ fn waited_s(evidence: &Evidence) -> f64 {
 }
 
 fn no_queue_reason(evidence: &Evidence) -> Fact {
+    if let Some(burst) = burst_before(evidence) {
+        return burst_fact(&burst, evidence);
+    }
     if let Some(occupancy) = &evidence.occupancy {
         let more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0);
         return fact!("no-queue", queue_s = occupancy.expected_s, more_s = more_s);
@@ -511,6 +525,15 @@ fn no_queue_reason(evidence: &Evidence) -> Fact {
         "no-queue-at-losses",
         queue_s = bucket.map(|fit| fit.limit_bytes.value * 8.0 / fit.rate_bps.value),
         waited_s = evidence.at_loss.as_ref().map(|at_loss| at_loss.median_s)
+    )
+}
+
+pub fn burst_fact(burst: &Burst, evidence: &Evidence) -> Fact {
+    fact!(
+        "burst-came-through",
+        burst_bytes = burst.bytes,
+        over_s = burst.over_s,
+        rate_bps = evidence.bucket.as_ref().map(|fit| fit.rate_bps.value)
     )
 }
 

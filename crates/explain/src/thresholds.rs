@@ -24,6 +24,12 @@ pub const REPLAYED_SHARE: f64 = 0.6;
 /// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
 /// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell. Train.
 pub const SEEN_BUCKET_PACKETS: f64 = 8.0;
+/// ... "at once" being: while the bucket's rate refills it, this share of what it holds comes beyond that rate. A queue of
+/// that rate lets nothing through beyond it, whatever else is wrong with the rate by as much. Physics.
+pub const AT_ONCE_SHARE: f64 = 0.5;
+/// ... and more than comes in this time, seconds: the longest frame of Wi-Fi (5.484 ms, IEEE 802.11) hands its packets over
+/// together, as do interrupts, and what came at a queue's rate looks like a burst. Physics.
+pub const HANDED_OVER_S: f64 = 5.5e-3;
 /// A bucket below this is no bucket: one packet and its neighbour, with jitter between them. Physics.
 pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.

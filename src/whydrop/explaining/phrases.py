@@ -217,6 +217,9 @@ _PHRASES: Mapping[str, Phrase] = {
     "no-queue-at-losses": (
         "a full queue of this size would have held packets for {queue_s}; just before a loss they had waited {waited_s}"
     ),
+    "burst-came-through": (
+        "{burst_bytes} came within {over_s}; a queue that drains at {rate_bps} lets packets out at that rate, and no faster"
+    ),
     "packets-waited": "a policer delays nothing; packets just before a loss had waited {waited_s}",
     "waited-a-round-trip": "half of the data waited for longer than a round trip of {base_rtt_s}",
     "packets-waited-inside": (

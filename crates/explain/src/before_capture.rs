@@ -1,0 +1,147 @@
+//! What was lost before the capture point: when it would have come there, and what the packets that came tell of that
+//! which dropped it.
+
+use std::collections::VecDeque;
+
+use whydrop_path::fit::{BucketFit, Seen, Trace};
+use whydrop_tcp::{Flow, SegmentFlags};
+
+use crate::thresholds::{AT_ONCE_SHARE, HANDED_OVER_S, SEEN_BUCKET_PACKETS};
+
+/// When each segment of a flow came to the capture point, or, of one that was lost before it, would have come there, in
+/// nanoseconds. It was sent between its neighbours, as closely behind the one before it as its sender had sent others
+/// then: what is cut off a burst would have come with the burst, and not in the pause after it.
+pub fn arrivals_ns(flow: &Flow) -> Vec<i64> {
+    let mut arrivals_ns: Vec<i64> = Vec::with_capacity(flow.segments.len());
+    let mut spacings_ns = [i64::MAX; SPACINGS];
+    let mut missing = 0;
+    for segment in &flow.segments {
+        let never_came = segment.flags.has(SegmentFlags::INFERRED) && segment.is_lost();
+        if never_came {
+            missing += 1;
+            arrivals_ns.push(segment.time_ns);
+            continue;
+        }
+        let seen = arrivals_ns.len() - missing;
+        if let Some(last_ns) = seen.checked_sub(1).map(|last| arrivals_ns[last]) {
+            let apart_ns = (segment.time_ns - last_ns) / (missing as i64 + 1);
+            spacings_ns.rotate_left(1);
+            spacings_ns[SPACINGS - 1] = apart_ns;
+            let close_ns = spacings_ns.iter().copied().min().unwrap_or(apart_ns);
+            for (number, arrival_ns) in (1..).zip(&mut arrivals_ns[seen..]) {
+                *arrival_ns = last_ns + number * close_ns;
+            }
+        }
+        missing = 0;
+        arrivals_ns.push(segment.time_ns);
+    }
+    arrivals_ns
+}
+
+/// Packets whose spacing is that at which a sender sends just then.
+const SPACINGS: usize = 4;
+
+/// Bytes that came within a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    pub bytes: f64,
+    pub over_s: f64,
+}
+
+/// The burst that spent a bucket at once, if one did: what came of it in the time in which the bucket fills is more than
+/// that by a good part of what the bucket holds, and by more than links and hosts hand over together. No queue that drains
+/// at the bucket's rate lets that through.
+pub fn spent_at_once(trace: &Trace, fit: &BucketFit) -> Option<Burst> {
+    let rate_bytes_per_s = fit.rate_bps.value / 8.0;
+    let fills_s = fit.limit_bytes.value / rate_bytes_per_s;
+    let (burst, beyond_bytes) = largest_burst(trace, rate_bytes_per_s, fills_s)?;
+    let least_bytes = (SEEN_BUCKET_PACKETS * fit.packet_bytes)
+        .max(AT_ONCE_SHARE * fit.limit_bytes.value)
+        .max(HANDED_OVER_S * rate_bytes_per_s);
+    (beyond_bytes >= least_bytes).then_some(burst)
+}
+
+/// Of all intervals not longer than `within_s` the one in which most came beyond what `rate_bytes_per_s` lets through, and
+/// by how many bytes. Packets of one stamp came since the stamp before it, nobody knows when.
+fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<(Burst, f64)> {
+    // by rising lead
+    let mut starts: VecDeque<Came> = VecDeque::new();
+    let mut largest = None::<(Burst, f64)>;
+    for end in stamps(trace, rate_bytes_per_s) {
+        while starts.front().is_some_and(|start| end.time_s - start.time_s > within_s) {
+            starts.pop_front();
+        }
+        if let Some(start) = starts.front() {
+            let beyond_bytes = end.lead_bytes - start.lead_bytes;
+            if largest.is_none_or(|(_, most)| beyond_bytes > most) {
+                let burst = Burst {
+                    bytes: end.bytes - start.bytes,
+                    over_s: end.time_s - start.time_s,
+                };
+                largest = Some((burst, beyond_bytes));
+            }
+        }
+        while starts.back().is_some_and(|start| start.lead_bytes >= end.lead_bytes) {
+            starts.pop_back();
+        }
+        starts.push_back(end);
+    }
+    largest
+}
+
+/// What came until a stamp, and by how much that is ahead of a rate.
+#[derive(Debug, Clone, Copy)]
+struct Came {
+    time_s: f64,
+    bytes: f64,
+    lead_bytes: f64,
+}
+
+/// A row for each stamp of packets that came.
+fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Came> {
+    let mut rows: Vec<Came> = Vec::new();
+    let mut bytes = 0.0;
+    for (index, _) in (trace.outcome.iter().enumerate()).filter(|(_, seen)| **seen != Seen::Lost) {
+        let time_s = trace.time_s[index];
+        bytes += f64::from(trace.bytes[index]);
+        let row = Came {
+            time_s,
+            bytes,
+            lead_bytes: bytes - rate_bytes_per_s * time_s,
+        };
+        match rows.last_mut() {
+            Some(last) if last.time_s >= time_s => *last = row,
+            _ => rows.push(row),
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whydrop_path::fit::Observation;
+
+    fn trace(packets: impl Iterator<Item = i64>) -> Trace {
+        let observed = packets.map(|time_ns| Observation {
+            time_ns,
+            bytes: 1000,
+            outcome: Seen::Passed,
+            delay_s: None,
+        });
+        Trace::new(observed.collect())
+    }
+
+    #[test]
+    fn a_burst_is_what_comes_beyond_the_rate() {
+        // a packet of 1000 bytes each 1 ms, and 20 within 1 ms after 50 ms
+        let steady = (0..50).map(|number| number * 1_000_000);
+        let burst = (0..20).map(|number| 50_000_000 + number * 50_000);
+        let (burst, beyond_bytes) = largest_burst(&trace(steady.clone().chain(burst)), 1e6, 20e-3).unwrap();
+        assert!((19_000.0..=19_500.0).contains(&beyond_bytes), "{beyond_bytes} bytes");
+        assert!(burst.over_s < 20e-3);
+        // at the rate nothing is ahead of it, for however long it comes
+        let (_, beyond_bytes) = largest_burst(&trace(steady), 1e6, 20e-3).unwrap();
+        assert!(beyond_bytes.abs() < 1.0, "{beyond_bytes} bytes");
+    }
+}
