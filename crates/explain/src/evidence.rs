@@ -246,13 +246,13 @@ const DELAYS_TELL: f64 = 0.3;
 pub(crate) const LOSSES_TELL: f64 = 0.45;
 
 /// Measures a group by what one capture shows of it: of the path behind the capture point, or, where the clocks of the
-/// senders tell that a queue before it made packets wait and dropped them, of the path before it. If the clocks tell of
-/// waits and not of what dropped, another element did, which exact times may tell.
+/// senders tell that a queue before it made packets wait and dropped them, of the path before it. Where losses come at
+/// many waits, another element than that which makes packets wait may have dropped them, as exact times may tell.
 pub fn measure(group: &Group) -> Evidence {
     let Some(by_clocks) = measure_before(group).filter(losses_follow_waits) else {
         return measure_behind(group);
     };
-    if judge_losses(&by_clocks).cause != Cause::Unknown {
+    if !matches!(judge_losses(&by_clocks).cause, Cause::Unknown | Cause::Aqm) {
         return by_clocks;
     }
     let by_times = measure_behind(group);
