@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use whydrop_path::fit::{BucketFit, Seen, Trace};
 use whydrop_tcp::{Flow, SegmentFlags};
 
-use crate::thresholds::{AT_ONCE_SHARE, HANDED_OVER_S, SEEN_BUCKET_PACKETS};
+use crate::thresholds::{
+    AT_ONCE_SHARE, HANDED_OVER_S, LEFT_BY_OTHERS, LEFT_BY_QUEUE, SEEN_BUCKET_PACKETS,
+};
 
 /// When each segment of a flow came to the capture point, or, of one that was lost before it, would have come there, in
 /// nanoseconds. It was sent between its neighbours, as closely behind the one before it as its sender had sent others
@@ -115,6 +117,77 @@ fn stamps(trace: &Trace, rate_bytes_per_s: f64) -> Vec<Came> {
         }
     }
     rows
+}
+
+/// How the packets around losses before the capture point are spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Holes {
+    /// Runs of losses around which the spacing tells.
+    pub runs: usize,
+    /// Of these, runs that left the time that the lost packets would have taken.
+    pub empty: usize,
+}
+
+impl Holes {
+    /// How much likelier so many of them are if a line that is busy closes them, nats: than if any share were as likely, as
+    /// where other traffic may have taken their places.
+    pub fn closed_nats(&self) -> f64 {
+        self.nats(LEFT_BY_QUEUE)
+    }
+
+    /// ... and if nothing closes them, but packets are spaced unevenly.
+    pub fn left_nats(&self) -> f64 {
+        self.nats(LEFT_BY_OTHERS)
+    }
+
+    /// Beta-binomial likelihoods: of a share that is spread as Beta(a, b), against one of which nothing is known.
+    fn nats(&self, (a, b): (u64, u64)) -> f64 {
+        let (empty, closed) = (self.empty as u64, (self.runs - self.empty) as u64);
+        ln_beta(a + empty, b + closed) - ln_beta(a, b) - ln_beta(1 + empty, 1 + closed)
+    }
+}
+
+/// The logarithm of the beta function of whole numbers.
+fn ln_beta(a: u64, b: u64) -> f64 {
+    let ln_factorial = |n: u64| (2..=n).map(|factor| (factor as f64).ln()).sum::<f64>();
+    ln_factorial(a - 1) + ln_factorial(b - 1) - ln_factorial(a + b - 1)
+}
+
+/// Packets on each side of a run of losses whose spacing is that of the time.
+const AROUND: usize = 8;
+
+/// Looks for holes where packets are missing. A line that is busy lets out what its queue holds without a pause, whatever was
+/// dropped before it was queued; what is lost by chance, or by a policer, leaves its place empty.
+pub fn holes(trace: &Trace) -> Holes {
+    let came: Vec<usize> = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Lost).collect();
+    // time for each byte, of each packet that came since the one before it, and how many were lost between them
+    let per_byte = |at: usize| {
+        let (before, index) = (came[at - 1], came[at]);
+        (trace.time_s[index] - trace.time_s[before]) / f64::from(trace.bytes[index]).max(1.0)
+    };
+    let lost = |at: usize| came[at] - came[at - 1] - 1;
+    let mut holes = Holes { runs: 0, empty: 0 };
+    for at in (AROUND + 1)..came.len().saturating_sub(AROUND) {
+        if lost(at) == 0 {
+            continue;
+        }
+        let mut around: Vec<f64> = (at - AROUND..=at + AROUND)
+            .filter(|near| *near != at && lost(*near) == 0)
+            .map(per_byte)
+            .collect();
+        if around.len() < AROUND {
+            continue;
+        }
+        around.sort_unstable_by(f64::total_cmp);
+        let usual = around[around.len() / 2];
+        if usual <= 0.0 {
+            continue;
+        }
+        holes.runs += 1;
+        let expected = (lost(at) as f64 + 1.0).sqrt();
+        holes.empty += usize::from(per_byte(at) > expected * usual);
+    }
+    holes
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use whydrop_path::fit::{
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
 
+use crate::before_capture::{Holes, holes};
 use crate::datagram_share::DatagramsBeside;
 use crate::group::{FlowRef, Group, GroupTrace, wait_back_ns};
 use crate::judge::judge_losses;
@@ -162,6 +163,8 @@ pub struct Evidence {
     pub tick_s: f64,
     /// By how much all waits may have been longer, seconds: the fastest packet waited as well where a queue stood.
     pub stood_s: f64,
+    /// Of losses before the capture point.
+    pub holes: Holes,
 }
 
 impl Evidence {
@@ -170,11 +173,13 @@ impl Evidence {
         self.totals.lost > 0 && self.totals.lost_before_capture * 2 >= self.totals.lost
     }
 
-    /// Takes the losses to be before the capture point, where the delays that were measured are not.
-    pub fn without_delays_at_losses(self) -> Self {
+    /// Of losses before the capture point: what the delays behind it were says nothing of them, but the holes that they left
+    /// do.
+    pub fn by_spacing(self) -> Self {
         Self {
             at_loss: None,
             occupancy: None,
+            holes: holes(&self.group_trace.trace),
             ..self
         }
     }
@@ -277,7 +282,7 @@ fn measure_behind(group: &Group) -> Evidence {
     evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, least_rtt_ns);
     look_beside_others(&mut evidence);
     if evidence.lost_mostly_before() {
-        return evidence.without_delays_at_losses();
+        return evidence.by_spacing();
     }
     evidence
 }
@@ -464,6 +469,7 @@ pub fn measure_trace(
         beside: DatagramsBeside::default(),
         tick_s: 0.0,
         stood_s: 0.0,
+        holes: Holes::default(),
     }
 }
 

@@ -67,7 +67,9 @@ struct Patterns {
 impl Patterns {
     fn of(evidence: &Evidence) -> Self {
         let telling = |fit: &&BucketFit| fit.certainty() >= WEAK_CERTAINTY;
-        let bucket = evidence.bucket.as_ref().filter(telling);
+        // what a busy line lets out comes as through a bucket of a packet or two, whatever was dropped before it
+        let from_busy_line = evidence.holes.closed_nats() > evidence.holes.left_nats();
+        let bucket = evidence.bucket.as_ref().filter(telling).filter(|_| !from_busy_line);
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
         let clumps = pattern.map_or(0, |pattern| pattern.clumps);
@@ -147,7 +149,8 @@ fn enter_random_loss(
     patterns: &Patterns,
     background: f64,
 ) {
-    contest.support(Cause::RandomLoss, -background);
+    let holes = &evidence.holes;
+    contest.support(Cause::RandomLoss, holes.left_nats() - background);
     let trace = &evidence.group_trace.trace;
     let runs = trace.loss_runs();
     if trace.lost >= trace.passed && patterns.clumps >= 2 {
@@ -172,7 +175,7 @@ fn enter_random_loss(
         );
     } else if !delays_told(evidence) {
         // queue management, too, drops singly, and what delays would say of it is not seen here
-        contest.support(Cause::Aqm, -background - UNSEEN_NATS);
+        contest.support(Cause::Aqm, holes.closed_nats() - background - UNSEEN_NATS);
     }
 }
 

@@ -30,6 +30,10 @@ pub const AT_ONCE_SHARE: f64 = 0.5;
 /// ... and more than comes in this time, seconds: the longest frame of Wi-Fi (5.484 ms, IEEE 802.11) hands its packets over
 /// together, as do interrupts, and what came at a queue's rate looks like a burst. Physics.
 pub const HANDED_OVER_S: f64 = 5.5e-3;
+/// Share of the losses before the capture point that leave a hole there, as the parameters of a beta distribution: of a
+/// queue that drops while its line is busy, few; of what keeps no packets back, most. Train.
+pub const LEFT_BY_QUEUE: (u64, u64) = (1, 9);
+pub const LEFT_BY_OTHERS: (u64, u64) = (4, 1);
 /// A bucket below this is no bucket: one packet and its neighbour, with jitter between them. Physics.
 pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.

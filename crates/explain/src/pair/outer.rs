@@ -133,7 +133,7 @@ pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Ev
     });
     let mark_before = |mut evidence: Evidence| {
         evidence.totals.lost_before_capture = evidence.totals.lost;
-        evidence.without_delays_at_losses()
+        evidence.by_spacing()
     };
     // a repetition or two besides are no losses, either, where overtaking makes most of them
     let counts = |evidence: &Evidence| {
