@@ -7,7 +7,7 @@ use whydrop_path::fit::{BucketFit, Seen, Trace};
 use whydrop_tcp::{Flow, SegmentFlags};
 
 use crate::thresholds::{
-    AT_ONCE_SHARE, HANDED_OVER_S, LEFT_BY_OTHERS, LEFT_BY_QUEUE, SEEN_BUCKET_PACKETS,
+    AT_ONCE_SHARE, HANDED_OVER_S, HOLES_NATS, LEFT_BY_OTHERS, LEFT_BY_QUEUE, SEEN_BUCKET_PACKETS,
 };
 
 /// When each segment of a flow came to the capture point, or, of one that was lost before it, would have come there, in
@@ -70,7 +70,10 @@ fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<
     let mut starts: VecDeque<Came> = VecDeque::new();
     let mut largest = None::<(Burst, f64)>;
     for end in stamps(trace, rate_bytes_per_s) {
-        while starts.front().is_some_and(|start| end.time_s - start.time_s > within_s) {
+        while starts
+            .front()
+            .is_some_and(|start| end.time_s - start.time_s > within_s)
+        {
             starts.pop_front();
         }
         if let Some(start) = starts.front() {
@@ -83,7 +86,10 @@ fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<
                 largest = Some((burst, beyond_bytes));
             }
         }
-        while starts.back().is_some_and(|start| start.lead_bytes >= end.lead_bytes) {
+        while starts
+            .back()
+            .is_some_and(|start| start.lead_bytes >= end.lead_bytes)
+        {
             starts.pop_back();
         }
         starts.push_back(end);
@@ -140,6 +146,16 @@ impl Holes {
         self.nats(LEFT_BY_OTHERS)
     }
 
+    /// True if they are left beyond doubt: no full or managed queue dropped these packets, unless others took their places.
+    pub fn are_left(&self) -> bool {
+        self.left_nats() - self.closed_nats() > HOLES_NATS
+    }
+
+    /// True if they are closed beyond doubt.
+    pub fn are_closed(&self) -> bool {
+        self.closed_nats() - self.left_nats() > HOLES_NATS
+    }
+
     /// Beta-binomial likelihoods: of a share that is spread as Beta(a, b), against one of which nothing is known.
     fn nats(&self, (a, b): (u64, u64)) -> f64 {
         let (empty, closed) = (self.empty as u64, (self.runs - self.empty) as u64);
@@ -159,7 +175,9 @@ const AROUND: usize = 8;
 /// Looks for holes where packets are missing. A line that is busy lets out what its queue holds without a pause, whatever was
 /// dropped before it was queued; what is lost by chance, or by a policer, leaves its place empty.
 pub fn holes(trace: &Trace) -> Holes {
-    let came: Vec<usize> = (0..trace.len()).filter(|index| trace.outcome[*index] != Seen::Lost).collect();
+    let came: Vec<usize> = (0..trace.len())
+        .filter(|index| trace.outcome[*index] != Seen::Lost)
+        .collect();
     // time for each byte, of each packet that came since the one before it, and how many were lost between them
     let per_byte = |at: usize| {
         let (before, index) = (came[at - 1], came[at]);
@@ -193,28 +211,107 @@ pub fn holes(trace: &Trace) -> Holes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{MS, delivered, flow, lost};
     use whydrop_path::fit::Observation;
 
-    fn trace(packets: impl Iterator<Item = i64>) -> Trace {
-        let observed = packets.map(|time_ns| Observation {
+    fn seen(outcome: Seen, time_ns: i64) -> Observation {
+        Observation {
             time_ns,
             bytes: 1000,
-            outcome: Seen::Passed,
+            outcome,
             delay_s: None,
-        });
-        Trace::new(observed.collect())
+        }
+    }
+
+    fn passed(times_ns: impl Iterator<Item = i64>) -> Trace {
+        Trace::new(
+            times_ns
+                .map(|time_ns| seen(Seen::Passed, time_ns))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn what_is_cut_off_a_burst_would_have_come_with_the_burst() {
+        let missing = |time_ns| {
+            let mut segment = lost(time_ns);
+            segment.flags.set(SegmentFlags::INFERRED);
+            segment
+        };
+        // three packets a millisecond apart, two that never came, and after a pause another
+        let flow = flow(
+            1,
+            vec![
+                delivered(0, 10),
+                delivered(MS, 10),
+                delivered(2 * MS, 10),
+                missing(50 * MS),
+                missing(50 * MS),
+                delivered(50 * MS, 10),
+            ],
+        );
+        let arrivals_ms: Vec<i64> = arrivals_ns(&flow).iter().map(|ns| ns / MS).collect();
+        assert_eq!(arrivals_ms, [0, 1, 2, 3, 4, 50]);
     }
 
     #[test]
     fn a_burst_is_what_comes_beyond_the_rate() {
-        // a packet of 1000 bytes each 1 ms, and 20 within 1 ms after 50 ms
-        let steady = (0..50).map(|number| number * 1_000_000);
-        let burst = (0..20).map(|number| 50_000_000 + number * 50_000);
-        let (burst, beyond_bytes) = largest_burst(&trace(steady.clone().chain(burst)), 1e6, 20e-3).unwrap();
-        assert!((19_000.0..=19_500.0).contains(&beyond_bytes), "{beyond_bytes} bytes");
+        // a packet of 1000 bytes each 1 ms, and after 50 ms 20 of them each 50 us, 19 since the first
+        let steady = (0..50).map(|number| number * MS);
+        let burst = (0..20).map(|number| 50 * MS + number * 50_000);
+        let (burst, beyond_bytes) =
+            largest_burst(&passed(steady.clone().chain(burst)), 1e6, 20e-3).unwrap();
+        assert!(
+            (18_000.0..=18_100.0).contains(&beyond_bytes),
+            "{beyond_bytes} bytes"
+        );
         assert!(burst.over_s < 20e-3);
         // at the rate nothing is ahead of it, for however long it comes
-        let (_, beyond_bytes) = largest_burst(&trace(steady), 1e6, 20e-3).unwrap();
+        let (_, beyond_bytes) = largest_burst(&passed(steady), 1e6, 20e-3).unwrap();
         assert!(beyond_bytes.abs() < 1.0, "{beyond_bytes} bytes");
+    }
+
+    #[test]
+    fn packets_that_were_handed_over_together_are_no_burst() {
+        // ten at a time each 10 ms, by one stamp: the rate of a packet each millisecond
+        let batches = (0..50).flat_map(|batch| (0..10).map(move |_| batch * 10 * MS));
+        let (_, beyond_bytes) = largest_burst(&passed(batches), 1e6, 20e-3).unwrap();
+        assert!(beyond_bytes.abs() < 1.0, "{beyond_bytes} bytes");
+    }
+
+    /// A packet each millisecond, of which each twentieth is lost; the others keep their times, or close up.
+    fn each_twentieth_lost(closes_up: bool) -> Trace {
+        let (mut late_ns, mut rows) = (0, Vec::new());
+        for number in 0..400 {
+            let time_ns = number * MS - late_ns;
+            let is_lost = number % 20 == 10;
+            rows.push(seen(
+                if is_lost { Seen::Lost } else { Seen::Passed },
+                time_ns,
+            ));
+            if is_lost && closes_up {
+                late_ns += MS;
+            }
+        }
+        Trace::new(rows)
+    }
+
+    #[test]
+    fn a_busy_line_closes_the_holes_of_what_was_lost_before_it() {
+        let closed = holes(&each_twentieth_lost(true));
+        assert_eq!((closed.runs, closed.empty), (20, 0));
+        assert!(closed.are_closed() && !closed.are_left());
+        let left = holes(&each_twentieth_lost(false));
+        assert_eq!((left.runs, left.empty), (20, 20));
+        assert!(left.are_left() && !left.are_closed());
+    }
+
+    #[test]
+    fn a_single_loss_leaves_it_open_what_closes_holes() {
+        for empty in [0, 1] {
+            let holes = Holes { runs: 1, empty };
+            assert!(!holes.are_left() && !holes.are_closed());
+        }
+        assert_eq!(Holes::default().left_nats(), 0.0);
     }
 }

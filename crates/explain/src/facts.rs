@@ -124,6 +124,7 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
             data_packets = totals.data_packets
         ))],
         Cause::Sender => sender(evidence),
+        Cause::Unknown => vec![spacing(evidence)],
         _ => Vec::new(),
     };
     facts.push(
@@ -227,6 +228,22 @@ fn drain(evidence: &Evidence) -> Option<Fact> {
     ))
 }
 
+/// What the packets around losses before the capture point tell.
+fn spacing(evidence: &Evidence) -> Option<Fact> {
+    let holes = &evidence.holes;
+    let code = match () {
+        () if holes.are_left() => "holes-left",
+        () if holes.are_closed() => "holes-closed",
+        () => return None,
+    };
+    Some(fact!(
+        code,
+        runs = holes.runs,
+        empty = holes.empty,
+        closed = holes.runs - holes.empty
+    ))
+}
+
 fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
     let at_loss = evidence.at_loss.as_ref();
     let bucket = evidence.bucket.as_ref();
@@ -237,6 +254,7 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
                 longer_than_share = at_loss.mean_rank
             )
         }),
+        spacing(evidence),
         bucket.map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
     ]
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_path::fit::{Observation, Seen, Trace};
 use crate::before_capture::arrivals_ns;
+use whydrop_path::fit::{Observation, Seen, Trace};
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
 
 /// A flow that carried data, with its number in the document.

@@ -69,7 +69,11 @@ impl Patterns {
         let telling = |fit: &&BucketFit| fit.certainty() >= WEAK_CERTAINTY;
         // what a busy line lets out comes as through a bucket of a packet or two, whatever was dropped before it
         let from_busy_line = evidence.holes.closed_nats() > evidence.holes.left_nats();
-        let bucket = evidence.bucket.as_ref().filter(telling).filter(|_| !from_busy_line);
+        let bucket = evidence
+            .bucket
+            .as_ref()
+            .filter(telling)
+            .filter(|_| !from_busy_line);
         let pattern = evidence.pattern.as_ref();
         let outage = silence(evidence).map_or(0.0, |silence| silence.nats);
         let clumps = pattern.map_or(0, |pattern| pattern.clumps);
@@ -169,10 +173,11 @@ fn enter_random_loss(
         );
     } else if !delays_told(evidence) && !losses_come_singly(evidence) {
         let mean_run = trace.lost as f64 / runs as f64;
-        contest.rule_out(
-            Cause::RandomLoss,
-            fact!("losses-in-runs", mean_run = mean_run),
-        );
+        let code = match holes.are_left() {
+            true => "losses-in-runs-without-queue",
+            false => "losses-in-runs",
+        };
+        contest.rule_out(Cause::RandomLoss, fact!(code, mean_run = mean_run));
     } else if !delays_told(evidence) {
         // queue management, too, drops singly, and what delays would say of it is not seen here
         contest.support(Cause::Aqm, holes.closed_nats() - background - UNSEEN_NATS);
@@ -298,9 +303,7 @@ fn delays_tell(evidence: &Evidence) -> bool {
             .iter()
             .any(|s| !s.is_nan())
     };
-    !evidence.lost_mostly_before()
-        && evidence.tick_s <= COARSEST_TICK_S
-        && measured()
+    !evidence.lost_mostly_before() && evidence.tick_s <= COARSEST_TICK_S && measured()
 }
 
 /// True where they were measured: next to a few losses there may be none.
@@ -367,7 +370,10 @@ fn bucket_fits_a_queue(evidence: &Evidence) -> bool {
 
 /// The burst that came through a bucket before the capture point and no queue would have let through.
 pub fn burst_before(evidence: &Evidence) -> Option<Burst> {
-    let fit = evidence.bucket.as_ref().filter(|_| evidence.lost_mostly_before())?;
+    let fit = evidence
+        .bucket
+        .as_ref()
+        .filter(|_| evidence.lost_mostly_before())?;
     spent_at_once(&evidence.group_trace.trace, fit)
 }
 

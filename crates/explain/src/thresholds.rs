@@ -34,6 +34,8 @@ pub const HANDED_OVER_S: f64 = 5.5e-3;
 /// queue that drops while its line is busy, few; of what keeps no packets back, most. Train.
 pub const LEFT_BY_QUEUE: (u64, u64) = (1, 9);
 pub const LEFT_BY_OTHERS: (u64, u64) = (4, 1);
+/// Losses leave holes, or a line closes them, beyond doubt where one is a thousand times likelier than the other, nats. Chance.
+pub const HOLES_NATS: f64 = 6.9;
 /// A bucket below this is no bucket: one packet and its neighbour, with jitter between them. Physics.
 pub const SMALLEST_BUCKET_PACKETS: f64 = 3.0;
 /// A bucket that fills this many times faster than packets arrive could only drop from bursts that no sender sends.

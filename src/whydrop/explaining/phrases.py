@@ -220,6 +220,13 @@ _PHRASES: Mapping[str, Phrase] = {
     "burst-came-through": (
         "{burst_bytes} came within {over_s}; a queue that drains at {rate_bps} lets packets out at that rate, and no faster"
     ),
+    "holes-left": (
+        "around {empty} of {runs} losses the packets came further apart, by the time that the lost ones would have "
+        "taken: no queue that was busy dropped them"
+    ),
+    "holes-closed": (
+        "around {closed} of {runs} losses the packets came as close as others: a queue was sending what it held"
+    ),
     "packets-waited": "a policer delays nothing; packets just before a loss had waited {waited_s}",
     "waited-a-round-trip": "half of the data waited for longer than a round trip of {base_rtt_s}",
     "packets-waited-inside": (
@@ -291,6 +298,10 @@ _PHRASES: Mapping[str, Phrase] = {
     "losses-in-runs": lambda v: (
         f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and without delays nothing "
         "tells bursts by chance from a full queue"
+    ),
+    "losses-in-runs-without-queue": lambda v: (
+        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and a policer that no bucket "
+        "was found for would leave as much room"
     ),
     # the ends
     "window-full": (

@@ -167,55 +167,6 @@ pub fn seen_by_one(pair: &Pair, group: &PairGroup) -> usize {
     lost_ns.iter().filter(|ns| alone_ns.contains(ns)).count()
 }
 
-/// Runs of losses from which on the times around them are compared with others.
-const FEWEST_RUNS: usize = 5;
-/// Standard deviations that chance exceeds once in a thousand times.
-const SIGNIFICANT_DEVIATIONS: f64 = 3.1;
-/// Among equally many shorter and longer times a hole is one of the longer ones.
-const LONG_RANK: f64 = 0.7;
-
-/// True if what was lost before the first point left holes there: the packets around a loss pass further apart than
-/// others do (a rank sum). A full queue, or a managed one, lets out what it holds without a pause, whatever it drops.
-pub fn leaves_holes(group: &PairGroup, evidence: &Evidence) -> bool {
-    if evidence.totals.lost_before_capture == 0 {
-        return false;
-    }
-    let (mut holes, mut others) = (Vec::new(), Vec::new());
-    for flow in &group.at_upstream.flows {
-        let (mut last_ns, mut lost_since) = (None, false);
-        for segment in &flow.flow.segments {
-            if segment.flags.has(SegmentFlags::INFERRED) {
-                lost_since |= segment.is_lost();
-                continue;
-            }
-            if segment.kind == Kind::New {
-                if let Some(last_ns) = last_ns {
-                    let apart_ns: i64 = segment.time_ns - last_ns;
-                    match lost_since {
-                        true => holes.push(apart_ns),
-                        false => others.push(apart_ns),
-                    }
-                }
-                (last_ns, lost_since) = (Some(segment.time_ns), false);
-            }
-        }
-    }
-    if holes.len() < FEWEST_RUNS || others.is_empty() {
-        return false;
-    }
-    others.sort_unstable();
-    let rank = |hole: &i64| {
-        let (shorter, not_longer) = (
-            others.partition_point(|other| other < hole),
-            others.partition_point(|other| other <= hole),
-        );
-        (shorter + not_longer) as f64 / 2.0 / others.len() as f64
-    };
-    let runs = holes.len() as f64;
-    let mean_rank = holes.iter().map(rank).sum::<f64>() / runs;
-    mean_rank > LONG_RANK.max(0.5 + SIGNIFICANT_DEVIATIONS / (12.0 * runs).sqrt())
-}
-
 fn evidence_of_part(group: &Group, outcome: impl Fn(&Segment) -> Option<Seen>) -> Option<Evidence> {
     let segments = group.flows.iter().flat_map(|flow| &flow.flow.segments);
     let lost = segments

@@ -284,7 +284,7 @@ fn outer_verdict(
         .pattern
         .as_ref()
         .map_or(0, |pattern| pattern.clumps);
-    if judgement.cause == Cause::Unknown && clumps >= 2 && outer::leaves_holes(group, evidence) {
+    if judgement.cause == Cause::Unknown && clumps >= 2 && evidence.holes.are_left() {
         judgement.cause = Cause::RandomLoss;
         judgement.confidence = HOLES_CONFIDENCE;
         judgement
