@@ -365,7 +365,10 @@ impl Cobalt {
             let late_s = self.dropping.then_some(now_s - self.drop_next_s);
             let chosen = item.chosen || (item.hidden && late_s.is_some_and(|late_s| late_s >= 0.0));
             count(&mut table[state(late_s, near_s)], item);
-            if chosen {
+            // the last packet of a queue is never dropped; its drop counts all the same
+            let spared =
+                !chosen && item.behind_bytes <= 0.0 && late_s.is_some_and(|late_s| late_s >= 0.0);
+            if chosen || spared {
                 if late_s.is_some_and(|late_s| late_s > -near_s) {
                     self.count += 1.0;
                     let on_time = (now_s - self.drop_next_s).abs() <= 2.0 * near_s;
@@ -398,5 +401,28 @@ mod tests {
             doubt_nats(&[(30.0, 60.0), (1.0, 50.0), (0.0, 50.0), (0.0, 0.0)]),
             0.0
         );
+    }
+
+    #[test]
+    fn the_last_packet_of_a_queue_is_spared_and_counts_as_dropped() {
+        let item = |turn_s: f64, behind_bytes: f64, chosen: bool| Item {
+            arrival_s: turn_s - 0.02,
+            turn_s,
+            service_s: 1e-3,
+            behind_bytes,
+            behind_in_all_bytes: behind_bytes,
+            before: 1,
+            chosen,
+            hidden: false,
+        };
+        // the second drop comes an interval over the square root of two after the first was due
+        let items = vec![
+            item(0.0, 1_500.0, false),
+            item(0.1, 0.0, false),
+            item(0.171, 1_500.0, true),
+        ];
+        let mut table = [(0.0, 0.0); CODEL_STATES];
+        Cobalt::default().lead(&Queue { items }, 5e-3, 0.1, 1e-3, &mut table);
+        assert_eq!(table[DUE].0, 1.0, "{table:?}");
     }
 }

@@ -74,16 +74,24 @@ impl Queue {
 
     fn of_members(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64) -> Self {
         let seen_turns_s = turns_s(passages, members, seeing, empty_s);
+        let next_turns_s = next_seen(passages, members, &seen_turns_s);
         let mut before_s = f64::MIN;
-        let item = |(index, seen_turn_s): (&usize, f64)| {
+        let item = |(place, (index, seen_turn_s)): (usize, (&usize, &f64))| {
             let index = *index;
             let arrival_s = passages.arrival_s[index];
             let lost = passages.outcome[index] == Seen::Lost;
             let chosen = lost || passages.marked[index];
             let turn_s = if seen_turn_s.is_nan() {
-                before_s.max(arrival_s)
+                let free_s = before_s.max(arrival_s);
+                // other queues may have their turns first; who waits behind it is sent in its stead
+                let (next_arrival_s, next_turn_s) = next_turns_s[place];
+                if lost && next_arrival_s <= free_s {
+                    free_s.max(next_turn_s)
+                } else {
+                    free_s
+                }
             } else {
-                seen_turn_s
+                *seen_turn_s
             };
             let service_s = if lost {
                 0.0
@@ -103,7 +111,9 @@ impl Queue {
             }
         };
         Self {
-            items: members.iter().zip(seen_turns_s).map(item).collect(),
+            items: (members.iter().zip(&seen_turns_s).enumerate())
+                .map(item)
+                .collect(),
         }
     }
 
@@ -115,7 +125,8 @@ impl Queue {
         self.items.iter().filter(|item| !item.hidden).count()
     }
 
-    /// Who is before and behind whom.
+    /// Who is before and behind whom. What was dropped when it came was never before another; laws that look behind drop
+    /// at the head, and until its turn it was there.
     fn count(&mut self, bytes: &[f64]) {
         let (mut come, mut come_bytes, mut gone_bytes) = (0, 0.0, 0.0);
         let (mut first_inside, mut inside) = (0, 0);
@@ -124,9 +135,7 @@ impl Queue {
         for index in 0..self.items.len() {
             let item = self.items[index];
             while come < self.items.len() && self.items[come].arrival_s <= item.turn_s {
-                if takes_room(&self.items[come]) {
-                    come_bytes += bytes[come];
-                }
+                come_bytes += bytes[come];
                 come += 1;
             }
             while first_inside < index && self.items[first_inside].turn_s <= item.arrival_s {
@@ -134,10 +143,8 @@ impl Queue {
                 first_inside += 1;
             }
             self.items[index].before = inside;
-            if takes_room(&item) {
-                gone_bytes += bytes[index];
-                inside += 1;
-            }
+            gone_bytes += bytes[index];
+            inside += u32::from(takes_room(&item));
             self.items[index].behind_bytes = (come_bytes - gone_bytes).max(0.0);
         }
     }
@@ -202,6 +209,26 @@ fn turns_s(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64)
     turns_s
 }
 
+/// Arrival and turn of the first packet behind each member whose turn was seen; infinite where none was, or where one comes
+/// before it of which nothing is known.
+fn next_seen(passages: &Passages, members: &[usize], turns_s: &[f64]) -> Vec<(f64, f64)> {
+    const NONE: (f64, f64) = (f64::INFINITY, f64::INFINITY);
+    let mut next = NONE;
+    let mut behind: Vec<(f64, f64)> = (members.iter().zip(turns_s).rev())
+        .map(|(index, turn_s)| {
+            let found = next;
+            if !turn_s.is_nan() {
+                next = (passages.arrival_s[*index], *turn_s);
+            } else if passages.outcome[*index] != Seen::Lost {
+                next = NONE;
+            }
+            found
+        })
+        .collect();
+    behind.reverse();
+    behind
+}
+
 /// Count the bytes waiting in all queues at the turn of each packet, without itself.
 fn count_in_all(queues: &mut [Queue], bytes: &[Vec<f64>]) {
     let every = |time_s: fn(&Item) -> f64| {
@@ -225,5 +252,43 @@ fn count_in_all(queues: &mut [Queue], bytes: &[Vec<f64>]) {
     };
     for item in queues.iter_mut().flat_map(|queue| &mut queue.items) {
         item.behind_in_all_bytes = (by(&come, item.turn_s) - by(&gone, item.turn_s)).max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::passage::Passage;
+
+    #[test]
+    fn what_is_dropped_at_the_head_waits_until_the_next_of_its_flow_is_sent() {
+        // a full packet takes a millisecond: the flows take turns
+        let passage = |arrival_us: i64, flow: u32, sent_us: Option<i64>| Passage {
+            arrival_ns: arrival_us * 1_000,
+            bytes: 1_500,
+            outcome: sent_us.map_or(Seen::Lost, |_| Seen::Passed),
+            transit_ns: sent_us.map(|sent_us| (sent_us + 1_000 - arrival_us) * 1_000),
+            flow,
+            marked: false,
+        };
+        let passages = Passages::new(vec![
+            passage(0, 0, Some(0)),
+            passage(50, 1, Some(1_000)),
+            passage(60, 1, Some(3_000)),
+            passage(100, 0, Some(2_000)),
+            passage(200, 0, None),
+            passage(300, 0, Some(4_000)),
+        ]);
+        let seeing = Seeing {
+            rate_bps: 12e6,
+            noise_s: 1e-6,
+            isolated: true,
+            by_acknowledgments: false,
+        };
+        let queues = Queue::of(&passages, seeing);
+        let items = &queues[0].items;
+        assert!((items[2].turn_s - 4e-3).abs() < 1e-9, "{items:?}");
+        // it was behind another one until then, and before none
+        assert_eq!((items[1].behind_bytes, items[3].before), (3_000.0, 1));
     }
 }
