@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_path::fit::{BucketFit, Interval};
+use whydrop_path::fit::{BucketFit, Interval, Trace, rate_cut_off};
 
 use crate::evidence::{Evidence, MostCounted};
 use crate::facts::on_the_way_back;
@@ -46,7 +46,12 @@ pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantit
         // what waits on the way back tells no rate of the way out
         Cause::Shaper if on_the_way_back(evidence) => {}
         Cause::Shaper => {
-            put("rate_bps", drain_rate(evidence));
+            // round trips tell bursts too roughly to say what the bucket holds
+            let trace = &evidence.group_trace.trace;
+            put(
+                "rate_bps",
+                drain_rate(evidence).map(|rate| nominal(rate, trace, 0.0)),
+            );
             put("burst_bytes", shaper_burst(evidence));
         }
         Cause::Aqm => put("drain_rate_bps", drain_rate(evidence)),
@@ -117,6 +122,15 @@ fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
     Some(any_rate(evidence.queue_rate_bps(), most_counted(evidence)))
 }
 
+/// The rate that a shaper is set to, by that at which it lets packets out: tokens may not all fit into its bucket, which holds
+/// `held_bytes` at the least.
+pub fn nominal(rate: Quantity, trace: &Trace, held_bytes: f64) -> Quantity {
+    Quantity {
+        high: (rate.high).map(|high| high * rate_cut_off(trace, held_bytes)),
+        ..rate
+    }
+}
+
 fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {
     let drain = evidence.drain.as_ref()?;
     let packet_bytes = evidence.group_trace.trace.typical_bytes;
@@ -149,8 +163,8 @@ fn loss_probability(evidence: &Evidence) -> Option<Quantity> {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::{Observation, Seen, Trace};
-    use whydrop_path::{Arrival, Chain, Limit, Policer, Random, Shaper, replay};
+    use whydrop_path::fit::{Observation, Seen};
+    use whydrop_path::{Arrival, Chain, Limit, Policer, Random, Shaper, TickShaper, replay};
 
     use super::*;
     use crate::evidence::{Totals, measure_trace};
@@ -204,5 +218,39 @@ mod tests {
         let low = |waited: f64| burst(&fit, most_counted(&evidence), waited).low.unwrap();
         assert!(low(waited) < 110_000.0 && low(0.0) > 140_000.0);
         assert!((low(0.0) - low(waited) - 2.5e6 * waited).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_shaper_whose_bucket_holds_little_more_than_a_tick_may_be_set_to_more_than_it_lets_out() {
+        // 3.3 packets' tokens every 5 ms into a bucket for 3.5: always three packets leave
+        let arrivals: Vec<Arrival> = (0..600)
+            .map(|number| Arrival {
+                time_ns: number * 1_000_000,
+                bytes: 1_500,
+            })
+            .collect();
+        let mut shaper = TickShaper::new(7_920_000, 5_000_000, 5_250, Limit::NONE);
+        let outcomes = replay(&mut shaper, &arrivals);
+        let seen = arrivals
+            .iter()
+            .zip(outcomes)
+            .map(|(arrival, outcome)| Observation {
+                time_ns: arrival.time_ns,
+                bytes: arrival.bytes,
+                outcome: Seen::Passed,
+                delay_s: (outcome.departure_ns())
+                    .map(|left_ns| (left_ns - arrival.time_ns) as f32 * 1e-9),
+            });
+        let trace = Trace::new(seen.collect());
+        let rate = Quantity {
+            value: 7.2e6,
+            low: Some(7.19e6),
+            high: Some(7.21e6),
+        };
+        let set = nominal(rate, &trace, 0.0);
+        assert_eq!((set.value, set.low), (rate.value, rate.low));
+        let high = set.high.unwrap();
+        assert!((7.92e6..9.7e6).contains(&high), "{high}");
+        assert_eq!(nominal(rate, &trace, 12_000.0).high, rate.high);
     }
 }

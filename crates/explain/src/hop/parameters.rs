@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use whydrop_path::fit::passage::HeldAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
 use super::buckets::TwoBuckets;
 use super::byte_basis::ByteBasis;
 use super::judge::HopJudgement;
 use super::measure::{Hop, MOST_NOISE_S};
-use crate::parameters::{CLOCK_ERROR, WIRE_OVERHEAD_BYTES, parameters as parameters_of_evidence};
+use crate::parameters::{
+    CLOCK_ERROR, WIRE_OVERHEAD_BYTES, nominal, parameters as parameters_of_evidence,
+};
 use crate::thresholds::STANDING_EXPLAINED;
 use whydrop_verdict::{Cause, Quantity};
 
@@ -71,10 +74,11 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     };
     match &hop.two_buckets {
         Some(two) => {
+            let of_two = |fit: BucketFit| beside_another(fit, hop.noise_s.min(MOST_NOISE_S));
             put("rate_bps", two.pair.committed.rate_bps);
-            put("burst_bytes", two.pair.committed.limit_bytes);
+            put("burst_bytes", of_two(two.pair.committed));
             put("peak_rate_bps", two.pair.peak.rate_bps);
-            put("peak_burst_bytes", two.pair.peak.limit_bytes);
+            put("peak_burst_bytes", of_two(two.pair.peak));
         }
         None => {
             put("rate_bps", fit.rate_bps);
@@ -97,16 +101,25 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
 /// Where packets left in super-segments, the line that they went through is only known to some per cent: one packet more
 /// or less of each may have passed before the first drop.
 fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
-    if hop.evidence.line_rate_bps.is_none() {
-        return fit.limit_bytes;
+    match hop.evidence.line_rate_bps {
+        Some(_) => within(fit.limit_bytes, fit.packet_bytes),
+        None => fit.limit_bytes,
     }
+}
+
+/// The burst of one of two buckets. Which of them drops a packet hangs on both, so that one packet more or less of each may
+/// have passed; and a bucket fills by its rate for as long as stamps are off.
+fn beside_another(fit: BucketFit, stamps_s: f64) -> Interval {
+    let filled = fit.rate_bps.value / 8.0 * stamps_s;
+    within(fit.limit_bytes, fit.packet_bytes + filled)
+}
+
+/// With so many bytes more on both sides.
+fn within(limit_bytes: Interval, bytes: f64) -> Interval {
     Interval {
-        low: fit
-            .limit_bytes
-            .low
-            .map(|low| (low - fit.packet_bytes).max(0.0)),
-        high: fit.limit_bytes.high.map(|high| high + fit.packet_bytes),
-        ..fit.limit_bytes
+        low: limit_bytes.low.map(|low| (low - bytes).max(0.0)),
+        high: limit_bytes.high.map(|high| high + bytes),
+        ..limit_bytes
     }
 }
 
@@ -171,7 +184,8 @@ impl Scale {
 
 fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
     let departures = hop.departures.as_ref()?;
-    let scale = Scale::new(basis, hop.packet_bytes(), hop).with_missed(hop.missed_share);
+    let served = departures.full_bytes.max(hop.packet_bytes());
+    let scale = Scale::new(basis, served, hop).with_missed(hop.missed_share);
     Some(scale.apply_to_rate(departures.rate_bps))
 }
 
@@ -208,33 +222,56 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
             }
             if in_bytes || !in_packets {
                 let overhead = f64::from(basis.map_or(0, ByteBasis::overhead_bytes));
-                let most = if basis.is_none() {
-                    WIRE_OVERHEAD_BYTES
-                } else {
-                    overhead
-                };
-                let counted = |bytes: f64, overhead: f64| {
-                    bytes * (1.0 + overhead / hop.passages.mean_bytes().min(hop.packet_bytes()))
-                };
-                let limit = held.limit_bytes;
                 // one in service may be counted until all of it has left, and drains while stamps vary
                 let drained = rate.value / 8.0 * hop.noise_s.min(MOST_NOISE_S);
-                let unsure = hop.packet_bytes() + drained.min(hop.packet_bytes());
-                parameters.insert(
-                    "limit_bytes".to_owned(),
-                    Quantity {
-                        value: counted(limit.value, overhead),
-                        low: limit
-                            .low
-                            .map(|low| counted(low - unsure, overhead).max(0.0)),
-                        high: limit.high.map(|high| counted(high * missed + unsure, most)),
-                    },
-                );
+                let packet_bytes = f64::from(hop.evidence.group_trace.trace.largest_bytes);
+                let seen = LimitSeen {
+                    held,
+                    packet_bytes,
+                    drained: drained.min(packet_bytes),
+                    missed,
+                };
+                let most = basis.map_or(WIRE_OVERHEAD_BYTES, |_| overhead);
+                parameters.insert("limit_bytes".to_owned(), seen.limit(overhead, most));
             }
         }
         _ => parameters.extend(limits_by_wait(hop, rate)),
     }
     (parameters, basis)
+}
+
+/// A limit in bytes, by what lost packets found inside.
+struct LimitSeen<'a> {
+    held: &'a HeldAtLosses,
+    /// The largest packet.
+    packet_bytes: f64,
+    /// Bytes that leave while stamps vary.
+    drained: f64,
+    /// What passed, as a multiple of what was seen.
+    missed: f64,
+}
+
+impl LimitSeen<'_> {
+    /// With `overhead` bytes counted on top of each packet, or up to `most`.
+    fn limit(&self, overhead: f64, most: f64) -> Quantity {
+        let limit = self.held.limit_bytes;
+        // the packets that are inside when it is full, and the one that did not get in: they are larger than others
+        let packets = self.held.packets.value + 1.0;
+        let mean_bytes = self.held.with_packet_bytes.value / packets;
+        let mean_bytes = mean_bytes.clamp(1.0, self.packet_bytes);
+        let counted = |bytes: f64, overhead: f64| bytes * (1.0 + overhead / mean_bytes);
+        // others may have been inside at times, but none larger
+        let least = |bytes: f64| bytes * (1.0 + overhead / self.packet_bytes);
+        let unsure = self.packet_bytes + self.drained;
+        Quantity {
+            value: counted(limit.value, overhead),
+            low: (limit.low).map(|low| least(low - unsure).max(0.0)),
+            // the wait of a packet alone, which is taken off all, may or may not hold the time to send it: with the one in
+            // service, two packets may be inside beyond those that are seen to wait
+            high: (limit.high)
+                .map(|high| counted(high * self.missed + unsure + self.packet_bytes, most)),
+        }
+    }
 }
 
 /// Where others' packets share the queue, it holds more than was seen to go in: what it holds when it drops then is
@@ -275,13 +312,20 @@ fn releases_in_ticks(hop: &Hop) -> bool {
     drain.explained > STANDING_EXPLAINED && apart > ALIKE_RATES
 }
 
+/// What captures missed waited as well, and made others wait: a rate that waits tell may be higher by it.
+fn raise_by_missed(rate: &mut Quantity, missed_share: f64) {
+    rate.high = rate.high.map(|high| high / (1.0 - missed_share).max(0.1));
+}
+
 fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
     let Some(rate) = drain_rate(hop, basis).filter(|_| !releases_in_ticks(hop)) else {
+        if let Some(rate) = parameters.get_mut("rate_bps") {
+            raise_by_missed(rate, hop.missed_share);
+        }
         return (parameters, None);
     };
-    parameters.insert("rate_bps".to_owned(), rate);
     // with a rate from departures, the waits say what passed before they began: to within what the rate's error makes
     // of the longest of them, and a packet
     let departures = hop.departures.as_ref().expect("it gave the rate");
@@ -295,5 +339,96 @@ fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
         high: Some(ends[0].max(ends[1]).max(value) + 2.0 * hop.packet_bytes()),
     };
     parameters.insert("burst_bytes".to_owned(), burst);
+    parameters.insert(
+        "rate_bps".to_owned(),
+        nominal(rate, trace, burst.low.unwrap_or(0.0)),
+    );
     (parameters, basis)
+}
+
+#[cfg(test)]
+mod tests {
+    use whydrop_path::fit::{Observation, Seen, Trace, fit_bucket};
+    use whydrop_path::{Arrival, Policer, replay};
+
+    use super::*;
+
+    fn interval(low: f64, value: f64, high: f64) -> Interval {
+        Interval {
+            value,
+            low: Some(low),
+            high: Some(high),
+        }
+    }
+
+    #[test]
+    fn a_limit_counts_the_overhead_of_the_packets_that_fill_it() {
+        let held = HeldAtLosses {
+            packets: interval(98.0, 99.0, 99.0),
+            with_packet_bytes: interval(149e3, 150e3, 150e3),
+            limit_bytes: interval(149e3, 149.5e3, 150e3),
+            most_passed_packets: 98.0,
+            misfits_packets: 0,
+            misfits_bytes: 0,
+            losses: 20,
+            passed_with_more: 0,
+            mean_rank: 1.0,
+            found_empty: 0.0,
+            near_median: 1.0,
+            deviations: 0.0,
+            average_deviations: 0.0,
+        };
+        let seen = LimitSeen {
+            held: &held,
+            packet_bytes: 1_500.0,
+            drained: 100.0,
+            missed: 1.0,
+        };
+        let limit = seen.limit(15.0, 15.0);
+        // a hundredth of full packets, whatever small ones pass at other times
+        assert!((limit.value - 149.5e3 * 1.01).abs() < 1.0, "{limit:?}");
+        assert!((limit.low.unwrap() - 147.4e3 * 1.01).abs() < 1.0);
+        // one in service, and one that the wait of a packet alone hides
+        assert!((limit.high.unwrap() - 153.1e3 * 1.01).abs() < 1.0);
+    }
+
+    #[test]
+    fn one_of_two_buckets_is_known_to_a_packet_and_what_fills_it_while_stamps_are_off() {
+        let arrivals: Vec<Arrival> = (0..2_000i64)
+            .map(|packet| Arrival {
+                time_ns: packet / 50 * 20_000_000 + packet * 12_000,
+                bytes: 1_500,
+            })
+            .collect();
+        let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
+        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| Observation {
+            time_ns: arrival.time_ns,
+            bytes: arrival.bytes,
+            outcome: match outcome.is_dropped() {
+                true => Seen::Lost,
+                false => Seen::Passed,
+            },
+            delay_s: None,
+        };
+        let trace = Trace::new(arrivals.iter().zip(outcomes).map(observation).collect());
+        let fit = BucketFit {
+            rate_bps: interval(79e6, 80e6, 81e6),
+            limit_bytes: interval(29e3, 30e3, 31e3),
+            ..fit_bucket(&trace).expect("there are losses")
+        };
+        // 80 Mbit/s for 100 microseconds are 1000 bytes
+        assert_eq!(beside_another(fit, 1e-4), interval(26.5e3, 30e3, 33.5e3));
+    }
+
+    #[test]
+    fn missed_packets_raise_the_upper_end_of_a_rate_alone() {
+        let mut rate = Quantity {
+            value: 10e6,
+            low: Some(9e6),
+            high: Some(11e6),
+        };
+        raise_by_missed(&mut rate, 0.12);
+        assert_eq!((rate.low, rate.value), (Some(9e6), 10e6));
+        assert!((rate.high.unwrap() - 12.5e6).abs() < 1.0);
+    }
 }

@@ -11,6 +11,8 @@ pub struct Departures {
     /// Bytes that the hop counts on top of each IP packet, with the bounds of its 95 % interval; `None` where no
     /// small packets were served among large ones.
     pub overhead_bytes: Option<Interval>,
+    /// Mean size of the full packets by which the rate is told.
+    pub full_bytes: f64,
     /// Departures that followed another one while packets waited.
     pub served: usize,
     /// Share of the service that went to packets that were not seen: traffic that joins and leaves between the points.
@@ -35,6 +37,8 @@ const UNSEEN: f64 = 0.04;
 const MOST_UNSEEN: f64 = 0.7;
 /// A packet of less than this share of a full one is small.
 const SMALL: f64 = 0.6;
+/// All of so few lie on one side of their median by chance once in 32 times: between them it lies with 97 %.
+const FEWEST_SMALL: usize = 6;
 
 /// A departure that followed another one while both packets were inside.
 #[derive(Clone, Copy)]
@@ -71,6 +75,8 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
         return None;
     }
     let overhead_bytes = overhead(&gaps);
+    let full = || full_gaps(&gaps).map(|gap| gap.bytes);
+    let full_bytes = full().sum::<f64>() / full().count().max(1) as f64;
     let (rate_bps, unseen_share) = service_rate(&gaps)
         .or_else(|| Some((rate_of_runs(passages, surely_queued_s)?, 0.0)))
         .or_else(|| Some((rate_over_gaps(&gaps), 0.0)))?;
@@ -80,6 +86,7 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     Some(Departures {
         rate_bps,
         overhead_bytes,
+        full_bytes,
         served: gaps.len(),
         unseen_share,
         idle_wait_s,
@@ -363,24 +370,29 @@ fn overhead(gaps: &[Gap]) -> Option<Interval> {
     full.sort_by(f64::total_cmp);
     let full = mode(&full).filter(|mode| mode.width < CONCENTRATED * mode.center)?;
     let full_s = full.center * largest;
+    let small = |gap: &&Gap| {
+        gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest
+    };
     let mut found: Vec<f64> = gaps
         .iter()
-        .filter(|gap| {
-            gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest
-        })
+        .filter(small)
         .map(|gap| (gap.seconds * largest - full_s * gap.bytes) / (full_s - gap.seconds))
         .filter(|overhead| overhead.is_finite() && overhead.abs() < 200.0)
         .collect();
-    if found.len() < 3 {
+    if found.len() < FEWEST_SMALL {
         return None;
     }
     found.sort_by(f64::total_cmp);
+    // what the service time of a full packet is off by is counted for each byte of a small one
+    let small_bytes: f64 = gaps.iter().filter(small).map(|gap| gap.bytes).sum();
+    let small_count = gaps.iter().filter(small).count().max(1) as f64;
+    let unsure = small_bytes / small_count * full.width / full.center / 2.0;
     // the median's interval by order statistics: half the count, less or more than a standard deviation's worth
     let half = (found.len() as f64 / 2.0 - 0.98 * (found.len() as f64).sqrt()).max(0.0) as usize;
     Some(Interval {
         value: quantile(&found, 0.5),
-        low: Some(found[half]),
-        high: Some(found[found.len() - 1 - half]),
+        low: Some(found[half] - unsure),
+        high: Some(found[found.len() - 1 - half] + unsure),
     })
 }
 
@@ -401,4 +413,39 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
         .get((share * last as f64).round() as usize)
         .copied()
         .unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Full packets served at 12 Mbit/s with 15 bytes on top, and small ones among them; service times of full ones differ by
+    /// `spread` in all.
+    fn gaps(small: usize, spread: f64) -> Vec<Gap> {
+        let full = (0..200).map(|number| Gap {
+            seconds: 1.01e-3 * (1.0 + spread * (f64::from(number) / 199.0 - 0.5)),
+            bytes: 1_500.0,
+        });
+        let small = (0..small).map(|_| Gap {
+            seconds: 415.0 / 1.5e6,
+            bytes: 400.0,
+        });
+        full.chain(small).collect()
+    }
+
+    #[test]
+    fn few_small_packets_tell_no_overhead() {
+        assert_eq!(overhead(&gaps(5, 0.0)), None);
+        let told = overhead(&gaps(6, 0.0)).unwrap();
+        assert!((told.value - 15.0).abs() < 0.1, "{told:?}");
+        assert!(told.high.unwrap() - told.low.unwrap() < 0.1, "{told:?}");
+    }
+
+    #[test]
+    fn service_times_of_full_packets_that_differ_leave_the_overhead_open() {
+        // a quarter of them lies within a hundredth, which is two bytes of a small packet to either side
+        let told = overhead(&gaps(20, 0.04)).unwrap();
+        let width = told.high.unwrap() - told.low.unwrap();
+        assert!((3.5..4.5).contains(&width), "{told:?}");
+    }
 }

@@ -83,6 +83,7 @@ fn departures_tell_the_rate_and_the_overhead_of_a_queue() {
             "{told:?}"
         );
         assert_eq!(found.unseen_share, 0.0);
+        assert_eq!(found.full_bytes, 1_500.0);
     }
 }
 
