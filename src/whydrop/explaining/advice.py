@@ -28,7 +28,11 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
 
     ``snaplen_bytes`` is the most that was kept of a packet, where that is known.
     """
-    write = _BY_CAUSE.get(verdict["cause"])
+    cause, detail = verdict["cause"], verdict.get("detail")
+    fixed = _FIXED.get((cause, detail)) or _FIXED.get((cause, None))
+    if fixed is not None:
+        return list(fixed)
+    write = _BY_CAUSE.get(cause)
     if write is None:
         return []
     path: Values = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "path"), {})
@@ -37,7 +41,7 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     values |= {name: value for name, value in path.items() if value is not None}
     headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
     is_ipv6 = any(flow.startswith("[") for flow in verdict.get("flows", ())[:1])
-    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": verdict.get("detail"), "is_ipv6": is_ipv6}
+    about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": detail, "is_ipv6": is_ipv6}
     return write({**headline, **values, **parameters, **about})
 
 
@@ -175,15 +179,6 @@ def _seconds_a_segment(loss_share: float, rtt_s: float) -> float:
     return rtt_s * math.sqrt(2.0 * loss_share / 3.0) + by_timers_s
 
 
-def _reordering(_: Values) -> list[str]:
-    return [
-        "Nothing was lost: packets overtake each other. Look for load balancing per packet instead of per flow (link "
-        "aggregation, ECMP), or for links of unequal delay used as one.",
-        "Until then let the sender tolerate it:",
-        "$ sysctl -w net.ipv4.tcp_reordering=30",
-    ]
-
-
 def _receiver_window(v: Values) -> list[str]:
     rtt_s = v["base_rtt_s"]
     lines = []
@@ -201,79 +196,12 @@ def _receiver_window(v: Values) -> list[str]:
     ]
 
 
-def _sender(_: Values) -> list[str]:
-    return [
-        "Neither the path nor the receiver holds this flow back: its sender does. See whether the application has "
-        "data ready, whether its send buffer is large enough, and what limits the socket:",
-        "$ ss -tinm | grep -A1 -E 'sndbuf_limited|rwnd_limited|app_limited'",
-    ]
-
-
-def _peer_application(_: Values) -> list[str]:
-    return [
-        "The path was idle while the application thought: look there, at its own log, or at what it waits for (a "
-        "database, a disk, another service). On that host, see which requests stand unread or unanswered:",
-        "$ ss -tinmp | grep -A1 ESTAB",
-    ]
-
-
-def _delayed_ack(_: Values) -> list[str]:
-    return [
-        "A sender that may have only a segment or two out waits for the receiver's timer (RFC 1122). Let it send on: a "
-        "larger send buffer (no SO_SNDBUF), or TCP_NODELAY where it writes in small pieces (Nagle's algorithm):",
-        "$ sysctl -w net.ipv4.tcp_wmem='4096 262144 4194304'",
-        "Or let the receiver acknowledge at once, on its route to the sender:",
-        "$ ip route change ROUTE quickack 1",
-    ]
-
-
 def _capture_loss(v: Values) -> list[str]:
-    if v.get("detail") == "one-direction":
-        return [
-            "Capture both directions: the packets of the other one pass elsewhere. On the host itself both do; of a "
-            "mirror port ask for both, and where the ways differ, merge two captures:",
-            "$ mergecap -w BOTH.pcap ONE.pcap OTHER.pcap",
-        ]
     kept = min(v["snaplen_bytes"], _HEADERS_BYTES)
     shorter = "a shorter snapshot, " if kept < v["snaplen_bytes"] else ""
     return [
         f"The capture missed packets that the receiver acknowledged: give it {shorter}a larger buffer or a filter:",
         f"$ tcpdump -i DEV -s {kept} -B 65536 -w FILE.pcap",
-    ]
-
-
-def _no_answer(_: Values) -> list[str]:
-    return [
-        "See whether the host is up and reachable, and whether a filter drops the packets: probe the same port, which "
-        "tells how far they get:",
-        "$ tcptraceroute HOST PORT",
-        "A capture on the host itself tells whether they arrive there.",
-    ]
-
-
-def _refused(_: Values) -> list[str]:
-    return [
-        "See whether the service runs and listens on that address and port, on the host itself:",
-        "$ ss -ltnp",
-    ]
-
-
-def _reset(_: Values) -> list[str]:
-    return [
-        "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "
-        "gave up, or a filter ended the connection. On the host:",
-        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnTimeout TcpExtTCPAbortOnClose",
-    ]
-
-
-def _outage(_: Values) -> list[str]:
-    return [
-        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
-        "that was suspended. On each host and router:",
-        "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
-        "$ ip -s link show DEV",
-        "To catch the next one, ping beside the traffic, with times:",
-        "$ ping -D -O HOST",
     ]
 
 
@@ -307,101 +235,128 @@ def _idle_timeout(v: Values) -> list[str]:
     ]
 
 
-def _window_scaling(_: Values) -> list[str]:
-    return [
+# What is said whatever was measured, by cause and detail; without a detail for those that have none of their own.
+_FIXED: Mapping[tuple[str, str | None], list[str]] = {
+    ("reordering", None): [
+        "Nothing was lost: packets overtake each other. Look for load balancing per packet instead of per flow (link "
+        "aggregation, ECMP), or for links of unequal delay used as one.",
+        "Until then let the sender tolerate it:",
+        "$ sysctl -w net.ipv4.tcp_reordering=30",
+    ],
+    ("sender", None): [
+        "Neither the path nor the receiver holds this flow back: its sender does. See whether the application has "
+        "data ready, whether its send buffer is large enough, and what limits the socket:",
+        "$ ss -tinm | grep -A1 -E 'sndbuf_limited|rwnd_limited|app_limited'",
+    ],
+    ("capture-loss", "one-direction"): [
+        "Capture both directions: the packets of the other one pass elsewhere. On the host itself both do; of a "
+        "mirror port ask for both, and where the ways differ, merge two captures:",
+        "$ mergecap -w BOTH.pcap ONE.pcap OTHER.pcap",
+    ],
+    ("peer-application", None): [
+        "The path was idle while the application thought: look there, at its own log, or at what it waits for (a "
+        "database, a disk, another service). On that host, see which requests stand unread or unanswered:",
+        "$ ss -tinmp | grep -A1 ESTAB",
+    ],
+    ("delayed-ack", None): [
+        "A sender that may have only a segment or two out waits for the receiver's timer (RFC 1122). Let it send on: a "
+        "larger send buffer (no SO_SNDBUF), or TCP_NODELAY where it writes in small pieces (Nagle's algorithm):",
+        "$ sysctl -w net.ipv4.tcp_wmem='4096 262144 4194304'",
+        "Or let the receiver acknowledge at once, on its route to the sender:",
+        "$ ip route change ROUTE quickack 1",
+    ],
+    ("no-answer", None): [
+        "See whether the host is up and reachable, and whether a filter drops the packets: probe the same port, which "
+        "tells how far they get:",
+        "$ tcptraceroute HOST PORT",
+        "A capture on the host itself tells whether they arrive there.",
+    ],
+    ("refused", None): [
+        "See whether the service runs and listens on that address and port, on the host itself:",
+        "$ ss -ltnp",
+    ],
+    ("reset", None): [
+        "Look at the log of the host that sent the reset, or of the device on the path: the application crashed or "
+        "gave up, or a filter ended the connection. On the host:",
+        "$ nstat -az TcpExtTCPAbortOnData TcpExtTCPAbortOnTimeout TcpExtTCPAbortOnClose",
+    ],
+    ("outage", None): [
+        "See what happened to the path at that time: a link or a radio that went away, a route that changed, a host "
+        "that was suspended. On each host and router:",
+        "$ journalctl -k | grep -iE 'link (is )?(down|up)|carrier|deauth'",
+        "$ ip -s link show DEV",
+        "To catch the next one, ping beside the traffic, with times:",
+        "$ ping -D -O HOST",
+    ],
+    ("window-scaling", None): [
         "See whether both ends offer window scaling (1), and capture the SYN at both ends: a firewall or a load "
         "balancer between them may remove the option:",
         "$ sysctl net.ipv4.tcp_window_scaling",
         "$ tcpdump -nvi DEV 'tcp[tcpflags] & tcp-syn != 0'",
-    ]
-
-
-def _sack(v: Values) -> list[str]:
-    if v.get("detail") == "mangled":
-        return [
-            "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
-            "random-sequence-number disable). Until then the sender is better off without the option:",
-            "$ sysctl -w net.ipv4.tcp_sack=0",
-        ]
-    return [
+    ],
+    ("sack", "mangled"): [
+        "Switch off the rewriting of sequence numbers on the firewall (Cisco ASA: set connection "
+        "random-sequence-number disable). Until then the sender is better off without the option:",
+        "$ sysctl -w net.ipv4.tcp_sack=0",
+    ],
+    ("sack", None): [
         "See whether both ends permit it (1), and capture the SYN at both ends: something between them may remove "
         "the option:",
         "$ sysctl net.ipv4.tcp_sack",
-    ]
-
-
-def _ecn(v: Values) -> list[str]:
-    if v.get("detail") == "blocked":
-        return [
-            "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
-            "$ ip route replace DESTINATION via GATEWAY features 0",
-            "$ sysctl -w net.ipv4.tcp_ecn=2",
-        ]
-    if v.get("detail") == "refused":
-        return [
-            "If that host is yours, let it take up ECN (2 is the default: when offered):",
-            "$ sysctl net.ipv4.tcp_ecn",
-        ]
-    return [
+    ],
+    ("ecn", "blocked"): [
+        "Find the filter that drops SYNs with ECE and CWR (RFC 3360). Until then do not offer ECN there:",
+        "$ ip route replace DESTINATION via GATEWAY features 0",
+        "$ sysctl -w net.ipv4.tcp_ecn=2",
+    ],
+    ("ecn", "refused"): [
+        "If that host is yours, let it take up ECN (2 is the default: when offered):",
+        "$ sysctl net.ipv4.tcp_ecn",
+    ],
+    ("ecn", None): [
         "Find the hop that rewrites the two bits of ECN, often with the whole byte of DSCP; tracebox and two captures "
         "tell where:",
         "$ tcpdump -nvi DEV tcp | grep -o 'tos 0x[0-9a-f]*[^,]*'",
-    ]
-
-
-def _checksum(_: Values) -> list[str]:
-    return [
+    ],
+    ("duplicate", "path"): [
+        "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop "
+        "that spanning tree does not see:",
+        "$ ip -d link show type bond",
+    ],
+    ("duplicate", None): [
+        "The copies are left out of every count. To have none: capture on one interface, not on any, and mirror one "
+        "direction of each port:",
+        "$ tcpdump -i DEV -w FILE.pcap",
+    ],
+    ("checksum", None): [
         "Something changes bits behind the last check of a link: a faulty interface, memory of a router, a broken "
         "offload or a middlebox that rewrites packets. Look at the counters of each hop, and on the receiver:",
         "$ nstat -az TcpInCsumErrors IpExtInCsumErrors",
         "$ ethtool -S DEV | grep -Ei 'csum|crc|err'",
-    ]
-
-
-def _duplicate(v: Values) -> list[str]:
-    if v.get("detail") == "path":
-        return [
-            "Look for what copies packets: a bond in broadcast mode, redundant paths (PRP, dual attachment), a loop "
-            "that spanning tree does not see:",
-            "$ ip -d link show type bond",
-        ]
-    return [
-        "The copies are left out of every count. To have none: capture on one interface, not on any, and mirror one "
-        "direction of each port:",
-        "$ tcpdump -i DEV -w FILE.pcap",
-    ]
-
-
-def _batching(v: Values) -> list[str]:
-    if v.get("detail") == "power-save":
-        return [
-            "A station that sleeps gets its packets when it wakes. Look at its power save, and turn it off:",
-            "$ iw dev DEV get power_save",
-            "$ iw dev DEV set power_save off",
-        ]
-    return [
+    ],
+    ("batching", "power-save"): [
+        "A station that sleeps gets its packets when it wakes. Look at its power save, and turn it off:",
+        "$ iw dev DEV get power_save",
+        "$ iw dev DEV set power_save off",
+    ],
+    ("batching", None): [
         "The link sends several packets at once. Where delay counts, allow shorter aggregates, and pace what is sent; "
         "look at rates and airtime of the stations:",
         "$ iw dev DEV station dump",
-    ]
-
-
-def _jitter(_: Values) -> list[str]:
-    return [
+    ],
+    ("jitter", None): [
         "Something else than this flow makes packets wait: a radio that repeats, a scheduler, traffic of others. Probe "
         "beside the traffic and without it, and look at the link's own counters:",
         "$ ping -i 0.2 HOST",
         "$ ip -s link show dev DEV",
-    ]
-
-
-def _unknown(_: Values) -> list[str]:
-    return [
+    ],
+    ("unknown", None): [
         "No cause stands out. A longer capture, one taken at the sender, or a second one behind the suspected hop "
         "would tell more."
-    ]
+    ],
+}
 
-
+# What depends on what was measured.
 _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "policer": _policer,
     "shallow-queue": _shallow_queue,
@@ -409,24 +364,8 @@ _BY_CAUSE: Mapping[str, Callable[[Values], list[str]]] = {
     "shaper": _shaper,
     "aqm": _aqm,
     "random-loss": _random_loss,
-    "reordering": _reordering,
     "receiver-window": _receiver_window,
-    "sender": _sender,
     "capture-loss": _capture_loss,
-    "peer-application": _peer_application,
-    "delayed-ack": _delayed_ack,
-    "no-answer": _no_answer,
-    "refused": _refused,
-    "reset": _reset,
-    "outage": _outage,
     "mtu": _mtu,
     "idle-timeout": _idle_timeout,
-    "window-scaling": _window_scaling,
-    "sack": _sack,
-    "ecn": _ecn,
-    "duplicate": _duplicate,
-    "checksum": _checksum,
-    "batching": _batching,
-    "jitter": _jitter,
-    "unknown": _unknown,
 }
