@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from whydrop import units
 from whydrop.explaining.document import Model, Verdict
-from whydrop.explaining.pair import AfterGap, LeftOut, Pair, Transit
-from whydrop.show.tables import Column, Sheet
+from whydrop.explaining.pair import AfterGap, LeftOut, Pair, PairFlow, Transit
+from whydrop.show.tables import Column, Columns, Sheet, known
 
 # Renamed flows that are worth a line each; a translating gateway renames thousands.
 _NAMES = 2
@@ -215,38 +215,24 @@ def _changes(pair: Pair) -> list[str]:
 
 def flows(pair: Pair) -> Sheet:
     """Flows of any protocol, at both captures."""
-    rows = tuple(
-        (
-            flow.flow,
-            flow.flow_at_2 or "the same",
-            flow.protocol.upper(),
-            _going(pair, flow.direction),
-            units.count(flow.packets_1),
-            units.count(flow.packets_2),
-            units.count(flow.matched),
-            units.count(flow.lost),
-            units.count(flow.missed_by_1 + flow.missed_by_2),
-            units.count(flow.reordered),
-            *_transit(flow.transit)[1:3],
-        )
-        for flow in pair.flows
+    columns: Columns[PairFlow] = {
+        Column("Flow", False, 0): lambda one: one.flow,
+        Column("Where it arrives", False, 9): lambda one: one.flow_at_2 or "the same",
+        Column("Protocol", False, 10): lambda one: one.protocol.upper(),
+        Column("Way", False, 4): lambda one: _going(pair, one.direction),
+        Column("Packets at 1", True, 5): lambda one: units.count(one.packets_1),
+        Column("At 2", True, 6): lambda one: units.count(one.packets_2),
+        Column("Matched", True, 2): lambda one: units.count(one.matched),
+        Column("Lost", True, 1): lambda one: units.count(one.lost),
+        Column("Missed by a capture", True, 7): lambda one: units.count(one.missed_by_1 + one.missed_by_2),
+        Column("Reordered", True, 8): lambda one: units.count(one.reordered),
+        Column("Median transit", True, 3): lambda one: _transit(one.transit)[1],
+        Column("99 %", True, 11): lambda one: _transit(one.transit)[2],
+    }
+    order = "those with most losses and packets come first"
+    return Sheet.of(
+        "Flows between the captures", columns, pair.flows, lambda one: (float(one.lost), float(one.matched)), order
     )
-    columns = (
-        Column("Flow", False, 0),
-        Column("Where it arrives", False, 9),
-        Column("Protocol", False, 10),
-        Column("Way", False, 4),
-        Column("Packets at 1", True, 5),
-        Column("At 2", True, 6),
-        Column("Matched", True, 2),
-        Column("Lost", True, 1),
-        Column("Missed by a capture", True, 7),
-        Column("Reordered", True, 8),
-        Column("Median transit", True, 3),
-        Column("99 %", True, 11),
-    )
-    weights = tuple((float(flow.lost), float(flow.matched)) for flow in pair.flows)
-    return Sheet("Flows between the captures", columns, rows, weights, "those with most losses and packets come first")
 
 
 def _going(pair: Pair, direction: str) -> str:
@@ -257,29 +243,24 @@ def _going(pair: Pair, direction: str) -> str:
 
 def models(verdict: Verdict) -> Sheet:
     """The models that were replayed: drops, passes and waits, predicted and seen."""
-    columns = (
-        Column("Model", False, 0),
-        Column("Drops right", True, 1),
-        Column("Drops wrong", True, 2),
-        Column("Passes right", True, 4),
-        Column("Longest wait", True, 3),
-        Column("Seen", True, 5),
-        Column("Median error", True, 6),
-    )
-    rows = tuple(_model_row(model) for model in verdict.models)
-    weights = tuple((float(model.role == "winner"), float(model.hits)) for model in verdict.models)
-    return Sheet("Models replayed over the packets", columns, rows, weights, "the winner and the best first")
-
-
-def _model_row(model: Model) -> tuple[str, ...]:
-    return (
-        f"{model.title} (won)" if model.role == "winner" else model.title,
-        f"{units.count(model.hits)} of {units.count(model.lost)}",
-        units.count(model.dropped - model.hits),
-        f"{units.percent(model.passed_right / model.passed)}" if model.passed else "–",
-        "–" if model.longest_wait_s is None else units.duration(model.longest_wait_s),
-        "–" if model.seen_longest_wait_s is None else units.duration(model.seen_longest_wait_s),
-        "–" if model.wait_error_s is None else units.duration(model.wait_error_s),
+    columns: Columns[Model] = {
+        Column("Model", False, 0): lambda one: f"{one.title} (won)" if one.role == "winner" else one.title,
+        Column("Drops right", True, 1): lambda one: f"{units.count(one.hits)} of {units.count(one.lost)}",
+        Column("Drops wrong", True, 2): lambda one: units.count(one.dropped - one.hits),
+        Column("Passes right", True, 4): lambda one: (
+            units.percent(one.passed_right / one.passed) if one.passed else "–"
+        ),
+        Column("Longest wait", True, 3): lambda one: known(one.longest_wait_s, units.duration),
+        Column("Seen", True, 5): lambda one: known(one.seen_longest_wait_s, units.duration),
+        Column("Median error", True, 6): lambda one: known(one.wait_error_s, units.duration),
+    }
+    order = "the winner and the best first"
+    return Sheet.of(
+        "Models replayed over the packets",
+        columns,
+        verdict.models,
+        lambda one: (float(one.role == "winner"), float(one.hits)),
+        order,
     )
 
 

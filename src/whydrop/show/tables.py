@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from whydrop import units
+from whydrop.explaining.document import Capture, Flow, Transfer
 from whydrop.explaining.explained import Explained
 from whydrop.show import words
 
@@ -26,6 +27,22 @@ class Column:
     rank: int
 
 
+Row = TypeVar("Row")
+Value = TypeVar("Value")
+
+# Each with what writes its cell of a row.
+Columns = Mapping[Column, Callable[[Row], str]]
+
+
+def known(value: Value | None, write: Callable[[Value], str]) -> str:
+    """The cell of what may not be known.
+
+    >>> known(1500, units.count), known(None, units.count)
+    ('1 500', '–')
+    """
+    return "–" if value is None else write(value)
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A table of cells. ``weights`` order the rows by importance; ``order`` says in words by what.
@@ -39,6 +56,20 @@ class Sheet:
     weights: tuple[tuple[float, float], ...]
     order: str
     summed: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        columns: Columns[Row],
+        rows: Sequence[Row],
+        weight: Callable[[Row], tuple[float, float]],
+        order: str,
+        summed: str = "",
+    ) -> Sheet:
+        """The table of these rows, by columns that each know how to write their cells."""
+        cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+        return cls(title, tuple(columns), cells, tuple(map(weight, rows)), order, summed)
 
     def most_important(self, number: int) -> list[tuple[str, ...]]:
         """At most so many rows, the most important first."""
@@ -60,71 +91,43 @@ class Sheet:
 def transfers(found: Explained) -> Sheet:
     """Transfers: what was sent, what was lost, what limited it."""
     began = _began(found)
-    rows = [
-        (
-            transfer.flow,
-            f"{transfer.start - began:.3f} s",
-            units.duration(transfer.end - transfer.start),
-            units.size(transfer.payload_bytes),
-            units.count(transfer.packets),
-            units.count(transfer.lost),
-            "–" if transfer.goodput_bps is None else units.rate(transfer.goodput_bps),
-            words.cause_title(transfer.cause),
-            "–" if transfer.cause == "unknown" else units.percent(transfer.confidence),
-        )
-        for transfer in found.transfers
-    ]
-    columns = (
-        Column("Transfer of flow", False, 0),
-        Column("Start", True, 6),
-        Column("Lasted", True, 5),
-        Column("Payload", True, 3),
-        Column("Packets", True, 7),
-        Column("Lost", True, 1),
-        Column("Goodput", True, 4),
-        Column("Cause", False, 2),
-        Column("Confidence", True, 8),
-    )
-    weights = tuple((transfer.lost, transfer.payload_bytes) for transfer in found.transfers)
-    return Sheet("Transfers", columns, tuple(rows), weights, "those with most losses and bytes come first")
+    columns: Columns[Transfer] = {
+        Column("Transfer of flow", False, 0): lambda one: one.flow,
+        Column("Start", True, 6): lambda one: f"{one.start - began:.3f} s",
+        Column("Lasted", True, 5): lambda one: units.duration(one.end - one.start),
+        Column("Payload", True, 3): lambda one: units.size(one.payload_bytes),
+        Column("Packets", True, 7): lambda one: units.count(one.packets),
+        Column("Lost", True, 1): lambda one: units.count(one.lost),
+        Column("Goodput", True, 4): lambda one: known(one.goodput_bps, units.rate),
+        Column("Cause", False, 2): lambda one: words.cause_title(one.cause),
+        Column("Confidence", True, 8): lambda one: "–" if one.cause == "unknown" else units.percent(one.confidence),
+    }
+    order = "those with most losses and bytes come first"
+    return Sheet.of("Transfers", columns, found.transfers, lambda one: (one.lost, one.payload_bytes), order)
 
 
 def flows(found: Explained) -> Sheet:
     """Flows: counts, losses, round-trip time."""
-    rows = [
-        (
-            flow.flow,
-            units.count(flow.packets),
-            units.size(flow.payload_bytes),
-            units.count(flow.lost),
-            f"{units.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–",
-            units.count(flow.retransmitted),
-            units.count(flow.spurious),
-            units.count(flow.reordered),
-            "–" if flow.rtt_min_s is None else units.duration(flow.rtt_min_s),
-            "–" if flow.rtt_median_s is None else units.duration(flow.rtt_median_s),
-            "–" if flow.mss is None else units.count(flow.mss),
-            flow.vantage,
-        )
-        for flow in found.flows
-    ]
-    columns = (
-        Column("Flow", False, 0),
-        Column("Packets", True, 3),
-        Column("Payload", True, 2),
-        Column("Lost", True, 1),
-        Column("Share lost", True, 4),
-        Column("Retransmitted", True, 6),
-        Column("Spurious", True, 8),
-        Column("Reordered", True, 9),
-        Column("RTT min", True, 5),
-        Column("RTT median", True, 7),
-        Column("MSS", True, 10),
-        Column("Captured at", False, 11),
-    )
-    weights = tuple((flow.lost, flow.payload_bytes) for flow in found.flows)
+    columns: Columns[Flow] = {
+        Column("Flow", False, 0): lambda one: one.flow,
+        Column("Packets", True, 3): lambda one: units.count(one.packets),
+        Column("Payload", True, 2): lambda one: units.size(one.payload_bytes),
+        Column("Lost", True, 1): lambda one: units.count(one.lost),
+        Column("Share lost", True, 4): _share_lost,
+        Column("Retransmitted", True, 6): lambda one: units.count(one.retransmitted),
+        Column("Spurious", True, 8): lambda one: units.count(one.spurious),
+        Column("Reordered", True, 9): lambda one: units.count(one.reordered),
+        Column("RTT min", True, 5): lambda one: known(one.rtt_min_s, units.duration),
+        Column("RTT median", True, 7): lambda one: known(one.rtt_median_s, units.duration),
+        Column("MSS", True, 10): lambda one: known(one.mss, units.count),
+        Column("Captured at", False, 11): lambda one: one.vantage,
+    }
     order = "those with most losses and bytes come first"
-    return Sheet("Flows", columns, tuple(rows), weights, order, _summed(found))
+    return Sheet.of("Flows", columns, found.flows, lambda one: (one.lost, one.payload_bytes), order, _summed(found))
+
+
+def _share_lost(flow: Flow) -> str:
+    return f"{units.significant(flow.lost / flow.packets * 100, 2)} %" if flow.packets else "–"
 
 
 def _summed(found: Explained) -> str:
@@ -159,18 +162,18 @@ def datagrams(found: Explained) -> Sheet:
         Column("RTT median", True, 7),
         Column("Marked", True, 10),
     )
-    known = found.datagrams
-    if known is None:
+    udp = found.datagrams
+    if udp is None:
         return Sheet("UDP flows", columns, (), (), "")
     rows: list[tuple[str, ...]] = []
     weights: list[tuple[float, float]] = []
-    for flow in known["flows"]:
+    for flow in udp["flows"]:
         for stream in flow["rtp"] or [None]:
             rows.append(_datagram_row(flow, stream))
             told = stream is not None or flow["spin"] is not None
             weights.append((float(told), flow["ip_bytes"]))
     order = "those of which something can be told, and the largest come first"
-    return Sheet("UDP flows", columns, tuple(rows), tuple(weights), order, _unjudged(known))
+    return Sheet("UDP flows", columns, tuple(rows), tuple(weights), order, _unjudged(udp))
 
 
 def _datagram_row(flow: Mapping[str, Any], stream: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -212,34 +215,25 @@ def _unjudged(known: Mapping[str, Any]) -> str:
 
 def captures(found: Explained) -> Sheet:
     """Captures: what was read, and in what state it was."""
-    rows = [
-        (
-            f"{number}: {capture.path}" if found.pair is not None else capture.path,
-            capture.format,
-            capture.link_type,
-            units.count(capture.packets),
-            "–" if capture.first is None else units.instant(capture.first),
-            "–" if capture.first is None or capture.last is None else units.duration(capture.last - capture.first),
-            "–" if capture.snaplen is None else f"{units.count(capture.snaplen)} B",
-            units.count(capture.duplicates),
-            "cut off" if capture.truncated else "whole",
-        )
-        for number, capture in enumerate(found.captures, start=1)
-    ]
-    columns = (
-        Column("Capture", False, 0),
-        Column("Format", False, 4),
-        Column("Link type", False, 5),
-        Column("Packets", True, 1),
-        Column("First packet", False, 6),
-        Column("Lasted", True, 2),
-        Column("Snaplen", True, 7),
-        Column("Duplicates", True, 8),
-        Column("State", False, 3),
-    )
+    numbered = found.pair is not None
+    columns: Columns[tuple[int, Capture]] = {
+        Column("Capture", False, 0): lambda row: f"{row[0]}: {row[1].path}" if numbered else row[1].path,
+        Column("Format", False, 4): lambda row: row[1].format,
+        Column("Link type", False, 5): lambda row: row[1].link_type,
+        Column("Packets", True, 1): lambda row: units.count(row[1].packets),
+        Column("First packet", False, 6): lambda row: known(row[1].first, units.instant),
+        Column("Lasted", True, 2): lambda row: _lasted(row[1]),
+        Column("Snaplen", True, 7): lambda row: known(row[1].snaplen, lambda snaplen: f"{units.count(snaplen)} B"),
+        Column("Duplicates", True, 8): lambda row: units.count(row[1].duplicates),
+        Column("State", False, 3): lambda row: "cut off" if row[1].truncated else "whole",
+    }
+    rows = list(enumerate(found.captures, start=1))
     # Of one path they stand in its order.
-    weights = tuple((-float(number), 0.0) for number in range(len(rows)))
-    return Sheet("Captures", columns, tuple(rows), weights, "in their order")
+    return Sheet.of("Captures", columns, rows, lambda row: (1.0 - row[0], 0.0), "in their order")
+
+
+def _lasted(capture: Capture) -> str:
+    return "–" if capture.first is None or capture.last is None else units.duration(capture.last - capture.first)
 
 
 def _began(found: Explained) -> float:
