@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 BIN_S = 10
 BIN_NS = BIN_S * 1_000_000_000
@@ -17,8 +16,6 @@ DAY_NS = 86_400 * 1_000_000_000
 
 TYPES = ("octets", "unicast", "multicast", "broadcast", "discards", "errors")
 ALL_COUNTERS = tuple(f"{kind}.{direction}" for kind in TYPES for direction in ("tx", "rx"))
-NEEDED_COUNTERS = ("octets.tx", "unicast.tx", "discards.tx")
-"""The counters that figures 1 and 3 are made of."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +105,3 @@ class Plan:
 def midnight_ns(day: date) -> int:
     """Where a UTC day begins."""
     return (day - date(1970, 1, 1)).days * DAY_NS
-
-
-def in_windows(size: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of ``size`` windows lie in any of the ranges [start, end), which may reach beyond both ends."""
-    marks = np.zeros(size + 1, dtype=np.int32)
-    kept = ends > starts
-    np.add.at(marks, np.clip(starts[kept], 0, size), 1)
-    np.add.at(marks, np.clip(ends[kept], 0, size), -1)
-    return np.cumsum(marks[:-1]) > 0

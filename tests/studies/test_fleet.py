@@ -6,13 +6,10 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from bench.fleet import Fleet, Plan, disco, write
-from bench.fleet.plan import BIN_NS, BINS_PER_DAY, in_windows
-from hypothesis import given
-from hypothesis import strategies as st
+from bench.fleet.plan import BIN_NS, BINS_PER_DAY
 
 from studies.conftest import SMALL, SmallFleet
 from whydrop.store import tables
@@ -193,16 +190,6 @@ def test_there_is_every_kind_of_test(small_fleet: SmallFleet) -> None:
     addresses = small_fleet.tables()["ndt"]["remote_address"]
     assert addresses.str.contains(":").any()
     assert addresses.value_counts()["count"].max() > 50
-
-
-@given(
-    st.integers(1, 60),
-    st.lists(st.tuples(st.integers(-20, 80), st.integers(-20, 80)), max_size=8),
-)
-def test_windows_are_marked_like_one_by_one(size: int, ranges: list[tuple[int, int]]) -> None:
-    starts, ends = (np.array([pair[side] for pair in ranges], dtype=np.int64) for side in (0, 1))
-    wanted = [any(start <= window < end for start, end in ranges) for window in range(size)]
-    assert in_windows(size, starts, ends).tolist() == wanted
 
 
 def test_a_written_fleet_says_what_is_true_of_it(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from whydrop.act import reverting, state
 from whydrop.act.state import Entry
 
 _LOOK_S = 1.0
-_TRY_AGAIN_S = 5.0
 
 
 def start(index: int) -> None:

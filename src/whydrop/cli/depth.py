@@ -72,7 +72,7 @@ def command(host: str, as_json: bool, **options: Any) -> None:
 
 
 def _wanted(host: str, options: dict[str, Any]) -> Wanted:
-    from whydrop.cli.responder import read_secret
+    from whydrop.cli.responder import secret_or_leave
     from whydrop.measure.depth.caps import Caps
     from whydrop.measure.depth.measuring import Wanted
     from whydrop.measure.engine import FarHost
@@ -82,12 +82,7 @@ def _wanted(host: str, options: dict[str, Any]) -> Wanted:
         far = places([host])[0]
     except ValueError as reason:
         raise click.UsageError(ending.printable(str(reason))) from None
-    secret = None
-    if options["secret_file"] is not None:
-        try:
-            secret = read_secret(options["secret_file"])
-        except OSError as reason:
-            sys.exit(ending.status(reason))
+    secret = secret_or_leave(options["secret_file"])
     return Wanted(
         host=FarHost(far.name, far.host, far.port or options["port"], secret),
         far_end=options["far_end"],

@@ -109,6 +109,14 @@ def read_secret(path: Path) -> str:
         ) from None
 
 
+def secret_or_leave(path: Path | None) -> str | None:
+    """The secret in a file, if there is one; the program ends where it cannot be read."""
+    try:
+        return None if path is None else read_secret(path)
+    except OSError as reason:
+        sys.exit(ending.status(reason))
+
+
 def _serve(responder: Any, ready: str) -> int:
     """Serve in a thread of its own, so that signals are received here; say so when they are."""
     from whydrop._core import TrafficError

@@ -167,16 +167,11 @@ def _leaving(far: list[FarEnd], options: dict[str, Any]) -> dict[str, str]:
 
 
 def _settings(far: list[FarEnd], options: dict[str, Any]) -> Settings:
-    from whydrop.cli.responder import read_secret
+    from whydrop.cli.responder import secret_or_leave
     from whydrop.measure.engine import FarHost
     from whydrop.measure.settings import Settings
 
-    secret = None
-    if options["secret_file"] is not None:
-        try:
-            secret = read_secret(options["secret_file"])
-        except OSError as reason:
-            sys.exit(ending.status(reason))
+    secret = secret_or_leave(options["secret_file"])
     return Settings(
         output=options["output"],
         hosts=[FarHost(place.name, place.host, place.port or options["port"], secret) for place in far],

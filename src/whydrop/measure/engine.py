@@ -77,11 +77,6 @@ class Engine:
         self._test: _core.TrafficTest | None = None
         self._finished = False
 
-    @property
-    def host_names(self) -> list[str]:
-        """The hosts that it talks to."""
-        return list(dict.fromkeys(place.host.name for place in self._hosts))
-
     def prepare(self) -> None:
         """Connect to all hosts. Ctrl-C is received while it waits.
 

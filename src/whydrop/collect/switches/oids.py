@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from whydrop.collect.switches.reading import Counter
 
-SYS_DESCR = "1.3.6.1.2.1.1.1.0"
 SYS_UP_TIME = "1.3.6.1.2.1.1.3.0"  # hundredths of a second, 32 bits: it wraps after 497 days
 
 # Changes whenever a row of ifTable comes or goes (RFC 2863, ifTableLastChange): indexes may mean other ports then.

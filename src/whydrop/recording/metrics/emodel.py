@@ -27,7 +27,6 @@ class Codec:
 # ITU-T G.113 (2007), appendix I: provisional planning values for random loss; PLC conceals what is lost.
 G711 = Codec("G.711", 0.0, 4.3)
 G711_CONCEALED = Codec("G.711 with packet loss concealment", 0.0, 25.1)
-CODECS = {"g711": G711, "g711-plc": G711_CONCEALED}
 
 # Default values, G.107 (06/2015) table 2.
 _SLR, _RLR = 8.0, 2.0  # loudness ratings, dB

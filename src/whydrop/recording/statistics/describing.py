@@ -110,13 +110,6 @@ def round_trips_per_minute(rtt_ms: float | None) -> float | None:
     return 60_000.0 / rtt_ms if rtt_ms is not None and rtt_ms > 0 else None
 
 
-def jain_rows(shares: Values) -> Values:
-    """Jain's index over the last axis of an array; NaN where all shares are zero."""
-    squares = (shares**2).sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(shares.sum(axis=-1) ** 2 / (shares.shape[-1] * squares))
-
-
 def ipdv(delays: ArrayLike, sequence: ArrayLike | None = None) -> Values:
     """Differences of the delays of successive packets (RFC 3393), in the units given.
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from whydrop.show.plots.schema import PanelSpec, PlotSpec
 
 _KINDS = ("time-series", "cdf")
-# Beside metadata: what a series is, and the recording that it is of.
-OWN_KEYS = ("series", "recording")
 
 
 @dataclass(frozen=True)

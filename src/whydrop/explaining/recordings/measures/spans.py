@@ -41,11 +41,6 @@ class Spans:
         return int(max(1, min(MOST_STEPS, -(-(self.end_ns - self.steady_ns) // self.step_ns))))
 
     @property
-    def steady_s(self) -> float:
-        """How long the steady load is."""
-        return (self.end_ns - self.steady_ns) / _NS
-
-    @property
     def second_ns(self) -> int:
         """A second; longer where the load lasts so long that there would be too many."""
         return max(_NS, (self.end_ns - self.steady_ns) // MOST_STEPS + 1)
