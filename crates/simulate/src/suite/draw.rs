@@ -133,34 +133,10 @@ fn capture(random: &mut Random) -> CaptureConfig {
 pub(super) fn flow(number: u16, random: &mut Random) -> FlowConfig {
     let timestamps = random.chance(0.85);
     let mss = *pick(&[1_460, 1_460, 1_460, 1_400, 1_380, 1_240], random);
-    let rack = random.chance(0.7);
-    let algorithm = if random.chance(0.8) {
-        Algorithm::Cubic
-    } else {
-        Algorithm::NewReno
-    };
-    let sender = SenderConfig {
-        algorithm,
-        mss: if timestamps { mss - 12 } else { mss },
-        rack,
-        tail_loss_probe: rack,
-        hystart: algorithm == Algorithm::Cubic && random.chance(0.8),
-        pacing: if random.chance(0.25) {
-            Pacing::Window
-        } else {
-            Pacing::None
-        },
-        slow_start_after_idle: random.chance(0.8),
-        ..SenderConfig::default()
-    };
-    let receiver = ReceiverConfig {
-        segments_per_ack: *pick(&[2, 2, 2, 2, 1, 4], random),
-        timestamps,
-        ..ReceiverConfig::default()
-    };
+    let sender = data_sender(mss, timestamps, 0.7, 0.8, random);
     FlowConfig {
         sender,
-        receiver,
+        receiver: data_receiver(timestamps, random),
         application: Application::Chunks {
             bytes: 2_000_000,
             count: 5,
@@ -175,6 +151,43 @@ pub(super) fn flow(number: u16, random: &mut Random) -> FlowConfig {
         timestamps,
         closes: random.chance(0.7),
         extra_rtt_ns: 0,
+    }
+}
+
+/// The sender of a connection; the shares are of senders with RACK, and of CUBIC's with HyStart.
+pub(crate) fn data_sender(
+    mss: u64,
+    timestamps: bool,
+    rack_share: f64,
+    hystart_share: f64,
+    random: &mut Random,
+) -> SenderConfig {
+    let rack = random.chance(rack_share);
+    let algorithm = match random.chance(0.8) {
+        true => Algorithm::Cubic,
+        false => Algorithm::NewReno,
+    };
+    SenderConfig {
+        algorithm,
+        mss: if timestamps { mss - 12 } else { mss },
+        rack,
+        tail_loss_probe: rack,
+        hystart: algorithm == Algorithm::Cubic && random.chance(hystart_share),
+        pacing: match random.chance(0.25) {
+            true => Pacing::Window,
+            false => Pacing::None,
+        },
+        slow_start_after_idle: random.chance(0.8),
+        ..SenderConfig::default()
+    }
+}
+
+/// The receiver of a connection.
+pub(crate) fn data_receiver(timestamps: bool, random: &mut Random) -> ReceiverConfig {
+    ReceiverConfig {
+        segments_per_ack: *pick(&[2, 2, 2, 2, 1, 4], random),
+        timestamps,
+        ..ReceiverConfig::default()
     }
 }
 

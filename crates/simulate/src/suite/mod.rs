@@ -18,6 +18,7 @@ use crate::history::History;
 use crate::network::Simulation;
 use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
 use crate::truth::{FlowTruth, flow_truths};
+pub(crate) use draw::{data_receiver, data_sender};
 pub use kind::Kind;
 pub use oracle::Oracle;
 pub use output::SuiteError;

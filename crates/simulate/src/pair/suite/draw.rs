@@ -5,13 +5,11 @@ use whydrop_path::{Delay, Fifo, Jitter, Limit, Random, overhead};
 
 use super::kind::Mechanism;
 use super::policer::{Element, PolicerSpec};
-use crate::congestion::Algorithm;
 use crate::network::{DatagramSource, Extras, WatchConfig};
 use crate::pair::sniffer::{Point, Sniffer};
 use crate::pair::world::{Flow, Realism, Translation};
-use crate::receiver::ReceiverConfig;
 use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
-use crate::sender::{Pacing, SenderConfig};
+use crate::suite::{data_receiver, data_sender};
 
 pub const MS: i64 = 1_000_000;
 /// The stages of every path: the sender's card, the way to B, from B to the element, the element, from it to Y, the
@@ -224,32 +222,9 @@ fn connection(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
     let timestamps = random.chance(0.85);
     let mss =
         *pick(&[1_460, 1_460, 1_460, 1_400, 1_380, 1_240], random) - if ipv6 { 20 } else { 0 };
-    let rack = random.chance(0.8);
-    let algorithm = match random.chance(0.8) {
-        true => Algorithm::Cubic,
-        false => Algorithm::NewReno,
-    };
-    let sender = SenderConfig {
-        algorithm,
-        mss: if timestamps { mss - 12 } else { mss },
-        rack,
-        tail_loss_probe: rack,
-        hystart: algorithm == Algorithm::Cubic && random.chance(0.7),
-        pacing: if random.chance(0.25) {
-            Pacing::Window
-        } else {
-            Pacing::None
-        },
-        slow_start_after_idle: random.chance(0.8),
-        ..SenderConfig::default()
-    };
     FlowConfig {
-        sender,
-        receiver: ReceiverConfig {
-            segments_per_ack: *pick(&[2, 2, 2, 2, 1, 4], random),
-            timestamps,
-            ..ReceiverConfig::default()
-        },
+        sender: data_sender(mss, timestamps, 0.8, 0.7, random),
+        receiver: data_receiver(timestamps, random),
         application: Application::Chunks {
             bytes: 2_000_000,
             count: 3,
