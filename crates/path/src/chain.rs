@@ -87,7 +87,7 @@ impl Chain {
                 None => return outcome,
             }
         }
-        leave(packet.time_ns, marked)
+        Outcome::leaves(packet.time_ns, marked)
     }
 
     /// Do everything that falls due up to and including `now_ns`.
@@ -146,7 +146,7 @@ impl Chain {
             Some(time_ns) if stage + 1 < self.elements.len() => {
                 return self.calendar.push(time_ns, stage + 1, item);
             }
-            Some(time_ns) => leave(time_ns, item.marked),
+            Some(time_ns) => Outcome::leaves(time_ns, item.marked),
             None => outcome,
         };
         self.decided.push(Decision {
@@ -154,14 +154,6 @@ impl Chain {
             time_ns: now_ns,
             outcome: decision,
         });
-    }
-}
-
-fn leave(time_ns: i64, marked: bool) -> Outcome {
-    if marked {
-        Outcome::Marked { time_ns }
-    } else {
-        Outcome::Departs { time_ns }
     }
 }
 

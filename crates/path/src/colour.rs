@@ -1,5 +1,6 @@
 //! Three-colour markers as policers.
 
+use crate::element::with_overhead;
 use crate::{Arrival, Outcome, PathElement, TokenBucket};
 
 /// The colour that a marker gives a packet.
@@ -54,11 +55,7 @@ impl SingleRateThreeColour {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     /// Meter a packet: its colour, with the tokens taken.
     pub fn colour(&mut self, packet: Arrival) -> Colour {
@@ -117,11 +114,7 @@ impl TwoRateThreeColour {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     /// Meter a packet: its colour, with the tokens taken.
     pub fn colour(&mut self, packet: Arrival) -> Colour {

@@ -50,6 +50,18 @@ pub struct Header {
     pub ecn: Ecn,
 }
 
+/// The method with which an element counts more than the IP packet.
+macro_rules! with_overhead {
+    () => {
+        /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
+        pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
+            self.overhead_bytes = overhead_bytes;
+            self
+        }
+    };
+}
+pub(crate) use with_overhead;
+
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -65,6 +77,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// It leaves at this time, marked or not.
+    #[inline]
+    pub(crate) fn leaves(time_ns: i64, marked: bool) -> Self {
+        match marked {
+            true => Self::Marked { time_ns },
+            false => Self::Departs { time_ns },
+        }
+    }
+
     /// When the packet leaves, if it does and if that is known.
     #[inline]
     pub fn departure_ns(self) -> Option<i64> {

@@ -1,5 +1,6 @@
 //! The plain policer: conform or drop.
 
+use crate::element::with_overhead;
 use crate::{Arrival, Outcome, PathElement, TokenBucket};
 
 /// A token bucket that drops: a packet passes, at once, if tokens for all of it are there, and is dropped otherwise.
@@ -29,11 +30,7 @@ impl Policer {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     /// Start with this many bytes of committed tokens instead of a full bucket.
     pub fn with_initial_bytes(mut self, bytes: u64) -> Self {

@@ -1,5 +1,6 @@
 //! The token bucket that queues.
 
+use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::{Arrival, Backlog, Limit, Outcome, PathElement, TokenBucket};
 
@@ -37,11 +38,7 @@ impl Shaper {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     /// Start with this many bytes of tokens instead of a full bucket.
     pub fn with_initial_bytes(mut self, bytes: u64) -> Self {

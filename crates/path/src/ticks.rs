@@ -1,5 +1,6 @@
 //! Elements that let packets go at certain times only: shapers driven by a timer, and links that gather frames.
 
+use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::{Arrival, Limit, Outcome, PathElement};
 
@@ -39,11 +40,7 @@ impl TickShaper {
         shaper
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     fn per_tick(&self) -> u128 {
         u128::from(self.rate_bps) * self.tick_ns.unsigned_abs() as u128

@@ -1,6 +1,7 @@
 //! Controlled delay (RFC 8289).
 
 use super::sojourn::{Settings, SojournQueue, Waiting};
+use crate::element::with_overhead;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Backlog, Decision, Header, Limit, Outcome, PathElement};
 
@@ -48,11 +49,7 @@ impl CoDel {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     fn backlog(&self) -> Backlog {
         Backlog {

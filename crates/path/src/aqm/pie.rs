@@ -1,5 +1,6 @@
 //! Proportional integral controller enhanced (RFC 8033).
 
+use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
@@ -83,11 +84,7 @@ impl Pie {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 }
 
 impl Control {
@@ -241,12 +238,7 @@ impl PathElement for Pie {
         if service.start_ns > now_ns {
             self.places.hold(service.start_ns, bytes);
         }
-        let time_ns = service.end_ns;
-        if mark {
-            Outcome::Marked { time_ns }
-        } else {
-            Outcome::Departs { time_ns }
-        }
+        Outcome::leaves(service.end_ns, mark)
     }
 
     fn reset(&mut self) {

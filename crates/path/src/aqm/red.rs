@@ -1,5 +1,6 @@
 //! Random early detection.
 
+use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
@@ -73,11 +74,7 @@ impl Red {
         self
     }
 
-    /// Bytes counted for each packet on top of the IP packet: see [`overhead`](crate::overhead).
-    pub fn with_overhead(mut self, overhead_bytes: u32) -> Self {
-        self.overhead_bytes = overhead_bytes;
-        self
-    }
+    with_overhead!();
 
     /// Move the average, as the paper's figure 2 does at each arrival.
     fn measure(&mut self, now_ns: i64) {
@@ -143,12 +140,7 @@ impl PathElement for Red {
         if service.start_ns > now_ns {
             self.places.hold(service.start_ns, bytes);
         }
-        let time_ns = service.end_ns;
-        if chosen {
-            Outcome::Marked { time_ns }
-        } else {
-            Outcome::Departs { time_ns }
-        }
+        Outcome::leaves(service.end_ns, chosen)
     }
 
     fn reset(&mut self) {

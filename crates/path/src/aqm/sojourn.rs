@@ -27,11 +27,7 @@ impl Waiting {
 
     /// Its transmission began at `start_ns` and ends at `time_ns`.
     pub fn sent_at(self, start_ns: i64, time_ns: i64, marked: bool) -> Decision {
-        let outcome = if marked {
-            Outcome::Marked { time_ns }
-        } else {
-            Outcome::Departs { time_ns }
-        };
+        let outcome = Outcome::leaves(time_ns, marked);
         Decision {
             packet: self.packet,
             time_ns: start_ns,
