@@ -14,7 +14,7 @@ use crate::group::{FlowRef, Group, GroupTrace, wait_back_ns};
 use crate::judge::judge_losses;
 use crate::limits;
 use crate::senders_line::{Placed, place_behind_line, slowest_line_bps};
-use crate::thresholds::{REPLAYED_SHARE, SHORTEST_CLOCKED_S};
+use crate::thresholds::{REPLAYED_BEFORE_SHARE, REPLAYED_SHARE, SHORTEST_CLOCKED_S};
 use whydrop_verdict::Cause;
 
 /// How a plain replay of a policer agrees with what was lost: no corrections, the model runs by itself.
@@ -55,11 +55,20 @@ impl ReplayCheck {
     }
 
     /// True if the model drops, by itself, what was lost: most of the losses that it claims, or what is near them, and
-    /// hardly others. Where nothing else rules out a queue, exactly those.
-    pub fn holds(&self, fit: &BucketFit, no_queue: bool) -> bool {
+    /// hardly others. Where no delay can rule out a queue, exactly those.
+    pub fn holds(&self, fit: &BucketFit, delays_tell: bool) -> bool {
+        let agreed = if delays_tell { self.nearby } else { self.hits };
+        self.share(fit, agreed) > REPLAYED_SHARE
+    }
+
+    /// The same of losses before the capture point, where the line may be others' as well.
+    pub fn holds_before(&self, fit: &BucketFit) -> bool {
+        self.share(fit, self.hits) > REPLAYED_BEFORE_SHARE
+    }
+
+    fn share(&self, fit: &BucketFit, agreed: usize) -> f64 {
         let claimed = (fit.agreement.expected_losses() as usize).max(self.dropped);
-        let agreed = if no_queue { self.nearby } else { self.hits };
-        agreed as f64 > REPLAYED_SHARE * claimed as f64
+        agreed as f64 / claimed.max(1) as f64
     }
 }
 

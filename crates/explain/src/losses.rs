@@ -10,7 +10,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::before_capture::{Burst, spent_at_once};
 use crate::contest::Contest;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, ReplayCheck};
 use crate::judge::Judgement;
 use crate::thresholds::*;
 
@@ -190,6 +190,10 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
     };
     contest.support(Cause::Policer, nats);
     let at_once = burst_before(evidence);
+    let replayed = |check: &ReplayCheck| match at_once {
+        Some(_) => check.holds_before(fit),
+        None => check.holds(fit, delays_tell(evidence)),
+    };
     let queue = match evidence.lost_mostly_before() {
         true => at_once.map(|_| false),
         false => queue_shows(evidence),
@@ -208,10 +212,7 @@ fn enter_policer(contest: &mut Contest, evidence: &Evidence, nats: f64) {
             drain_rate_bps = rate_bps,
             rate_bps = fit.rate_bps.value
         )
-    } else if let Some(check) = evidence
-        .replay
-        .filter(|check| !check.holds(fit, delays_tell(evidence) || at_once.is_some()))
-    {
+    } else if let Some(check) = evidence.replay.filter(|check| !replayed(check)) {
         fact!(
             "policer-misses",
             rate_bps = fit.rate_bps.value,

@@ -21,6 +21,10 @@ pub const NEEDED_EXPECTED: f64 = 0.6;
 /// others: half of them is what a wrong limit of the right rate reaches. Train; all policers of the published captures reach 0.85.
 pub const REPLAYED_SHARE: f64 = 0.6;
 
+/// ... and exactly so many of losses before the capture point: where other traffic fills half of a queue's line, the rest of
+/// it looks like a bucket, but not packet by packet. Train.
+pub const REPLAYED_BEFORE_SHARE: f64 = 0.7;
+
 /// Behind any queue packets come no closer than it lets them out, so a bucket of this many packets, spent at once, is
 /// what no queue before the capture point leaves of a burst. Smaller ones need the delays to tell. Train.
 pub const SEEN_BUCKET_PACKETS: f64 = 8.0;
