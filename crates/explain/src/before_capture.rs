@@ -1,5 +1,5 @@
-//! What was lost before the capture point: when it would have come there, and what the packets that came tell of that
-//! which dropped it.
+//! Losses before the capture point: when the packets would have come there, and what those that came tell of that which
+//! dropped them.
 
 use std::collections::VecDeque;
 
@@ -97,7 +97,7 @@ fn largest_burst(trace: &Trace, rate_bytes_per_s: f64, within_s: f64) -> Option<
     largest
 }
 
-/// What came until a stamp, and by how much that is ahead of a rate.
+/// Bytes that came until a stamp, and by how many they are ahead of a rate.
 #[derive(Debug, Clone, Copy)]
 struct Came {
     time_s: f64,

@@ -228,7 +228,7 @@ fn drain(evidence: &Evidence) -> Option<Fact> {
     ))
 }
 
-/// What the packets around losses before the capture point tell.
+/// Tells how the packets around losses before the capture point were spaced.
 fn spacing(evidence: &Evidence) -> Option<Fact> {
     let holes = &evidence.holes;
     let code = match () {

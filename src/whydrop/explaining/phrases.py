@@ -218,7 +218,7 @@ _PHRASES: Mapping[str, Phrase] = {
         "a full queue of this size would have held packets for {queue_s}; just before a loss they had waited {waited_s}"
     ),
     "burst-came-through": (
-        "{burst_bytes} came within {over_s}; a queue that drains at {rate_bps} lets packets out at that rate, and no faster"
+        "{burst_bytes} came within {over_s}; a queue that drains at {rate_bps} lets out no more than its rate"
     ),
     "holes-left": (
         "around {empty} of {runs} losses the packets came further apart, by the time that the lost ones would have "
@@ -300,8 +300,8 @@ _PHRASES: Mapping[str, Phrase] = {
         "tells bursts by chance from a full queue"
     ),
     "losses-in-runs-without-queue": lambda v: (
-        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and a policer that no bucket "
-        "was found for would leave as much room"
+        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and a policer whose "
+        "rate and burst were not found would leave as much room"
     ),
     # the ends
     "window-full": (

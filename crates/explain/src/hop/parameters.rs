@@ -247,7 +247,7 @@ struct LimitSeen<'a> {
     packet_bytes: f64,
     /// Bytes that leave while stamps vary.
     drained: f64,
-    /// What passed, as a multiple of what was seen.
+    /// Bytes that passed, as a multiple of those that were seen.
     missed: f64,
 }
 
@@ -312,7 +312,7 @@ fn releases_in_ticks(hop: &Hop) -> bool {
     drain.explained > STANDING_EXPLAINED && apart > ALIKE_RATES
 }
 
-/// What captures missed waited as well, and made others wait: a rate that waits tell may be higher by it.
+/// Raises a rate that waits tell by what the captures missed: it waited as well, and made others wait.
 fn raise_by_missed(rate: &mut Quantity, missed_share: f64) {
     rate.high = rate.high.map(|high| high / (1.0 - missed_share).max(0.1));
 }
