@@ -56,9 +56,16 @@ def test_the_shallow_queue_example_is_not_accused_of_policing():
     assert all(verdict.cause != "policer" for verdict in found.verdicts)
 
 
-@pytest.mark.parametrize("name", ["policed-download-far.pcap.zst", "shallow-queue-far.pcap.zst"])
-def test_what_was_lost_before_the_capture_point_is_laid_to_no_queue_behind_it(name: str):
-    assert whydrop.explain(EXAMPLES / name).verdicts[0].cause == "unknown"
+def test_what_was_lost_before_the_capture_point_is_laid_to_no_queue_behind_it():
+    assert whydrop.explain(EXAMPLES / "shallow-queue-far.pcap.zst").verdicts[0].cause == "unknown"
+
+
+def test_a_policer_before_the_capture_point_is_recognised_by_the_bursts_that_it_lets_through():
+    headline = whydrop.explain(EXAMPLES / "policed-download-far.pcap.zst").verdicts[0]
+    assert headline.cause == "policer"
+    rate, burst = headline.parameters["rate_bps"], headline.parameters["burst_bytes"]
+    assert (rate.low or 0) <= 20e6 <= (rate.high or float("inf"))
+    assert (burst.low or 0) <= 51_200 <= (burst.high or float("inf"))
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -300,8 +300,8 @@ _PHRASES: Mapping[str, Phrase] = {
         "tells bursts by chance from a full queue"
     ),
     "losses-in-runs-without-queue": lambda v: (
-        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and a policer whose "
-        "rate and burst were not found would leave as much room"
+        f"losses came in runs of {v['mean_run']:.1f} packets: independent ones come singly, and a policer "
+        "leaves as much room"
     ),
     # the ends
     "window-full": (
