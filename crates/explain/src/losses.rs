@@ -60,6 +60,7 @@ struct Patterns {
     /// Chance cannot be told by so few losses, or by one clump of them.
     few: bool,
     delays_tell: bool,
+    holes_tell: bool,
     /// How sure a bucket that fits makes, 0 to 1.
     sharpness: f64,
 }
@@ -104,6 +105,7 @@ impl Patterns {
             clumps,
             few: few || clumps < 2 || runs < 2,
             delays_tell: delays_told(evidence),
+            holes_tell: evidence.holes.runs > 0,
             sharpness: bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0),
         }
     }
@@ -130,6 +132,7 @@ impl Patterns {
             // that which cannot be told is a part of what is unknown
             () if self.few => 0.0,
             () if self.delays_tell => -CHANCE_NATS,
+            () if self.holes_tell => -HOLES_CHANCE_NATS,
             () => -UNSEEN_CHANCE_NATS,
         };
         let parts = [

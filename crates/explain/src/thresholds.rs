@@ -127,7 +127,9 @@ pub const TIME_NATS: f64 = 2.0;
 /// than of three.
 pub const CHANCE_NATS: f64 = 2.0;
 /// ... and where no delays are seen: what drops singly without a trace is not in every list.
-pub const UNSEEN_CHANCE_NATS: f64 = 1.5;
+pub const UNSEEN_CHANCE_NATS: f64 = 0.8;
+/// ... but where the holes that losses left are.
+pub const HOLES_CHANCE_NATS: f64 = 1.5;
 
 /// A queue is worth the name where it delays by a tenth of the round trip and by a millisecond, seconds. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
