@@ -76,26 +76,39 @@ def in_csv(text: str, panels: list[dict[str, Any]]) -> Counter[Place]:
     return Counter(zip(*columns, strict=True))
 
 
+def drag(opened: Opened, key: str) -> None:
+    """Drag over the middle of a figure, as a reader who wants to see that part of it."""
+    plot = opened.page.locator(f"#figure-{key} .u-over").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    opened.page.mouse.move(box["x"] + box["width"] * 0.3, middle)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=3)
+    opened.page.mouse.up()
+
+
 def zoom_each(opened: Opened) -> set[str]:
     """Zoom in with the button, and where that moves nothing by a drag; returns the figures that look otherwise then."""
     before = opened.pictures()
     opened.page.locator("[data-zoom=in]").first.click()
     opened.page.wait_for_timeout(100)
-    for key in set(before) - changed(before, opened.pictures()):
-        plot = opened.page.locator(f"#figure-{key} .u-over").first
-        plot.scroll_into_view_if_needed()
-        box = plot.bounding_box()
-        middle = box["y"] + box["height"] / 2
-        opened.page.mouse.move(box["x"] + box["width"] * 0.3, middle)
-        opened.page.mouse.down()
-        opened.page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=3)
-        opened.page.mouse.up()
-    opened.page.mouse.move(0, 0)
+    zoomed = changed(before, opened.pictures())
+    # a busy browser loses an event of the mouse: then a reader drags again
+    for _ in range(3):
+        for key in set(before) - zoomed:
+            drag(opened, key)
+        opened.page.mouse.move(0, 0)
+        zoomed |= drawn_anew(opened, before)
+    return zoomed
+
+
+def drawn_anew(opened: Opened, before: dict[str, str]) -> set[str]:
+    """The figures that look otherwise, once all do or two seconds have passed: a busy machine draws later."""
     zoomed: set[str] = set()
-    # a busy machine draws later
-    for _ in range(50):
+    for _ in range(20):
         opened.page.wait_for_timeout(100)
-        zoomed |= changed(before, opened.pictures())
+        zoomed = changed(before, opened.pictures())
         if zoomed == set(before):
             break
     return zoomed
