@@ -53,6 +53,9 @@ def main() -> int:
     if not whydrop(tuple(ours)).is_installed():
         print(f"bench: no {ours[0]}: run `make setup`, or name a command with --whydrop", file=sys.stderr)
         return 1
+    if options.whydrop == measured_here() and compiled_as() == "dev":
+        print("bench: whydrop is compiled as for tests, and slower: run `tools/setup release` first", file=sys.stderr)
+        return 1
     try:
         for measure in (measure_engine, *map(of_module, MODULES), measure_captures, measure_pairs):
             section = measure(options, tuple(ours))
@@ -69,13 +72,23 @@ def main() -> int:
     return 0
 
 
+def measured_here(verb: str = "explain") -> str:
+    """The command of this folder's whydrop, which is measured unless another is named."""
+    return f"{shlex.quote(str(Path(sys.executable).parent / 'whydrop'))} {verb} --json"
+
+
+def compiled_as() -> str:
+    """The profile that the extension of this environment was compiled with, as tools/setup writes it down."""
+    stamp = Path(sys.prefix) / ".extension-built"
+    return stamp.read_text(encoding="utf-8").strip() if stamp.exists() else ""
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    whydrop_here = shlex.quote(str(Path(sys.executable).parent / "whydrop"))
     parser.add_argument("--only", choices=SECTIONS, help="measure this only")
-    parser.add_argument("--whydrop", metavar="COMMAND", default=f"{whydrop_here} explain --json", help=OURS)
-    parser.add_argument("--match", metavar="COMMAND", default=f"{whydrop_here} match --json", help=OURS)
+    parser.add_argument("--whydrop", metavar="COMMAND", default=measured_here(), help=OURS)
+    parser.add_argument("--match", metavar="COMMAND", default=measured_here("match"), help=OURS)
     parser.add_argument("--packets", type=int, default=5_000_000, help="size of the large capture (%(default)s)")
     parser.add_argument("--pair-packets", type=int, default=2_000_000, help="of each capture of the pair (%(default)s)")
     parser.add_argument("--captures", type=Path, nargs="+", help="what to replicate (the captures in examples/)")
