@@ -2,8 +2,8 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::{
-    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Interval, LossPattern, Refined,
-    delay_at_loss, delay_by_occupancy, envelope, loss_pattern, refine_beside,
+    BucketFit, DelayAtLoss, DelayByOccupancy, DrainFit, Filled, Interval, LossPattern, Refined,
+    delay_at_loss, delay_by_occupancy, envelope, fill_waits, loss_pattern, refine_beside,
 };
 use whydrop_path::{Arrival, Policer, replay};
 use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
@@ -281,13 +281,25 @@ fn measure_behind(group: &Group) -> Evidence {
         .has_offloaded_segments()
         .then(|| slowest_line_bps(group))
         .flatten();
+    let mut group_trace = group.trace();
+    let mut unsure_s = 0.0;
+    if group.is_by_echoes() {
+        // those that are known are all of packets near losses, which says nothing of the others
+        let unknown = Filled {
+            waits_s: vec![f32::NAN; group_trace.trace.len()],
+            unsure_s: 0.0,
+        };
+        let filled = fill_waits(&group_trace.trace, &group.hosts(&group_trace)).unwrap_or(unknown);
+        group_trace.trace.delay_s = filled.waits_s;
+        unsure_s = filled.unsure_s;
+    }
     let mut evidence = measure_trace(
-        group.trace(),
+        group_trace,
         slowest_line_bps,
         totals(group),
         base_rtt_s(group),
     );
-    evidence.tick_s = tick_s(group);
+    evidence.tick_s = tick_s(group).max(unsure_s);
     evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, least_rtt_ns);
     look_beside_others(&mut evidence);
     if evidence.lost_mostly_before() {
@@ -524,7 +536,10 @@ fn whole_rtt_s(group: &Group) -> Option<f64> {
 fn least_rtt_ns(flow: &Flow) -> Option<i64> {
     let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
     // shorter than a tick of the capture's clock it is not known
-    exact.map(|s| s.rtt_ns).filter(|ns| *ns > 0).min()
+    let measured_ns = exact
+        .map(|s| s.rtt_ns)
+        .chain(flow.account().echoed_rtt_ns());
+    measured_ns.filter(|ns| *ns > 0).min()
 }
 
 /// Flows with less than this share of the bytes of the group's largest (control connections) do not say what limits it.

@@ -67,6 +67,12 @@ impl Group<'_> {
         f64::from(sizes.max().unwrap_or(1460))
     }
 
+    /// Acknowledgments were not captured: round trips are told of a few packets.
+    pub fn is_by_echoes(&self) -> bool {
+        let told = |flow: &FlowRef| flow.flow.account().by_echoes();
+        self.flows.iter().any(told)
+    }
+
     pub fn lost(&self) -> u64 {
         self.flows.iter().map(|flow| flow.flow.counters.lost).sum()
     }
@@ -77,6 +83,20 @@ impl Group<'_> {
             .any(|flow| flow.flow.counters.offloaded_super_segments > 0)
     }
 
+    /// The sender of each packet: the first of the group's flows that comes from there.
+    pub fn hosts(&self, group_trace: &GroupTrace) -> Vec<usize> {
+        let host = |flow: &FlowRef| {
+            let address = flow.flow.source.address;
+            let mut flows = self.flows.iter();
+            flows.position(|first| first.flow.source.address == address)
+        };
+        let hosts: Vec<usize> = self.flows.iter().filter_map(host).collect();
+        let origins = group_trace.origins.iter();
+        origins
+            .map(|origin| hosts[origin.member as usize])
+            .collect()
+    }
+
     /// All data packets of the group in the order of time.
     pub fn trace(&self) -> GroupTrace {
         self.trace_of(|segment| Some(fate(segment)))
@@ -85,7 +105,7 @@ impl Group<'_> {
     /// The data packets that `outcome` has an outcome for, in the order of time.
     pub fn trace_of(&self, outcome: impl Fn(&Segment) -> Option<Seen>) -> GroupTrace {
         self.gathered(|flow| {
-            let way_out_s = way_out_s(flow);
+            let way_out_s = way_out_s(flow, self.echoed_rtt_ns(flow));
             let arrivals_ns = arrivals_ns(flow);
             let outcome = &outcome;
             move |number, segment| {
@@ -129,6 +149,16 @@ impl Group<'_> {
             .map_or(0, |(own, least)| own - least)
     }
 
+    /// The least round trip that echoes tell of a flow, or of another one between the same hosts.
+    fn echoed_rtt_ns(&self, flow: &Flow) -> Option<i64> {
+        flow.account().echoed_rtt_ns()?;
+        let host = flow.source.address;
+        let of_host = (self.flows.iter()).filter(|other| other.flow.source.address == host);
+        of_host
+            .filter_map(|other| other.flow.account().echoed_rtt_ns())
+            .min()
+    }
+
     /// The observations that `observed` makes of each flow's segments, in the order of time.
     fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
     where
@@ -169,7 +199,7 @@ fn fate(segment: &Segment) -> Seen {
 
 /// How much longer than the fastest a segment took from the capture point to the receiver, seconds; `None` where no round
 /// trip tells.
-fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
+fn way_out_s(flow: &Flow, echoed_rtt_ns: Option<i64>) -> impl Fn(&Segment) -> Option<f32> {
     let exact = |segment: &&Segment| segment.flags.has(SegmentFlags::RTT_EXACT);
     let measured = flow.segments.iter().filter(exact);
     let least_ns = measured.map(|s| s.rtt_ns).min().unwrap_or(0);
@@ -177,7 +207,8 @@ fn way_out_s(flow: &Flow) -> impl Fn(&Segment) -> Option<f32> {
     let way_out_ns =
         move |segment: &Segment| segment.rtt_ns - wait_back_ns(flow, segment, least_ns);
     let measured = flow.segments.iter().filter(exact);
-    let fastest_ns = measured.map(way_out_ns).min().unwrap_or(0);
+    let fastest_ns = measured.map(way_out_ns).chain(echoed_rtt_ns).min();
+    let fastest_ns = fastest_ns.unwrap_or(0);
     move |segment| {
         let measured = exact(&segment) && segment.kind == Kind::New;
         measured.then(|| (way_out_ns(segment) - fastest_ns).max(0) as f32 * 1e-9)

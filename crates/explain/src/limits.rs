@@ -87,7 +87,7 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
     let flows = || group.flows.iter();
     let told = || flows().filter_map(|flow| flow.flow.account().by_clocks.as_deref());
     let mut facts = Vec::new();
-    if told().any(|told| told.acknowledgments) {
+    if told().any(|told| told.echoed_rtt_ns.is_some()) {
         facts.push(fact!("acknowledgments-by-echoes"));
     }
     if told().any(|told| told.stands) {

@@ -23,6 +23,7 @@ mod profile;
 mod releases;
 mod rows;
 mod search;
+mod sparse_waits;
 pub mod trace;
 pub mod virtual_queue;
 
@@ -49,5 +50,6 @@ pub use pattern::{LossPattern, Silence, loss_pattern};
 pub use profile::Interval;
 pub use releases::rate_cut_off;
 pub use rows::{Row, Rows};
+pub use sparse_waits::{Filled, fill_waits};
 pub use trace::{Observation, Seen, Trace, unseen_at_start};
 pub use virtual_queue::Agreement;

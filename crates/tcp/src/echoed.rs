@@ -10,6 +10,7 @@
 
 use whydrop_capture::TcpSegment;
 
+use crate::echoed_round_trips::round_trips_ns;
 use crate::flow::{Acknowledgment, Flow, Segment};
 use crate::quantile::quantile;
 use crate::rounds::RELEASE_NS;
@@ -43,6 +44,8 @@ pub(crate) struct Inferred {
     /// The first segment after each request that came when all before was acknowledged, and when that was heard.
     pub answers: Vec<(usize, i64)>,
     pub round_trip_ns: i64,
+    /// Segments whose round trips are told.
+    pub round_trips_ns: Vec<(usize, i64)>,
     /// By how much acknowledgments were late that newer ones followed, median of all.
     pub late_ns: i64,
 }
@@ -96,6 +99,7 @@ impl Echoed {
             acknowledgments: receiver.acknowledgments,
             answers: self.answers(flow, &echoes, round_trip_ns - tick_ns),
             round_trip_ns,
+            round_trips_ns: round_trips_ns(flow, &echoes, round_trip_ns),
             late_ns: late_ns(&echoes, own),
         })
     }
@@ -302,7 +306,7 @@ mod tests {
             account
                 .by_clocks
                 .as_ref()
-                .is_some_and(|told| told.acknowledgments && told.stands)
+                .is_some_and(|told| told.echoed_rtt_ns.is_some() && told.stands)
         );
         assert_eq!(share(&account, Limiter::SendBuffer), 0.0);
         assert_eq!(share(&account, Limiter::Application), 0.0);

@@ -12,6 +12,7 @@ mod account;
 mod clocked_waits;
 mod closed_window;
 mod echoed;
+mod echoed_round_trips;
 mod ecn;
 mod failed;
 mod flow;

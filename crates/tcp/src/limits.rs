@@ -97,8 +97,9 @@ pub struct ByClocks {
     /// From the capture point to the sender and back, by the data that echoed acknowledgments soonest: with what stood in
     /// queues on that way all the time. Known to a tick.
     pub near_rtt_ns: Option<i64>,
-    /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not.
-    pub acknowledgments: bool,
+    /// Acknowledgments were not captured, but told by the timestamps that the data echoes; windows were not. The least time
+    /// to the receiver and back, by these.
+    pub echoed_rtt_ns: Option<i64>,
     /// Then: the flight does not grow as under a congestion window, so that it is the receive window's or the send buffer's.
     pub stands: bool,
     /// Then: by how much more than the fastest most acknowledgments were late at the sender, though newer ones were under way; 0
@@ -109,7 +110,12 @@ pub struct ByClocks {
 impl Account {
     /// Acknowledgments were not captured, but told by echoes.
     pub fn by_echoes(&self) -> bool {
-        (self.by_clocks.as_ref()).is_some_and(|told| told.acknowledgments)
+        self.echoed_rtt_ns().is_some()
+    }
+
+    /// Then: the least time to the receiver and back.
+    pub fn echoed_rtt_ns(&self) -> Option<i64> {
+        self.by_clocks.as_ref()?.echoed_rtt_ns
     }
 
     pub fn waits_back(&self) -> &[ClockedWait] {

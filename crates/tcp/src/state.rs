@@ -7,7 +7,7 @@ use whydrop_capture::{Network, TcpFlags, TcpSegment};
 use crate::account::{Told, account};
 use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
-use crate::flow::{Connection, Endpoint, Flow, Handshake};
+use crate::flow::{Connection, Endpoint, Flow, Handshake, SegmentFlags};
 use crate::half::Half;
 use crate::half::acknowledgments::AckPacket;
 use crate::half::transmissions::DataPacket;
@@ -642,6 +642,11 @@ fn account_for_time(
     let mut answers = Vec::new();
     if let Some(inferred) = inferred {
         flow.divide(inferred.answers.iter().map(|answer| answer.0));
+        for (index, rtt_ns) in inferred.round_trips_ns {
+            let segment = &mut flow.segments[index];
+            segment.rtt_ns = rtt_ns;
+            segment.flags.set(SegmentFlags::RTT_EXACT);
+        }
         (flow.acknowledgments, answers) = (inferred.acknowledgments, inferred.answers);
     }
     let near_rtts_ns = near_rtts_ns.map(|(initiator, responder)| match direction {

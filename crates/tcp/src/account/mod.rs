@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         }
         let by_clocks = by_echoes.then(|| {
             Box::new(ByClocks {
-                acknowledgments: true,
+                echoed_rtt_ns: told.echoed_rtt_ns,
                 stands: rounds.stands_unseen(),
                 ..ByClocks::default()
             })

@@ -1,0 +1,205 @@
+//! The waits of all packets, where those of a few are known and a queue that drains at one rate accounts for them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::trace::{Seen, Trace};
+
+/// Fewer waits tell no rate.
+const FEWEST_WAITS: usize = 3;
+/// A wait as short as this may be the receiver's or the sender's ...
+const SHORTEST_WAIT_S: f64 = 2e-3;
+/// ... and a longer one may be wrong by this share of it.
+const WRONG_SHARE: f64 = 0.1;
+/// The queue accounts for this share of the waits at the least: of others, what made a sender go on was something else.
+const ACCOUNTED_SHARE: f64 = 0.7;
+/// Rates looked at, as multiples of the one at which packets passed, and the steps between them.
+const SLOWEST: f64 = 0.5;
+const FASTEST: f64 = 200.0;
+const STEP: f64 = 1.04;
+const FINER_STEPS: [f64; 2] = [1.008, 1.0015];
+
+/// Waits that were filled.
+#[derive(Debug, Clone)]
+pub struct Filled {
+    /// Of the packets that passed; NaN for the others.
+    pub waits_s: Vec<f32>,
+    /// A queue that holds packets for no longer may have been overlooked, seconds.
+    pub unsure_s: f64,
+}
+
+/// The delays of a trace of which few are known, filled: as long as packets wait for those before them in a queue that accounts
+/// for the known ones, put right wherever one is known; or nothing, where hardly any waited. `sources` tells the senders of the
+/// packets apart: by how much the least delay of one is too long, nobody knows, so that those of one sender must suffice for a
+/// queue, and those of none may show one where there is none. `None` where neither is so.
+pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
+    let mut known: HashMap<usize, usize> = HashMap::new();
+    for (source, delay_s) in sources.iter().zip(&trace.delay_s) {
+        *known.entry(*source).or_default() += usize::from(!delay_s.is_nan());
+    }
+    let mut known: Vec<(usize, usize)> = known.into_iter().collect();
+    known.sort_by_key(|(source, count)| (Reverse(*count), *source));
+    let filled = |waits_s: Vec<f32>, unsure_s: f64| Filled { waits_s, unsure_s };
+    let of_source = |(source, _): (usize, usize)| {
+        let own = |(delay_s, other): (&f32, &usize)| match *other == source {
+            true => *delay_s,
+            false => f32::NAN,
+        };
+        let delay_s = trace.delay_s.iter().zip(sources).map(own).collect();
+        by_a_queue(&Trace {
+            delay_s,
+            ..trace.clone()
+        })
+    };
+    if let Some(waits_s) = known.into_iter().find_map(of_source) {
+        return Some(filled(waits_s, 0.0));
+    }
+    let behind = behind_losses_s(trace);
+    let short = behind
+        .iter()
+        .filter(|(wait_s, _)| *wait_s <= SHORTEST_WAIT_S);
+    if behind.len() < FEWEST_WAITS || (short.count() as f64) < ACCOUNTED_SHARE * behind.len() as f64
+    {
+        return None;
+    }
+    // a queue drains no faster than time passes: what was lost found no more than is left, and what may have gone since
+    let mut bounds_s: Vec<f64> = behind
+        .iter()
+        .map(|(wait_s, since_s)| wait_s + since_s)
+        .collect();
+    bounds_s.sort_by(f64::total_cmp);
+    let unsure_s = bounds_s[(ACCOUNTED_SHARE * bounds_s.len() as f64) as usize];
+    let none = trace.outcome.iter().map(|outcome| match outcome {
+        Seen::Passed => 0.0,
+        _ => f32::NAN,
+    });
+    Some(filled(none.collect(), unsure_s.max(SHORTEST_WAIT_S)))
+}
+
+/// The first wait that is known behind each lost packet, and how long after that it began.
+fn behind_losses_s(trace: &Trace) -> Vec<(f64, f64)> {
+    let mut lost_s = None;
+    let mut waits_s = Vec::new();
+    for (index, time_s) in trace.time_s.iter().enumerate() {
+        if trace.outcome[index] == Seen::Lost {
+            lost_s = Some(*time_s);
+        }
+        let wait_s = f64::from(trace.delay_s[index]);
+        if !wait_s.is_nan()
+            && let Some(lost_s) = lost_s.take()
+        {
+            waits_s.push((wait_s, time_s - lost_s));
+        }
+    }
+    waits_s
+}
+
+fn by_a_queue(trace: &Trace) -> Option<Vec<f32>> {
+    let waits = |wait_s: f64| wait_s > SHORTEST_WAIT_S;
+    let known_s = trace.delay_s.iter().copied().map(f64::from);
+    if known_s.filter(|wait_s| waits(*wait_s)).count() < FEWEST_WAITS {
+        return None;
+    }
+    let followed = Followed::along(trace, best_rate(trace)?, |missed_s, wait_s| {
+        missed_s.abs() <= SHORTEST_WAIT_S.max(WRONG_SHARE * wait_s)
+    });
+    let counted = || followed.known.iter().filter(|known| waits(known.wait_s));
+    let believed = counted().filter(|known| known.is_believed).count();
+    let share = ACCOUNTED_SHARE * counted().count() as f64;
+    (believed >= FEWEST_WAITS && believed as f64 >= share).then(|| followed.waits_s(trace))
+}
+
+/// The rate, bytes per second, by which the queue misses the waits that are known by least from each to the next.
+fn best_rate(trace: &Trace) -> Option<f64> {
+    let passed_bytes_per_s = trace.passed_bytes / trace.duration_s().max(1e-3);
+    let missed_s = |rate: f64| Followed::along(trace, rate, |_, _| true).missed_s();
+    let mut best = (f64::MAX, passed_bytes_per_s);
+    let mut look = |rates: &mut dyn Iterator<Item = f64>| {
+        for rate in rates {
+            let missed_s = missed_s(rate);
+            if missed_s < best.0 {
+                best = (missed_s, rate);
+            }
+        }
+        best.1
+    };
+    let steps = ((FASTEST / SLOWEST).ln() / STEP.ln()) as i32;
+    let mut rate = look(&mut (0..steps).map(|n| SLOWEST * passed_bytes_per_s * STEP.powi(n)));
+    let mut range = STEP;
+    for step in FINER_STEPS {
+        let reach = (range.ln() / step.ln()).ceil() as i32;
+        rate = look(&mut (-reach..=reach).map(|n| rate * step.powi(n)));
+        range = step;
+    }
+    (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
+/// A wait that is known.
+struct Known {
+    index: usize,
+    wait_s: f64,
+    /// How much longer than the queue says.
+    missed_s: f64,
+    is_believed: bool,
+}
+
+/// A queue along a trace, put right where a wait is known and believed.
+struct Followed {
+    waits_s: Vec<f64>,
+    known: Vec<Known>,
+}
+
+impl Followed {
+    fn along(trace: &Trace, bytes_per_s: f64, believes: impl Fn(f64, f64) -> bool) -> Self {
+        let mut followed = Self {
+            waits_s: Vec::with_capacity(trace.len()),
+            known: Vec::new(),
+        };
+        let (mut queue_s, mut last_s) = (0.0f64, 0.0);
+        for index in 0..trace.len() {
+            queue_s = (queue_s - (trace.time_s[index] - last_s)).max(0.0);
+            last_s = trace.time_s[index];
+            followed.waits_s.push(queue_s);
+            let wait_s = f64::from(trace.delay_s[index]);
+            if !wait_s.is_nan() {
+                let missed_s = wait_s - queue_s;
+                let is_believed = believes(missed_s, wait_s);
+                followed.known.push(Known {
+                    index,
+                    wait_s,
+                    missed_s,
+                    is_believed,
+                });
+                queue_s = if is_believed { wait_s } else { queue_s };
+            }
+            if trace.outcome[index] != Seen::Lost {
+                queue_s += f64::from(trace.bytes[index]) / bytes_per_s;
+            }
+        }
+        followed
+    }
+
+    fn missed_s(&self) -> f64 {
+        self.known.iter().map(|known| known.missed_s.abs()).sum()
+    }
+
+    /// The waits of packets that passed; what was missed by the next wait that is known grew on the way to it.
+    fn waits_s(&self, trace: &Trace) -> Vec<f32> {
+        let mut waits_s = self.waits_s.clone();
+        let (mut from_s, mut first) = (0.0, 0);
+        for known in self.known.iter().filter(|known| known.is_believed) {
+            let until_s = trace.time_s[known.index];
+            let span_s = (until_s - from_s).max(1e-9);
+            for at in first..=known.index {
+                waits_s[at] += known.missed_s * (trace.time_s[at] - from_s) / span_s;
+            }
+            (from_s, first) = (until_s, known.index + 1);
+        }
+        let passed = trace.outcome.iter().map(|outcome| *outcome == Seen::Passed);
+        let wait = |(wait_s, passed): (f64, bool)| match passed {
+            true => wait_s.max(0.0) as f32,
+            false => f32::NAN,
+        };
+        waits_s.into_iter().zip(passed).map(wait).collect()
+    }
+}
