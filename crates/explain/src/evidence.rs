@@ -536,9 +536,10 @@ fn whole_rtt_s(group: &Group) -> Option<f64> {
 fn least_rtt_ns(flow: &Flow) -> Option<i64> {
     let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
     // shorter than a tick of the capture's clock it is not known
-    let measured_ns = exact
-        .map(|s| s.rtt_ns)
-        .chain(flow.account().echoed_rtt_ns());
+    // what limits a flow without losses hangs on a window that nobody saw, whatever the round trip
+    let echoed_ns = flow.account().echoed_rtt_ns();
+    let echoed_ns = echoed_ns.filter(|_| flow.counters.lost > 0);
+    let measured_ns = exact.map(|s| s.rtt_ns).chain(echoed_ns);
     measured_ns.filter(|ns| *ns > 0).min()
 }
 
