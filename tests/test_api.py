@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import struct
 import tomllib
 from pathlib import Path
 
 import polars as pl
+import pyarrow
 import pytest
 
 import whydrop
@@ -66,6 +68,23 @@ def test_a_policer_before_the_capture_point_is_recognised_by_the_bursts_that_it_
     rate, burst = headline.parameters["rate_bps"], headline.parameters["burst_bytes"]
     assert (rate.low or 0) <= 20e6 <= (rate.high or float("inf"))
     assert (burst.low or 0) <= 51_200 <= (burst.high or float("inf"))
+
+
+def test_a_policer_is_recognised_by_the_data_alone(tmp_path: Path):
+    with pyarrow.CompressedInputStream(str(POLICED), "zstd") as packed:
+        raw = packed.read()
+    ways, at = [raw[:24]], 24
+    while at < len(raw):
+        end = at + 16 + struct.unpack_from("<I", raw, at + 8)[0]
+        # the source address of an Ethernet frame's IPv4 packet: that of the client, which sends the data
+        if raw[at + 16 + 26 : at + 16 + 30] == bytes((10, 0, 1, 1)):
+            ways.append(raw[at:end])
+        at = end
+    (tmp_path / "data.pcap").write_bytes(b"".join(ways))
+    headline = whydrop.explain(tmp_path / "data.pcap").verdicts[0]
+    assert headline.cause == "policer"
+    rate = headline.parameters["rate_bps"]
+    assert (rate.low or 0) <= 20e6 <= (rate.high or float("inf"))
 
 
 @pytest.mark.parametrize("name", TABLES)

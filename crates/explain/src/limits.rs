@@ -1,10 +1,10 @@
 //! The account of all time in the document.
 
-use whydrop_tcp::{Account, ByClocks, Flow, Limiter};
+use whydrop_tcp::{Account, ByClocks, Flow, Limiter, Segment, SegmentFlags};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::document::LimitsInfo;
-use crate::group::Group;
+use crate::group::{FlowRef, Group};
 use crate::seconds::seconds;
 
 /// Spans that a document shows of a flow at most: more than a chart is wide ...
@@ -89,6 +89,12 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
     let mut facts = Vec::new();
     if told().any(|told| told.echoed_rtt_ns.is_some()) {
         facts.push(fact!("acknowledgments-by-echoes"));
+        let exact = |s: &&Segment| s.flags.has(SegmentFlags::RTT_EXACT);
+        let of_flow = |flow: &FlowRef| flow.flow.segments.iter().filter(exact).count();
+        let packets: usize = flows().map(of_flow).sum();
+        if packets > 0 {
+            facts.push(fact!("round-trips-by-retransmissions", packets = packets));
+        }
     }
     if told().any(|told| told.stands) {
         facts.push(fact!("stands-unseen"));

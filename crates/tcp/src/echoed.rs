@@ -363,6 +363,26 @@ mod tests {
         assert!(fates[10..].iter().all(|fate| *fate == Fate::Unknown));
     }
 
+    /// The third segment behind a lost one is acknowledged 65 ms after it left: a queue made it wait.
+    #[test]
+    fn a_retransmission_tells_the_round_trip_of_the_third_packet_behind_the_lost_one() {
+        let told = |third_ms: i64, heard_ms: i64| {
+            let mut data = DataAlone::new();
+            data.send(RTT_MS, 0, 10, RTT_MS);
+            data.send(2 * RTT_MS, 10, 5, 2 * RTT_MS);
+            data.send(third_ms, 15, 5, 2 * RTT_MS);
+            data.send(2 * RTT_MS + 65, 14, 1, heard_ms);
+            let flow = data.0.finish();
+            assert_eq!(flow.segments[14].fate, Fate::Lost);
+            flow.segments[17].rtt_ns
+        };
+        assert_eq!(told(2 * RTT_MS, 2 * RTT_MS + 65), 65 * MS);
+        // an acknowledgment that came long before has not caused it, but a timer
+        assert_eq!(told(2 * RTT_MS, 2 * RTT_MS), -1);
+        // less than the least round trip before, it was not the third one's
+        assert_eq!(told(2 * RTT_MS + 60, 2 * RTT_MS + 65), -1);
+    }
+
     #[test]
     fn with_a_packet_of_the_receiver_echoes_are_not_asked() {
         let mut data = DataAlone::new();

@@ -390,6 +390,9 @@ _PHRASES: Mapping[str, Phrase] = {
     "acknowledgments-by-echoes": (
         "no acknowledgments were captured; when they came is told by the timestamps that the data echoes (RFC 7323)"
     ),
+    "round-trips-by-retransmissions": (
+        "the round trips of {packets|packet} behind lost ones are told by when those were retransmitted (RFC 5681)"
+    ),
     "stands-unseen": (
         "what is in flight stands at one size: the receiver's window or the send buffer; only acknowledgments would "
         "tell which, and none were captured"

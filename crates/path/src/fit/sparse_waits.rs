@@ -39,7 +39,6 @@ pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
     }
     let mut known: Vec<(usize, usize)> = known.into_iter().collect();
     known.sort_by_key(|(source, count)| (Reverse(*count), *source));
-    let filled = |waits_s: Vec<f32>, unsure_s: f64| Filled { waits_s, unsure_s };
     let of_source = |(source, _): (usize, usize)| {
         let own = |(delay_s, other): (&f32, &usize)| match *other == source {
             true => *delay_s,
@@ -51,29 +50,31 @@ pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
             ..trace.clone()
         })
     };
-    if let Some(waits_s) = known.into_iter().find_map(of_source) {
-        return Some(filled(waits_s, 0.0));
-    }
+    let by_queue = known.into_iter().find_map(of_source);
+    by_queue.or_else(|| by_no_queue(trace))
+}
+
+/// Where hardly any packet behind a loss has waited.
+fn by_no_queue(trace: &Trace) -> Option<Filled> {
     let behind = behind_losses_s(trace);
-    let short = behind
-        .iter()
-        .filter(|(wait_s, _)| *wait_s <= SHORTEST_WAIT_S);
-    if behind.len() < FEWEST_WAITS || (short.count() as f64) < ACCOUNTED_SHARE * behind.len() as f64
-    {
+    let most = ACCOUNTED_SHARE * behind.len() as f64;
+    let waits_s = behind.iter().map(|(wait_s, _)| *wait_s);
+    let short = waits_s.filter(|wait_s| *wait_s <= SHORTEST_WAIT_S).count();
+    if behind.len() < FEWEST_WAITS || (short as f64) < most {
         return None;
     }
     // a queue drains no faster than time passes: what was lost found no more than is left, and what may have gone since
-    let mut bounds_s: Vec<f64> = behind
-        .iter()
-        .map(|(wait_s, since_s)| wait_s + since_s)
-        .collect();
+    let bounds = behind.iter().map(|(wait_s, since_s)| wait_s + since_s);
+    let mut bounds_s: Vec<f64> = bounds.collect();
     bounds_s.sort_by(f64::total_cmp);
-    let unsure_s = bounds_s[(ACCOUNTED_SHARE * bounds_s.len() as f64) as usize];
     let none = trace.outcome.iter().map(|outcome| match outcome {
         Seen::Passed => 0.0,
         _ => f32::NAN,
     });
-    Some(filled(none.collect(), unsure_s.max(SHORTEST_WAIT_S)))
+    Some(Filled {
+        waits_s: none.collect(),
+        unsure_s: bounds_s[most as usize].max(SHORTEST_WAIT_S),
+    })
 }
 
 /// The first wait that is known behind each lost packet, and how long after that it began.
@@ -94,8 +95,9 @@ fn behind_losses_s(trace: &Trace) -> Vec<(f64, f64)> {
     waits_s
 }
 
-fn by_a_queue(trace: &Trace) -> Option<Vec<f32>> {
-    let waits = |wait_s: f64| wait_s > SHORTEST_WAIT_S;
+fn by_a_queue(trace: &Trace) -> Option<Filled> {
+    // what an empty queue would do as well says nothing
+    let waits = |wait_s: f64| wait_s > 2.0 * SHORTEST_WAIT_S;
     let known_s = trace.delay_s.iter().copied().map(f64::from);
     if known_s.filter(|wait_s| waits(*wait_s)).count() < FEWEST_WAITS {
         return None;
@@ -106,7 +108,10 @@ fn by_a_queue(trace: &Trace) -> Option<Vec<f32>> {
     let counted = || followed.known.iter().filter(|known| waits(known.wait_s));
     let believed = counted().filter(|known| known.is_believed).count();
     let share = ACCOUNTED_SHARE * counted().count() as f64;
-    (believed >= FEWEST_WAITS && believed as f64 >= share).then(|| followed.waits_s(trace))
+    (believed >= FEWEST_WAITS && believed as f64 >= share).then(|| Filled {
+        waits_s: followed.waits_s(trace),
+        unsure_s: 0.0,
+    })
 }
 
 /// The rate, bytes per second, by which the queue misses the waits that are known by least from each to the next.
@@ -190,8 +195,9 @@ impl Followed {
         for known in self.known.iter().filter(|known| known.is_believed) {
             let until_s = trace.time_s[known.index];
             let span_s = (until_s - from_s).max(1e-9);
-            for at in first..=known.index {
-                waits_s[at] += known.missed_s * (trace.time_s[at] - from_s) / span_s;
+            let times_s = &trace.time_s[first..=known.index];
+            for (wait_s, time_s) in waits_s[first..=known.index].iter_mut().zip(times_s) {
+                *wait_s += known.missed_s * (time_s - from_s) / span_s;
             }
             (from_s, first) = (until_s, known.index + 1);
         }
@@ -201,5 +207,93 @@ impl Followed {
             false => f32::NAN,
         };
         waits_s.into_iter().zip(passed).map(wait).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::trace::Observation;
+
+    /// Bursts of 60 packets each 100 ms into a queue of 30 ms at 10 Mbit/s, of which the last packets of each are lost; the
+    /// waits of all, and a trace in which `knows` says of which they are known.
+    fn bursts(knows: impl Fn(usize, bool) -> bool) -> (Vec<f64>, Trace) {
+        let (packet_s, mut queue_s, mut last_s) = (1.2e-3, 0.0f64, 0.0);
+        let (mut waits_s, mut observations) = (Vec::new(), Vec::new());
+        let mut was_lost = false;
+        for number in 0..1200 {
+            let time_s = 0.1 * (number / 60) as f64 + 0.4e-3 * (number % 60) as f64;
+            queue_s = (queue_s - (time_s - last_s)).max(0.0);
+            last_s = time_s;
+            let lost = queue_s > 30e-3;
+            waits_s.push(queue_s);
+            observations.push(Observation {
+                time_ns: (time_s * 1e9) as i64,
+                bytes: 1500,
+                outcome: if lost { Seen::Lost } else { Seen::Passed },
+                delay_s: (!lost && knows(number, was_lost)).then_some(queue_s as f32),
+            });
+            if !lost {
+                queue_s += packet_s;
+            }
+            was_lost = lost;
+        }
+        (waits_s, Trace::new(observations))
+    }
+
+    #[test]
+    fn a_queue_fills_in_the_waits_between_those_that_are_known() {
+        let (waits_s, trace) = bursts(|number, behind_a_loss| behind_a_loss && number % 7 == 0);
+        let known = trace.delay_s.iter().filter(|delay_s| !delay_s.is_nan());
+        assert!((3..60).contains(&known.count()));
+        let filled = fill_waits(&trace, &vec![0; trace.len()]).expect("a queue");
+        assert_eq!(filled.unsure_s, 0.0);
+        for (index, wait_s) in waits_s.iter().enumerate() {
+            match trace.outcome[index] {
+                Seen::Passed => {
+                    let missed_s = (f64::from(filled.waits_s[index]) - wait_s).abs();
+                    assert!(missed_s < 1e-3, "packet {index}: {missed_s}");
+                }
+                _ => assert!(filled.waits_s[index].is_nan()),
+            }
+        }
+    }
+
+    /// Another sender's waits are all too long by half a second: those of the first suffice.
+    #[test]
+    fn the_waits_of_one_sender_suffice() {
+        let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
+        let sources: Vec<usize> = (0..trace.len()).map(|number| number / 20 % 2).collect();
+        let of_second = trace.delay_s.iter_mut().zip(&sources);
+        for (delay_s, _) in of_second.filter(|(_, source)| **source == 1) {
+            *delay_s += 0.5;
+        }
+        assert!(fill_waits(&trace, &sources).is_some());
+    }
+
+    #[test]
+    fn nothing_waits_where_no_packet_behind_a_loss_has_waited() {
+        let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
+        for delay_s in &mut trace.delay_s {
+            *delay_s *= 0.01;
+        }
+        let filled = fill_waits(&trace, &vec![0; trace.len()]).expect("no queue");
+        let waits = || filled.waits_s.iter().filter(|wait_s| !wait_s.is_nan());
+        assert_eq!(waits().count(), trace.passed);
+        assert!(waits().all(|wait_s| *wait_s == 0.0));
+        // nobody knows of a queue that is shorter
+        assert_eq!(filled.unsure_s, SHORTEST_WAIT_S);
+    }
+
+    #[test]
+    fn waits_that_no_queue_accounts_for_say_nothing_of_the_others() {
+        let (_, mut trace) = bursts(|_, behind_a_loss| behind_a_loss);
+        let known = trace.delay_s.iter_mut().filter(|delay_s| !delay_s.is_nan());
+        for (number, delay_s) in known.enumerate() {
+            *delay_s = [0.31, 0.02, 0.13, 0.07][number * number % 4];
+        }
+        assert!(fill_waits(&trace, &vec![0; trace.len()]).is_none());
+        let (_, few) = bursts(|number, behind_a_loss| behind_a_loss && number < 120);
+        assert!(fill_waits(&few.first(50), &[0; 50]).is_none());
     }
 }
