@@ -33,6 +33,9 @@ struct Hosts {
     /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the way. Those
     /// that were not retransmitted may have been missed by the other capture.
     only: [[u64; 2]; 2],
+    /// Whether a point holds super-segments, by orientation and point: what only the other has may be within one of those,
+    /// cut otherwise.
+    offloaded: [[bool; 2]; 2],
     /// Sum of the first time differences, by orientation, ns.
     delta_sum: [f64; 2],
     /// The latest sample of either orientation.
@@ -49,6 +52,9 @@ impl Hosts {
     fn take(&mut self, orientation: usize, packet: &PairPacket) {
         let [one, two] = packet.time_ns;
         self.matched[orientation] += 1;
+        for side in 0..2 {
+            self.offloaded[orientation][side] |= packet.flags.has(PacketFlags::offloaded(side));
+        }
         match packet.ttl[0].cmp(&packet.ttl[1]) {
             std::cmp::Ordering::Greater => self.ttl[orientation][0] += 1,
             std::cmp::Ordering::Less => self.ttl[orientation][1] += 1,
@@ -140,8 +146,12 @@ impl Hosts {
 
     /// By the side that holds what was lost on the way and retransmitted.
     fn by_losses(&self) -> Option<bool> {
-        let only_first = self.only[0][0] + self.only[1][1];
-        let only_second = self.only[0][1] + self.only[1][0];
+        let only = |orientation: usize, side: usize| match self.offloaded[orientation][1 - side] {
+            true => 0,
+            false => self.only[orientation][side],
+        };
+        let only_first = only(0, 0) + only(1, 1);
+        let only_second = only(0, 1) + only(1, 0);
         let (most, least) = (only_first.max(only_second), only_first.min(only_second));
         (most >= 4 && most > 4 * least).then_some(only_first > only_second)
     }
@@ -329,5 +339,18 @@ mod tests {
         assert_eq!(neighbours([0, 0]), Some(true));
         assert_eq!(neighbours([0, 600]), Some(false));
         assert_eq!(neighbours([300, 600]), Some(true));
+    }
+
+    #[test]
+    fn what_may_be_within_a_super_segment_that_the_other_point_holds_is_not_lost() {
+        let mut hosts = Hosts {
+            only: [[0, 8], [0, 0]],
+            ..Hosts::default()
+        };
+        assert_eq!(hosts.by_losses(), Some(false));
+        hosts.offloaded[0][1] = true;
+        assert_eq!(hosts.by_losses(), Some(false));
+        hosts.offloaded[0][0] = true;
+        assert_eq!(hosts.by_losses(), None);
     }
 }
