@@ -33,7 +33,7 @@ struct Hosts {
     /// Packets that only one point has and that were retransmitted, by orientation and point: lost on the way. Those
     /// that were not retransmitted may have been missed by the other capture.
     only: [[u64; 2]; 2],
-    /// Whether a point holds super-segments, by orientation and point: what only the other has may be within one of those,
+    /// The points that hold super-segments, by orientation and point: what only the other has may be within one of those,
     /// cut otherwise.
     offloaded: [[bool; 2]; 2],
     /// Sum of the first time differences, by orientation, ns.
