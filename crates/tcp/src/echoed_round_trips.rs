@@ -9,6 +9,8 @@ use crate::sender_clock::Echo;
 
 /// Packets behind a lost one that are acknowledged before it is retransmitted (RFC 5681, section 3.2).
 const DUPLICATES: usize = 3;
+/// Where none of so many packets behind a lost one arrived, nothing of it is told.
+const MOST_BEHIND: usize = 1_000;
 
 /// Segments and their round trips, where retransmissions come as soon as an acknowledgment that the data echoes; the least
 /// is `round_trip_ns`. They are those behind lost ones: the third, at the first retransmission of a recovery, as later ones wait
@@ -43,7 +45,7 @@ pub(crate) fn round_trips_ns(
             continue;
         }
         let arrived = |at: &usize| !segments[*at].is_lost() && segments[*at].kind == Kind::New;
-        let mut behind = (lost + 1..index).filter(arrived);
+        let mut behind = (lost + 1..index).take(MOST_BEHIND).filter(arrived);
         let (first, third) = (behind.next(), behind.nth(DUPLICATES - 2));
         let rtt_ns = |at: usize| repeat_ns.saturating_sub(segments[at].time_ns);
         // no packet's round trip is shorter than the least: this one's is known, whatever the retransmission waited for

@@ -7,6 +7,10 @@ use super::trace::{Seen, Trace};
 
 /// Fewer waits tell no rate.
 const FEWEST_WAITS: usize = 3;
+/// More packets than these tell the rate no better, and take too long.
+const MOST_PACKETS: usize = 200_000;
+/// Senders that are tried, those with most waits first: of many, each takes a while.
+const MOST_SOURCES: usize = 4;
 /// A wait as short as this may be the receiver's or the sender's ...
 const SHORTEST_WAIT_S: f64 = 2e-3;
 /// ... and a longer one may be wrong by this share of it.
@@ -50,7 +54,9 @@ pub fn fill_waits(trace: &Trace, sources: &[usize]) -> Option<Filled> {
             ..trace.clone()
         })
     };
-    let by_queue = known.into_iter().find_map(of_source);
+    let enough = |(_, count): &(usize, usize)| *count >= FEWEST_WAITS;
+    let mut known = known.into_iter().filter(enough).take(MOST_SOURCES);
+    let by_queue = known.find_map(of_source);
     by_queue.or_else(|| by_no_queue(trace))
 }
 
@@ -102,9 +108,11 @@ fn by_a_queue(trace: &Trace) -> Option<Filled> {
     if known_s.filter(|wait_s| waits(*wait_s)).count() < FEWEST_WAITS {
         return None;
     }
-    let followed = Followed::along(trace, best_rate(trace)?, |missed_s, wait_s| {
-        missed_s.abs() <= SHORTEST_WAIT_S.max(WRONG_SHARE * wait_s)
-    });
+    let followed = Followed::along(
+        trace,
+        best_rate(&trace.clone().first(MOST_PACKETS))?,
+        |missed_s, wait_s| missed_s.abs() <= SHORTEST_WAIT_S.max(WRONG_SHARE * wait_s),
+    );
     let counted = || followed.known.iter().filter(|known| waits(known.wait_s));
     let believed = counted().filter(|known| known.is_believed).count();
     let share = ACCOUNTED_SHARE * counted().count() as f64;
