@@ -368,6 +368,7 @@ impl Connection {
                 acknowledgment: segment.acknowledgment,
                 window_bytes: u64::from(segment.window_bytes),
                 sack: segment.sack.as_slice(),
+                pure: segment.is_pure_acknowledgment(),
                 echo_ns: self.clocks.echoed_ns(segment),
             };
             self.note_acknowledgment(now_ns, segment);

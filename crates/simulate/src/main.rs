@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
 use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
 use whydrop_simulate::pair::{self, PairError};
-use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig};
+use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig, TAP_NAMES, Without};
 use whydrop_simulate::{score, time_score};
 
 const EXAMPLES: &str = "\
@@ -35,6 +35,15 @@ enum Command {
         /// Captures of one kind
         #[arg(long, value_name = "KIND", value_parser = one_of(Kind::ALL, Kind::name))]
         only: Option<Kind>,
+        /// Hosts without selective acknowledgments (RFC 2018); all else is drawn as with them
+        #[arg(long)]
+        no_sack: bool,
+        /// Hosts without TCP timestamps (RFC 7323)
+        #[arg(long)]
+        no_timestamps: bool,
+        /// Take every capture at one place
+        #[arg(long, value_name = "PLACE", value_parser = PossibleValuesParser::new(TAP_NAMES))]
+        tap: Option<String>,
     },
     /// Compare a command's JSON for every capture of a suite with the truths: causes, accusations, losses, parameters
     Score(Scoring),
@@ -136,12 +145,23 @@ impl DrawnPairs {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Suite { drawn, only } => {
+        Command::Suite {
+            drawn,
+            only,
+            no_sack,
+            no_timestamps,
+            tap,
+        } => {
             let config = SuiteConfig {
                 split: drawn.split,
                 seed: drawn.seed,
                 count: drawn.count.unwrap_or(4 * Kind::ALL.len()),
                 only,
+                without: Without {
+                    sack: no_sack,
+                    timestamps: no_timestamps,
+                },
+                tap: tap.and_then(|name| TAP_NAMES.iter().position(|tap| *tap == name)),
             };
             finish(suite::write(&config, &drawn.out, progress(config.count)))
         }

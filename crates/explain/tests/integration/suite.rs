@@ -15,6 +15,7 @@ fn each(kinds: &[Kind], count: usize, mut look: impl FnMut(&str, &Played, &Docum
             seed: SEED,
             count,
             only: Some(kind),
+            ..SuiteConfig::default()
         };
         // the same index would draw the same hosts and distances for every kind
         for index in position * count..(position + 1) * count {

@@ -1,7 +1,8 @@
-//! The sending half of a TCP connection, close to Linux: SACK-based recovery, proportional rate reduction, RACK,
-//! tail-loss probes, and a retransmission timer of at least 200 ms.
+//! The sending half of a TCP connection, close to Linux: SACK-based recovery, or NewReno's where there is no SACK, proportional
+//! rate reduction, RACK, tail-loss probes, and a retransmission timer of at least 200 ms.
 
 mod bbr;
+mod new_reno;
 mod pacing;
 mod recovery;
 mod rtt;
@@ -22,6 +23,9 @@ pub struct SenderConfig {
     pub algorithm: Algorithm,
     /// Payload of a full segment.
     pub mss: u64,
+    /// Selective acknowledgments are spoken (RFC 2018); else NewReno repairs one hole a round trip (RFC 6582), there are no
+    /// tail-loss probes, and a timer has all sent again from the first hole on.
+    pub sack: bool,
     /// Packets (RFC 6928).
     pub initial_window: f64,
     /// Find losses by time, lost retransmissions included (RFC 8985); else by three SACKed segments (RFC 6675), where
@@ -44,6 +48,7 @@ impl Default for SenderConfig {
         Self {
             algorithm: Algorithm::Cubic,
             mss: 1_448,
+            sack: true,
             initial_window: 10.0,
             rack: true,
             tail_loss_probe: true,
@@ -91,6 +96,8 @@ pub struct AckIn<'a> {
     pub acknowledgment: u64,
     pub window_bytes: u64,
     pub sack: &'a [Range],
+    /// It carries no data.
+    pub pure: bool,
     /// The receiver's echo of our timestamp, in nanoseconds, where the connection uses timestamps.
     pub echo_ns: Option<i64>,
 }
@@ -129,6 +136,8 @@ pub struct Sender {
     /// The window is not made smaller for marks again before this is acknowledged, and the receiver is to be told.
     marks_until: u64,
     tell_reduced: bool,
+    /// Without SACK: duplicate acknowledgments tell of a new loss only where all below this is acknowledged (RFC 6582).
+    recover: u64,
 }
 
 /// Only one of the timers for the tail runs at a time.
@@ -169,6 +178,7 @@ impl Sender {
             bbr: (config.algorithm == Algorithm::Bbr).then(|| Bbr::new(config.initial_window)),
             marks_until: 0,
             tell_reduced: false,
+            recover: 0,
         }
     }
 
@@ -296,11 +306,13 @@ impl Sender {
         if ack.acknowledgment < self.una || ack.acknowledgment > self.next {
             return;
         }
+        let window_before = self.window_end;
         self.window_end = self.window_end.max(ack.acknowledgment + ack.window_bytes);
+        let same_window = self.window_end == window_before;
         let duplicate = is_duplicate_sack(ack.acknowledgment, ack.sack);
         let blocks = if duplicate { &ack.sack[1..] } else { ack.sack };
         let advanced = ack.acknowledgment > self.una;
-        let delivered = self.board.on_ack(
+        let mut delivered = self.board.on_ack(
             now_ns,
             ack.acknowledgment,
             blocks,
@@ -308,6 +320,9 @@ impl Sender {
             self.rtt.min_ns(),
         );
         self.una = ack.acknowledgment;
+        if !self.config.sack && !advanced && ack.pure && same_window {
+            delivered.arrived += self.count_duplicate();
+        }
         self.reordering_seen |= delivered.reordered;
         if let Some(bbr) = &mut self.bbr {
             let rtt_ns = delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns);
@@ -316,7 +331,9 @@ impl Sender {
             bbr.on_ack(now_ns, delivered.rate, rtt_ns, out, starved);
             self.congestion.cwnd = bbr.window();
         }
-        if let Some(sent_ns) = delivered.sent_once_ns {
+        // without SACK what waited behind a hole tells the time of its repair
+        let in_time = self.config.sack || !delivered.released;
+        if let Some(sent_ns) = delivered.sent_once_ns.filter(|_| in_time) {
             let rtt_ns = now_ns - sent_ns;
             self.rtt.sample(rtt_ns);
             self.congestion
@@ -330,7 +347,10 @@ impl Sender {
             self.probe_out = false;
         }
         let lost_before = self.board.losses_found();
-        let again = self.find_losses(now_ns);
+        let again = match self.config.sack {
+            true => self.find_losses(now_ns),
+            false => self.find_losses_by_duplicates(advanced),
+        };
         self.move_recovery(ack.echo_ns, advanced, again);
         let progress = Progress {
             acked: delivered.acked,
@@ -393,6 +413,7 @@ impl Sender {
     fn arm_retransmission(&mut self, now_ns: i64) {
         self.timer.retransmission_ns = Some(now_ns + self.rtt.rto_ns(self.timer.backoff));
         let may_probe = self.config.tail_loss_probe
+            && self.config.sack
             && matches!(self.recovery, Recovery::Open)
             && self.board.sacked() == 0
             && !self.probe_out;

@@ -91,6 +91,7 @@ impl Sender {
             self.congestion.undo(self.undo.cwnd, self.undo.ssthresh);
             self.board.forgive();
             self.recovery = Recovery::Open;
+            self.recover = 0;
             return;
         }
         match self.recovery {
@@ -98,13 +99,9 @@ impl Sender {
                 if !self.congestion.has_own_window() {
                     self.congestion.cwnd = self.congestion.ssthresh;
                 }
-                self.recovery = Recovery::Open;
-                self.undo.active = false;
+                self.end_recovery();
             }
-            Recovery::Timeout { high } if self.una >= high => {
-                self.recovery = Recovery::Open;
-                self.undo.active = false;
-            }
+            Recovery::Timeout { high } if self.una >= high => self.end_recovery(),
             _ => {}
         }
         let anew = match self.recovery {
@@ -117,8 +114,15 @@ impl Sender {
         }
     }
 
+    fn end_recovery(&mut self) {
+        self.recovery = Recovery::Open;
+        self.undo.active = false;
+        self.board.forget_unnamed();
+    }
+
     fn enter_fast_recovery(&mut self) {
         self.begin_undo();
+        self.recover = self.next;
         let in_flight = self.board.len();
         self.congestion.on_loss(in_flight as f64);
         self.recovery = Recovery::Fast {
@@ -195,7 +199,9 @@ impl Sender {
             Recovery::Timeout { .. } => self.timer.backoff == 0,
         };
         self.congestion.on_timeout(self.board.len() as f64, reduce);
+        self.board.forget_unnamed();
         self.board.mark_all_lost(now_ns, self.config.rack);
+        self.recover = self.next;
         self.recovery = Recovery::Timeout { high: self.next };
         self.timer.backoff += 1;
         self.probe_due = false;

@@ -31,6 +31,8 @@ pub struct Delivered {
     pub sent_once_ns: Option<i64>,
     /// A segment arrived late although it was sent only once, so the path reorders.
     pub reordered: bool,
+    /// What was acknowledged may have arrived long ago, and waited for a hole before it to be filled.
+    pub released: bool,
     pub rate: Option<RateSample>,
 }
 
@@ -53,13 +55,15 @@ pub struct Rack {
 
 #[derive(Debug, Clone, Default)]
 pub struct Scoreboard {
-    segments: VecDeque<Sent>,
+    pub(super) segments: VecDeque<Sent>,
     sacked: usize,
-    lost: usize,
+    /// Segments of which duplicate acknowledgments say that they have arrived, without saying which.
+    pub(super) unnamed: usize,
+    pub(super) lost: usize,
     /// Lost segments whose retransmission is out.
     retransmitted: usize,
     /// How often a segment was found lost since the beginning.
-    losses_found: u64,
+    pub(super) losses_found: u64,
     /// Of these, retransmissions.
     retransmissions_lost: u64,
     /// End of the highest SACKed segment.
@@ -102,7 +106,7 @@ impl Scoreboard {
 
     /// Packets in flight (RFC 6675's pipe, as Linux counts it).
     pub fn pipe(&self) -> usize {
-        self.segments.len() - self.sacked - self.lost + self.retransmitted
+        self.segments.len() - self.sacked - self.unnamed - self.lost + self.retransmitted
     }
 
     /// Segments known to have arrived since the beginning.
@@ -179,8 +183,10 @@ impl Scoreboard {
                 // step 2). It says so for what is acknowledged in order only: SACKed data is not echoed.
                 let earlier = echo_ns.is_some_and(|echo_ns| echo_ns < segment.sent_ns);
                 self.deliver(now_ns, segment, earlier, min_rtt_ns, &mut delivered);
+                delivered.released |= segment.transmissions > 1;
             }
         }
+        self.acknowledge_unnamed(&mut delivered);
         for &(start, end) in sack {
             let first = self.segments.partition_point(|s| s.start < start);
             for place in first..self.segments.len() {
@@ -328,6 +334,7 @@ impl Scoreboard {
         }
         self.lost = 0;
         self.retransmitted = 0;
+        self.unnamed = 0;
     }
 }
 

@@ -25,6 +25,7 @@ fn ack(sender: &mut Sender, now_ns: i64, acknowledgment: u64, sack: &[Range]) ->
             acknowledgment,
             window_bytes: 1_000_000,
             sack,
+            pure: true,
             echo_ns: None,
         },
     );
@@ -151,6 +152,7 @@ fn a_closed_window_is_probed_until_it_opens() {
             acknowledgment: 1_001,
             window_bytes: 0,
             sack: &[],
+            pure: true,
             echo_ns: None,
         },
     );
@@ -197,6 +199,7 @@ fn a_receive_window_is_the_limit_of_a_sender_that_spreads_it() {
                 acknowledgment,
                 window_bytes: 800,
                 sack: &[],
+                pure: true,
                 echo_ns: None,
             },
         );
@@ -214,4 +217,92 @@ fn a_receive_window_is_the_limit_of_a_sender_that_spreads_it() {
         }
     }
     assert!(spread > 20, "{spread}");
+}
+
+/// A sender without SACK that has ten segments out.
+fn without_sack(segments: u64) -> Sender {
+    let config = SenderConfig {
+        sack: false,
+        ..SenderConfig::default()
+    };
+    let mut sender = sender(config, segments);
+    assert_eq!(drain(&mut sender, 0).len(), 10);
+    sender
+}
+
+fn repaired(sent: &[Transmission]) -> Vec<Range> {
+    let repairs = sent.iter().filter(|sent| sent.reason != Reason::New);
+    repairs.map(|sent| sent.range).collect()
+}
+
+#[test]
+fn without_sack_the_third_duplicate_repairs_the_first_hole_and_a_partial_acknowledgment_the_next() {
+    let mut sender = without_sack(1_000);
+    // The first and the fifth are lost: eight duplicates.
+    let mut early = Vec::new();
+    for duplicate in 0..2 {
+        early.extend(ack(&mut sender, RTT_NS + duplicate, 1, &[]));
+    }
+    assert_eq!(repaired(&early), []);
+    assert_eq!(early.len(), 2, "limited transmit (RFC 3042)");
+    let mut sent = Vec::new();
+    for duplicate in 2..8 {
+        sent.extend(ack(&mut sender, RTT_NS + duplicate, 1, &[]));
+    }
+    assert_eq!(repaired(&sent), [(1, 101)]);
+    let sent = ack(&mut sender, 2 * RTT_NS, 401, &[]);
+    assert_eq!(repaired(&sent), [(401, 501)]);
+    let high = sender.next_sequence();
+    assert_eq!(repaired(&ack(&mut sender, 3 * RTT_NS, high, &[])), []);
+    assert!(matches!(sender.recovery, Recovery::Open));
+}
+
+#[test]
+fn without_sack_a_timer_has_all_sent_again_but_what_is_acknowledged_meanwhile() {
+    let mut sender = without_sack(10);
+    let due_ns = sender.deadline_ns().unwrap();
+    assert_eq!(due_ns, 300_000_000, "no probe of the tail comes first");
+    sender.on_timer(due_ns);
+    assert_eq!(repaired(&drain(&mut sender, due_ns)), [(1, 101)]);
+    // The third and the sixth were lost too.
+    let sent = ack(&mut sender, due_ns + RTT_NS, 201, &[]);
+    assert_eq!(repaired(&sent), [(201, 301), (301, 401), (401, 501)]);
+    let sent = ack(&mut sender, due_ns + 2 * RTT_NS, 501, &[]);
+    assert_eq!(repaired(&sent)[0], (501, 601));
+}
+
+#[test]
+fn without_sack_duplicates_of_what_was_sent_again_without_need_begin_no_recovery() {
+    let mut sender = without_sack(1_000);
+    let due_ns = sender.deadline_ns().unwrap();
+    sender.on_timer(due_ns);
+    drain(&mut sender, due_ns);
+    // Only the first was lost; its repair is acknowledged with all.
+    ack(&mut sender, due_ns + RTT_NS, 1_001, &[]);
+    for duplicate in 1..6 {
+        let sent = ack(&mut sender, due_ns + RTT_NS + duplicate, 1_001, &[]);
+        assert_eq!(repaired(&sent), []);
+    }
+}
+
+#[test]
+fn without_sack_an_acknowledgment_that_comes_with_data_or_opens_the_window_is_no_duplicate() {
+    for (pure, opens_bytes) in [(false, 0), (true, 100)] {
+        let mut sender = without_sack(1_000);
+        let mut sent = Vec::new();
+        for count in 0..6 {
+            sender.on_ack(
+                RTT_NS,
+                AckIn {
+                    acknowledgment: 1,
+                    window_bytes: 1_000_000 + (count + 1) * opens_bytes,
+                    sack: &[],
+                    pure,
+                    echo_ns: None,
+                },
+            );
+            sent.extend(drain(&mut sender, RTT_NS));
+        }
+        assert_eq!(repaired(&sent), []);
+    }
 }

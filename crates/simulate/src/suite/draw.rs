@@ -19,7 +19,7 @@ const STAGES: usize = 4;
 const LONGEST_NS: i64 = 240_000 * MS;
 
 /// Names of the place before each stage, and of that after the last, in a truth.
-const TAP_NAMES: [&str; STAGES + 1] =
+pub const TAP_NAMES: [&str; STAGES + 1] =
     ["sender", "before-busy-link", "before", "behind", "receiver"];
 
 /// One chain of elements on the impaired hop.
@@ -250,6 +250,19 @@ pub(super) fn late_start(case: &mut Case, random: &mut Random) {
 /// Put an element on the impaired hop.
 pub(super) fn set_element(case: &mut Case, element: Element) {
     case.scenario.stages[ELEMENT_STAGE].element = element;
+}
+
+/// Take the capture at another place than the drawn one.
+pub(super) fn move_tap(case: &mut Case, tap: usize) {
+    let capture = &mut case.scenario.capture;
+    capture.tap = tap.min(STAGES);
+    capture.segmentation_offload &= capture.tap == 0;
+    note(
+        case,
+        "segmentation_offload",
+        case.scenario.capture.segmentation_offload,
+    );
+    note_tap(case);
 }
 
 /// Remember where the capture is taken.

@@ -18,14 +18,16 @@ use crate::history::History;
 use crate::network::Simulation;
 use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
 use crate::truth::{FlowTruth, flow_truths};
+pub use draw::TAP_NAMES;
 pub(crate) use draw::{data_receiver, data_sender};
 pub use kind::Kind;
 pub use oracle::Oracle;
 pub use output::SuiteError;
 
 /// Which part of the drawn world: for tuning, or for an honest look afterwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Split {
+    #[default]
     Train,
     Validation,
 }
@@ -58,13 +60,42 @@ impl Split {
 }
 
 /// Request of a suite.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteConfig {
     pub split: Split,
     pub seed: u64,
     pub count: usize,
     /// Only captures of this kind.
     pub only: Option<Kind>,
+    pub without: Without,
+    /// Taken before the stage with this number instead of where it was drawn.
+    pub tap: Option<usize>,
+}
+
+/// Bytes of each segment that timestamps take (RFC 7323, appendix A).
+const TIMESTAMPS_BYTES: u64 = 12;
+
+/// TCP options that the drawn hosts are made to do without; all else is drawn as before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Without {
+    pub sack: bool,
+    pub timestamps: bool,
+}
+
+impl Without {
+    pub(crate) fn apply(self, flows: &mut [FlowConfig]) {
+        for flow in flows {
+            if self.sack {
+                flow.sender.sack = false;
+                flow.receiver.sack = false;
+            }
+            if self.timestamps && flow.timestamps {
+                flow.sender.mss += TIMESTAMPS_BYTES;
+                flow.receiver.timestamps = false;
+                flow.timestamps = false;
+            }
+        }
+    }
 }
 
 /// A scenario with what there is to know about it.
@@ -106,7 +137,7 @@ pub struct Played {
 const MOST_DRAWS: u64 = 40;
 
 /// Draw hosts and distances, and what impairs them.
-fn draw_case(kind: Kind, random: &mut Random) -> Case {
+fn draw_case(kind: Kind, config: &SuiteConfig, random: &mut Random) -> Case {
     let mut case = draw::base(kind, random);
     match kind {
         Kind::Reordering
@@ -116,6 +147,10 @@ fn draw_case(kind: Kind, random: &mut Random) -> Case {
         | Kind::SendBuffer => limits::apply(&mut case, random),
         Kind::CaptureLoss | Kind::Clean => limits::apply(&mut case, random),
         _ => impairments::apply(&mut case, random),
+    }
+    config.without.apply(&mut case.scenario.flows);
+    if let Some(tap) = config.tap {
+        draw::move_tap(&mut case, tap);
     }
     case
 }
@@ -127,7 +162,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
         let base = Random::new(config.seed ^ config.split.salt()).next_u64();
         let base = base.wrapping_add((index as u64) << 16);
         let seed = Random::new(base.wrapping_add(attempt)).next_u64();
-        let case = draw_case(kind, &mut Random::new(seed));
+        let case = draw_case(kind, config, &mut Random::new(seed));
         let (flows, capture) = (case.scenario.flows.clone(), case.scenario.capture);
         let history = Simulation::new(case.scenario).run();
         let truths = flow_truths(&history, &flows);
@@ -146,7 +181,7 @@ pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
         }
         if kind.is_determined() && capture.tap <= draw::ELEMENT_STAGE {
             // The simulation has used the element up; the same seed draws it again.
-            let mut again = draw_case(kind, &mut Random::new(seed)).scenario;
+            let mut again = draw_case(kind, config, &mut Random::new(seed)).scenario;
             let element = &mut again.stages[draw::ELEMENT_STAGE].element;
             played.oracle = Some(Oracle::ask(&played.history, element));
         }
@@ -184,6 +219,7 @@ mod tests {
                 seed: 7,
                 count: 1,
                 only: Some(kind),
+                ..SuiteConfig::default()
             };
             let played = play(&config, 3)
                 .unwrap_or_else(|| panic!("{}: nothing in {MOST_DRAWS} draws", kind.name()));
@@ -200,6 +236,7 @@ mod tests {
             seed: 7,
             count: 1,
             only: Some(Kind::RandomLoss),
+            ..SuiteConfig::default()
         };
         let train = play(&of(Split::Train), 0).unwrap();
         let validation = play(&of(Split::Validation), 0).unwrap();

@@ -2,17 +2,23 @@
 
 use std::path::PathBuf;
 
-use whydrop_capture::{Capture, OpenOptions, Packet, Transport};
-use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig};
+use whydrop_capture::{Capture, OpenOptions, Packet, TcpFlags, Transport};
+use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig, Without};
 use whydrop_simulate::{EPOCH_NS, Resolution, Toward, write_capture};
 use whydrop_tcp::{Tracker, TrackerOptions};
 
 fn played(kind: Kind, index: usize) -> Played {
+    played_without(Without::default(), kind, index)
+}
+
+fn played_without(without: Without, kind: Kind, index: usize) -> Played {
     let config = SuiteConfig {
         split: Split::Validation,
         seed: 5,
         count: 1,
         only: Some(kind),
+        without,
+        ..SuiteConfig::default()
     };
     suite::play(&config, index).expect("a draw that shows its kind")
 }
@@ -133,4 +139,26 @@ fn a_capture_at_the_sender_shows_the_losses_that_happened() {
         }
         std::fs::remove_file(path).unwrap();
     }
+}
+
+#[test]
+fn hosts_do_without_the_options_that_are_taken_from_them() {
+    let without = Without {
+        sack: true,
+        timestamps: true,
+    };
+    let played = played_without(without, Kind::RandomLoss, 0);
+    let path = written(&played, "without-options");
+    let mut syns = 0;
+    each_packet(&path, |packet| {
+        let Transport::Tcp(tcp) = packet.transport else {
+            panic!("not TCP")
+        };
+        syns += u32::from(tcp.flags.has(TcpFlags::SYN));
+        assert!(tcp.options.timestamps.is_none() && !tcp.options.sack_permitted);
+        assert!(tcp.options.sack_blocks().is_empty());
+    });
+    assert_eq!(syns, 2);
+    assert!(played.truths[0].lost() > 0 && played.history.complete[0]);
+    std::fs::remove_file(path).unwrap();
 }
