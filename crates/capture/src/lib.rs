@@ -20,12 +20,14 @@
 //! | `decode` | link layers, IP, tunnels, transport headers |
 //! | `sequence` | files in the order of their time |
 //! | `duplicates` | packets that one capture holds twice |
+//! | `contain` | the boundary that a panic on hostile input does not cross |
 //!
 //! Memory does not grow with the file: one buffer, one table of recent packets.
 
 mod bytes;
 mod capture;
 mod checksum;
+mod contain;
 mod decode;
 mod duplicates;
 mod error;
@@ -44,6 +46,7 @@ mod testing;
 
 pub use capture::{Capture, OpenOptions};
 pub use checksum::Checksum;
+pub use contain::{Defect, contain};
 pub use decode::decode_frame;
 pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};

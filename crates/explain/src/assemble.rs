@@ -11,7 +11,7 @@ use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::failures;
 use crate::group::{FlowRef, by_destination};
 use crate::limits;
-use crate::one_group::judge_group;
+use crate::one_group::judge_contained;
 use crate::parallel::on_all_cores;
 use crate::ranked::sort_verdicts;
 use crate::seconds::seconds;
@@ -39,9 +39,12 @@ pub fn assemble(
     let mut verdicts = Vec::new();
     let mut causes: HashMap<usize, Vec<(Cause, f64)>> = HashMap::new();
     let groups = by_destination(&flows);
-    for judged in on_all_cores(&groups, |group| judge_group(group, datagrams, keep_tables)) {
+    let mut capture = capture_info(summary, tracked);
+    let judge = |group: &_| judge_contained(group, datagrams, keep_tables);
+    for judged in on_all_cores(&groups, judge) {
         verdicts.extend(judged.verdicts);
         causes.extend(judged.transfers);
+        capture.notes.extend(judged.defect);
     }
     let mut beside = failures::verdicts(tracked);
     beside.extend(conditions::of_capture(summary, tracked));
@@ -60,7 +63,7 @@ pub fn assemble(
     let document = Document {
         whydrop: env!("CARGO_PKG_VERSION").to_owned(),
         schema: SCHEMA,
-        captures: vec![capture_info(summary, tracked)],
+        captures: vec![capture],
         flows: flow_infos(&flows),
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
@@ -97,7 +100,7 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
             .collect(),
         duplicates: summary.duplicates,
         out_of_order: summary.out_of_order,
-        notes: summary.notes.clone(),
+        notes: [summary.notes.clone(), tracked.abandoned.notes()].concat(),
         connections_without_data: tracked.without_data,
         small_connections: small_connections::info(&tracked.small),
     }

@@ -1,5 +1,6 @@
 //! The judgement of one group of flows by one capture: what dropped packets, what held flows up, and the causes of transfers.
 
+use whydrop_capture::{Defect, contain};
 use whydrop_datagrams::Datagrams;
 use whydrop_tcp::Transfer;
 use whydrop_verdict::Cause;
@@ -27,6 +28,31 @@ pub(crate) struct Judged {
     pub verdicts: Vec<Ranked>,
     /// Cause and confidence by flow number and transfer.
     pub transfers: Vec<(usize, Vec<(Cause, f64)>)>,
+    /// Why there is no verdict, where a defect cost the group its own.
+    pub defect: Option<String>,
+}
+
+/// Judges one group as [`judge_group`] does; a defect on the way costs this group its verdict and none other's.
+pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
+    contain(|| judge_group(group, datagrams, keep_tables)).unwrap_or_else(|defect| Judged {
+        verdicts: Vec::new(),
+        transfers: Vec::new(),
+        defect: Some(without_verdict(group, &defect)),
+    })
+}
+
+/// The note on a group that a defect cost its verdict.
+pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {
+    let packets: u64 = (group.flows.iter())
+        .map(|flow| flow.flow.counters.packets)
+        .sum();
+    let first = group.flows.first().map(|flow| flow.flow.name());
+    let others = match group.flows.len().saturating_sub(1) {
+        0 => String::new(),
+        others => format!(" and {others} more flows"),
+    };
+    let named = first.unwrap_or_default();
+    format!("no verdict on {named}{others} ({packets} packets): {defect}. Please report it")
 }
 
 /// Judges one group of flows by one capture, beside the datagrams that it holds.
@@ -74,6 +100,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     Judged {
         verdicts,
         transfers,
+        defect: None,
     }
 }
 

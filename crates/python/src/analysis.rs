@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyException, PyKeyError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
+use whydrop_capture::contain;
 use whydrop_explain::document::Document;
 use whydrop_explain::{
     ExplainError, Explanation, Options, explain_pair as explain_several, explain_paths,
@@ -114,11 +115,18 @@ fn run(
             progress: Some(Box::new(move |done, total| reporting.report(done, total))),
             ..Options::default()
         };
-        analyse(paths, options)
+        contain(|| analyse(paths, options))
     });
     if let Some(raised) = watch.raised() {
         return Err(raised);
     }
+    let outcome = outcome.map_err(|defect| {
+        let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+        CaptureError::new_err(format!(
+            "{}: no explanation: {defect}. Please report it, with the capture if it may be shown",
+            paths.join(", ")
+        ))
+    })?;
     let Explanation { document, tables } = outcome.map_err(|error| match error {
         error @ (ExplainError::Capture(_) | ExplainError::Pair(_)) => {
             CaptureError::new_err(error.to_string())

@@ -238,3 +238,64 @@ fn a_connection_that_goes_on_after_a_forged_reset_stays_one() {
     let flow = talk.finish();
     assert_eq!(fates(&flow), [Delivered; 100]);
 }
+
+/// The server's window probes are all that it sends, and then the capture ends.
+#[test]
+fn a_transfer_of_nothing_but_probes_is_none() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 3);
+    talk.ack(41 * MS, 3 * MSS);
+    talk.request(70 * MS, 3 * MSS, 4);
+    talk.ack_with(
+        80 * MS,
+        3 * MSS,
+        Extra {
+            window: Some(0),
+            ..Extra::default()
+        },
+    );
+    talk.data(320 * MS, 3 * MSS, 1);
+    let flow = talk.finish();
+    assert_eq!(flow.transfers.len(), 1, "{:?}", flow.transfers);
+    assert_eq!(flow.account().transfers.len(), 1);
+}
+
+#[test]
+fn round_trips_of_centuries_are_survived() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 2);
+    talk.ack(i64::MAX, MSS);
+    talk.ack(i64::MAX, 2 * MSS);
+    talk.segments(i64::MAX, 2, 4);
+    assert!(!talk.finish().segments.is_empty());
+}
+
+#[test]
+fn a_defect_costs_its_own_connection_alone() {
+    let mut talk = Talk::new();
+    talk.open(0);
+    talk.segments(21 * MS, 0, 3);
+    talk.ack(41 * MS, 3 * MSS);
+    talk.tracker.abandon_latest(7);
+    talk.segments(50 * MS, 3, 5);
+    talk.handshake(60 * MS, 5001);
+    let (isn, options) = (talk.server_isn, TcpOptions::default());
+    let request = segment(500, isn, TcpFlags::ACK, 100, options);
+    talk.push(90 * MS, false, 5001, request, 3);
+    let tracked = talk.tracker.finish();
+    assert_eq!(tracked.connections.len(), 1);
+    assert_eq!(
+        (tracked.abandoned.connections, tracked.without_data),
+        (1, 0)
+    );
+    let [note] = &tracked.abandoned.notes()[..] else {
+        panic!("one note");
+    };
+    assert!(
+        note.contains(":5000") && note.contains("at packet 7"),
+        "{note}"
+    );
+    assert!(note.contains("a defect of whydrop"), "{note}");
+}

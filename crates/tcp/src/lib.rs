@@ -8,6 +8,7 @@
 //! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
 //! Nothing here knows of path models or causes.
 
+mod abandoned;
 mod account;
 mod clocked_waits;
 mod closed_window;
@@ -64,6 +65,7 @@ mod tests;
 #[cfg(test)]
 mod window_tests;
 
+pub use abandoned::{Abandoned, AbandonedConnections};
 pub use clocked_waits::{ClockedWait, clocked_wait_ns};
 pub use ecn::Ecn;
 pub use failed::FailedConnections;

@@ -2,8 +2,9 @@
 
 mod trouble;
 
-use whydrop_capture::{Network, TcpFlags, TcpSegment};
+use whydrop_capture::{Defect, Network, TcpFlags, TcpSegment};
 
+use crate::abandoned::Abandoned;
 use crate::account::{Told, account};
 use crate::echoed::Echoed;
 use crate::ecn::{AceCounter, Ecn, EcnReport};
@@ -107,6 +108,8 @@ pub(crate) struct State {
     talking: Option<usize>,
     /// Waits among the ended connections for late packets.
     pub lingering: bool,
+    /// Was given up because of a defect: its packets are passed over.
+    pub abandoned: bool,
     /// Had packets since it was last looked at as one that might be idle.
     pub active: bool,
 }
@@ -145,8 +148,24 @@ impl State {
             halves: None,
             talking: None,
             lingering: false,
+            abandoned: false,
             active: false,
         }
+    }
+
+    /// Gives it up: nothing is left of it but its name.
+    pub fn abandon(&mut self, at_packet: Option<u64>, defect: Defect) -> Abandoned {
+        let abandoned = Abandoned {
+            endpoints: self.endpoints,
+            packets: self.packets(),
+            at_packet,
+            defect,
+        };
+        self.opening = Default::default();
+        self.handshake = Handshake::default();
+        (self.echoed, self.reset, self.signs, self.halves) = (None, None, None, None);
+        (self.lingering, self.abandoned) = (false, true);
+        abandoned
     }
 
     /// Captured of both directions.
@@ -531,7 +550,7 @@ impl State {
     /// A connection that carried no data because it failed.
     pub fn failure(&self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
-        if self.halves.is_some() || !connection.outcome.is_failure() {
+        if self.abandoned || self.halves.is_some() || !connection.outcome.is_failure() {
             return None;
         }
         for (direction, flow) in connection.flows.iter_mut().enumerate() {

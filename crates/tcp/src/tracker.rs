@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
+use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport, contain};
 
+use crate::abandoned::AbandonedConnections;
 use crate::failed::FailedConnections;
 use crate::flow::Connection;
 use crate::key::{ConnectionKey, ConnectionMap};
@@ -38,6 +39,8 @@ pub struct Tracked {
     pub unseen: UnseenData,
     /// Of those without data, how many were forgotten before the end of the capture to bound memory.
     pub forgotten: u64,
+    /// Connections that a defect cost their place here.
+    pub abandoned: AbandonedConnections,
     /// TCP packets.
     pub packets: u64,
 }
@@ -59,6 +62,7 @@ pub struct Tracker {
     complete: Completed,
     failed: FailedConnections,
     unseen: UnseenData,
+    abandoned: AbandonedConnections,
     /// Time of the latest packet.
     now_ns: i64,
     last: Option<(ConnectionKey, u32)>,
@@ -101,10 +105,17 @@ impl Tracker {
         self.now_ns = time_ns;
         let slot = self.slot(time_ns, key, source_is_low, network, tcp);
         let state = &mut self.states[slot as usize];
+        if state.abandoned {
+            return;
+        }
         let direction = usize::from(source_is_low != state.initiator_is_low);
         let had_data = state.has_data();
-        let number = packet.index + 1;
-        state.take(direction, time_ns, number, network, tcp, &self.options);
+        let number = packet.index.saturating_add(1);
+        let options = &self.options;
+        let taken = contain(|| state.take(direction, time_ns, number, network, tcp, options));
+        if let Err(defect) = taken {
+            return self.abandoned.take(state.abandon(Some(number), defect));
+        }
         state.active = true;
         if tcp.flags.has(TcpFlags::FIN | TcpFlags::RST) && state.begins_to_linger() {
             self.ended.push_back((slot, key, time_ns));
@@ -204,10 +215,10 @@ impl Tracker {
         let mut old = std::mem::replace(&mut self.states[slot as usize], fresh);
         let packets = old.packets();
         self.unseen.take(old.unseen());
-        if let Some(connection) = old.finish(self.now_ns) {
+        if let Some(connection) = finish(&mut old, self.now_ns, &mut self.abandoned) {
             self.complete.take(connection, packets);
             self.waiting.push_back((slot, key));
-        } else {
+        } else if !old.abandoned {
             self.failed.take(old.failure(self.now_ns));
             self.without_data += 1;
         }
@@ -259,7 +270,7 @@ impl Tracker {
         let state = &mut self.states[slot as usize];
         let packets = state.packets();
         self.unseen.take(state.unseen());
-        if let Some(connection) = state.finish(self.now_ns) {
+        if let Some(connection) = finish(state, self.now_ns, &mut self.abandoned) {
             self.complete.take(connection, packets);
         }
         self.index.remove(&key);
@@ -287,6 +298,15 @@ impl Tracker {
         }
     }
 
+    /// Does as if the latest packet had met a defect.
+    #[cfg(test)]
+    pub(crate) fn abandon_latest(&mut self, number: u64) {
+        let (_, slot) = self.last.expect("a packet");
+        let defect = contain(|| -> () { panic!("of a test") }).unwrap_err();
+        let state = &mut self.states[slot as usize];
+        self.abandoned.take(state.abandon(Some(number), defect));
+    }
+
     /// Completes every connection.
     pub fn finish(mut self) -> Tracked {
         let mut tracked = Tracked {
@@ -302,14 +322,16 @@ impl Tracker {
         for mut state in self.states {
             let packets = state.packets();
             self.unseen.take(state.unseen());
-            match state.finish(self.now_ns) {
+            match finish(&mut state, self.now_ns, &mut self.abandoned) {
                 Some(connection) => self.complete.take(connection, packets),
+                None if state.abandoned => {}
                 None => {
                     self.failed.take(state.failure(self.now_ns));
                     tracked.without_data += u64::from(packets > 0);
                 }
             }
         }
+        tracked.abandoned = self.abandoned;
         tracked.failed = self.failed.finish();
         tracked.unseen = self.unseen;
         (tracked.connections, tracked.small) = self.complete.finish();
@@ -323,5 +345,20 @@ impl Tracker {
             )
         });
         tracked
+    }
+}
+
+/// The outcome of a connection that carried data, unless a defect costs it its place.
+fn finish(
+    state: &mut State,
+    now_ns: i64,
+    abandoned: &mut AbandonedConnections,
+) -> Option<Connection> {
+    match contain(|| state.finish(now_ns)) {
+        Ok(connection) => connection,
+        Err(defect) => {
+            abandoned.take(state.abandon(None, defect));
+            None
+        }
     }
 }

@@ -14,13 +14,19 @@ from whydrop.formats import captures
 from whydrop.recording.errors import RecordingError
 
 # Far more than any of these tools writes in a day; a compressed file that grows beyond it is hostile.
-MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 28
+
+# What is made of JSON may be twenty times as large: bytes of Python for each list, each object, and each further value.
+_BYTES_IN_MEMORY = ((b"[", 72), (b"{", 80), (b",", 32))
+_MOST_BYTES_IN_MEMORY = 1 << 29
 
 _OPENERS: tuple[tuple[bytes, Any], ...] = (
     (b"\x1f\x8b", gzip.open),
     (b"BZh", bz2.open),
     (b"\xfd7zXZ", lzma.open),
 )
+
+_END_OF_INT64 = 2.0**63
 
 _COMPRESSED_CAPTURES = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
 
@@ -29,8 +35,10 @@ def parsed(content: bytes, path: Path) -> Any:
     """The JSON document that a file of another tool holds.
 
     Raises:
-        RecordingError: it is no JSON.
+        RecordingError: it is no JSON, or would take too much memory.
     """
+    if sum(content.count(sign) * size for sign, size in _BYTES_IN_MEMORY) > _MOST_BYTES_IN_MEMORY:
+        raise RecordingError(f"{path}: more values than a file of such a tool holds: too much to be read")
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as reason:
@@ -123,3 +131,15 @@ def number(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return found if abs(found) < float("inf") else None
+
+
+def rounded(value: float | None, factor: float = 1.0) -> int | None:
+    """A number in a smaller unit, rounded; ``None`` where there is none, or none that 64 bits hold.
+
+    >>> rounded(1.5, 1000.0), rounded(None), rounded(1e300), rounded(1e308, 1e9)
+    (1500, None, None, None)
+    """
+    if value is None:
+        return None
+    product = value * factor
+    return round(product) if abs(product) < _END_OF_INT64 else None

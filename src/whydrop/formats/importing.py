@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from whydrop.formats.files import parsed, read
 from whydrop.formats.kinds import is_of_connections
@@ -38,6 +40,27 @@ def _of_connections(path: Path) -> Recording:
     return connections.recording(pl.concat(frames), path, notes, "; ".join(damage) or None)
 
 
+def _converted(
+    convert: Callable[[dict[str, Any], Path], Recording], content: dict[str, Any], path: Path, tool: str
+) -> Recording:
+    """What JSON holds as a recording; a list for a number and the like, anywhere, is damage and no defect."""
+    import polars as pl
+
+    try:
+        return convert(content, path)
+    except RecordingError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as reason:
+        raise _damaged(path, tool, reason) from reason
+    except pl.exceptions.PolarsError as reason:
+        raise _damaged(path, tool, reason) from reason
+
+
+def _damaged(path: Path, tool: str, reason: Exception) -> RecordingError:
+    said = str(reason).partition("\n")[0] or type(reason).__name__
+    return RecordingError(f"{path}: damaged, or of no form that {tool} writes: {said}")
+
+
 def _of_another_tool(path: Path) -> Recording:
     raw = read(path)
     from whydrop.formats import disco
@@ -48,11 +71,11 @@ def _of_another_tool(path: Path) -> Recording:
     if isinstance(content, dict) and "results" in content and "x_values" in content:
         from whydrop.formats.flent import recording
 
-        return recording(content, path)
+        return _converted(recording, content, path, "Flent")
     if isinstance(content, dict) and "intervals" in content and "start" in content:
         from whydrop.formats.iperf3 import recording as of_iperf3
 
-        return of_iperf3(content, path)
+        return _converted(of_iperf3, content, path, "iperf3")
     raise RecordingError(
         f"{path}: JSON, but of no tool that is known here: expected a file of Flent or netperf-wrapper (with the keys "
         "x_values and results), the output of iperf3 --json (start and intervals), DISCO's switch telemetry, or a "

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.formats.files import number
+from whydrop.formats.files import number, rounded
 from whydrop.recording.recording import Recording, RecordingError
 from whydrop.recording.tables import TABLES
 
@@ -46,7 +46,8 @@ class _Output:
         self.protocol = str(self.settings.get("protocol") or "TCP").upper()
         stamp = _object(self.start.get("timestamp"))
         millis = number(stamp.get("timemillis"))
-        self.started_ns = round(millis * 1e6) if millis else round((number(stamp.get("timesecs")) or 0.0) * 1e9)
+        seconds = number(stamp.get("timesecs"))
+        self.started_ns = (rounded(millis, 1e6) if millis else rounded(seconds, 1e9)) or 0
         self.notes: list[str] = []
         # By socket, in the order in which they were connected.
         self.streams: dict[int, list[Object]] = {}
@@ -95,15 +96,15 @@ class _Output:
         return name if len(alike) == 1 else f"{name} {alike.index(socket) + 1}"
 
     def _interval(self, flow: int, stream: Object) -> Object | None:
-        start_s, end_s = number(stream.get("start")), number(stream.get("end"))
-        if start_s is None or end_s is None:
+        start_ns, end_ns = self._time_ns(stream.get("start")), self._time_ns(stream.get("end"))
+        if start_ns is None or end_ns is None:
             return None
         payload = number(stream.get("bytes"))
         row: Object = {
             "flow": flow,
-            "start_ns": self.started_ns + round(start_s * _NS),
-            "end_ns": self.started_ns + round(end_s * _NS),
-            "payload_bytes": round(payload) if payload is not None else None,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "payload_bytes": rounded(payload),
             "goodput_bps": number(stream.get("bits_per_second")),
             "packets": None,
             "lost": None,
@@ -113,32 +114,40 @@ class _Output:
         jitter_ms = number(stream.get("jitter_ms"))
         if packets is not None:
             # The receiver's count is by sequence numbers: the lost ones are among them.
-            row["packets"] = round(packets - (lost or 0))
-            row["lost"] = round(lost) if lost is not None else None
-        row["jitter_ns"] = round(jitter_ms * 1e6) if jitter_ms is not None else None
+            row["packets"] = rounded(packets - (lost or 0))
+            row["lost"] = rounded(lost)
+        row["jitter_ns"] = rounded(jitter_ms, 1e6)
         return row
+
+    def _time_ns(self, since_start_s: Any) -> int | None:
+        """A time of day; ``None`` where there is none, or none that 64 bits hold."""
+        since_start_ns = rounded(number(since_start_s), _NS)
+        if since_start_ns is None:
+            return None
+        time_ns = self.started_ns + since_start_ns
+        return time_ns if abs(time_ns) < 1 << 63 else None
 
     def _tcp_info(self, flow: int, streams: list[Object]) -> list[Object]:
         mss = number(self.start.get("tcp_mss") or self.start.get("tcp_mss_default"))
         retransmitted = 0
         rows = []
         for stream in streams:
-            end_s = number(stream.get("end"))
+            end_ns = self._time_ns(stream.get("end"))
             retransmits = number(stream.get("retransmits"))
             window, rtt_us = number(stream.get("snd_cwnd")), number(stream.get("rtt"))
-            if end_s is None or (retransmits is None and window is None and rtt_us is None):
+            if end_ns is None or (retransmits is None and window is None and rtt_us is None):
                 continue
-            retransmitted += round(retransmits or 0)
+            retransmitted += rounded(retransmits) or 0
             variation_us = number(stream.get("rttvar"))
             rows.append(
                 {
                     "flow": flow,
-                    "time_ns": self.started_ns + round(end_s * _NS),
-                    "congestion_window_packets": round(window / mss) if window is not None and mss else None,
-                    "srtt_ns": round(rtt_us * 1000) if rtt_us is not None else None,
-                    "rtt_variation_ns": round(variation_us * 1000) if variation_us is not None else None,
-                    "mss_bytes": round(mss) if mss else None,
-                    "retransmitted_packets": retransmitted if retransmits is not None else None,
+                    "time_ns": end_ns,
+                    "congestion_window_packets": rounded(window, 1 / mss) if mss else None,
+                    "srtt_ns": rounded(rtt_us, 1000.0),
+                    "rtt_variation_ns": rounded(variation_us, 1000.0),
+                    "mss_bytes": rounded(mss) if mss else None,
+                    "retransmitted_packets": rounded(retransmitted) if retransmits is not None else None,
                 }
             )
         return rows
@@ -172,7 +181,7 @@ class _Output:
             "congestion_control": self.end.get(sender) if isinstance(self.end.get(sender), str) else None,
             "start_ns": intervals[0]["start_ns"] if intervals else None,
             "end_ns": intervals[-1]["end_ns"] if intervals else None,
-            "payload_bytes": round(payload) if payload is not None else None,
+            "payload_bytes": rounded(payload),
             "status": "complete" if intervals else "no-data",
             "settings": json.dumps(self.settings, sort_keys=True),
             "facts": json.dumps(facts, sort_keys=True),
@@ -195,7 +204,7 @@ class _Output:
             "status": "failed" if error else "complete",
             "failures": [f"iperf3: {error}"] if error else [],
             "started_ns": self.started_ns,
-            "ended_ns": self.started_ns + round(last_s * _NS),
+            "ended_ns": self._time_ns(last_s),
             "test": {
                 "test": "iperf3",
                 "title": "",

@@ -63,7 +63,7 @@ fn explain_two(
     let pair = read(paths, options, PairOptions::default())?;
     let timeline = Timeline::of(&pair);
     let (flows, groups) = groups::of(&pair, places);
-    let (mut verdicts, causes) = verdicts::judge_all(&pair, &timeline, &groups, keep_tables);
+    let (mut verdicts, causes, notes) = verdicts::judge_all(&pair, &timeline, &groups, keep_tables);
     sort_verdicts(&mut verdicts);
     let mut tables = Tables::default();
     if keep_tables {
@@ -75,12 +75,13 @@ fn explain_two(
             }
         }
     }
-    let document = Document {
+    let mut document = Document {
         flows: flow_infos(&flows),
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         ..matched_document(&pair, &timeline)
     };
+    document.captures[0].notes.extend(notes);
     Ok(Explanation { document, tables })
 }
 

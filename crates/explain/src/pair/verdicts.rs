@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use whydrop_capture::contain;
 use whydrop_datagrams::Datagrams;
 use whydrop_pair::{Direction, Pair};
 use whydrop_path::fit::Seen;
@@ -21,7 +22,7 @@ use crate::hop::{
 };
 use crate::judge::{Bottleneck, Judgement, judge_losses};
 use crate::limits;
-use crate::one_group::judge_group;
+use crate::one_group::{judge_group, without_verdict};
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
@@ -39,42 +40,57 @@ pub(super) struct Judged {
     pub direction: Direction,
     pub ranked: Vec<Ranked>,
     pub causes: TransferCauses,
+    /// Why there is no verdict, where a defect cost the group its own.
+    pub defect: Option<String>,
 }
 
-/// Judges all groups on all cores.
+/// Judges all groups on all cores; also gives a note on each that a defect cost its verdict.
 pub fn judge_all(
     pair: &Pair,
     timeline: &Timeline,
     groups: &[PairGroup],
     keep_tables: bool,
-) -> (Vec<Ranked>, TransferCauses) {
+) -> (Vec<Ranked>, TransferCauses, Vec<String>) {
     let passages = passages_of_groups(pair, timeline, groups);
     let work: Vec<(&PairGroup, Passages)> = groups.iter().zip(passages).collect();
     let worth_it = work
         .iter()
         .filter(|(group, passages)| group.is_worth_a_verdict(passages));
     let work: Vec<&(&PairGroup, Passages)> = worth_it.collect();
-    let mut judged = on_all_cores(&work, |(group, passages)| {
+    let judge_one = |group: &PairGroup, passages: &Passages| {
         let (mut ranked, causes) = judge(pair, timeline, group, passages, keep_tables);
         // other flows may share a queue, and what they do is not among these passages
         let alike = |other: &&&(&PairGroup, Passages)| other.0.direction == group.direction;
         if work.iter().filter(alike).count() == 1 {
             ranked.extend(varying(pair, group, passages, &ranked));
         }
+        (ranked, causes)
+    };
+    let mut judged = on_all_cores(&work, |(group, passages)| {
+        let (judgement, defect) = match contain(|| judge_one(group, passages)) {
+            Ok(judgement) => (judgement, None),
+            Err(defect) => {
+                let note = without_verdict(&group.at_upstream, &defect);
+                (Default::default(), Some(note))
+            }
+        };
+        let (ranked, causes) = judgement;
         Judged {
             direction: group.direction,
             ranked,
             causes,
+            defect,
         }
     });
     way_back::accounts_for_waits(&mut judged);
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
     let mut causes = TransferCauses::new();
     for group in judged {
         verdicts.extend(group.ranked);
         causes.extend(group.causes);
+        notes.extend(group.defect);
     }
-    (verdicts, causes)
+    (verdicts, causes, notes)
 }
 
 /// The measurements of each group between the points, with the group's first flow for a name.

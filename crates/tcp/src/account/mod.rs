@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
             account,
             mss: i64::from(told.flow.full_bytes()),
             round_trip: RoundTrip::of(told.flow, base_rtt_ns),
-            long_rtt_ns: LONG * usual_rtt_ns,
+            long_rtt_ns: usual_rtt_ns.saturating_mul(LONG),
             next: 0,
             acknowledged: 0,
             windows: VecDeque::new(),

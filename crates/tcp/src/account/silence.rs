@@ -161,7 +161,7 @@ impl Walk<'_> {
         let is_far = self.told.flow.vantage != Vantage::Sender;
         let is_late = silent_ns > FIRST_TIMEOUT_NS.saturating_add(self.long_rtt_ns);
         // each timeout is twice as long as the one before (RFC 6298, section 5.5)
-        let timeouts = (silent_ns / LASTING_NS).saturating_add(1).ilog2() as usize;
+        let timeouts = (silent_ns.max(0) / LASTING_NS).saturating_add(1).ilog2() as usize;
         (is_far && is_late && !self.is_chance(timeouts)).then_some(last_ns)
     }
 

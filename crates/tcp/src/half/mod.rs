@@ -364,6 +364,8 @@ impl Half {
             }
         }
         self.settle_placeholders();
+        // what was sent may all have been window probes, which are no segments
+        (self.flow.transfers).retain(|transfer| transfer.first < transfer.end);
         let counters = &mut self.flow.counters;
         counters.lost = 0;
         counters.spurious = 0;
@@ -429,9 +431,6 @@ impl Half {
             transfer.first = settled_before[transfer.first];
             transfer.end = settled_before[transfer.end];
         }
-        self.flow
-            .transfers
-            .retain(|transfer| transfer.first < transfer.end);
     }
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whydrop.formats.files import number
+from whydrop.formats.files import number, rounded
 from whydrop.formats.flent.upgrade import FlentFile, parse_time
 from whydrop.formats.flent.values import Values
 
@@ -25,6 +25,7 @@ def translate(file: FlentFile, values: Values, path: Path) -> dict[str, Any]:
     original = file.original
     start_ns = file.start_ns
     span_s = max(file.x_values, default=0.0)
+    span_ns = rounded(span_s, 1e9)
     failed = number(original.get("FAILED_RUNNERS")) or 0
     return {
         "name": _text(original.get("NAME")) or path.stem,
@@ -33,7 +34,7 @@ def translate(file: FlentFile, values: Values, path: Path) -> dict[str, Any]:
         "status": "complete",
         "failures": [f"Flent says that {failed:.0f} of its runners failed"] if failed else [],
         "started_ns": start_ns,
-        "ended_ns": start_ns + round(span_s * 1e9) if start_ns is not None else None,
+        "ended_ns": start_ns + span_ns if start_ns is not None and span_ns is not None else None,
         "test": _test(file, values),
         "hosts": _hosts(original),
         "batch": _batch(original),

@@ -67,7 +67,7 @@ def _version(content: dict[str, Any], where: str) -> int:
     version = content.get("version", 1)
     try:
         found = int(version)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         found = 1
     if found > NEWEST:
         raise RecordingError(

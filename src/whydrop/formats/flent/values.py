@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from whydrop.formats.files import nanoseconds, number
+from whydrop.formats.files import nanoseconds, number, rounded
 from whydrop.formats.flent.upgrade import FlentFile, Row
 
 SEPARATOR = "::"
@@ -171,16 +171,16 @@ class Values:
         for key, (column, factor) in TCP_COLUMNS.items():
             value = number(row.get(key))
             if value is not None:
-                sample[column] = round(value * factor) if column in _WHOLE else _in_bps(value)
+                sample[column] = rounded(value, factor) if column in _WHOLE else _in_bps(value)
         if sample:
             self._row("tcp_info", {"flow": flow, "time_ns": time_ns, **sample})
         if "val" in row:
-            duration_s, value = number(row.get("dur")), number(row["val"])
+            duration_ns, value = rounded(number(row.get("dur")), 1e9), number(row["val"])
             self._row(
                 "intervals",
                 {
                     "flow": flow,
-                    "start_ns": time_ns - round(duration_s * 1e9) if duration_s is not None else None,
+                    "start_ns": _in_64_bits(time_ns - duration_ns) if duration_ns is not None else None,
                     "end_ns": time_ns,
                     "goodput_bps": _in_bps(value) if value is not None else None,
                 },
@@ -193,7 +193,7 @@ class Values:
         tells_loss = "owd_up" in row or lost
         probe: dict[str, Any] = {
             "flow": flow,
-            "sequence": round(sequence) if sequence is not None else None,
+            "sequence": rounded(sequence),
             # irtt states when a lost probe was sent, and when an answer came; ping and netperf only the latter.
             "sent_ns": time_ns if lost else None,
             "received_ns": None if lost else time_ns,
@@ -231,7 +231,11 @@ def _in_bps(value_mbit_per_s: float) -> float:
 
 
 def _in_ns(value_ms: float | None) -> int | None:
-    return round(value_ms * 1e6) if value_ms is not None else None
+    return rounded(value_ms, 1e6)
+
+
+def _in_64_bits(value: int) -> int | None:
+    return value if abs(value) < 1 << 63 else None
 
 
 def _flow_row(

@@ -26,7 +26,7 @@ def figure(scene: Scene) -> Figure:
     scene.need_segments()
     window = _window_s(scene)
     sent = _binned(scene.segments.select("t", amount=pl.col("ip_bytes")), window)
-    acknowledged = _binned(scene.acks.select("t", amount=_newly_acknowledged()), window)
+    acknowledged = _binned(_in_time(scene).select("t", amount=_newly_acknowledged()), window)
     limit = next((value for name in _RATES if (value := scene.parameter(name)) is not None), None)
     if sent.height < 2:
         raise NothingToDraw(f"{scene.flow.flow}: the flow is too short for a rate")
@@ -62,6 +62,12 @@ def _window_s(scene: Scene) -> float:
     shortest = max((float(last) if isinstance(last, float) else 0.0) / _WINDOWS, 1e-3)
     rtt = scene.flow.rtt_min_s or 0.0
     return math.ceil(shortest / rtt) * rtt if rtt >= 1e-3 else shortest
+
+
+def _in_time(scene: Scene) -> pl.DataFrame:
+    """The acknowledgments until as long after the last packet as the flow sent for: what comes days later is none."""
+    last = scene.segments["t"].max()
+    return scene.acks.filter(pl.col("t") <= 2 * (float(last) if isinstance(last, float) else 0.0) + 1.0)
 
 
 def _newly_acknowledged() -> pl.Expr:

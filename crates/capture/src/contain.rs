@@ -1,0 +1,98 @@
+//! Defects of whydrop itself, contained: a capture is hostile input, and what panics on one connection of it costs that
+//! connection's verdict, not those of all others.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::Once;
+
+thread_local! {
+    /// How many calls of [`contain`] this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Where the latest contained panic of this thread began.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What went wrong in whydrop, and where: in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defect {
+    message: String,
+    place: Option<String>,
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place.as_deref().unwrap_or("an unknown place");
+        write!(f, "a defect of whydrop at {place} ({})", self.message)
+    }
+}
+
+/// Does `work`; a panic in it becomes a [`Defect`], of which nothing is printed.
+///
+/// Whoever contains a panic throws away what `work` was changing, which may be half changed.
+///
+/// # Errors
+///
+/// `work` panicked.
+#[inline]
+pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Defect> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(silence_contained);
+    let before = DEPTH.get();
+    DEPTH.set(before.saturating_add(1));
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    DEPTH.set(before);
+    outcome.map_err(|payload| defect(payload.as_ref()))
+}
+
+#[cold]
+fn defect(payload: &(dyn Any + Send)) -> Defect {
+    let said = payload.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let words = said.unwrap_or("no message").split_whitespace();
+    Defect {
+        message: words.collect::<Vec<_>>().join(" "),
+        place: PLACE.take(),
+    }
+}
+
+/// Keeps the place of panics that are contained, and leaves all others to the hook that was there.
+fn silence_contained() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
+        if DEPTH.get() == 0 {
+            return before(info);
+        }
+        let place = info.location();
+        PLACE.set(place.map(|place| format!("{}:{}", place.file(), place.line())));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_ends_well_gives_its_result() {
+        assert_eq!(contain(|| 7), Ok(7));
+    }
+
+    #[test]
+    fn a_panic_becomes_one_line_with_its_place() {
+        let empty: Vec<u8> = Vec::new();
+        let defect = contain(|| empty[std::hint::black_box(3)]).unwrap_err();
+        let line = defect.to_string();
+        assert!(line.contains("contain.rs:"), "{line}");
+        assert!(line.contains("the index is 3"), "{line}");
+        assert!(!line.contains('\n'));
+    }
+
+    #[test]
+    fn a_panic_within_a_contained_one_is_the_inner_ones() {
+        let outer = contain(|| contain(|| -> u8 { panic!("two\nlines") }));
+        let inner = outer.expect("contained").unwrap_err();
+        assert!(inner.to_string().ends_with("(two lines)"), "{inner}");
+        assert_eq!(DEPTH.get(), 0);
+    }
+}
