@@ -6,8 +6,9 @@ use whydrop_path::fit::{
     delay_at_loss, delay_by_occupancy, envelope, fill_waits, loss_pattern, refine_beside,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags};
+use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags, Vantage};
 
+use crate::arrivals::Arrivals;
 use crate::before_capture::{Holes, holes};
 use crate::datagram_share::DatagramsBeside;
 use crate::group::{FlowRef, Group, GroupTrace, wait_back_ns};
@@ -87,6 +88,10 @@ pub fn near_losses(outcome: &[Seen], near: usize) -> Vec<bool> {
 pub struct Totals {
     /// From the sender to the receiver and back, seconds.
     pub whole_rtt_s: Option<f64>,
+    /// Most of the payload was captured where it arrives: what lies behind the capture point is the receiver's own doing.
+    pub at_receiver: bool,
+    /// Timestamps of most of the payload show how long it waited before the capture point, be it not at all.
+    pub sees_waits: bool,
     /// Waits of acknowledgments on the way back, seconds: of half of them at least so long, and the longest; of the flow in
     /// which they were longest. 0 where nothing tells.
     pub typical_wait_back_s: f64,
@@ -174,6 +179,8 @@ pub struct Evidence {
     pub stood_s: f64,
     /// Of losses before the capture point.
     pub holes: Holes,
+    /// Of a capture at the receiver: how evenly packets arrive.
+    pub arrivals: Option<Arrivals>,
 }
 
 impl Evidence {
@@ -263,9 +270,13 @@ pub(crate) const LOSSES_TELL: f64 = 0.45;
 /// senders tell that a queue before it made packets wait and dropped them, of the path before it. Where losses come at
 /// many waits, another element than that which makes packets wait may have dropped them, as exact times may tell.
 pub fn measure(group: &Group) -> Evidence {
-    let Some(by_clocks) = measure_before(group).filter(losses_follow_waits) else {
+    let before = measure_before(group);
+    let Some(by_clocks) = before.filter(|b| b.totals.lost == 0 || losses_follow_waits(b)) else {
         return measure_behind(group);
     };
+    if by_clocks.totals.lost == 0 {
+        return by_clocks;
+    }
     if !matches!(judge_losses(&by_clocks).cause, Cause::Unknown | Cause::Aqm) {
         return by_clocks;
     }
@@ -302,6 +313,9 @@ fn measure_behind(group: &Group) -> Evidence {
     evidence.tick_s = tick_s(group).max(unsure_s);
     evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, least_rtt_ns);
     look_beside_others(&mut evidence);
+    if evidence.totals.at_receiver {
+        evidence.arrivals = Arrivals::of(&evidence.group_trace.trace);
+    }
     if evidence.lost_mostly_before() {
         return evidence.by_spacing();
     }
@@ -378,8 +392,8 @@ fn tick_s(group: &Group) -> f64 {
     tick_ns as f64 * 1e-9
 }
 
-/// The path between the senders and the capture point; `None` where nothing or little of the losses is before it, or the
-/// clocks tell of no waits.
+/// The path between the senders and the capture point; `None` where little of the losses is before it, where nothing was lost and
+/// the capture is not at the receiver, or where the clocks tell of no waits.
 fn measure_before(group: &Group) -> Option<Evidence> {
     let mut totals = totals(group);
     let clocked = |flow: &&FlowRef| !flow.flow.account().waits_before().is_empty();
@@ -387,11 +401,11 @@ fn measure_before(group: &Group) -> Option<Evidence> {
     let payload: u64 = of_clocked
         .map(|flow| flow.flow.counters.payload_bytes)
         .sum();
-    let mostly_before = totals.lost_before_capture * 2 >= totals.lost;
-    if totals.lost == 0
-        || !mostly_before
-        || (payload as f64) < CLOCKED_SHARE * totals.payload_bytes as f64
-    {
+    let is_before = match totals.lost {
+        0 => totals.at_receiver,
+        lost => totals.lost_before_capture * 2 >= lost,
+    };
+    if !is_before || (payload as f64) < CLOCKED_SHARE * totals.payload_bytes as f64 {
         return None;
     }
     totals.lost_before_capture = 0;
@@ -401,6 +415,9 @@ fn measure_before(group: &Group) -> Option<Evidence> {
     evidence.by_clocks = true;
     let near_rtt_ns = |flow: &Flow| flow.account().near_rtt_ns;
     evidence.stood_s = may_have_stood_s(group, &evidence.group_trace, near_rtt_ns);
+    if evidence.totals.at_receiver {
+        evidence.arrivals = Arrivals::of(&group.trace().trace);
+    }
     look_beside_others(&mut evidence);
     Some(evidence)
 }
@@ -491,6 +508,7 @@ pub fn measure_trace(
         tick_s: 0.0,
         stood_s: 0.0,
         holes: Holes::default(),
+        arrivals: None,
     }
 }
 
@@ -597,7 +615,20 @@ pub fn totals(group: &Group) -> Totals {
         }
     }
     totals.union_busy_s = union_busy_s(group);
+    totals.at_receiver = most_payload(group, |flow| flow.vantage == Vantage::Receiver);
+    totals.sees_waits = most_payload(group, |flow| flow.account().sees_waits);
     totals
+}
+
+/// True if more than half of the payload is of such flows.
+fn most_payload(group: &Group, is_such: impl Fn(&Flow) -> bool) -> bool {
+    let (mut all, mut such) = (0, 0);
+    for flow in &group.flows {
+        let bytes = flow.flow.counters.payload_bytes;
+        all += bytes;
+        such += if is_such(flow.flow) { bytes } else { 0 };
+    }
+    2 * such > all
 }
 
 /// Median and longest of the waits of a flow's acknowledgments on the way back, seconds.

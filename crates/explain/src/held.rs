@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use whydrop_tcp::{Flow, Limiter};
+use whydrop_tcp::{Flow, Limiter, Vantage};
 use whydrop_verdict::{Cause, fact};
 
+use crate::arrivals::Arrivals;
 use crate::contest::Contest;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Totals};
 use crate::judge::Judgement;
 use crate::limits;
 use crate::thresholds::*;
@@ -37,6 +38,10 @@ pub struct Bottleneck {
     windows_unseen: bool,
     /// No second capture shows what stands behind this one.
     alone: bool,
+    /// At the receiver nothing tells whether windows are full of what waits, or a line is, or the sender paces itself.
+    unseen: bool,
+    /// How far the sender is is not known, and so not either how long it has been silent.
+    sender_unknown: bool,
 }
 
 impl Bottleneck {
@@ -64,23 +69,21 @@ impl Bottleneck {
         let round_trip_s = (totals.whole_rtt_s.or(evidence.base_rtt_s)).unwrap_or(USUAL_RTT_S);
         let long_s = round_trip_s.max(noticed_s);
         // where hardly any of the path lies behind the capture point, what is late there is the receiver's doing
-        let at_receiver = base_s < AT_RECEIVER_RTT_SHARE * round_trip_s;
+        let at_receiver = totals.at_receiver || base_s < AT_RECEIVER_RTT_SHARE * round_trip_s;
         let waits = !few_packets && !at_receiver && longer(long_s) > 0.5;
         // seen at both ends of a hop, waits elsewhere are not the hop's
         let waits_back = !few_packets
             && !evidence.delays_are_own
             && totals.typical_wait_back_s > long_s.max(SHORTEST_CLOCKED_S);
-        // without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681),
-        // makes one half as large again in half as many round trips as it holds segments
-        let round_trips = if base_s > 0.0 {
-            totals.busy_s / base_s
-        } else {
-            0.0
-        };
-        let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
-        let settled = round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0);
+        // at the receiver nothing shows what a window is full of, but clocks that tell of waits, or a rate that stands
+        let is_steady = |arrivals: Arrivals| arrivals.are_steady(1.0 - own_share(totals));
+        let unseen = totals.at_receiver && !queue && evidence.arrivals.is_some_and(is_steady);
+        let sees_waits = evidence.by_clocks || totals.sees_waits;
+        let blind = totals.at_receiver && !sees_waits && outlasts_slow_start(totals);
+        let settled = is_settled(evidence);
         let in_order = match () {
-            () if waits => Cause::Unknown,
+            () if waits || unseen || blind => Cause::Unknown,
+            () if at_receiver => Cause::None,
             () if settled => Cause::Sender,
             () => Cause::None,
         };
@@ -94,7 +97,9 @@ impl Bottleneck {
         Self {
             congested,
             in_order,
+            unseen: unseen || blind,
             growing: match congested {
+                _ if unseen || blind => Cause::Unknown,
                 Cause::Reordering if reordered > MUCH_REORDERED_SHARE => Cause::Reordering,
                 // the window grows no faster than acknowledgments come
                 Cause::Shaper if waits_back && !queue => Cause::Shaper,
@@ -110,6 +115,7 @@ impl Bottleneck {
             few_packets,
             doubt_odds: DOUBT_ODDS,
             windows_unseen: !totals.window_known,
+            sender_unknown: false,
             alone: true,
         }
     }
@@ -157,6 +163,9 @@ impl Bottleneck {
             return in_order.of_flow(flow);
         }
         let windows_unseen = self.alone && flow.window_scale.is_none();
+        // at the receiver: no handshake, no request and no timestamps tell how far the sender is
+        let is_far = matches!(flow.vantage, Vantage::Receiver | Vantage::Middle);
+        let sender_unknown = is_far && flow.account().near_rtt_ns.is_none();
         let congested = match self.congested {
             Cause::Sender | Cause::None if limits::is_unseen(flow) => Cause::Unknown,
             Cause::Sender if windows_unseen => Cause::Unknown,
@@ -165,6 +174,7 @@ impl Bottleneck {
         Self {
             congested,
             windows_unseen,
+            sender_unknown,
             ..self.clone()
         }
     }
@@ -201,6 +211,18 @@ impl Bottleneck {
                 Limiter::SlowStart => {
                     claim(self.congested, standing);
                     claim(self.growing, share - standing);
+                }
+                Limiter::Application
+                | Limiter::PeerApplication
+                | Limiter::SendBuffer
+                | Limiter::Pacing
+                | Limiter::DelayedAck
+                    if self.sender_unknown =>
+                {
+                    claim(Cause::Unknown, share);
+                }
+                Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing if self.unseen => {
+                    claim(Cause::Unknown, share);
                 }
                 // and what leaves evenly over a queue that stands is let out by that: slower than the queue, nothing would wait
                 Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing => {
@@ -263,6 +285,36 @@ impl Bottleneck {
         }
         contest.settle()
     }
+}
+
+/// Share of the time in which an application had nothing to send.
+fn own_share(totals: &Totals) -> f64 {
+    let own_s =
+        [Limiter::Application, Limiter::PeerApplication].map(|l| totals.limited_s[l as usize]);
+    own_s.iter().sum::<f64>() / totals.limited_s.iter().sum::<f64>().max(1e-9)
+}
+
+/// Without loss, marks and queue slow start fills any window, and what comes after it, a segment a round trip (RFC 5681), makes one
+/// half as large again in half as many round trips as it holds segments. True if that is over.
+fn is_settled(evidence: &Evidence) -> bool {
+    let totals = &evidence.totals;
+    let base_s = evidence.base_rtt_s.unwrap_or(0.0);
+    let round_trips = if base_s > 0.0 {
+        totals.busy_s / base_s
+    } else {
+        0.0
+    };
+    let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
+    round_trips > SETTLED_ROUND_TRIPS + 0.5 * segments / round_trips.max(1.0)
+}
+
+/// True if a window that doubles each round trip would have carried all in half the time, so that something else bounds it.
+fn outlasts_slow_start(totals: &Totals) -> bool {
+    let rtt_s = totals.whole_rtt_s.unwrap_or(USUAL_RTT_S).max(1e-6);
+    let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
+    let doublings = (segments / INITIAL_SEGMENTS).max(1.0).log2() + 1.0;
+    let active_s = totals.limited_s.iter().sum::<f64>() * (1.0 - own_share(totals));
+    active_s / rtt_s > 2.0 * (doublings + 1.0)
 }
 
 /// Packets of the flow were overtaken, and its sender felt it: it repeated some that had arrived, or so many came late that

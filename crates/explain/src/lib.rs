@@ -25,6 +25,7 @@
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
+mod arrivals;
 mod assemble;
 mod before_capture;
 pub mod bursts;

@@ -137,6 +137,8 @@ pub const SHORTEST_QUEUE_S: f64 = 1e-3;
 /// A capture behind which less than this share of the round trip lies is the receiver's: no queue there is worth the name.
 /// Physics.
 pub const AT_RECEIVER_RTT_SHARE: f64 = 0.1;
+/// Segments that a sender may send before it hears anything (RFC 6928). Physics.
+pub const INITIAL_SEGMENTS: f64 = 10.0;
 /// Slow start has filled any window of the protocol (1 GiB) after 20 doublings of ten segments. Physics.
 pub const SETTLED_ROUND_TRIPS: f64 = 20.0;
 /// One packet in a thousand out of order is what senders begin to feel: three later ones make a sender repeat (RFC 5681) ...

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
+use whydrop_simulate::pair::suite::transfers::Drawn;
 use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
 use whydrop_simulate::pair::{self, PairError};
 use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig, TAP_NAMES, Without};
@@ -31,7 +32,7 @@ enum Command {
     /// Write captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...), labels.csv and others.csv
     Suite {
         #[command(flatten)]
-        drawn: Drawn,
+        drawn: Wanted,
         /// Captures of one kind
         #[arg(long, value_name = "KIND", value_parser = one_of(Kind::ALL, Kind::name))]
         only: Option<Kind>,
@@ -66,6 +67,8 @@ enum Command {
     /// Write pairs of captures of short transfers, kept whether or not they show what is on their path: the truth says
     /// what is right by what happened
     Transfers(DrawnPairs),
+    /// The same of longer transfers, the second capture at the client: y.pcap is what it captures of its own download
+    Downloads(DrawnPairs),
     /// List the mechanisms of pairs, and what is right to call each
     Mechanisms,
     /// Compare a command's JSON for both captures of every pair with the truths: causes, lost packets, clocks,
@@ -85,7 +88,7 @@ enum Command {
 }
 
 #[derive(Args)]
-struct Drawn {
+struct Wanted {
     /// Folder for what is written
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -103,7 +106,7 @@ struct Drawn {
 #[derive(Args)]
 struct DrawnPairs {
     #[command(flatten)]
-    drawn: Drawn,
+    drawn: Wanted,
     /// Pairs of one mechanism
     #[arg(long, value_name = "MECHANISM", value_parser = one_of(Mechanism::ALL, Mechanism::name))]
     only: Option<Mechanism>,
@@ -185,15 +188,8 @@ fn main() -> ExitCode {
                 progress(config.count),
             ))
         }
-        Command::Transfers(asked) => {
-            let config = asked.config(200);
-            let folder = &asked.drawn.out;
-            finish(pairs::transfers::write(
-                &config,
-                folder,
-                progress(config.count),
-            ))
-        }
+        Command::Transfers(asked) => finish(write_transfers(&asked, Drawn::Transfers)),
+        Command::Downloads(asked) => finish(write_transfers(&asked, Drawn::Downloads)),
         Command::Mechanisms => {
             for mechanism in Mechanism::ALL {
                 let right = pairs::kind::right_causes(mechanism.kind()).join(", ");
@@ -224,6 +220,11 @@ fn main() -> ExitCode {
             command,
         }) => finish(time_score::score(&folder, &command, jobs)),
     }
+}
+
+fn write_transfers(asked: &DrawnPairs, drawn: Drawn) -> Result<(), PairError> {
+    let config = asked.config(200);
+    pairs::transfers::write(&config, drawn, &asked.drawn.out, progress(config.count))
 }
 
 fn write_published(folder: &Path, seed: u64, one_way: bool) -> Result<(), PairError> {

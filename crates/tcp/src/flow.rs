@@ -388,6 +388,7 @@ impl Flow {
             spans: Vec::new(),
             transfers: Vec::new(),
             near_rtt_ns: None,
+            sees_waits: false,
             by_clocks: None,
         };
         self.account.as_deref().unwrap_or(&NOTHING_KNOWN)

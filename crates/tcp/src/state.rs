@@ -594,7 +594,6 @@ impl State {
             if self.opening[1 - direction].packets == 0 {
                 flow.believe_delivered();
             }
-            flow.vantage = vantage::vantage(near_rtts_ns, ttls, direction);
             self.tell_signs(direction, &mut flow);
             let unanswered = connection.unanswered[direction];
             let dead = connection.outcome == Outcome::DataUnanswered && unanswered.is_dead();
@@ -603,6 +602,11 @@ impl State {
                 flow.signs_mut().unanswered_since_ns = Some(since_ns);
             }
             connection.flows[direction] = flow;
+        }
+        let near_rtts_ns =
+            near_rtts_ns.or_else(|| vantage::near_rtts_by_requests(&connection.flows, ttls));
+        for (direction, flow) in connection.flows.iter_mut().enumerate() {
+            flow.vantage = vantage::vantage(near_rtts_ns, ttls, direction);
         }
         for direction in (0..2).filter(|_| accounts) {
             let alone = self.opening[1 - direction].packets == 0;

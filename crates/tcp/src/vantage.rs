@@ -1,6 +1,6 @@
 //! Where on the path the capture was taken.
 
-use crate::flow::{Handshake, Vantage};
+use crate::flow::{Flow, Handshake, SegmentFlags, Vantage};
 
 /// A point is at an end when the way to that end and back takes less than this share of the whole round trip ...
 const END_SHARE: f64 = 0.05;
@@ -15,6 +15,35 @@ const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 pub(crate) fn near_rtts(handshake: &Handshake, first_syn_ack_ns: i64) -> Option<(i64, i64)> {
     let (syn, syn_ack, ack) = (handshake.syn_ns?, handshake.syn_ack_ns?, handshake.ack_ns?);
     (syn <= first_syn_ack_ns && syn_ack <= ack).then_some((ack - syn_ack, first_syn_ack_ns - syn))
+}
+
+/// Fewer round trips are not the least that there may be.
+const FEWEST_ROUND_TRIPS: usize = 10;
+
+/// The same where the capture begins later, by what was acknowledged. Only for captures at or near a receiver of data: its sender
+/// is as far as its acknowledgments, or answers, of what the receiver sends are. That is the most, as answers take their time.
+pub(crate) fn near_rtts_by_requests(
+    flows: &[Flow; 2],
+    ttls: [Option<u8>; 2],
+) -> Option<(i64, i64)> {
+    let least = |flow: &Flow| {
+        let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
+        let measured = exact.map(|s| s.rtt_ns).filter(|ns| *ns >= 0);
+        measured.fold((0, None), |(count, least): (usize, Option<i64>), ns| {
+            (count + 1, Some(least.map_or(ns, |least| least.min(ns))))
+        })
+    };
+    let [(first_count, first), (second_count, second)] = [least(&flows[0]), least(&flows[1])];
+    let (initiator_ns, responder_ns) = (second?, first?);
+    let (counts, distances_ns) = ([first_count, second_count], [responder_ns, initiator_ns]);
+    // the flow with more to acknowledge is the one that carries data
+    let data = usize::from(counts[1] > counts[0]);
+    let is_near_receiver = match by_ttl(ttls[data], ttls[1 - data]) {
+        Vantage::Receiver | Vantage::Middle => true,
+        Vantage::Unknown => counts[data] >= FEWEST_ROUND_TRIPS && distances_ns[data] < END_NS,
+        Vantage::Sender => false,
+    };
+    is_near_receiver.then_some((initiator_ns, responder_ns))
 }
 
 /// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
@@ -59,6 +88,7 @@ pub(crate) fn vantage(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::{Fate, Kind, Segment};
 
     const MS: i64 = 1_000_000;
 
@@ -78,6 +108,48 @@ mod tests {
             ack_ns: Some(1020 * MS),
         };
         assert_eq!(near_rtts(&repeated, MS), Some((20 * MS, MS)));
+    }
+
+    /// A flow of so many packets, each acknowledged after this time.
+    fn acknowledged_after(count: usize, rtt_ns: i64) -> Flow {
+        let mut flags = SegmentFlags::default();
+        flags.set(SegmentFlags::RTT_EXACT);
+        let segment = Segment {
+            time_ns: 0,
+            sequence: 0,
+            rtt_ns,
+            in_flight_bytes: 0,
+            payload_bytes: 1000,
+            header_bytes: 40,
+            kind: Kind::New,
+            fate: Fate::Delivered,
+            flags,
+        };
+        Flow {
+            segments: vec![segment; count],
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn a_client_that_acknowledges_at_once_is_here_and_its_server_is_as_far_as_its_answers() {
+        let flows = [
+            acknowledged_after(1, 60 * MS),
+            acknowledged_after(20, 8_000),
+        ];
+        let by_requests = near_rtts_by_requests(&flows, [None; 2]);
+        assert_eq!(by_requests, Some((8_000, 60 * MS)));
+    }
+
+    #[test]
+    fn a_server_that_thinks_before_it_answers_is_not_taken_for_far() {
+        let flows = [
+            acknowledged_after(1, 500 * MS),
+            acknowledged_after(20, 30 * MS),
+        ];
+        assert_eq!(near_rtts_by_requests(&flows, [None; 2]), None);
+        let at_server = [Some(57), Some(64)];
+        assert_eq!(near_rtts_by_requests(&flows, at_server), None);
     }
 
     #[test]

@@ -146,6 +146,7 @@ impl<'a> Walk<'a> {
         });
         let account = Account {
             near_rtt_ns: clock.known_near_rtt_ns,
+            sees_waits: clock.longest_queued_ns.is_some(),
             by_clocks,
             ..Account::default()
         };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use whydrop_path::Random;
+use whydrop_path::{Chain, Delay, Random};
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
 use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
@@ -12,7 +12,7 @@ use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::pair::output::PairError;
 use crate::pair::world::SimulatedPair;
-use crate::scenario::Application;
+use crate::scenario::{Application, Stage};
 use crate::segment::Toward;
 
 /// Data packets that a transfer must have, and its payload at most, drawn evenly over its logarithm.
@@ -21,18 +21,38 @@ const BYTES: (f64, f64) = (40_000.0, 8_000_000.0);
 const MOST_DRAWS: u64 = 20;
 /// The share of transfers whose senders model the path instead of filling it.
 const BBR: f64 = 0.1;
+/// The option, padded (RFC 7323, appendix A).
+const TIMESTAMPS_BYTES: u64 = 12;
+/// Payload of a download, and the share of downloads whose hosts do without timestamps.
+const DOWNLOAD_BYTES: (f64, f64) = (300_000.0, 20_000_000.0);
+const WITHOUT_TIMESTAMPS: f64 = 1.0 / 3.0;
+
+/// What is drawn, and where the second point is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drawn {
+    /// Short transfers, the second point somewhere behind the element.
+    Transfers,
+    /// Longer ones, the second point at the client: what it captures of its own download.
+    Downloads,
+}
 
 /// Draw and play the transfer with this index: the same for the same split, seed and index.
-pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
+pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<SimulatedPair> {
     let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
     let base = base.wrapping_add((index as u64) << 16);
     (0..MOST_DRAWS).find_map(|attempt| {
         let seed = Random::new(base.wrapping_add(attempt)).next_u64();
         let mut random = Random::new(seed);
-        let drawn = random.below(Mechanism::ALL.len() as u64) as usize;
-        let mechanism = config.only.unwrap_or(Mechanism::ALL[drawn]);
+        let number = random.below(Mechanism::ALL.len() as u64) as usize;
+        let mechanism = config.only.unwrap_or(Mechanism::ALL[number]);
         let mut world = draw_world(mechanism, &mut random);
-        shorten(&mut world, &mut random);
+        match drawn {
+            Drawn::Transfers => shorten(&mut world, BYTES, &mut random),
+            Drawn::Downloads => {
+                shorten(&mut world, DOWNLOAD_BYTES, &mut random);
+                watch_at_client(&mut world, &mut random);
+            }
+        }
         let (mut pair, history) = run(world, seed);
         let data = |packet: &&crate::history::Packet| {
             let segment = packet.segment;
@@ -43,11 +63,17 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
         }
         pair.name = format!("t{index:05}-{}", mechanism.name());
         pair.split = config.split.name();
-        let stands = queue_stands(&pair, &history);
+        let stands = queue_stands(&pair, &history, drawn);
         let account = pair.accounts.first().cloned().unwrap_or_default();
         let lost = |within| lost_by_stage(&history, within);
         let right = |lost, transfers: &[_]| {
-            right(&pair, mechanism, lost, stands, largest(&account, transfers))
+            let limiter = largest(&account, transfers);
+            let mut right = right(&pair, mechanism, lost, stands, limiter);
+            // at the client all lines of the way are before the capture, the sender's card among them
+            if drawn == Drawn::Downloads && stands && right.contains(&"none") {
+                right.extend(["shaper", "deep-queue"]);
+            }
+            right
         };
         let of_all = right(lost(None), &account.transfers);
         let each = account.transfers.iter();
@@ -60,20 +86,47 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
 /// Draw so many into a folder, one folder for each. `progress` is told of each.
 pub fn write(
     config: &PairsConfig,
+    drawn: Drawn,
     folder: &Path,
     progress: impl FnMut(usize, &str),
 ) -> Result<(), PairError> {
-    let drawn = (0..config.count).map(|index| play(config, index));
-    write_all(drawn, folder, progress, |pair, truth| {
+    let pairs = (0..config.count).map(|index| play(config, drawn, index));
+    write_all(pairs, folder, progress, |pair, truth| {
         let lost = &truth["forward_packets_lost_between"];
         let right = pair.right.clone().unwrap_or_default().join(", ");
         format!("{}: {lost} lost; {right}", pair.name)
     })
 }
 
+/// The second point is at the client: all of the way lies before it, but for a host's own few microseconds. Some hosts do
+/// without timestamps there.
+fn watch_at_client(world: &mut World, random: &mut Random) {
+    const HOST_NS: i64 = 3_000;
+    let own = Stage {
+        name: "client",
+        element: Box::new(Delay::new(HOST_NS)),
+        reverse_delay_ns: HOST_NS,
+    };
+    let beyond = std::mem::replace(&mut world.scenario.stages[BEYOND_STAGE], own);
+    let onward = &mut world.scenario.stages[BEYOND_STAGE - 1];
+    onward.reverse_delay_ns += beyond.reverse_delay_ns;
+    let before = std::mem::replace(&mut onward.element, Box::new(Delay::new(0)));
+    onward.element = Box::new(Chain::new(vec![before, beyond.element]));
+    world.circumstance("captured_at", "client");
+    if random.chance(WITHOUT_TIMESTAMPS) {
+        for flow in &mut world.scenario.flows {
+            if std::mem::take(&mut flow.timestamps) {
+                flow.sender.mss += TIMESTAMPS_BYTES; // segments are as large as before
+                flow.receiver.timestamps = false;
+            }
+        }
+        world.circumstance("timestamps", false);
+    }
+}
+
 /// No more than a few seconds of data.
-fn shorten(world: &mut World, random: &mut Random) {
-    let bytes = random.log_uniform(BYTES.0, BYTES.1) as u64;
+fn shorten(world: &mut World, bytes: (f64, f64), random: &mut Random) {
+    let bytes = random.log_uniform(bytes.0, bytes.1) as u64;
     let paces_itself = random.chance(BBR);
     for flow in &mut world.scenario.flows {
         if paces_itself {
@@ -164,15 +217,22 @@ fn right(
     }
 }
 
-/// True if most packets of the first connection waited between the points for longer than a tenth of the round trip.
-fn queue_stands(pair: &SimulatedPair, history: &History) -> bool {
+/// True if most packets of the first connection waited between the points, or on their way to the client, for longer than a tenth
+/// of the round trip.
+fn queue_stands(pair: &SimulatedPair, history: &History, drawn: Drawn) -> bool {
     let own = history.packets.iter().zip(&history.passed);
     let own = own.filter(|(packet, _)| {
         packet
             .segment
             .is_some_and(|s| s.flow == 0 && s.toward == Toward::Client && s.payload_bytes > 0)
     });
-    let transits = own.filter_map(|(_, passed)| Some(passed[1]? - passed[0]?));
+    let transits = own.filter_map(|(packet, passed)| {
+        let begins_ns = match drawn {
+            Drawn::Transfers => passed[0]?,
+            Drawn::Downloads => packet.sent_ns,
+        };
+        Some(passed[1]? - begins_ns)
+    });
     let mut transits: Vec<i64> = transits.collect();
     transits.sort_unstable();
     let (Some(&least), Some(&median)) = (transits.first(), transits.get(transits.len() / 2)) else {
