@@ -40,6 +40,8 @@ pub struct Bottleneck {
     alone: bool,
     /// At the receiver nothing tells whether windows are full of what waits, or a line is, or the sender paces itself.
     unseen: bool,
+    /// Most of the time for which the receive window is full it is closed.
+    window_closes: bool,
     /// How far the sender is is not known, and so not either how long it has been silent.
     sender_unknown: bool,
 }
@@ -116,6 +118,8 @@ impl Bottleneck {
             doubt_odds: DOUBT_ODDS,
             windows_unseen: !totals.window_known,
             sender_unknown: false,
+            window_closes: 2.0 * totals.window_closed_s
+                > totals.limited_s[Limiter::ReceiveWindow as usize],
             alone: true,
         }
     }
@@ -199,6 +203,8 @@ impl Bottleneck {
             } else {
                 0.0
             };
+            // a window that closed is seen everywhere
+            let unseen = self.unseen && !(limiter == Limiter::ReceiveWindow && self.window_closes);
             let mut claim = |cause, share: f64| {
                 if share > 0.0 {
                     claims.entry(cause).or_default().add(cause, limiter, share);
@@ -221,7 +227,7 @@ impl Bottleneck {
                 {
                     claim(Cause::Unknown, share);
                 }
-                Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing if self.unseen => {
+                Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing if unseen => {
                     claim(Cause::Unknown, share);
                 }
                 // and what leaves evenly over a queue that stands is let out by that: slower than the queue, nothing would wait

@@ -96,6 +96,9 @@ pub(crate) struct Rounds {
     pub own_time: OwnTime,
     /// A sender that is silent for so long waits, and not for its line.
     pub pause_ns: i64,
+    /// Away from the sender: what a full packet takes through the slowest line before the capture point, which the packets of a
+    /// handshake, that the near round trip is known by, do not.
+    pub full_packet_ns: i64,
 }
 
 impl Rounds {
@@ -176,6 +179,7 @@ impl Rounds {
             .then_some(usual_gap_ns),
             own_time,
             pause_ns,
+            full_packet_ns: if at_sender { 0 } else { slow_gap_ns },
         }
     }
 

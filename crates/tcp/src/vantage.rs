@@ -20,30 +20,38 @@ pub(crate) fn near_rtts(handshake: &Handshake, first_syn_ack_ns: i64) -> Option<
 /// Fewer round trips are not the least that there may be.
 const FEWEST_ROUND_TRIPS: usize = 10;
 
-/// The same where the capture begins later, by what was acknowledged. Only for captures at or near a receiver of data: its sender
-/// is as far as its acknowledgments, or answers, of what the receiver sends are. That is the most, as answers take their time.
+/// The same where the capture begins later, by what was acknowledged: an end is as far at the most as its acknowledgments, or its
+/// answers, of what the other one sends. Where hop limits show at which end the capture was taken, that end is near; where they show
+/// nothing, a receiver of data that acknowledges at once is.
 pub(crate) fn near_rtts_by_requests(
     flows: &[Flow; 2],
     ttls: [Option<u8>; 2],
 ) -> Option<(i64, i64)> {
-    let least = |flow: &Flow| {
-        let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
-        let measured = exact.map(|s| s.rtt_ns).filter(|ns| *ns >= 0);
-        measured.fold((0, None), |(count, least): (usize, Option<i64>), ns| {
-            (count + 1, Some(least.map_or(ns, |least| least.min(ns))))
-        })
+    let [(first, first_ns), (second, second_ns)] =
+        [least_rtt_ns(&flows[0]), least_rtt_ns(&flows[1])];
+    let here_ns = |answers_ns: Option<i64>| answers_ns.unwrap_or(0).min(END_NS - 1);
+    let at_once = |count: usize, ns: Option<i64>| {
+        count >= FEWEST_ROUND_TRIPS && ns.is_some_and(|ns| ns < END_NS)
     };
-    let [(first_count, first), (second_count, second)] = [least(&flows[0]), least(&flows[1])];
-    let (initiator_ns, responder_ns) = (second?, first?);
-    let (counts, distances_ns) = ([first_count, second_count], [responder_ns, initiator_ns]);
-    // the flow with more to acknowledge is the one that carries data
-    let data = usize::from(counts[1] > counts[0]);
-    let is_near_receiver = match by_ttl(ttls[data], ttls[1 - data]) {
-        Vantage::Receiver | Vantage::Middle => true,
-        Vantage::Unknown => counts[data] >= FEWEST_ROUND_TRIPS && distances_ns[data] < END_NS,
-        Vantage::Sender => false,
-    };
-    is_near_receiver.then_some((initiator_ns, responder_ns))
+    match by_ttl(ttls[0], ttls[1]) {
+        Vantage::Sender => Some((here_ns(second_ns), first_ns?)),
+        Vantage::Receiver => Some((second_ns?, here_ns(first_ns))),
+        Vantage::Middle => Some((second_ns?, first_ns?)),
+        Vantage::Unknown if at_once(second, second_ns) && second >= first => {
+            Some((second_ns?, first_ns?))
+        }
+        Vantage::Unknown if at_once(first, first_ns) => Some((second_ns?, first_ns?)),
+        Vantage::Unknown => None,
+    }
+}
+
+/// How many round trips of a flow are known, and the least of them.
+fn least_rtt_ns(flow: &Flow) -> (usize, Option<i64>) {
+    let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
+    let measured = exact.map(|s| s.rtt_ns).filter(|ns| *ns >= 0);
+    measured.fold((0, None), |(count, least): (usize, Option<i64>), ns| {
+        (count + 1, Some(least.map_or(ns, |least| least.min(ns))))
+    })
 }
 
 /// The vantage for the flow whose sender is `near` round-trip nanoseconds away and whose receiver is `far` away.
@@ -72,7 +80,7 @@ fn by_ttl(source_ttl: Option<u8>, destination_ttl: Option<u8>) -> Vantage {
 }
 
 /// The vantage for the flow of the initiator (`0`) or the responder (`1`). `ttls` are those of packets that the
-/// initiator and the responder sent. The handshake decides; without it, hop counts do.
+/// initiator and the responder sent. Round trips decide, those of the handshake first; without them, hop counts do.
 pub(crate) fn vantage(
     near_rtts_ns: Option<(i64, i64)>,
     ttls: [Option<u8>; 2],
@@ -149,7 +157,8 @@ mod tests {
         ];
         assert_eq!(near_rtts_by_requests(&flows, [None; 2]), None);
         let at_server = [Some(57), Some(64)];
-        assert_eq!(near_rtts_by_requests(&flows, at_server), None);
+        let by_requests = near_rtts_by_requests(&flows, at_server);
+        assert_eq!(vantage(by_requests, at_server, 1), Vantage::Sender);
     }
 
     #[test]

@@ -499,7 +499,8 @@ impl<'a> Walk<'a> {
         let by_itself = (own_time.unreleased || own_time.ends_small)
             && !released
             && self.rounds.paced_gap_ns.is_none();
-        if empty_ns > self.slack_ns || left_over || by_itself {
+        let idle_ns = self.slack_ns.saturating_add(self.rounds.full_packet_ns);
+        if empty_ns > idle_ns || left_over || by_itself {
             return Limiter::Application;
         }
         if self.last_bytes < self.mss && bytes < self.mss {
@@ -531,7 +532,8 @@ impl<'a> Walk<'a> {
             }
         }
         let empty_ns = empty_since_ns.map_or(0, |since_ns| now_ns - since_ns);
-        (now_ns - heard_ns <= self.slack_ns, empty_ns)
+        let release_ns = self.slack_ns.saturating_add(self.rounds.full_packet_ns);
+        (now_ns - heard_ns <= release_ns, empty_ns)
     }
 
     /// The limiter of the answer for longest just before its tail, which lasts until then, within as much time: a window that
