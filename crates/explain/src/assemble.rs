@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use whydrop_capture::Summary;
 use whydrop_datagrams::Datagrams;
-use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked};
+use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Vantage};
 
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
@@ -116,18 +116,7 @@ pub(crate) fn flow_infos(flows: &[FlowRef]) -> Vec<FlowInfo> {
 /// One of so many `flows`.
 fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
     let counters = &flow.counters;
-    let mut rtts: Vec<i64> = flow
-        .segments
-        .iter()
-        .filter(|s| s.flags.has(SegmentFlags::RTT_EXACT))
-        .map(|s| s.rtt_ns)
-        .collect();
-    let median = if rtts.is_empty() {
-        None
-    } else {
-        let middle = rtts.len() / 2;
-        Some(*rtts.select_nth_unstable(middle).1 as f64 * 1e-9)
-    };
+    let (rtt_min_ns, rtt_median_ns) = round_trips_ns(flow);
     let by_kind: BTreeMap<String, u64> = Kind::RETRANSMISSIONS
         .iter()
         .map(|kind| {
@@ -146,8 +135,8 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
         retransmitted: counters.retransmitted,
         spurious: counters.spurious,
         reordered: counters.reordered,
-        rtt_min_s: rtts.iter().min().map(|rtt| *rtt as f64 * 1e-9),
-        rtt_median_s: median,
+        rtt_min_s: rtt_min_ns.map(seconds),
+        rtt_median_s: rtt_median_ns.map(seconds),
         mss: flow.mss_bytes,
         vantage: flow.vantage.name().to_owned(),
         start: seconds(flow.first_ns),
@@ -203,4 +192,28 @@ pub(crate) fn transfer_infos(
         }
     }
     infos
+}
+
+/// The least round trip of a flow's data and the median, nanoseconds: from the capture point to the receiver and back. At the
+/// receiver that is its own delay and no round trip, which is then that to the sender: the least by the handshake, by requests or by
+/// timestamps, the median by timestamps alone.
+fn round_trips_ns(flow: &Flow) -> (Option<i64>, Option<i64>) {
+    let exact = (flow.segments.iter()).filter(|s| s.flags.has(SegmentFlags::RTT_EXACT));
+    let mut measured_ns: Vec<i64> = exact.map(|s| s.rtt_ns).collect();
+    let least_ns = measured_ns.iter().min().copied();
+    let middle = measured_ns.len() / 2;
+    let median_ns = (!measured_ns.is_empty()).then(|| *measured_ns.select_nth_unstable(middle).1);
+    if flow.vantage != Vantage::Receiver {
+        return (least_ns, median_ns);
+    }
+    let account = flow.account();
+    let with_own = |near_ns: Option<i64>, own_ns: Option<i64>| {
+        near_ns.map(|ns| ns.saturating_add(own_ns.unwrap_or(0)))
+    };
+    let least_ns = with_own(account.near_rtt_ns, least_ns);
+    let median_ns = with_own(account.usual_near_rtt_ns, median_ns);
+    (
+        least_ns,
+        median_ns.max(least_ns.filter(|_| median_ns.is_some())),
+    )
 }

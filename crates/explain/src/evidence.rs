@@ -6,7 +6,7 @@ use whydrop_path::fit::{
     delay_at_loss, delay_by_occupancy, envelope, fill_waits, loss_pattern, refine_beside,
 };
 use whydrop_path::{Arrival, Policer, replay};
-use whydrop_tcp::{Ecn, Flow, Kind, Segment, SegmentFlags, Vantage};
+use whydrop_tcp::{Ecn, Flow, Kind, Limiter, Segment, SegmentFlags, Vantage};
 
 use crate::arrivals::Arrivals;
 use crate::before_capture::{Holes, holes};
@@ -132,6 +132,20 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Takes times in flight from the account of all time: what is acknowledged as soon as it arrives is in flight where nobody looks.
+    fn live_as_the_sender(&mut self) {
+        let of = |limiters: &[Limiter]| {
+            limiters
+                .iter()
+                .map(|l| self.limited_s[*l as usize])
+                .sum::<f64>()
+        };
+        let idle_s = of(&[Limiter::Application, Limiter::PeerApplication]);
+        let all_s = self.limited_s.iter().sum::<f64>() - of(&[Limiter::ConnectionSetup]);
+        let window_s = of(&[Limiter::ReceiveWindow]);
+        (self.busy_s, self.idle_s, self.window_s) = ((all_s - idle_s).max(0.0), idle_s, window_s);
+    }
+
     /// Time for which the receive window left no room for a segment, or was closed while data waited: at least that of
     /// the two which is longer, since the one may hold the other.
     pub fn held_by_window_s(&self) -> f64 {
@@ -617,6 +631,9 @@ pub fn totals(group: &Group) -> Totals {
     totals.union_busy_s = union_busy_s(group);
     totals.at_receiver = most_payload(group, |flow| flow.vantage == Vantage::Receiver);
     totals.sees_waits = most_payload(group, |flow| flow.account().sees_waits);
+    if totals.at_receiver {
+        totals.live_as_the_sender();
+    }
     totals
 }
 

@@ -124,7 +124,7 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
             data_packets = totals.data_packets
         ))],
         Cause::Sender => sender(evidence),
-        Cause::Unknown => vec![spacing(evidence)],
+        Cause::Unknown => vec![spacing(evidence), arrives_evenly(evidence)],
         _ => Vec::new(),
     };
     facts.push(
@@ -135,8 +135,29 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
+/// Tells at which rate packets come to the receiver, where that stands.
+fn arrives_evenly(evidence: &Evidence) -> Option<Fact> {
+    let arrivals = evidence
+        .arrivals
+        .filter(|arrivals| arrivals.are_steady(1.0))?;
+    (evidence.totals.lost == 0).then(|| {
+        fact!(
+            "arrives-evenly",
+            rate_bps = arrivals.rate_bps,
+            steady_share = arrivals.steady_share
+        )
+    })
+}
+
 fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
     let totals = &evidence.totals;
+    if totals.at_receiver {
+        return vec![Some(limited(
+            Limiter::Application,
+            "application-silent",
+            evidence,
+        ))];
+    }
     // beyond the capture point may lie but a part of each
     let round_trips = totals
         .whole_rtt_s

@@ -262,6 +262,7 @@ fn a_transfer_without_loss_may_wait_for_the_window_in_a_policed_connection() {
         spans: vec![span(1_000 * MS, Limiter::ReceiveWindow)],
         transfers: vec![(0, 1_000 * MS)],
         near_rtt_ns: None,
+        usual_near_rtt_ns: None,
         sees_waits: false,
         ..Account::default()
     }));

@@ -388,6 +388,7 @@ impl Flow {
             spans: Vec::new(),
             transfers: Vec::new(),
             near_rtt_ns: None,
+            usual_near_rtt_ns: None,
             sees_waits: false,
             by_clocks: None,
         };

@@ -82,6 +82,8 @@ pub struct Account {
     pub transfers: Vec<(i64, i64)>,
     /// From the capture point to the sender and back; `None` where nothing tells.
     pub near_rtt_ns: Option<i64>,
+    /// The same with what queues on that way, by half of the data that echoes acknowledgments; `None` without timestamps.
+    pub usual_near_rtt_ns: Option<i64>,
     /// Timestamps show how long packets waited before the capture point, be it not at all.
     pub sees_waits: bool,
     /// By timestamps, where they tell of something.

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crate::clocked_waits::ClockedWaits;
 use crate::flow::{Flow, Segment, Vantage};
 use crate::limits::ByClocks;
+use crate::quantile::quantile_in;
 use crate::timestamp_clock::{Reading, queued_ns, tick_ns};
 
 /// Away from the sender the order of what passes in both directions is known to a tick of the usual clock, and near round
@@ -162,6 +163,13 @@ impl Echoes {
     fn near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
         let answers = self.answers(flow).map(|(_, answer_ns)| answer_ns);
         answers.filter(|ns| *ns >= 0).min()
+    }
+
+    /// The same of half of the answers.
+    pub fn usual_near_rtt_ns(&self, flow: &Flow) -> Option<i64> {
+        let answers = self.answers(flow).map(|(_, answer_ns)| answer_ns);
+        let mut answers_ns: Vec<i64> = answers.filter(|ns| *ns >= 0).collect();
+        (!answers_ns.is_empty()).then(|| quantile_in(&mut answers_ns, 0.5))
     }
 
     /// When each mark that echoes a newer acknowledgment passed, and how long after that.

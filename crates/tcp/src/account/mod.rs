@@ -51,6 +51,7 @@ pub(crate) fn account(told: &Told) -> Option<Box<Account>> {
     account.spans.shrink_to_fit();
     account.transfers.shrink_to_fit();
     if let Some(echoes) = told.echoes {
+        account.usual_near_rtt_ns = echoes.usual_near_rtt_ns(told.flow);
         echoes.tell_waits(told.flow, &mut account.by_clocks);
     }
     Some(Box::new(account))
