@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn a_host_that_stamps_four_packets_at_once_changes_nothing() {
-        let full = arrivals(1000, |number| if number % 4 == 0 { 4.8e-3 } else { 0.0 }).unwrap();
-        assert!((full.rate_bps - 1e7).abs() < 1e6, "{full:?}");
+        let full = arrivals(1000, |number| if number % 4 == 0 { 4.8e-4 } else { 0.0 }).unwrap();
+        assert!((full.rate_bps - 1e8).abs() < 1e7, "{full:?}");
         assert!(full.steady_share > 0.95);
     }
 

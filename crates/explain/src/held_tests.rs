@@ -17,6 +17,9 @@ fn plain() -> Bottleneck {
         few_packets: false,
         doubt_odds: DOUBT_ODDS,
         windows_unseen: false,
+        sender_unknown: false,
+        window_closes: false,
+        unseen: false,
         alone: true,
     }
 }
@@ -179,6 +182,9 @@ fn each_cause_names_the_flows_that_it_holds_and_small_ones_make_no_cause_of_thei
 fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
     let unseen = Bottleneck {
         windows_unseen: true,
+        sender_unknown: false,
+        window_closes: false,
+        unseen: false,
         ..plain()
     };
     let stands = [(Limiter::SendBuffer, 0.9), (Limiter::SlowStart, 0.1)];
