@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::bytes::{be16, be32};
 use crate::packet::{Packet, Transport};
 
-/// Why a packet was not passed on.
+/// Errors, and advice, of a router or a host about a packet that it got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IcmpErrorKind {
     NetworkUnreachable,
@@ -18,6 +18,14 @@ pub enum IcmpErrorKind {
     TooBig,
     /// The hop limit ran out on the way: a loop, or too small a limit.
     TimeExceeded,
+    /// A fragment of it never came.
+    NotReassembled,
+    /// A field of its header makes no sense there.
+    ParameterProblem,
+    /// Its router had no room (RFC 792; not sent any more since RFC 6633).
+    SourceQuench,
+    /// It was passed on; another router is nearer.
+    Redirect,
 }
 
 impl IcmpErrorKind {
@@ -29,7 +37,23 @@ impl IcmpErrorKind {
             Self::Prohibited => "prohibited",
             Self::TooBig => "too-big",
             Self::TimeExceeded => "time-exceeded",
+            Self::NotReassembled => "not-reassembled",
+            Self::ParameterProblem => "parameter-problem",
+            Self::SourceQuench => "source-quench",
+            Self::Redirect => "redirect",
         }
+    }
+
+    /// True if its destination cannot be reached that way, whatever the size of the packet.
+    pub fn is_unreachable(self) -> bool {
+        matches!(
+            self,
+            Self::NetworkUnreachable
+                | Self::HostUnreachable
+                | Self::PortUnreachable
+                | Self::Prohibited
+                | Self::TimeExceeded
+        )
     }
 
     fn of_ipv4(kind: u8, code: u8) -> Option<Self> {
@@ -39,7 +63,11 @@ impl IcmpErrorKind {
             (3, 2 | 3) => Self::PortUnreachable,
             (3, 4) => Self::TooBig,
             (3, 9 | 10 | 13 | 14 | 15) => Self::Prohibited,
+            (4, 0) => Self::SourceQuench,
+            (5, _) => Self::Redirect,
             (11, 0) => Self::TimeExceeded,
+            (11, 1) => Self::NotReassembled,
+            (12, _) => Self::ParameterProblem,
             _ => return None,
         })
     }
@@ -52,6 +80,8 @@ impl IcmpErrorKind {
             (1, 1 | 5 | 6) => Self::Prohibited,
             (2, _) => Self::TooBig,
             (3, 0) => Self::TimeExceeded,
+            (3, 1) => Self::NotReassembled,
+            (4, _) => Self::ParameterProblem,
             _ => return None,
         })
     }

@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_capture::Network;
+use whydrop_capture::{Network, Packet};
 
 use crate::Let;
+use crate::echo::Pings;
+use crate::exchange::{Exchanged, asks_many};
+use crate::repeats::Repeats;
+use crate::reports::Report;
 use crate::rtp::{RtpStream, RtpStreams};
 use crate::spin::{self, Spin, SpinBit};
 
@@ -18,12 +22,18 @@ pub struct Flow {
     pub destination: (IpAddr, u16),
     pub packets: u64,
     pub ip_bytes: u64,
+    pub payload_bytes: u64,
     pub first_ns: i64,
     pub last_ns: i64,
     /// Packets by their congestion bits (RFC 3168): marked, and capable of it as ECT(0) and ECT(1).
     pub ce_marked: u64,
     pub ect0: u64,
     pub ect1: u64,
+    /// Largest hop limit, as captured.
+    pub largest_ttl: u8,
+    /// Requests and answers of a known protocol.
+    pub is_exchange: bool,
+    repeats: Repeats,
     rtp: RtpStreams,
     spin: SpinBit,
 }
@@ -38,6 +48,10 @@ pub struct Datagrams {
     pub spin: Vec<Option<Spin>>,
     /// Of flows that are not listed.
     pub let_go: Let,
+    /// Requests and answers, echo requests, ICMP errors.
+    pub exchanged: Exchanged,
+    pub pings: Vec<Pings>,
+    pub reports: Vec<Report>,
 }
 
 impl Flow {
@@ -47,11 +61,15 @@ impl Flow {
             destination,
             packets: 0,
             ip_bytes: 0,
+            payload_bytes: 0,
             first_ns: 0,
             last_ns: 0,
             ce_marked: 0,
             ect0: 0,
             ect1: 0,
+            largest_ttl: 0,
+            is_exchange: false,
+            repeats: Repeats::default(),
             rtp: RtpStreams::default(),
             spin: SpinBit::default(),
         }
@@ -63,25 +81,44 @@ impl Flow {
 
     pub(crate) fn take(
         &mut self,
-        time_ns: i64,
+        packet: &Packet,
         network: &Network,
         payload_bytes: u32,
         payload: &[u8],
     ) {
+        let time_ns = packet.time_ns;
         if self.packets == 0 {
             self.first_ns = time_ns;
         }
         self.last_ns = time_ns;
         self.packets += 1;
         self.ip_bytes += u64::from(network.ip_bytes);
+        self.payload_bytes += u64::from(payload_bytes);
         match network.ecn {
             1 => self.ect1 += 1,
             2 => self.ect0 += 1,
             3 => self.ce_marked += 1,
             _ => {}
         }
+        self.largest_ttl = self.largest_ttl.max(network.ttl);
+        self.repeats
+            .take(time_ns, packet.index.saturating_add(1), payload);
         self.rtp.take(time_ns, payload_bytes, payload);
         self.spin.take(time_ns, payload);
+    }
+
+    /// True if it goes to more than one host.
+    pub fn asks_many(&self) -> bool {
+        asks_many(self.destination.0)
+    }
+
+    /// Packets of a request that was repeated with longer and longer waits between, in a protocol that is not known; empty of
+    /// all else.
+    pub fn repeated_request(&self) -> &[u64] {
+        match self.is_exchange {
+            true => &[],
+            false => self.repeats.attempts(),
+        }
     }
 
     /// `src:port > dst:port`.
@@ -108,6 +145,7 @@ impl Datagrams {
             rtp,
             spin,
             let_go,
+            ..Self::default()
         }
     }
 

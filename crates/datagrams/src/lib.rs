@@ -1,10 +1,14 @@
-//! UDP flows of one capture: what their packets tell without acknowledgments.
+//! Packets that are not TCP, in one capture: UDP flows, requests and their answers, echo requests, ICMP errors.
 //!
 //! Nothing acknowledges a datagram, so one capture shows its loss only where a protocol numbers its packets in the clear, and
-//! its delay only where one marks its round trips. Two of these there are:
+//! its delay only where one marks its round trips, or where each request has an answer:
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `exchange`, `messages`, `dns` | requests: answered, and when, or not; refused |
+//! | `repeats` | the same for protocols that are not known, by what is sent over and over |
+//! | `echo` | echo requests (`ping`) and their replies |
+//! | `reports` | ICMP errors: who says what of which packets |
 //! | [`rtp`] | RTP (RFC 3550): loss, duplicates, reordering, interarrival jitter, by the numbers and timestamps of its header |
 //! | [`voice`] | what that does to speech, by the E-model (ITU-T G.107) |
 //! | [`spin`] | QUIC's latency spin bit (RFC 9000, section 17.4): round-trip times |
@@ -13,8 +17,14 @@
 //!
 //! Of all others only the size is known. The tables are bounded, whatever a capture holds.
 
+mod dns;
+mod echo;
+mod exchange;
 mod flow;
 mod info;
+mod messages;
+mod repeats;
+mod reports;
 pub mod rtp;
 pub mod spin;
 pub mod voice;
@@ -27,19 +37,33 @@ use std::net::IpAddr;
 
 use whydrop_capture::{Packet, Transport};
 
+use echo::Echoes;
+pub use echo::Pings;
+pub use exchange::{Exchanged, SLOW_NS, Server};
+use exchange::{Exchanges, Seen};
 use flow::Key;
 pub use flow::{Datagrams, Flow};
 pub use info::DatagramsInfo;
+pub use messages::Service;
+use reports::Reports;
+pub use reports::{Report, is_probe_of_the_way};
 
 /// Flows that are followed at one time at most; beyond them those with the fewest packets give way.
 const MOST_FLOWS: usize = 1 << 13;
 
-/// Follows the UDP flows of a capture.
+/// DNS over TCP (RFC 7766).
+const DNS: u16 = 53;
+
+/// Follows the UDP flows of a capture, requests and ICMP.
 #[derive(Debug, Default)]
 pub struct DatagramTracker {
     places: HashMap<Key, usize>,
     flows: Vec<Flow>,
     let_go: Let,
+    exchanges: Exchanges,
+    echoes: Echoes,
+    reports: Reports,
+    now_ns: i64,
 }
 
 /// Flows that gave way, and their packets.
@@ -51,9 +75,23 @@ pub struct Let {
 }
 
 impl DatagramTracker {
-    /// Takes the next packet of the capture; others than UDP are of no concern.
+    /// Takes the next packet of the capture.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
+        self.now_ns = self.now_ns.max(packet.time_ns);
+        match &packet.transport {
+            Transport::Udp { .. } => self.push_datagram(packet),
+            Transport::Icmp { .. } => self.push_icmp(packet),
+            Transport::Tcp(tcp) if tcp.source_port == DNS || tcp.destination_port == DNS => {
+                if let Some(seen) = seen(packet, (tcp.source_port, tcp.destination_port)) {
+                    self.exchanges.take_segment(&seen, tcp.payload);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn push_datagram(&mut self, packet: &Packet) {
         let (
             Some(network),
             &Transport::Udp {
@@ -66,10 +104,35 @@ impl DatagramTracker {
         else {
             return;
         };
+        let ports = (source_port, destination_port);
+        let is_part = seen(packet, ports)
+            .is_some_and(|seen| self.exchanges.take(&seen, payload_bytes, payload));
         let source = (network.source, source_port);
         let destination = (network.destination, destination_port);
         let place = self.place(source, destination);
-        self.flows[place].take(packet.time_ns, network, payload_bytes, payload);
+        if let Some(flow) = self.flows.get_mut(place) {
+            flow.is_exchange |= is_part;
+            flow.take(packet, network, payload_bytes, payload);
+        }
+    }
+
+    fn push_icmp(&mut self, packet: &Packet) {
+        self.echoes.take(packet);
+        let Some((network, error)) = packet.network.zip(packet.icmp_error()) else {
+            return;
+        };
+        let source = (error.source, error.source_port);
+        let destination = (error.destination, error.destination_port);
+        let flow = self.places.get(&(source, destination));
+        let flow = flow.and_then(|place| self.flows.get(*place));
+        let echoed = || {
+            let identifier = u16::try_from(error.sequence? >> 16).ok()?;
+            self.echoes.ttl(error.source, error.destination, identifier)
+        };
+        let ttl = flow.map(|flow| flow.largest_ttl).or_else(echoed);
+        let number = packet.index.saturating_add(1);
+        self.reports
+            .take(&error, network.source, packet.time_ns, number, ttl);
     }
 
     fn place(&mut self, source: (IpAddr, u16), destination: (IpAddr, u16)) -> usize {
@@ -104,6 +167,25 @@ impl DatagramTracker {
     /// The flows, in the order of their first packets, once the capture is at its end.
     pub fn finish(mut self) -> Datagrams {
         self.flows.sort_by_key(|flow| flow.first_ns);
-        Datagrams::of(self.flows, self.let_go)
+        let exchanged = self.exchanges.finish(self.now_ns);
+        let (pings, _) = self.echoes.finish(self.now_ns);
+        let (reports, _) = self.reports.finish();
+        Datagrams {
+            exchanged,
+            pings,
+            reports,
+            ..Datagrams::of(self.flows, self.let_go)
+        }
     }
+}
+
+fn seen(packet: &Packet, ports: (u16, u16)) -> Option<Seen> {
+    let network = packet.network.as_ref()?;
+    Some(Seen {
+        time_ns: packet.time_ns,
+        packet: packet.index.saturating_add(1),
+        source: network.source,
+        destination: network.destination,
+        ports,
+    })
 }

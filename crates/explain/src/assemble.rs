@@ -6,6 +6,7 @@ use whydrop_capture::Summary;
 use whydrop_datagrams::Datagrams;
 use whydrop_tcp::{Ecn, Flow, Kind, SegmentFlags, Tracked, Vantage};
 
+use crate::beside::{self, marks};
 use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::failures;
@@ -47,10 +48,14 @@ pub fn assemble(
         capture.notes.extend(judged.defect);
     }
     let mut beside = failures::verdicts(tracked);
+    beside.extend(beside::verdicts(datagrams, tracked));
     beside.extend(conditions::of_capture(summary, tracked));
     verdicts.extend(beside.extract_if(.., |failure| failure.verdict.lost > 0));
     sort_verdicts(&mut verdicts);
     failures::rank_among(&mut verdicts, beside);
+    if verdicts.is_empty() {
+        verdicts.extend(beside::whole::verdict(summary, tracked, datagrams));
+    }
     let mut tables = Tables::default();
     if keep_tables {
         tabulate::flows(&flows, &mut tables);
@@ -64,7 +69,10 @@ pub fn assemble(
         whydrop: env!("CARGO_PKG_VERSION").to_owned(),
         schema: SCHEMA,
         captures: vec![capture],
-        flows: flow_infos(&flows),
+        flows: flow_infos(&flows)
+            .into_iter()
+            .chain(marked_datagrams(datagrams))
+            .collect(),
         transfers: transfer_infos(&flows, &causes),
         verdicts: verdicts.into_iter().map(|ranked| ranked.verdict).collect(),
         pair: None,
@@ -128,6 +136,7 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
         .collect();
     let known_window = flow.window_scale.is_some() && flow.limited.busy_ns > 0;
     FlowInfo {
+        protocol: None,
         flow: flow.name(),
         packets: counters.packets,
         payload_bytes: counters.payload_bytes,
@@ -163,6 +172,24 @@ fn flow_info(flow: &Flow, flows: usize) -> FlowInfo {
         outstanding_at_loss_deviation_bytes: flow.outstanding_at_loss.map(|at| at.deviation_bytes),
         limits: limits::of_flow(flow.account(), flows),
     }
+}
+
+/// UDP flows that a verdict on congestion marks names, as flows.
+fn marked_datagrams(datagrams: &Datagrams) -> impl Iterator<Item = FlowInfo> {
+    marks::marked(datagrams).map(|flow| FlowInfo {
+        protocol: Some("udp"),
+        flow: flow.name(),
+        packets: flow.packets,
+        payload_bytes: flow.payload_bytes,
+        start: seconds(flow.first_ns),
+        end: seconds(flow.last_ns),
+        ce_marked: flow.ce_marked,
+        ect0: flow.ect0,
+        ect1: flow.ect1,
+        vantage: "unknown".to_owned(),
+        ecn: "unknown".to_owned(),
+        ..FlowInfo::default()
+    })
 }
 
 pub(crate) fn transfer_infos(

@@ -92,8 +92,12 @@ pub struct HostsInfo {
     pub busiest_connections: Option<u64>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// One direction of a TCP connection that carried data; behind all of those the UDP flows with congestion marks.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct FlowInfo {
+    /// `udp`, of which only packets, bytes, times and marks are known; absent of TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<&'static str>,
     /// `src:port > dst:port`.
     pub flow: String,
     pub packets: u64,

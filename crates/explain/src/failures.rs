@@ -24,6 +24,12 @@ enum Failure {
     Refused,
     /// By an ICMP error, not by a reset.
     Rejected,
+    /// An ICMP error says that there is no way to its host.
+    Unreachable,
+    /// Its SYN went round until its hop limit ran out.
+    Looped,
+    /// Its SYN was taken for one of an earlier connection.
+    TakenForOld,
     /// After a pause, by whatever kept its state.
     Forgotten,
     /// By something on the path.
@@ -40,9 +46,14 @@ impl Failure {
     fn of(connection: &Connection, hosts: &Hosts) -> Option<Self> {
         let outstanding = || connection.unanswered.iter().any(|side| side.bytes > 0);
         let reset = connection.reset.as_deref();
+        if is_probe(connection) {
+            return None;
+        }
         match connection.outcome {
-            Outcome::NoAnswer if rejection(connection).is_some() => Some(Self::Rejected),
-            Outcome::NoAnswer => Some(Self::Unanswered),
+            Outcome::NoAnswer => Some(match unreachable(connection) {
+                Some(error) => Self::of_error(error.kind),
+                None => Self::Unanswered,
+            }),
             Outcome::DataUnanswered if is_too_large(connection) => None,
             Outcome::DataUnanswered if is_forgotten(connection, hosts) => Some(Self::Forgotten),
             Outcome::DataUnanswered => Some(Self::Silent),
@@ -52,22 +63,34 @@ impl Failure {
                 Some(Self::Interfered)
             }
             Outcome::Reset if outstanding() => Some(Self::Reset),
+            _ if is_taken_for_old(connection) => Some(Self::TakenForOld),
             _ => None,
+        }
+    }
+
+    fn of_error(kind: IcmpErrorKind) -> Self {
+        match kind {
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited => Self::Rejected,
+            IcmpErrorKind::TimeExceeded => Self::Looped,
+            _ => Self::Unreachable,
         }
     }
 
     fn cause(self) -> Cause {
         match self {
-            Self::Unanswered | Self::Silent => Cause::NoAnswer,
+            Self::Unanswered | Self::Silent | Self::Unreachable | Self::Looped => Cause::NoAnswer,
             Self::Refused | Self::Rejected => Cause::Refused,
             Self::Forgotten => Cause::IdleTimeout,
-            Self::Interfered | Self::Reset => Cause::Reset,
+            Self::Interfered | Self::Reset | Self::TakenForOld => Cause::Reset,
         }
     }
 
     fn detail(self) -> Option<&'static str> {
         match self {
             Self::Rejected => Some("icmp"),
+            Self::Unreachable => Some("unreachable"),
+            Self::Looped => Some("loop"),
+            Self::TakenForOld => Some("port-reused"),
             Self::Interfered => Some("middlebox"),
             _ => None,
         }
@@ -127,15 +150,24 @@ fn is_forgotten(connection: &Connection, hosts: &Hosts) -> bool {
     }
 }
 
-/// The ICMP error that ended an attempt to connect.
-fn rejection(connection: &Connection) -> Option<&Notice> {
-    let rejects = |notice: &&Notice| {
-        matches!(
-            notice.kind,
-            IcmpErrorKind::PortUnreachable | IcmpErrorKind::Prohibited
-        )
-    };
-    connection.flows[0].notices().iter().find(rejects)
+/// The ICMP error that says why nobody answered an attempt to connect: a rejection before all others.
+fn unreachable(connection: &Connection) -> Option<&Notice> {
+    let notices = connection.flows[0].notices();
+    let rejects = |notice: &&Notice| Failure::of_error(notice.kind) == Failure::Rejected;
+    let all = || notices.iter().filter(|notice| notice.kind.is_unreachable());
+    all().find(rejects).or_else(|| all().next())
+}
+
+/// True of a connection without data that was tried to find the routers on the way: its hop limit was to run out.
+fn is_probe(connection: &Connection) -> bool {
+    let carried_data = connection.flows.iter().any(Flow::carried_data);
+    whydrop_datagrams::is_probe_of_the_way(connection.setup.ttl) && !carried_data
+}
+
+/// The responder took the SYN for one of an earlier connection, and the initiator noticed.
+fn is_taken_for_old(connection: &Connection) -> bool {
+    let old = connection.taken_for_old();
+    old.is_some_and(|old| old.is_reset || connection.setup.syns > 1)
 }
 
 /// Packets named in a fact at most.
@@ -163,6 +195,10 @@ struct Count {
     survived_s: f64,
     /// ICMP errors about these connections: the first.
     notice: Option<(IcmpErrorKind, IpAddr)>,
+    /// The initiators that such errors were sent to.
+    senders: Vec<IpAddr>,
+    /// Connections that were set up all the same.
+    accepted: u64,
     packets: Vec<u64>,
     lasted_s: f64,
     /// Further endpoints that failed alike.
@@ -200,20 +236,32 @@ impl Count {
         let survived_s = connection.pauses().longest_answered_ns as f64 * 1e-9;
         self.survived_s = self.survived_s.max(survived_s);
         let notices = connection.flows.iter().flat_map(|flow| flow.notices());
-        let mut notices = notices.filter(|notice| notice.kind != IcmpErrorKind::TooBig);
-        if let Some(notice) = notices.next() {
+        let mut notices = notices.filter(|notice| notice.kind.is_unreachable());
+        if let Some(notice) = unreachable(connection).or_else(|| notices.next()) {
             self.notice.get_or_insert((notice.kind, notice.from));
+            if self.senders.is_empty() {
+                self.senders.push(one.source.address);
+            }
         }
+        let accepted = connection.taken_for_old().and_then(|old| old.accepted_ns);
+        self.accepted += u64::from(accepted.is_some());
         self.packets.extend(packets(failure, connection));
         self.packets.truncate(MOST_PACKETS);
         // a reset takes no time, and who fell silent was there before
         let since_ns = match failure {
-            Failure::Unanswered | Failure::Refused | Failure::Rejected => first_ns,
+            Failure::Unanswered
+            | Failure::Refused
+            | Failure::Rejected
+            | Failure::Unreachable
+            | Failure::Looped => first_ns,
+            Failure::TakenForOld => connection.taken_for_old().map(|old| old.syn_ns),
             Failure::Silent => silent_side(connection).last_answer_ns.or(first_ns),
             Failure::Forgotten => connection.pauses().unanswered.map(|pause| pause.ended_ns),
             Failure::Interfered | Failure::Reset => None,
         };
-        self.lasted_s += (last_ns - since_ns.unwrap_or(last_ns)).max(0) as f64 * 1e-9;
+        let until_ns = accepted.unwrap_or(last_ns);
+        let lasted_ns = until_ns.saturating_sub(since_ns.unwrap_or(until_ns));
+        self.lasted_s += lasted_ns.max(0) as f64 * 1e-9;
         if self.names.len() < MOST_NAMED {
             self.names.push(silent_flow(connection).name());
         }
@@ -234,6 +282,7 @@ impl Count {
         self.idle_s = self.idle_s.max(other.idle_s);
         self.survived_s = self.survived_s.max(other.survived_s);
         self.notice = self.notice.or(other.notice);
+        self.accepted += other.accepted;
         self.packets.extend(other.packets);
         self.packets.truncate(MOST_PACKETS);
         self.lasted_s += other.lasted_s;
@@ -267,6 +316,13 @@ impl Count {
             ),
             Failure::Refused => fact!("syns-refused", syns = self.syns),
             Failure::Rejected => fact!("syns-rejected", syns = self.syns),
+            Failure::Unreachable => fact!("syns-unreachable", syns = self.syns),
+            Failure::Looped => fact!("syns-looped", syns = self.syns),
+            Failure::TakenForOld => fact!(
+                "syn-taken-for-old",
+                syns = self.syns,
+                accepted = self.accepted
+            ),
             Failure::Forgotten => fact!(
                 "forgotten-when-idle",
                 idle_s = self.idle_s,
@@ -291,6 +347,14 @@ impl Count {
         let about = Fact {
             packets: self.packets.clone(),
             ..about
+        };
+        let about = match self.notice {
+            Some((kind, from)) => about
+                .with("error", kind.name())
+                .with("router", Value::Text(from.to_string().into()))
+                .with("router_is_responder", from == responder.address)
+                .with("router_is_sender", self.senders.contains(&from)),
+            None => about,
         };
         about
             .with("connections", self.connections)
@@ -337,8 +401,10 @@ fn packets(failure: Failure, connection: &Connection) -> Vec<u64> {
         .first()
         .map(|notice| notice.packet);
     let shown = match failure {
-        Failure::Unanswered => [syn, notice],
-        Failure::Rejected => [syn, notice],
+        Failure::Unanswered | Failure::Rejected | Failure::Unreachable | Failure::Looped => {
+            [syn, notice]
+        }
+        Failure::TakenForOld => [connection.taken_for_old().map(|old| old.packet), syn],
         Failure::Refused => [syn, reset],
         Failure::Silent => [last, notice],
         Failure::Forgotten => [pause, reset.or(last)],

@@ -22,12 +22,14 @@
 //! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and what the reducer makes of them |
 //! | [`bursts`] | what bursts of a measurement met, judged as such a stretch |
 //! | `conditions`, `failures` | causes that show by themselves, and connections that failed |
+//! | `beside` | what is not TCP data: requests without an answer, ICMP errors, echo requests, marked datagrams |
 //! | `transfers` | the cause of each transfer |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
 mod arrivals;
 mod assemble;
 mod before_capture;
+mod beside;
 pub mod bursts;
 mod conditions;
 mod contest;

@@ -9,6 +9,8 @@ pub struct FailedConnections {
     pub no_answer: u64,
     pub refused: u64,
     pub reset: u64,
+    /// Accepted late, or never, since their SYN was taken for one of an earlier connection.
+    pub taken_for_old: u64,
     /// Not all, where they are many: [`FailedConnections::count`] has their number. In the order of their first packet;
     /// their flows have endpoints, times and counts of packets.
     pub kept: Vec<Connection>,
@@ -24,7 +26,7 @@ impl FailedConnections {
     }
 
     pub fn count(&self) -> u64 {
-        self.no_answer + self.refused + self.reset
+        self.no_answer + self.refused + self.reset + self.taken_for_old
     }
 
     pub(crate) fn take(&mut self, failed: Option<Connection>) {
@@ -32,7 +34,8 @@ impl FailedConnections {
         match failed.outcome {
             Outcome::NoAnswer => self.no_answer += 1,
             Outcome::Refused => self.refused += 1,
-            _ => self.reset += 1,
+            Outcome::Reset => self.reset += 1,
+            _ => self.taken_for_old += 1,
         }
         if self.kept.len() < self.most_kept {
             self.kept.push(failed);

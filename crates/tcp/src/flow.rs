@@ -7,7 +7,9 @@ use crate::ecn::Ecn;
 use crate::limits::Account;
 use crate::outcome::{Outcome, Reset, Setup, Unanswered};
 use crate::segmentation::SMALLEST_FULL_SEGMENT_BYTES;
-use crate::signs::{ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence};
+use crate::signs::{
+    ConnectionSigns, FlowSigns, Notice, Offer, Pauses, SackCounters, Silence, TakenForOld,
+};
 
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -443,5 +445,10 @@ impl Connection {
     pub fn pauses(&self) -> Pauses {
         let signs = self.signs.as_ref();
         signs.map_or_else(Pauses::default, |signs| signs.pauses)
+    }
+
+    /// Its SYN, if the responder took it for one of an earlier connection.
+    pub fn taken_for_old(&self) -> Option<&TakenForOld> {
+        self.signs.as_ref()?.taken_for_old.as_ref()
     }
 }

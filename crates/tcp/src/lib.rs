@@ -79,6 +79,7 @@ pub use options::TrackerOptions;
 pub use outcome::{Outcome, Reset, Setup, Unanswered};
 pub use signs::{
     ConnectionSigns, EcnWithdrawn, FlowSigns, Notice, Offer, Pause, Pauses, SackCounters, Silence,
+    TakenForOld,
 };
 pub use small::{SMALL_PACKETS, SmallConnections};
 pub use tracker::{Tracked, Tracker};

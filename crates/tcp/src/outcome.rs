@@ -48,6 +48,8 @@ pub struct Setup {
     pub syn_acks: u32,
     pub first_syn_ns: Option<i64>,
     pub last_syn_ns: Option<i64>,
+    /// Hop limit of the initiator's first packet, as captured.
+    pub ttl: Option<u8>,
 }
 
 /// The first reset of a connection.
@@ -142,6 +144,8 @@ pub(crate) struct Ending {
     pub unanswered: [Unanswered; 2],
     /// The responder sent something: it was captured, or the initiator acknowledged it.
     pub is_answered: bool,
+    /// An ICMP error says that its SYN reached nobody.
+    pub is_unreachable: bool,
     /// The capture went on after the last SYN for so long.
     pub after_syn_ns: i64,
 }
@@ -168,7 +172,7 @@ impl Ending {
         let tried_ns = self.setup.last_syn_ns.zip(self.setup.first_syn_ns);
         let repeated = tried_ns.is_some_and(|(last, first)| last - first >= SHORTEST_TIMEOUT_NS);
         let timed_out = repeated || self.after_syn_ns >= SYN_TIMEOUT_NS;
-        self.setup.syns > 0 && !self.is_answered && timed_out
+        self.setup.syns > 0 && !self.is_answered && (timed_out || self.is_unreachable)
     }
 }
 

@@ -99,12 +99,26 @@ pub struct EcnWithdrawn {
     pub packet: u64,
 }
 
+/// A SYN that met what is left of an earlier connection on the same ports: the responder repeated the latest acknowledgment
+/// of that one (RFC 9293, section 3.10.7.4; RFC 5961, section 4), and the initiator, which knows it no more, reset it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TakenForOld {
+    pub syn_ns: i64,
+    /// Until the SYN/ACK; `None` where none came.
+    pub accepted_ns: Option<i64>,
+    /// Number of the answering acknowledgment in the capture, from 1.
+    pub packet: u64,
+    /// The initiator reset the earlier connection.
+    pub is_reset: bool,
+}
+
 /// Signs that few connections show, kept of those alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConnectionSigns {
     pub notices: Vec<Notice>,
     pub pauses: Pauses,
     pub ecn_withdrawn: Option<EcnWithdrawn>,
+    pub taken_for_old: Option<TakenForOld>,
 }
 
 /// Selective acknowledgments of a flow (RFC 2018).

@@ -240,7 +240,10 @@ impl State {
         options: &TrackerOptions,
     ) {
         let is_reset = tcp.flags.has(TcpFlags::RST);
-        if is_reset {
+        self.look_for_old(direction, time_ns, packet, tcp);
+        if is_reset && self.is_of_old(direction) {
+            // of the earlier connection, not of this one
+        } else if is_reset {
             self.note_reset(direction, time_ns, packet, network, tcp);
         } else {
             self.look_for_pause(direction, time_ns, packet, tcp);
@@ -487,11 +490,13 @@ impl State {
                 syn_acks: responder.syns,
                 first_syn_ns: began.then_some(initiator.first_syn_ns),
                 last_syn_ns: began.then_some(initiator.last_syn_ns),
+                ttl: initiator.ttl,
             },
             reset: self.reset.as_deref().copied(),
             closed: [initiator.finished, responder.finished],
             unanswered: [self.unanswered(0), self.unanswered(1)],
             is_answered: responder.packets > 0 || initiator.acknowledges,
+            is_unreachable: self.is_syn_unreachable(),
             after_syn_ns: now_ns - initiator.last_syn_ns,
         }
     }
@@ -550,7 +555,8 @@ impl State {
     /// A connection that carried no data because it failed.
     pub fn failure(&self, now_ns: i64) -> Option<Connection> {
         let mut connection = self.connection(now_ns);
-        if self.abandoned || self.halves.is_some() || !connection.outcome.is_failure() {
+        let failed = connection.outcome.is_failure() || connection.taken_for_old().is_some();
+        if self.abandoned || self.halves.is_some() || !failed {
             return None;
         }
         for (direction, flow) in connection.flows.iter_mut().enumerate() {

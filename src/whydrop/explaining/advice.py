@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
@@ -29,11 +30,12 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     ``snaplen_bytes`` is the most that was kept of a packet, where that is known.
     """
     cause, detail = verdict["cause"], verdict.get("detail")
+    has_own = (cause, detail or "") in datagrams.ADVICE
     fixed = _FIXED.get((cause, detail)) or _FIXED.get((cause, None))
-    if fixed is not None:
+    if fixed is not None and not has_own:
         return list(fixed)
     write = _BY_CAUSE.get(cause)
-    if write is None:
+    if write is None and not has_own:
         return []
     path: Values = next((fact["values"] for fact in verdict["facts"] if fact["code"] == "path"), {})
     parameters = {name: quantity["value"] for name, quantity in verdict["parameters"].items()}
@@ -42,7 +44,9 @@ def advice(verdict: Mapping[str, Any], snaplen_bytes: int | None = None) -> list
     headline: Values = verdict["facts"][0]["values"] if verdict["facts"] else {}
     is_ipv6 = any(flow.startswith("[") for flow in verdict.get("flows", ())[:1])
     about = {"snaplen_bytes": snaplen_bytes or 1 << 18, "detail": detail, "is_ipv6": is_ipv6}
-    return write({**headline, **values, **parameters, **about})
+    every = {**headline, **values, **parameters, **about}
+    own = datagrams.advice(cause, detail, every)
+    return own if own is not None else write(every) if write else []
 
 
 def _kbit(rate_bps: float) -> str:

@@ -93,7 +93,8 @@ class Explained:
         >>> max(found.flows, key=lambda flow: flow.payload_bytes).flow
         '10.0.1.1:41001 > 10.0.3.1:5201'
         """
-        return tuple(Flow.from_json(entry) for entry in self.document["flows"])
+        tcp = (entry for entry in self.document["flows"] if entry.get("protocol", "tcp") == "tcp")
+        return tuple(Flow.from_json(entry) for entry in tcp)
 
     @property
     def datagrams(self) -> dict[str, Any] | None:

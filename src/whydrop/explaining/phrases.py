@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
 
 # As type checkers know it: importing collections.abc would take a tenth of the start of the command line.
@@ -163,6 +164,7 @@ def _sizes_tell(v: Values) -> str:
 
 
 _PHRASES: Mapping[str, Phrase] = {
+    **datagrams.PHRASES,
     # a token bucket
     "bucket-followed": (
         "a token bucket followed over all {data_packets|data packet} expects {expected} of the {lost} losses to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from whydrop.explaining import datagrams
 from whydrop.explaining.filling import fill
 from whydrop.numbers import count, plural
 
@@ -101,6 +102,7 @@ def _forgotten(v: Values) -> str:
 
 
 _SENTENCES: Mapping[str, Phrase] = {
+    **datagrams.SENTENCES,
     "nothing-passed": _nothing_passed,
     "lost-in-silence": lambda v: (
         "Nothing passed for {silence_s}; {losses} fell into it."
@@ -110,11 +112,6 @@ _SENTENCES: Mapping[str, Phrase] = {
     "too-large-told": _too_large,
     "too-large-untold": _too_large,
     "forgotten-when-idle": _forgotten,
-    "syns-rejected": lambda v: (
-        _responders(v)
-        + " cannot be connected to: an ICMP error rejected {connections|attempt}; nothing listens there, "
-        "or a filter forbids it."
-    ),
     "reset-by-middlebox": lambda v: (
         "Something on the path reset {connections|connection} with "
         + _responders(v)

@@ -97,7 +97,7 @@ def _header(found: Explained) -> str:
 
 def _headline(verdict: Verdict | None, found: Explained) -> str:
     if verdict is None:
-        return '<section class="verdict"><h1>No verdict: the capture holds no TCP data to explain.</h1></section>'
+        return '<section class="verdict"><h1>No verdict: the capture holds no packets to explain.</h1></section>'
     return "\n".join(
         [
             f'<section class="verdict" data-cause="{text(verdict.cause)}" aria-label="Verdict">',

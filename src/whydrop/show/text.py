@@ -42,7 +42,7 @@ def _print(found: Explained, console: Console) -> None:
         for note in recording["notes"]:
             console.print(safe(f"{recording['path']}: {note}", style="yellow"))
     if not found.verdicts:
-        console.print(Text("No verdict: the capture holds no TCP data to explain.", style="bold"))
+        console.print(Text("No verdict: the capture holds no packets to explain.", style="bold"))
     said: set[str | tuple[str, ...]] = set()
     for verdict in found.verdicts[:1]:
         _print_verdict(verdict, console, found)

@@ -44,7 +44,7 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    fn new(cause: Cause, flows: Vec<String>) -> Self {
+    pub(crate) fn new(cause: Cause, flows: Vec<String>) -> Self {
         Self {
             cause: Some(cause),
             confidence: SURE,
@@ -58,7 +58,7 @@ impl Condition {
     }
 
     /// As a verdict on flows that were active for `active_s` and carried `payload_bytes`.
-    fn ranked(self, active_s: f64, payload_bytes: u64) -> Ranked {
+    pub(crate) fn ranked(self, active_s: f64, payload_bytes: u64) -> Ranked {
         let cause = self.cause();
         let subject = Subject {
             flows: self.flows,
@@ -69,7 +69,7 @@ impl Condition {
             detail: self.detail.map(str::to_owned),
             nats: log_odds(self.confidence),
             lost: self.lost,
-            explained: 1.0,
+            explained: f64::from(u8::from(cause != Cause::Unknown)),
             limited_share,
             quantities: self.quantities,
             facts: self.facts,

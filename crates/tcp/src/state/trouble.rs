@@ -8,7 +8,7 @@ use crate::half::Half;
 use crate::outcome::Reset;
 use crate::sequence::PLAUSIBLE_BYTES;
 use crate::sequence::Unwrapper;
-use crate::signs::{Notice, PAUSE_NS, Pause, add_notice};
+use crate::signs::{Notice, PAUSE_NS, Pause, TakenForOld, add_notice};
 
 /// A packet is under way for less than this where the round trip is not known; where it is, for less than two of them and
 /// a tenth of this.
@@ -70,6 +70,62 @@ impl State {
         if near.unwrap_or(true) {
             add_notice(&mut self.signs.get_or_insert_default().notices, notice);
         }
+    }
+
+    /// Note if the responder answers the SYN for an earlier connection on the same ports, what the initiator does, and when
+    /// its SYN is accepted.
+    pub(super) fn look_for_old(
+        &mut self,
+        direction: usize,
+        time_ns: i64,
+        packet: u64,
+        tcp: &TcpSegment,
+    ) {
+        let [initiator, responder] = &self.opening;
+        let is_bare = !tcp.flags.has(TcpFlags::SYN | TcpFlags::RST | TcpFlags::FIN);
+        // of data behind the SYN that the capture missed it would be a little more
+        let ahead = initiator
+            .syn
+            .map(|syn| tcp.acknowledgment.wrapping_sub(syn));
+        let is_of_other =
+            ahead.is_some_and(|bytes| bytes == 0 || i64::from(bytes) > PLAUSIBLE_BYTES);
+        let is_without_data = self.halves.is_none() && tcp.payload_bytes == 0;
+        if direction == 1
+            && responder.syns == 0
+            && is_bare
+            && tcp.flags.has(TcpFlags::ACK)
+            && is_of_other
+            && is_without_data
+        {
+            let syn_ns = initiator.first_syn_ns;
+            let signs = self.signs.get_or_insert_default();
+            signs.taken_for_old.get_or_insert(TakenForOld {
+                syn_ns,
+                packet,
+                ..TakenForOld::default()
+            });
+            return;
+        }
+        let Some(old) = self.signs.as_mut().and_then(|s| s.taken_for_old.as_mut()) else {
+            return;
+        };
+        if old.accepted_ns.is_none() {
+            old.is_reset |= direction == 0 && tcp.flags.has(TcpFlags::RST);
+            let accepted = direction == 1 && tcp.flags.has(TcpFlags::SYN);
+            old.accepted_ns = accepted.then_some(time_ns);
+        }
+    }
+
+    /// True of a reset by that direction which ends an earlier connection that the responder still knew.
+    pub(super) fn is_of_old(&self, direction: usize) -> bool {
+        let old = self.signs.as_ref().and_then(|signs| signs.taken_for_old);
+        direction == 0 && old.is_some_and(|old| old.accepted_ns.is_none())
+    }
+
+    /// True if an ICMP error says that the initiator's packets do not arrive.
+    pub(super) fn is_syn_unreachable(&self) -> bool {
+        let mut notices = self.signs.iter().flat_map(|signs| &signs.notices);
+        notices.any(|notice| notice.direction == 0 && notice.kind.is_unreachable())
     }
 
     pub(super) fn note_reset(
