@@ -12,6 +12,7 @@ use crate::repeats::Repeats;
 use crate::reports::Report;
 use crate::rtp::{RtpStream, RtpStreams};
 use crate::spin::{self, Spin, SpinBit};
+use crate::tls::Alert;
 
 pub(crate) type Key = ((IpAddr, u16), (IpAddr, u16));
 
@@ -52,6 +53,8 @@ pub struct Datagrams {
     pub exchanged: Exchanged,
     pub pings: Vec<Pings>,
     pub reports: Vec<Report>,
+    /// TLS handshakes that one side ended.
+    pub alerts: Vec<Alert>,
 }
 
 impl Flow {

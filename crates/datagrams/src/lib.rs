@@ -9,6 +9,7 @@
 //! | `repeats` | the same for protocols that are not known, by what is sent over and over |
 //! | `echo` | echo requests (`ping`) and their replies |
 //! | `reports` | ICMP errors: who says what of which packets |
+//! | `tls` | TLS handshakes that one side ended by an alert in the clear |
 //! | [`rtp`] | RTP (RFC 3550): loss, duplicates, reordering, interarrival jitter, by the numbers and timestamps of its header |
 //! | [`voice`] | what that does to speech, by the E-model (ITU-T G.107) |
 //! | [`spin`] | QUIC's latency spin bit (RFC 9000, section 17.4): round-trip times |
@@ -27,6 +28,7 @@ mod repeats;
 mod reports;
 pub mod rtp;
 pub mod spin;
+mod tls;
 pub mod voice;
 
 #[cfg(test)]
@@ -35,7 +37,7 @@ mod tests;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use whydrop_capture::{Packet, Transport};
+use whydrop_capture::{Packet, TcpSegment, Transport};
 
 use echo::Echoes;
 pub use echo::Pings;
@@ -47,6 +49,8 @@ pub use info::DatagramsInfo;
 pub use messages::Service;
 use reports::Reports;
 pub use reports::{Report, is_probe_of_the_way};
+pub use tls::Alert;
+use tls::Alerts;
 
 /// Flows that are followed at one time at most; beyond them those with the fewest packets give way.
 const MOST_FLOWS: usize = 1 << 13;
@@ -63,6 +67,7 @@ pub struct DatagramTracker {
     exchanges: Exchanges,
     echoes: Echoes,
     reports: Reports,
+    alerts: Alerts,
     now_ns: i64,
 }
 
@@ -82,12 +87,18 @@ impl DatagramTracker {
         match &packet.transport {
             Transport::Udp { .. } => self.push_datagram(packet),
             Transport::Icmp { .. } => self.push_icmp(packet),
-            Transport::Tcp(tcp) if tcp.source_port == DNS || tcp.destination_port == DNS => {
-                if let Some(seen) = seen(packet, (tcp.source_port, tcp.destination_port)) {
-                    self.exchanges.take_segment(&seen, tcp.payload);
-                }
-            }
+            Transport::Tcp(tcp) => self.push_segment(packet, tcp),
             _ => {}
+        }
+    }
+
+    fn push_segment(&mut self, packet: &Packet, tcp: &TcpSegment) {
+        self.alerts.take(packet, tcp);
+        let ports = (tcp.source_port, tcp.destination_port);
+        if (ports.0 == DNS || ports.1 == DNS)
+            && let Some(seen) = seen(packet, ports)
+        {
+            self.exchanges.take_segment(&seen, tcp.payload);
         }
     }
 
@@ -174,6 +185,7 @@ impl DatagramTracker {
             exchanged,
             pings,
             reports,
+            alerts: self.alerts.0,
             ..Datagrams::of(self.flows, self.let_go)
         }
     }

@@ -143,6 +143,13 @@ def _taken_for_old(v: Values) -> str:
     return old + ": it was not set up."
 
 
+def _tls_alert(v: Values) -> str:
+    server = "{responder}" + _others(v, "other server")
+    if v["by_server"]:
+        return f"{server} ended the TLS handshake of {{connections|connection}}: {{description}}."
+    return f"The client ended the TLS handshake of {{connections|connection}} with {server}: {{description}}."
+
+
 def _pings_lost(v: Values) -> str:
     lost = "{lost} of {sent|echo request} to {responder} had no reply"
     if v.get("silence_s") is None:
@@ -206,6 +213,7 @@ SENTENCES: Mapping[str, Phrase] = {
     "syns-unreachable": _syns_unreachable,
     "syns-looped": _looped,
     "syn-taken-for-old": _taken_for_old,
+    "tls-alert": _tls_alert,
     "nothing-failed": _nothing_failed,
     "nothing-readable": lambda v: (
         f"Nothing to judge: none of {plural(v['packets'], 'packet')} could be read as TCP, UDP or ICMP."
@@ -278,6 +286,7 @@ PHRASES: Mapping[str, Phrase] = {
         "the SYN was answered by the acknowledgment of an earlier connection, which was then reset; {syns|SYN} were "
         "sent"
     ),
+    "tls-alert": lambda v: f"a fatal alert in the clear, sent by the {'server' if v['by_server'] else 'client'}",
     "nothing-failed": _held,
     "nothing-readable": (
         "{not_ip} not IP, {other_ip} of other IP protocols, {fragments|fragment}, {undecodable} not decoded"
@@ -404,6 +413,11 @@ ADVICE: Mapping[tuple[str, str], list[str] | Callable[[Values], list[str]]] = {
         "Look for errors on each hop's interfaces, and see where the losses begin:",
         "$ mtr -n -c 100 HOST",
         "$ ip -s -s link show DEV",
+    ],
+    ("refused", "tls"): [
+        "The path is innocent: the two ends do not agree on TLS, a certificate or a name. See what the server "
+        "offers, and its log:",
+        "$ openssl s_client -connect HOST:PORT -servername HOST",
     ],
     ("unknown", "ping"): ["See where the losses begin:", "$ mtr -n -c 100 HOST"],
     ("unknown", "fragments"): [

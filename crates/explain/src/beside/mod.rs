@@ -6,10 +6,12 @@
 //! | `repeated` | requests of protocols that are not known, sent over and over |
 //! | `errors` | ICMP errors about packets of which the tracker of connections knows nothing |
 //! | `pings` | echo requests |
+//! | `handshakes` | TLS handshakes that one side ended |
 //! | `marks` | datagrams with congestion marks |
 //! | `whole` | a capture in which nothing failed, or nothing can be read |
 
 mod errors;
+mod handshakes;
 pub(crate) mod marks;
 mod pings;
 mod repeated;
@@ -40,6 +42,7 @@ pub(crate) fn verdicts(datagrams: &Datagrams, tracked: &Tracked) -> Vec<Ranked> 
     found.extend(repeated::find(datagrams, &seen));
     found.extend(pings::find(datagrams, &seen));
     found.extend(marks::find(datagrams));
+    found.extend(handshakes::find(datagrams));
     let ranked = |condition: Condition| {
         let active_s = condition.limited_s;
         condition.ranked(active_s, 0)
