@@ -43,6 +43,7 @@ mod steady_clock;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod unread;
 
 pub use capture::{Capture, OpenOptions};
 pub use checksum::Checksum;

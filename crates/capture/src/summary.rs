@@ -26,6 +26,10 @@ pub struct Summary {
     pub kinds: PacketKinds,
     /// Packets captured twice, which `next_packet` leaves out unless `keep_duplicates` is set.
     pub duplicates: u64,
+    /// Of the duplicates, frames that a wireless station sent once more (802.11 retries).
+    pub link_retries: u64,
+    /// Frames that were not read down to a transport header, by what they hold; most frequent first.
+    pub unread: Vec<(String, u64)>,
     /// Packets stamped earlier than the packet before them.
     pub out_of_order: u64,
     /// Packets that the capturing host reports to have dropped itself, if it reports (pcapng).
@@ -72,5 +76,13 @@ impl PacketKinds {
             + self.other_ip
             + self.not_ip
             + self.undecodable
+    }
+}
+
+/// So many packets, in words.
+pub(crate) fn packets(count: u64) -> String {
+    match count {
+        1 => "1 packet".into(),
+        _ => format!("{count} packets"),
     }
 }

@@ -107,6 +107,9 @@ pub(crate) fn capture_info(summary: &Summary, tracked: &Tracked) -> CaptureInfo 
             .map(|(name, number)| (name.to_owned(), number))
             .collect(),
         duplicates: summary.duplicates,
+        link_retries: summary.link_retries,
+        unread: summary.unread.iter().cloned().collect(),
+        dropped_by_capture: summary.dropped_by_capture,
         out_of_order: summary.out_of_order,
         notes: [summary.notes.clone(), tracked.abandoned.notes()].concat(),
         connections_without_data: tracked.without_data,

@@ -45,6 +45,15 @@ pub struct CaptureInfo {
     pub packets_by_kind: BTreeMap<String, u64>,
     /// Copies of a packet that was captured before (`-i any`, SPAN ports): left out.
     pub duplicates: u64,
+    /// Of the duplicates, frames that a wireless station sent once more (802.11 retries); absent where there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub link_retries: u64,
+    /// Frames that were not read down to a transport header, by what they hold; absent where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unread: BTreeMap<String, u64>,
+    /// Packets that the capturing host says it dropped; absent where it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_by_capture: Option<u64>,
     /// Packets whose timestamp is before that of the packet before them.
     pub out_of_order: u64,
     pub notes: Vec<String>,
@@ -54,6 +63,11 @@ pub struct CaptureInfo {
     /// one is listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub small_connections: Option<SmallConnectionsInfo>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Small connections summed up: together with the flows that are listed they are all connections with data.

@@ -6,7 +6,7 @@ Times are seconds since the Unix epoch (float, UTC), rates bit/s, sizes bytes, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 #: What a verdict may name; `docs/causes.md` says what each means.
@@ -122,6 +122,9 @@ class Capture(Entry):
     out_of_order: int
     notes: tuple[str, ...] = ()
     small_connections: SmallConnections | None = None
+    link_retries: int = 0
+    unread: Mapping[str, int] = field(default_factory=dict)
+    dropped_by_capture: int | None = None
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:

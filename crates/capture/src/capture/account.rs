@@ -2,17 +2,21 @@
 
 use std::collections::HashSet;
 
+use crate::decode::Decoded;
 use crate::format::Interface;
 use crate::link_type::LinkType;
-use crate::packet::Transport;
-use crate::summary::{PacketKinds, Summary};
+use crate::summary::{PacketKinds, Summary, packets};
+use crate::unread::UnreadCounts;
 
 /// Counts over packets.
 #[derive(Clone)]
 pub(super) struct Counts {
     pub(super) packets: u64,
     kinds: PacketKinds,
+    unread: UnreadCounts,
     pub(super) duplicates: u64,
+    /// Of the copies, frames that a wireless station sent once more.
+    pub(super) link_retries: u64,
     out_of_order: u64,
     largest_step_back_ns: u64,
     pub(super) untimed: u64,
@@ -28,7 +32,9 @@ impl Default for Counts {
         Self {
             packets: 0,
             kinds: PacketKinds::default(),
+            unread: UnreadCounts::default(),
             duplicates: 0,
+            link_retries: 0,
             out_of_order: 0,
             largest_step_back_ns: 0,
             untimed: 0,
@@ -42,9 +48,12 @@ impl Default for Counts {
 
 impl Counts {
     #[inline(always)]
-    pub(super) fn packet(&mut self, time_ns: i64, transport: &Transport<'_>) {
+    pub(super) fn packet(&mut self, time_ns: i64, decoded: &Decoded) {
         self.packets += 1;
-        self.kinds.count(transport);
+        self.kinds.count(&decoded.transport);
+        if let Some(unread) = decoded.unread() {
+            self.unread.count(unread);
+        }
         if time_ns < self.previous_ns {
             self.out_of_order += 1;
             self.largest_step_back_ns = self
@@ -60,12 +69,21 @@ impl Counts {
         summary.packets = self.packets;
         summary.kinds = self.kinds;
         summary.duplicates = self.duplicates;
+        summary.link_retries = self.link_retries;
+        summary.unread = self.unread.named();
         summary.out_of_order = self.out_of_order;
         if self.packets > 0 {
             summary.first_ns = Some(self.first_ns);
             summary.last_ns = Some(self.last_ns);
         }
         let notes = &mut summary.notes;
+        notes.extend(self.unread.note());
+        if self.link_retries > 0 {
+            notes.push(format!(
+                "sent once more by the wireless link itself, not by TCP (802.11 retries of the same frame), and left out: {}",
+                packets(self.link_retries)
+            ));
+        }
         if self.out_of_order > 0 {
             notes.push(format!(
                 "stamped earlier than the packet before: {}, by up to {} ms",
@@ -87,13 +105,6 @@ impl Counts {
                 packets(self.suspects)
             ));
         }
-    }
-}
-
-fn packets(count: u64) -> String {
-    match count {
-        1 => "1 packet".into(),
-        _ => format!("{count} packets"),
     }
 }
 
@@ -129,16 +140,6 @@ pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
         summary.notes.push(format!(
             "missed, by the capturing host's own report: {}",
             packets(dropped)
-        ));
-    }
-    for link in links
-        .iter()
-        .filter(|link| link.name().is_none())
-        .take(LINK_TYPES_NAMED)
-    {
-        summary.notes.push(format!(
-            "packets of link type {} are counted, not analysed",
-            link.0
         ));
     }
 }

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::{self, Checksum};
-use crate::decode::{Decoded, Frame, decode};
+use crate::decode::{Decoded, Frame, decode, decode_next};
 use crate::duplicates::Duplicates;
 use crate::error::{CaptureError, Damage};
 use crate::format::{Interfaces, Record};
@@ -43,6 +43,8 @@ pub struct Capture {
     current: Option<OpenFile>,
     following: VecDeque<PathBuf>,
     interfaces: Interfaces,
+    /// The last packet given, while the frame that held it holds more (an aggregate of 802.11).
+    aggregate: Option<(u64, Record, Decoded)>,
     duplicates: Duplicates,
     counts: Counts,
     /// The part of the summary known before and between files; [`Capture::summary`] adds the rest.
@@ -96,6 +98,7 @@ impl Capture {
             current: None,
             following,
             interfaces: Interfaces::default(),
+            aggregate: None,
             duplicates: Duplicates::default(),
             counts: Counts::default(),
             summary: Summary::default(),
@@ -133,6 +136,7 @@ impl Capture {
             .as_ref()
             .map_or(0, |file| file.format.untimed_packets());
         counts.suspects = self.duplicates.suspects;
+        counts.link_retries = self.duplicates.link_retries;
         counts.add_to(&mut summary);
         account::add_interfaces(self.interfaces.all(), &mut summary);
         summary
@@ -159,6 +163,11 @@ impl Capture {
 
     #[inline(always)]
     fn advance(&mut self) -> Option<(u64, Record, Decoded)> {
+        if self.aggregate.is_some()
+            && let Some(next) = self.advance_in_frame()
+        {
+            return Some(next);
+        }
         loop {
             let file = self.current.as_mut()?;
             let record = match file
@@ -186,15 +195,35 @@ impl Capture {
             };
             let decoded = decode(record.link, frame);
             let index = self.counts.packets;
-            self.counts.packet(record.time_ns, &decoded.transport);
+            self.counts.packet(record.time_ns, &decoded);
             if self.duplicates.is_copy(&record, bytes, &decoded) {
                 self.counts.duplicates += 1;
                 if !self.options.keep_duplicates {
                     continue;
                 }
             }
+            if decoded.next_at != 0 {
+                self.aggregate = Some((index, record, decoded));
+            }
             return Some((index, record, decoded));
         }
+    }
+
+    /// The next packet of the frame that held the last one.
+    #[cold]
+    fn advance_in_frame(&mut self) -> Option<(u64, Record, Decoded)> {
+        let (index, record, before) = self.aggregate.take()?;
+        let window = &self.current.as_ref()?.input.window;
+        let frame = Frame {
+            bytes: window.slice(record.position, record.captured_bytes as usize),
+            wire_bytes: record.wire_bytes,
+            tunnel_levels: self.options.tunnel_levels,
+        };
+        let decoded = decode_next(frame, &before)?;
+        if decoded.next_at != 0 {
+            self.aggregate = Some((index, record, decoded));
+        }
+        Some((index, record, decoded))
     }
 
     fn enter(&mut self, mut file: OpenFile) {

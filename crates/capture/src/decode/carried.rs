@@ -17,6 +17,9 @@ pub(super) mod protocol {
     pub(crate) const AUTHENTICATION: u8 = 51;
     pub(crate) const ICMPV6: u8 = 58;
     pub(crate) const DESTINATION_OPTIONS: u8 = 60;
+    pub(crate) const ETHER_IP: u8 = 97;
+    pub(crate) const L2TP: u8 = 115;
+    pub(crate) const MPLS: u8 = 137;
 }
 
 /// Transport layer: what follows an IP header.
@@ -44,6 +47,9 @@ impl Carried {
             network_at: self.network_at as u32,
             transport_at: self.at as u32,
             transport_end: self.at as u32,
+            unread: None,
+            radio_at: None,
+            next_at: 0,
         }
     }
 }

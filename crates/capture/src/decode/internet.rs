@@ -181,7 +181,12 @@ fn upper_layer(frame: Frame<'_>, carried: Carried) -> Decoded {
             None => transport::udp(frame, carried),
         },
         protocol::ICMP | protocol::ICMPV6 => transport::icmp(frame, carried),
-        protocol::IPV4 | protocol::IPV6 | protocol::GRE => tunnel::unwrap_protocol(frame, carried),
+        protocol::IPV4
+        | protocol::IPV6
+        | protocol::GRE
+        | protocol::ETHER_IP
+        | protocol::L2TP
+        | protocol::MPLS => tunnel::unwrap_protocol(frame, carried),
         other => carried.decoded(Transport::OtherProtocol(other)),
     }
 }

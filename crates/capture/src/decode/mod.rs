@@ -5,6 +5,7 @@
 
 mod carried;
 mod internet;
+mod layer_two;
 mod link;
 mod options;
 #[cfg(test)]
@@ -13,9 +14,14 @@ mod transport;
 mod tunnel;
 #[cfg(test)]
 mod tunnel_tests;
+mod wireless;
+#[cfg(test)]
+mod wireless_tests;
 
 use crate::link_type::LinkType;
 use crate::packet::{Network, Packet, Transport};
+use crate::unread::Unread;
+pub(crate) use wireless::{Transmission, transmission};
 
 /// A captured frame and what is to be done with it.
 #[derive(Clone, Copy)]
@@ -41,6 +47,12 @@ pub(crate) struct Decoded {
     pub(crate) transport_at: u32,
     /// Where the transport header ends, as far as it was captured.
     pub(crate) transport_end: u32,
+    /// What is in the way, of a frame without an IP header that can be read.
+    pub(crate) unread: Option<Unread>,
+    /// Where the 802.11 header begins, of a frame that has one.
+    pub(crate) radio_at: Option<u32>,
+    /// Where the next frame of an aggregate (A-MSDU) begins; 0 where there is none.
+    pub(crate) next_at: u32,
 }
 
 impl Decoded {
@@ -55,6 +67,35 @@ impl Decoded {
             network_at: 0,
             transport_at: 0,
             transport_end: 0,
+            unread: None,
+            radio_at: None,
+            next_at: 0,
+        }
+    }
+
+    fn not_read(unread: Unread) -> Self {
+        let transport = match unread {
+            Unread::LinkType(_) | Unread::CutOff => Transport::Undecodable,
+            _ => Transport::NotIp(unread.ethertype()),
+        };
+        Self {
+            unread: Some(unread),
+            ..Self::without_network(transport)
+        }
+    }
+
+    /// True if the frame carries data of hosts, whether or not it can be read.
+    pub(crate) fn is_data(&self) -> bool {
+        self.network.is_some() || self.unread == Some(Unread::WirelessEncrypted)
+    }
+
+    /// What the frame holds that was not read; `None` where a transport header was, or a fragment of a packet.
+    pub(crate) fn unread(&self) -> Option<Unread> {
+        match (self.unread, &self.transport) {
+            (Some(unread), _) => Some(unread),
+            (None, Transport::OtherProtocol(protocol)) => Some(Unread::IpProtocol(*protocol)),
+            (None, Transport::Undecodable | Transport::NotIp(_)) => Some(Unread::CutOff),
+            _ => None,
         }
     }
 
@@ -104,9 +145,40 @@ pub(crate) fn decode(link: LinkType, frame: Frame<'_>) -> Decoded {
 }
 
 fn decode_any(link: LinkType, frame: Frame<'_>) -> Decoded {
-    match link::network_layer(link, frame.bytes) {
+    let (link, at) = link::wrapped(link, frame.bytes).unwrap_or((link, 0));
+    decode_from(link, frame, at)
+}
+
+/// Decodes a frame whose first header, of this link type, begins at `at`.
+fn decode_from(link: LinkType, frame: Frame<'_>, at: usize) -> Decoded {
+    if !link.is_wireless() {
+        return network(frame, link::network_layer(link, frame.bytes, at));
+    }
+    let Some(walked) = wireless::walk(link, frame.bytes, at) else {
+        return Decoded::without_network(Transport::Undecodable);
+    };
+    Decoded {
+        radio_at: Some(walked.header_at as u32),
+        next_at: walked.next_at as u32,
+        ..network(frame, walked.found)
+    }
+}
+
+/// The next frame of an aggregate, of which `decoded` is the one before.
+pub(crate) fn decode_next(frame: Frame<'_>, decoded: &Decoded) -> Option<Decoded> {
+    let at = (decoded.next_at != 0).then_some(decoded.next_at as usize)?;
+    let (found, next_at) = wireless::subframe(frame.bytes, at)?;
+    Some(Decoded {
+        radio_at: decoded.radio_at,
+        next_at: next_at as u32,
+        ..network(frame, found)
+    })
+}
+
+fn network(frame: Frame<'_>, found: link::Found) -> Decoded {
+    match found {
         link::Found::Ip(at) => internet::ip(frame, at, at, 0),
-        link::Found::NotIp(ethertype) => Decoded::without_network(Transport::NotIp(ethertype)),
+        link::Found::NotIp(unread) => Decoded::not_read(unread),
         link::Found::Unreadable => Decoded::without_network(Transport::Undecodable),
     }
 }

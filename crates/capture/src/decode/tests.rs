@@ -100,8 +100,100 @@ fn an_mpls_stack_leads_to_ip_or_to_a_pseudowire() {
     let unknown = join(&[&last, &[0x90, 0]]);
     assert_eq!(
         decoded(ETHERNET, &ethernet(0x8847, &unknown)).transport,
-        Transport::NotIp(0x8847)
+        Transport::NotIp(0)
     );
+}
+
+#[test]
+fn a_pseudowire_without_a_control_word_is_told_from_ip_whatever_its_address_begins_with() {
+    let label = [0, 0, 0x11, 0x40];
+    for first in [0x00, 0x02, 0x40, 0x64, 0xfc] {
+        let mut inner = frame();
+        inner[0] = first;
+        assert_holds_packet(ETHERNET, &ethernet(0x8847, &join(&[&label, &inner])));
+        assert_holds_packet(
+            ETHERNET,
+            &ethernet(0x8847, &join(&[&label, &[0; 4], &inner])),
+        );
+    }
+}
+
+#[test]
+fn tags_of_switches_and_rings_are_stepped_over() {
+    let ip = 0x0800u16.to_be_bytes();
+    // IEEE 802.1ah, FabricPath: a frame within the frame
+    assert_holds_packet(ETHERNET, &ethernet(0x88e7, &join(&[&[0; 4], &frame()])));
+    assert_holds_packet(ETHERNET, &ethernet(0x8903, &join(&[&[0; 2], &frame()])));
+    // VN-tag, HSR, E-tag, Cisco's metadata
+    assert_holds_packet(
+        ETHERNET,
+        &ethernet(0x8926, &join(&[&[0; 4], &ip, &packet()])),
+    );
+    assert_holds_packet(
+        ETHERNET,
+        &ethernet(0x892f, &join(&[&[0; 4], &ip, &packet()])),
+    );
+    assert_holds_packet(
+        ETHERNET,
+        &ethernet(0x893f, &join(&[&[0; 6], &ip, &packet()])),
+    );
+    assert_holds_packet(
+        ETHERNET,
+        &ethernet(0x8909, &join(&[&[0; 6], &ip, &packet()])),
+    );
+    // MACsec that protects without encrypting, with a channel and without
+    assert_holds_packet(
+        ETHERNET,
+        &ethernet(0x88e5, &join(&[&[0; 6], &ip, &packet()])),
+    );
+    let with_channel = join(&[&[0x20, 0, 0, 0, 0, 1], &[0; 8], &ip, &packet()]);
+    assert_holds_packet(ETHERNET, &ethernet(0x88e5, &with_channel));
+    let encrypted = join(&[&[0x0c, 0, 0, 0, 0, 1], &packet()]);
+    assert_eq!(
+        decoded(ETHERNET, &ethernet(0x88e5, &encrypted)).transport,
+        Transport::NotIp(0x88e5)
+    );
+}
+
+#[test]
+fn a_service_header_names_what_follows_it() {
+    let header = |words: u8, next: u8| [0x0f, 0xc0 | words, 1, next, 0, 0, 1, 255];
+    let context = [0; 16];
+    let frames = [(1, packet()), (3, frame())];
+    for (next, body) in &frames {
+        let service = join(&[&header(6, *next), &context, body]);
+        assert_holds_packet(ETHERNET, &ethernet(0x894f, &service));
+    }
+    let lying = join(&[&header(0, 4), &packet()]);
+    assert_eq!(
+        decoded(ETHERNET, &ethernet(0x894f, &lying)).transport,
+        Transport::NotIp(0x894f)
+    );
+}
+
+#[test]
+fn packets_are_found_behind_the_headers_of_many_capturing_hosts() {
+    let snap = [0xaa, 0xaa, 0x03, 0, 0, 0, 8, 0];
+    let attribute = |kind: u8, body: &[u8]| join(&[&[(body.len() + 4) as u8, 0, kind, 0], body]);
+    let logged = join(&[
+        &[2, 0, 0, 0],
+        &attribute(1, &[8, 0, 0, 0]),
+        &attribute(10, b"drop\0\0\0\0"),
+        &attribute(9, &packet()),
+    ]);
+    assert_holds_packet(LinkType::NETFILTER_LOG, &logged);
+    let mut pflog = vec![0; 64];
+    pflog[0] = 61;
+    assert_holds_packet(LinkType::OPENBSD_FILTER, &join(&[&pflog, &packet()]));
+    assert_holds_packet(LinkType::ATM_LLC, &join(&[&snap, &packet()]));
+    assert_holds_packet(LinkType::FDDI, &join(&[&[0; 13], &snap, &packet()]));
+    assert_holds_packet(LinkType::TOKEN_RING, &join(&[&[0; 14], &snap, &packet()]));
+    let mut pktap = vec![0; 156];
+    (pktap[0], pktap[4], pktap[8]) = (156, 1, 1);
+    assert_holds_packet(LinkType::APPLE_PKTAP, &join(&[&pktap, &frame()]));
+    let mut endace = vec![0; 18];
+    endace[8] = 2;
+    assert_holds_packet(LinkType::ENDACE, &join(&[&endace, &frame()]));
 }
 
 #[test]
@@ -121,7 +213,7 @@ fn pppoe_sessions_carry_ip_and_other_things() {
     let echo_request = session([0xc0, 0x21], &[9, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(
         decoded(ETHERNET, &echo_request).transport,
-        Transport::NotIp(0x8864)
+        Transport::NotIp(0)
     );
 }
 

@@ -1,7 +1,9 @@
-//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348), Geneve (RFC 8926), IP in IP (RFC 2003, 4213), GTP-U of mobile
-//! networks (3GPP TS 29.281).
+//! Tunnels: GRE (RFC 2784, 2890), VXLAN (RFC 7348) and VXLAN-GPE, Geneve (RFC 8926), IP in IP (RFC 2003, 4213), GTP-U of
+//! mobile networks (3GPP TS 29.281), L2TP, EtherIP (RFC 3378), MPLS in IP (RFC 4023) and in UDP (RFC 7510), Teredo
+//! (RFC 4380), LISP (RFC 9300), CAPWAP of wireless controllers (RFC 5415), TZSP of mirrors.
 
 use super::carried::{Carried, protocol};
+use super::layer_two;
 use super::link::{self, Found};
 use super::transport::UDP_BYTES;
 use super::{Decoded, Frame, internet};
@@ -17,6 +19,9 @@ pub(super) fn unwrap_protocol(frame: Frame<'_>, carried: Carried) -> Decoded {
     }
     let found = match carried.protocol {
         protocol::GRE => generic_routing(frame.bytes, carried.at),
+        protocol::ETHER_IP => link::ethernet(frame.bytes, carried.at + 2),
+        protocol::L2TP => layer_two::over_ip(frame.bytes, carried.at),
+        protocol::MPLS => link::labels(frame.bytes, carried.at),
         _ => Some(Found::Ip(carried.at)),
     };
     inside(frame, &carried, found).unwrap_or(outer)
@@ -30,16 +35,37 @@ pub(super) fn unwrap_udp(frame: Frame<'_>, carried: &Carried) -> Option<Decoded>
     const VXLAN_LINUX: u16 = 8472;
     const GENEVE: u16 = 6081;
     const GTP_U: u16 = 2152;
+    const L2TP: u16 = 1701;
+    const TEREDO: u16 = 3544;
+    const LISP: u16 = 4341;
+    const VXLAN_GPE: u16 = 4790;
+    const CAPWAP_DATA: u16 = 5247;
+    const MPLS: u16 = 6635;
+    const TZSP: u16 = 37_008;
     let end = carried.end.min(frame.bytes.len());
     let header = frame
         .bytes
         .get(carried.at..end)?
         .first_chunk::<UDP_BYTES>()?;
+    let source = u16::from_be_bytes([header[0], header[1]]);
     let parse = match u16::from_be_bytes([header[2], header[3]]) {
         VXLAN | VXLAN_LINUX => virtual_lan,
         GENEVE => generic_encapsulation,
         GTP_U => user_plane,
-        _ => return None,
+        L2TP => layer_two::over_udp,
+        VXLAN_GPE => virtual_lan_extended,
+        MPLS => link::labels,
+        TZSP => layer_two::sniffed,
+        LISP => locator_separation,
+        CAPWAP_DATA => layer_two::access_point,
+        TEREDO => teredo,
+        // what answers is sent from the tunnel's port to any
+        _ => match source {
+            L2TP => layer_two::over_udp,
+            CAPWAP_DATA => layer_two::access_point,
+            TEREDO => teredo,
+            _ => return None,
+        },
     };
     if carried.network.tunnel_depth >= frame.tunnel_levels {
         return None;
@@ -71,12 +97,53 @@ fn inside(frame: Frame<'_>, carried: &Carried, found: Option<Found>) -> Option<D
 }
 
 fn virtual_lan(bytes: &[u8], at: usize) -> Option<Found> {
+    const GROUP_POLICY: u8 = 0x80;
     let header = bytes.get(at..at + 8)?;
-    // Only the flag that says "the network identifier is valid"; all that is reserved is zero.
-    if header[..4] != [0x08, 0, 0, 0] || header[7] != 0 {
+    // The flag that says "the network identifier is valid", and the one of group policies, which has two bytes; all
+    // else that is reserved is zero.
+    let has_group = header[0] & GROUP_POLICY != 0;
+    let is_plain = header[1..4] == [0, 0, 0];
+    if header[0] & !GROUP_POLICY != 0x08 || !(has_group || is_plain) || header[7] != 0 {
         return None;
     }
     link::ethernet(bytes, at + 8)
+}
+
+/// VXLAN whose header names what it carries (draft-ietf-nvo3-vxlan-gpe).
+fn virtual_lan_extended(bytes: &[u8], at: usize) -> Option<Found> {
+    const NAMES_PROTOCOL: u8 = 0x04;
+    let header = bytes.get(at..at + 8)?;
+    if header[0] & NAMES_PROTOCOL == 0 {
+        return link::ethernet(bytes, at + 8);
+    }
+    link::after_ethertype(bytes, link::next_protocol(header[3])?, at + 8)
+}
+
+/// An IP packet between the sites of a locator/identifier separation (RFC 9300, section 5).
+fn locator_separation(bytes: &[u8], at: usize) -> Option<Found> {
+    const HEADER_BYTES: usize = 8;
+    internet_at(bytes, at + HEADER_BYTES)
+}
+
+/// IPv6 over UDP, with an authentication and the sender's address before it, or without (RFC 4380, section 5.1.1).
+fn teredo(bytes: &[u8], mut at: usize) -> Option<Found> {
+    const AUTHENTICATION: u16 = 1;
+    const ORIGIN: u16 = 0;
+    if be16(bytes, at)? == AUTHENTICATION {
+        let client_bytes = usize::from(*bytes.get(at + 2)?);
+        let value_bytes = usize::from(*bytes.get(at + 3)?);
+        at += 13 + client_bytes + value_bytes;
+    }
+    if be16(bytes, at)? == ORIGIN {
+        at += 8;
+    }
+    internet_at(bytes, at)
+}
+
+/// An IP header, if the version says so.
+fn internet_at(bytes: &[u8], at: usize) -> Option<Found> {
+    let version = bytes.get(at)? >> 4;
+    matches!(version, 4 | 6).then_some(Found::Ip(at))
 }
 
 fn generic_encapsulation(bytes: &[u8], at: usize) -> Option<Found> {

@@ -207,3 +207,56 @@ fn ethernet_padding_outside_a_tunnel_is_not_payload_inside() {
         (0, 0)
     );
 }
+
+#[test]
+fn frames_of_mirrors_and_controllers_are_unwrapped() {
+    let to = |port: u16, head: &[u8], body: &[u8]| ipv4(17, &udp(port, &join(&[head, body])));
+    assert_unwraps(&to(37_008, &[1, 0, 0, 1, 1], &frame()));
+    // TZSP with tags before the end of tags
+    assert_unwraps(&to(37_008, &[1, 0, 0, 1, 0, 0x0a, 1, 0xd0, 1], &frame()));
+    assert_unwraps(&to(5247, &[0, 0x10, 0, 0, 0, 0, 0, 0], &frame()));
+    let keep_alive = to(37_008, &[1, 4, 0, 0], &[]);
+    assert!(matches!(
+        decoded(RAW, &keep_alive).transport,
+        Transport::Udp { .. }
+    ));
+}
+
+#[test]
+fn l2tp_of_both_versions_is_unwrapped() {
+    let over_udp = |head: &[u8], body: &[u8]| ipv4(17, &udp(1701, &join(&[head, body])));
+    let framed = join(&[&[0xff, 0x03, 0x00, 0x21], &packet()]);
+    assert_unwraps(&over_udp(&[0, 2, 0, 1, 0, 1], &framed));
+    let with_length = [0x40, 2, 0, 70, 0, 1, 0, 1];
+    assert_unwraps(&over_udp(&with_length, &framed));
+    let with_all = [0x4a, 2, 0, 70, 0, 1, 0, 1, 0, 5, 0, 6, 0, 2, 9, 9];
+    assert_unwraps(&over_udp(&with_all, &framed));
+    // version 3: a cookie and a sublayer are agreed on, and not announced
+    for before in [0, 4, 8, 12] {
+        let inner = join(&[&vec![0; before], &frame()]);
+        assert_unwraps(&over_udp(&[0, 3, 0, 0, 0, 0, 0, 9], &inner));
+        assert_unwraps(&ipv4(115, &join(&[&[0, 0, 0, 9], &inner])));
+    }
+    let control = over_udp(&[0xc8, 2, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0], &packet());
+    assert!(matches!(
+        decoded(RAW, &control).transport,
+        Transport::Udp { .. }
+    ));
+}
+
+#[test]
+fn headers_that_name_what_they_carry_are_followed() {
+    let to = |port: u16, head: &[u8], body: &[u8]| ipv4(17, &udp(port, &join(&[head, body])));
+    assert_unwraps(&to(4790, &[0x0c, 0, 0, 1, 0, 0, 9, 0], &packet()));
+    assert_unwraps(&to(4790, &[0x0c, 0, 0, 3, 0, 0, 9, 0], &frame()));
+    assert_unwraps(&to(4789, &[0x88, 0, 0, 7, 0, 0, 9, 0], &frame()));
+    assert_unwraps(&to(6635, &[0, 0, 0x11, 0x40], &packet()));
+    assert_unwraps(&to(4341, &[0; 8], &packet()));
+    assert_unwraps(&ipv4(97, &join(&[&[0x30, 0], &frame()])));
+    assert_unwraps(&ipv4(137, &join(&[&[0, 0, 0x11, 0x40], &packet()])));
+    let inner = ipv6(6, &Tcp::default().bytes());
+    for head in [&[][..], &[0, 0, 1, 2, 3, 4, 5, 6]] {
+        let teredo = to(3544, head, &inner);
+        assert_eq!(tcp_of(&decoded(RAW, &teredo)).payload, b"hello");
+    }
+}

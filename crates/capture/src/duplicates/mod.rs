@@ -29,13 +29,18 @@
 //! 4. **A tap that copies.** A SYN is sent again after a second (RFC 6298, section 2), so an equal one at most
 //!    [`TWO_POINTS_NS`] later is a copy, and whatever copied it copies all that these hosts send. Then each packet
 //!    has one copy, not much later than that of the SYN was: the second of two equal ones is it, the third is new.
+//! 5. **A wireless link that repeats.** An 802.11 station that gets no acknowledgment sends the same frame again, with the
+//!    retry bit and the number that the frame had (IEEE 802.11, 10.3.2.14): see [`LinkRetries`]. Each try is one frame of the
+//!    link and all are one packet of TCP.
 
+mod link_retries;
 #[cfg(test)]
 mod tests;
 
 use crate::decode::Decoded;
 use crate::format::Record;
 use crate::packet::{TcpFlags, Transport};
+use link_retries::LinkRetries;
 
 /// Half of the shortest retransmission timeout in common use (Linux, 200 ms): a forwarding host's
 /// queues may hold a packet this long between two captures of it.
@@ -60,6 +65,9 @@ pub(crate) struct Duplicates {
     lateness_ns: Box<[u32]>,
     /// Packets that look like copies of one just before them, and were kept for want of proof.
     pub(crate) suspects: u64,
+    /// Frames that a wireless station sent once more.
+    pub(crate) link_retries: u64,
+    wireless: LinkRetries,
 }
 
 #[derive(Clone, Copy)]
@@ -135,6 +143,8 @@ impl Default for Duplicates {
             numberings: vec![Numbering(0); NUMBERINGS].into_boxed_slice(),
             lateness_ns: vec![0; NUMBERINGS].into_boxed_slice(),
             suspects: 0,
+            link_retries: 0,
+            wireless: LinkRetries::default(),
         }
     }
 }
@@ -143,6 +153,15 @@ impl Duplicates {
     /// True if this packet is a copy of one before it; remembers it otherwise.
     #[inline(always)]
     pub(crate) fn is_copy(&mut self, record: &Record, frame: &[u8], decoded: &Decoded) -> bool {
+        if let Some(radio_at) = decoded.radio_at
+            && decoded.is_data()
+            && self
+                .wireless
+                .is_retry(record.time_ns, frame, radio_at as usize)
+        {
+            self.link_retries += 1;
+            return true;
+        }
         match fingerprint(record, frame, decoded) {
             Some(fingerprint) => self.check(&fingerprint, record.time_ns),
             None => false,
@@ -342,7 +361,11 @@ fn fingerprint(record: &Record, frame: &[u8], decoded: &Decoded) -> Option<Finge
     };
     print.hosts = mix(hosts, kind & 0xffff);
     print.identity = mix(hosts, mix(kind << 16 | u64::from(number), place));
-    let link_header = frame.get(..decoded.link_bytes as usize)?;
+    let link_header = match decoded.radio_at {
+        // what was measured of the radio differs from frame to frame: only its stations tell two points apart
+        Some(at) => frame.get(at as usize + 4..at as usize + 22)?,
+        None => frame.get(..decoded.link_bytes as usize)?,
+    };
     let point = u64::from(record.interface) << 32
         | u64::from(record.vantage) << 16
         | u64::from(network.ttl) << 8
