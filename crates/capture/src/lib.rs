@@ -19,6 +19,8 @@
 //! | `format` | pcap and pcapng: where each frame is, when it was captured |
 //! | `decode` | link layers, IP, tunnels, transport headers |
 //! | `sequence` | files in the order of their time |
+//! | `timeline` | packets in the order of their time, and clocks that were set |
+//! | `unread` | what is counted and not read |
 //! | `duplicates` | packets that one capture holds twice |
 //! | `contain` | the boundary that a panic on hostile input does not cross |
 //!
@@ -39,10 +41,10 @@ mod input;
 mod link_type;
 pub mod packet;
 mod sequence;
-mod steady_clock;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod timeline;
 mod unread;
 
 pub use capture::{Capture, OpenOptions};
@@ -53,5 +55,4 @@ pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use link_type::LinkType;
 pub use packet::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
-pub use steady_clock::SteadyClock;
 pub use summary::{PacketKinds, Summary};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A LINKTYPE_ number: what the first byte of each frame belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
 impl LinkType {

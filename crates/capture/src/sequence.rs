@@ -80,6 +80,11 @@ pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Sequence, CaptureError> {
     })
 }
 
+/// True if all can be opened again: no standard input, pipe or device among them.
+pub(crate) fn are_files(paths: &[PathBuf]) -> bool {
+    paths.iter().all(|path| file_bytes(path).is_some())
+}
+
 /// `None` for standard input, pipes and devices.
 fn file_bytes(path: &Path) -> Option<u64> {
     if path.as_os_str() == STANDARD_INPUT {

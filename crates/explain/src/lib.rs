@@ -73,9 +73,9 @@ mod testing;
 use std::fmt;
 use std::path::PathBuf;
 
-use whydrop_capture::{Capture, CaptureError, OpenOptions, SteadyClock};
-use whydrop_datagrams::DatagramTracker;
-use whydrop_tcp::{Tracker, TrackerOptions};
+use whydrop_capture::{Capture, CaptureError, OpenOptions};
+use whydrop_datagrams::{DatagramTracker, Datagrams};
+use whydrop_tcp::{Tracked, Tracker, TrackerOptions};
 
 use document::Document;
 pub use pair::{explain_pair, match_pair, measure_pair};
@@ -139,13 +139,31 @@ pub fn explain_paths(paths: &[PathBuf], options: Options) -> Result<Explanation,
 
 /// Explains an open capture.
 pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation, ExplainError> {
-    let keep_acknowledgments = options.keep_tables;
+    capture.keep_clock_steady();
+    let (mut tracked, datagrams) = loop {
+        match read(&mut capture, &mut options)? {
+            Some(read) => break read,
+            None => capture = capture.in_order()?,
+        }
+    };
+    let summary = capture.summary();
+    conditions::checksum::look(&capture, &mut tracked);
+    let (mut document, tables) =
+        assemble::assemble(&summary, &tracked, &datagrams, options.keep_tables);
+    document.datagrams = datagrams.info();
+    Ok(Explanation { document, tables })
+}
+
+/// Reads a capture to its end; `None` as soon as it shows that it must be put in order first.
+fn read(
+    capture: &mut Capture,
+    options: &mut Options,
+) -> Result<Option<(Tracked, Datagrams)>, ExplainError> {
     let mut tracker = Tracker::new(TrackerOptions {
-        keep_acknowledgments,
+        keep_acknowledgments: options.keep_tables,
         ..TrackerOptions::default()
     });
     let mut datagrams = DatagramTracker::default();
-    let mut clock = SteadyClock::default();
     let mut until_report = 0;
     loop {
         if until_report == 0 {
@@ -160,20 +178,14 @@ pub fn explain(mut capture: Capture, mut options: Options) -> Result<Explanation
             }
         }
         until_report -= 1;
-        let Some(mut packet) = capture.next_packet() else {
+        if capture.is_disordered() {
+            return Ok(None);
+        }
+        let Some(packet) = capture.next_packet() else {
             break;
         };
-        packet.time_ns = clock.time_ns(packet.time_ns);
         tracker.push(&packet);
         datagrams.push(&packet);
     }
-    let mut tracked = tracker.finish();
-    let mut summary = capture.summary();
-    summary.notes.extend(clock.note());
-    conditions::checksum::look(&summary, options.open, &mut tracked);
-    let datagrams = datagrams.finish();
-    let (mut document, tables) =
-        assemble::assemble(&summary, &tracked, &datagrams, options.keep_tables);
-    document.datagrams = datagrams.info();
-    Ok(Explanation { document, tables })
+    Ok(Some((tracker.finish(), datagrams.finish())))
 }

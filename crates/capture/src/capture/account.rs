@@ -6,12 +6,15 @@ use crate::decode::Decoded;
 use crate::format::Interface;
 use crate::link_type::LinkType;
 use crate::summary::{PacketKinds, Summary, packets};
+use crate::timeline::{self, Fate};
 use crate::unread::UnreadCounts;
 
 /// Counts over packets.
 #[derive(Clone)]
 pub(super) struct Counts {
-    pub(super) packets: u64,
+    /// Frames read, and those of them that were given or left out.
+    read: u64,
+    packets: u64,
     kinds: PacketKinds,
     unread: UnreadCounts,
     pub(super) duplicates: u64,
@@ -19,6 +22,10 @@ pub(super) struct Counts {
     pub(super) link_retries: u64,
     out_of_order: u64,
     largest_step_back_ns: u64,
+    /// Stamps went back because the clock did.
+    pub(super) clock_was_set_back: bool,
+    /// What became of those out of order.
+    pub(super) disorder_fate: Fate,
     pub(super) untimed: u64,
     /// Packets that look like copies, and are kept.
     pub(super) suspects: u64,
@@ -30,6 +37,7 @@ pub(super) struct Counts {
 impl Default for Counts {
     fn default() -> Self {
         Self {
+            read: 0,
             packets: 0,
             kinds: PacketKinds::default(),
             unread: UnreadCounts::default(),
@@ -37,6 +45,8 @@ impl Default for Counts {
             link_retries: 0,
             out_of_order: 0,
             largest_step_back_ns: 0,
+            clock_was_set_back: false,
+            disorder_fate: Fate::AsTheyAre,
             untimed: 0,
             suspects: 0,
             first_ns: i64::MAX,
@@ -47,6 +57,20 @@ impl Default for Counts {
 }
 
 impl Counts {
+    /// Counts a frame of the file by its stamp; its number.
+    #[inline(always)]
+    pub(super) fn read(&mut self, stamped_ns: i64) -> u64 {
+        if stamped_ns < self.previous_ns {
+            self.out_of_order += 1;
+            self.largest_step_back_ns = self
+                .largest_step_back_ns
+                .max(stamped_ns.abs_diff(self.previous_ns));
+        }
+        self.previous_ns = stamped_ns;
+        self.read += 1;
+        self.read - 1
+    }
+
     #[inline(always)]
     pub(super) fn packet(&mut self, time_ns: i64, decoded: &Decoded) {
         self.packets += 1;
@@ -54,13 +78,6 @@ impl Counts {
         if let Some(unread) = decoded.unread() {
             self.unread.count(unread);
         }
-        if time_ns < self.previous_ns {
-            self.out_of_order += 1;
-            self.largest_step_back_ns = self
-                .largest_step_back_ns
-                .max(time_ns.abs_diff(self.previous_ns));
-        }
-        self.previous_ns = time_ns;
         self.first_ns = self.first_ns.min(time_ns);
         self.last_ns = self.last_ns.max(time_ns);
     }
@@ -84,11 +101,11 @@ impl Counts {
                 packets(self.link_retries)
             ));
         }
-        if self.out_of_order > 0 {
-            notes.push(format!(
-                "stamped earlier than the packet before: {}, by up to {} ms",
-                packets(self.out_of_order),
-                self.largest_step_back_ns as f64 / 1e6,
+        if self.out_of_order > 0 && !self.clock_was_set_back {
+            notes.push(timeline::disorder_note(
+                self.out_of_order,
+                self.largest_step_back_ns,
+                self.disorder_fate,
             ));
         }
         if self.untimed > 0 {
@@ -132,13 +149,19 @@ pub(super) fn add_interfaces(interfaces: &[Interface], summary: &mut Summary) {
     }
     let limits = || interfaces.iter().map(|interface| interface.snaplen_bytes);
     summary.snaplen_bytes = limits().max().filter(|_| limits().all(|bytes| bytes != 0));
-    summary.dropped_by_capture = interfaces
-        .iter()
-        .filter_map(|interface| interface.dropped)
-        .reduce(u64::saturating_add);
+    let total = |count: fn(&Interface) -> Option<u64>| {
+        let counts = interfaces.iter().filter_map(count);
+        counts.reduce(u64::saturating_add)
+    };
+    summary.dropped_by_capture = total(Interface::dropped);
     if let Some(dropped) = summary.dropped_by_capture.filter(|&dropped| dropped > 0) {
+        let received =
+            total(|interface| interface.received).filter(|&received| received >= dropped);
+        let of = received.map_or(String::new(), |received| {
+            format!(" (it received {received} in all)")
+        });
         summary.notes.push(format!(
-            "missed, by the capturing host's own report: {}",
+            "missed, by the capturing host's own report: {}{of}",
             packets(dropped)
         ));
     }

@@ -292,7 +292,10 @@ fn steps_back_in_time_are_counted_and_told() {
     );
     assert_eq!(
         summary.notes,
-        ["stamped earlier than the packet before: 1 packet, by up to 2.5 ms"]
+        [
+            "the file is not in the order of its time stamps: stamped earlier than the packet before: 1 packet, by up to 2.5 ms; the \
+             input can be read only once, and is not put in order: write it to a file, which is"
+        ]
     );
 }
 

@@ -10,13 +10,32 @@ pub(crate) const MOST_INTERFACES: usize = 65_536;
 const LONGEST_NAME_BYTES: usize = 256;
 
 /// An interface that packets were captured on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Interface {
     pub(crate) link: LinkType,
     /// 0: no limit.
     pub(crate) snaplen_bytes: u32,
-    /// Packets that the capturing host says it dropped here, as last reported.
-    pub(crate) dropped: Option<u64>,
+    /// Packets that the capturing host says it received and dropped here, by its statistics as last reported.
+    pub(crate) received: Option<u64>,
+    reported_dropped: Option<u64>,
+    /// The sum of those that it says, with single packets, it dropped just before them.
+    dropped_before_packets: u64,
+}
+
+impl Interface {
+    pub(crate) fn new(link: LinkType, snaplen_bytes: u32) -> Self {
+        Self {
+            link,
+            snaplen_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Packets that the capturing host says it dropped here. Statistics and the counts beside packets count the same ones.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        let before_packets = Some(self.dropped_before_packets).filter(|dropped| *dropped > 0);
+        self.reported_dropped.max(before_packets)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -72,9 +91,24 @@ impl Interfaces {
 
     /// Notes what an interface's statistics say. Files of a rotation each count from 0 or go on
     /// counting, depending on who wrote them: the largest count is a lower bound either way.
-    pub(crate) fn note_dropped(&mut self, number: u32, dropped: u64) {
+    pub(crate) fn note_statistics(
+        &mut self,
+        number: u32,
+        received: Option<u64>,
+        dropped: Option<u64>,
+    ) {
         if let Some(interface) = self.known.get_mut(number as usize) {
-            interface.dropped = interface.dropped.max(Some(dropped));
+            interface.received = interface.received.max(received);
+            interface.reported_dropped = interface.reported_dropped.max(dropped);
+        }
+    }
+
+    /// Notes that packets were dropped between the one before and the present one.
+    #[cold]
+    pub(crate) fn note_dropped_before(&mut self, number: u32, dropped: u64) {
+        if let Some(interface) = self.known.get_mut(number as usize) {
+            let before = &mut interface.dropped_before_packets;
+            *before = before.saturating_add(dropped);
         }
     }
 }
@@ -84,11 +118,7 @@ mod tests {
     use super::*;
 
     fn interface(link: LinkType) -> Interface {
-        Interface {
-            link,
-            snaplen_bytes: 96,
-            dropped: None,
-        }
+        Interface::new(link, 96)
     }
 
     #[test]

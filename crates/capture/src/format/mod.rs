@@ -1,5 +1,6 @@
 //! Capture file formats: where each frame lies in the stream, and when it was captured.
 
+mod fractions;
 mod interfaces;
 mod pcap;
 mod pcapng;
@@ -79,6 +80,14 @@ impl Format {
     pub(crate) fn note_interfaces(&mut self, interfaces: &mut Interfaces) {
         if let Self::Pcap(reader) = self {
             reader.note_interface(interfaces);
+        }
+    }
+
+    /// What the reader of a result should know of the file's time stamps.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::Pcap(reader) => reader.note(),
+            Self::Pcapng(reader) => reader.note(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The legacy format of libpcap, <https://www.tcpdump.org/manpages/pcap-savefile.5.html>.
 
+use super::fractions::{Fractions, Unit};
 use super::interfaces::{Interface, Interfaces};
 use super::{LARGEST_FRAME_BYTES, NANOSECONDS_PER_SECOND, Record, cut_off};
 use crate::bytes::ByteOrder;
@@ -16,10 +17,8 @@ const PATCHED_RECORD_HEADER_BYTES: usize = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     order: ByteOrder,
-    /// Length of the unit of a timestamp's fraction.
-    fraction_ns: i64,
-    /// A second has this many and one more. Beyond it the fraction is damaged; the second may not be.
-    largest_fraction: u32,
+    /// Unit of a timestamp's fraction.
+    unit: Unit,
     record_header_bytes: usize,
 }
 
@@ -29,16 +28,15 @@ impl Variant {
         [ByteOrder::Little, ByteOrder::Big]
             .into_iter()
             .find_map(|order| {
-                let (fractions, record_header_bytes) = match order.u32(magic) {
-                    0xa1b2_c3d4 => (1_000_000, RECORD_HEADER_BYTES),
-                    0xa1b2_3c4d => (1_000_000_000, RECORD_HEADER_BYTES),
-                    0xa1b2_cd34 => (1_000_000, PATCHED_RECORD_HEADER_BYTES),
+                let (unit, record_header_bytes) = match order.u32(magic) {
+                    0xa1b2_c3d4 => (Unit::Microseconds, RECORD_HEADER_BYTES),
+                    0xa1b2_3c4d => (Unit::Nanoseconds, RECORD_HEADER_BYTES),
+                    0xa1b2_cd34 => (Unit::Microseconds, PATCHED_RECORD_HEADER_BYTES),
                     _ => return None,
                 };
                 Some(Self {
                     order,
-                    fraction_ns: NANOSECONDS_PER_SECOND / i64::from(fractions),
-                    largest_fraction: fractions - 1,
+                    unit,
                     record_header_bytes,
                 })
             })
@@ -54,9 +52,38 @@ enum Lengths {
     SmallerCaptured,
 }
 
+impl Lengths {
+    #[inline(always)]
+    fn captured_and_wire(self, first: u32, second: u32) -> (u32, u32) {
+        match self {
+            Self::CapturedFirst => (first, second),
+            Self::WireFirst => (second, first),
+            Self::SmallerCaptured => (first.min(second), first.max(second)),
+        }
+    }
+}
+
+/// Seconds and fractions of the records at the beginning of a file, as far as they are buffered.
+fn stamps(
+    variant: Variant,
+    lengths: Lengths,
+    mut rest: &[u8],
+) -> impl Iterator<Item = (u32, u32)> + '_ {
+    let order = variant.order;
+    std::iter::from_fn(move || {
+        let field = |at: usize| order.u32_at(rest, at);
+        let (seconds, fraction) = (field(0)?, field(4)?);
+        let (captured_bytes, _) = lengths.captured_and_wire(field(8)?, field(12)?);
+        let record_bytes = variant.record_header_bytes + captured_bytes as usize;
+        rest = rest.get(record_bytes..).unwrap_or(&[]);
+        Some((seconds, fraction))
+    })
+}
+
 /// A pcap file after its header.
 pub(crate) struct PcapReader {
     variant: Variant,
+    fractions: Fractions,
     lengths: Lengths,
     link: LinkType,
     snaplen_bytes: u32,
@@ -97,21 +124,25 @@ impl PcapReader {
         // The upper bits of the link type field tell the length of the frame check sequence, which
         // no IP length covers.
         let link = LinkType((u32_at(20) & 0xffff) as u16);
+        let snaplen_bytes = u32_at(16);
+        let fractions = Fractions::judged(variant.unit, stamps(variant, lengths, window.bytes()));
         Ok(Self {
             variant,
+            fractions,
             lengths,
             link,
-            snaplen_bytes: u32_at(16),
+            snaplen_bytes,
             interface: 0,
         })
     }
 
+    /// What the reader of a result should know of the time stamps.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.fractions.note()
+    }
+
     pub(crate) fn note_interface(&mut self, interfaces: &mut Interfaces) {
-        let described = Interface {
-            link: self.link,
-            snaplen_bytes: self.snaplen_bytes,
-            dropped: None,
-        };
+        let described = Interface::new(self.link, self.snaplen_bytes);
         // A sequence of so many files with so many link types that there is no number left: they
         // are all read, on the first interface.
         self.interface = interfaces.number(0, None, described).unwrap_or(0);
@@ -148,15 +179,9 @@ impl PcapReader {
             b3,
         ] = *header;
         let seconds = order.u32([s0, s1, s2, s3]);
-        let fraction = order
-            .u32([f0, f1, f2, f3])
-            .min(self.variant.largest_fraction);
+        let fraction = order.u32([f0, f1, f2, f3]);
         let (first, second) = (order.u32([a0, a1, a2, a3]), order.u32([b0, b1, b2, b3]));
-        let (captured_bytes, wire_bytes) = match self.lengths {
-            Lengths::CapturedFirst => (first, second),
-            Lengths::WireFirst => (second, first),
-            Lengths::SmallerCaptured => (first.min(second), first.max(second)),
-        };
+        let (captured_bytes, wire_bytes) = self.lengths.captured_and_wire(first, second);
         if captured_bytes > LARGEST_FRAME_BYTES {
             return Err(impossible_length(window.offset(), captured_bytes));
         }
@@ -169,7 +194,7 @@ impl PcapReader {
         window.advance(captured_bytes as usize);
         Ok(Some(Record {
             time_ns: i64::from(seconds) * NANOSECONDS_PER_SECOND
-                + i64::from(fraction) * self.variant.fraction_ns,
+                + self.fractions.nanoseconds(fraction),
             interface: self.interface,
             link: self.link,
             wire_bytes,

@@ -25,6 +25,8 @@ mod option {
     pub(super) const TIMESTAMP_RESOLUTION: u16 = 9;
     pub(super) const TIMESTAMP_OFFSET: u16 = 14;
     pub(super) const PACKET_FLAGS: u16 = 2;
+    pub(super) const PACKET_DROP_COUNT: u16 = 4;
+    pub(super) const STATISTICS_INTERFACE_RECEIVED: u16 = 4;
     pub(super) const STATISTICS_INTERFACE_DROPPED: u16 = 5;
     pub(super) const STATISTICS_SYSTEM_DROPPED: u16 = 7;
 }
@@ -44,6 +46,19 @@ struct SectionInterface {
     link: LinkType,
     snaplen_bytes: u32,
     clock: Clock,
+    /// Its first stamp was looked at.
+    is_judged: bool,
+}
+
+impl SectionInterface {
+    /// Takes the first stamp; true if it shows another resolution than the stated one.
+    #[cold]
+    fn judge(&mut self, ticks: u64) -> bool {
+        self.is_judged = true;
+        let corrected = self.clock.corrected(ticks);
+        self.clock = corrected.unwrap_or(self.clock);
+        corrected.is_some()
+    }
 }
 
 /// A pcapng file, from its first block on.
@@ -53,6 +68,8 @@ pub(crate) struct PcapngReader {
     /// Simple packet blocks have no time: they are given that of the packet before them.
     last_time_ns: i64,
     pub(crate) untimed_packets: u64,
+    /// An interface states a resolution that its stamps contradict.
+    is_corrected: bool,
 }
 
 /// The header of a block.
@@ -71,9 +88,19 @@ impl PcapngReader {
             interfaces: Vec::new(),
             last_time_ns: 0,
             untimed_packets: 0,
+            is_corrected: false,
         };
         reader.section(window).map_err(|damage| *damage)?;
         Ok(reader)
+    }
+
+    /// What the reader of a result should know of the time stamps.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.is_corrected.then(|| {
+            "the resolution that the file states for its time stamps (if_tsresol) dates them to no possible year: they are \
+             read in the one that gives a date of this century"
+                .to_owned()
+        })
     }
 
     /// The next packet. Other blocks are taken note of, or skipped.
@@ -103,7 +130,7 @@ impl PcapngReader {
             };
             match header.kind {
                 block::ENHANCED_PACKET | block::PACKET | block::SIMPLE_PACKET => {
-                    return self.packet(window, header).map(Some);
+                    return self.packet(window, header, interfaces).map(Some);
                 }
                 block::SECTION_HEADER => self.section(window)?,
                 block::INTERFACE_DESCRIPTION => self.interface(window, header, interfaces)?,
@@ -114,7 +141,12 @@ impl PcapngReader {
     }
 
     #[inline(always)]
-    fn packet(&mut self, window: &mut Window, header: Header) -> Result<Record, Box<Damage>> {
+    fn packet(
+        &mut self,
+        window: &mut Window,
+        header: Header,
+        interfaces: &mut Interfaces,
+    ) -> Result<Record, Box<Damage>> {
         let body_bytes = hold(window, header, self.order)?;
         let place = window.position() + BLOCK_HEADER_BYTES;
         let body = window.slice(place, body_bytes);
@@ -122,13 +154,13 @@ impl PcapngReader {
             block::SIMPLE_PACKET => self.simple_packet(body, header)?,
             _ => self.timed_packet(body, header)?,
         };
-        let Some(interface) = self.interfaces.get(packet.interface as usize) else {
-            return Err(unknown_interface(
-                header,
-                packet.interface,
-                self.interfaces.len(),
-            ));
+        let described = self.interfaces.len();
+        let Some(interface) = self.interfaces.get_mut(packet.interface as usize) else {
+            return Err(unknown_interface(header, packet.interface, described));
         };
+        if let (Some(ticks), false) = (packet.ticks, interface.is_judged) {
+            self.is_corrected |= interface.judge(ticks);
+        }
         let time_ns = match packet.ticks {
             Some(ticks) => interface.clock.time_ns(ticks),
             None => {
@@ -139,11 +171,14 @@ impl PcapngReader {
         self.last_time_ns = time_ns;
         let frame_end = packet.frame_at + packet.captured_bytes as usize;
         let options = body.get(frame_end.next_multiple_of(4)..).unwrap_or(&[]);
-        let vantage = if options.is_empty() || header.kind == block::SIMPLE_PACKET {
-            0
+        let said = if options.is_empty() || header.kind == block::SIMPLE_PACKET {
+            Said::default()
         } else {
-            direction(self.order, options)
+            said(self.order, options)
         };
+        if said.dropped_before > 0 {
+            interfaces.note_dropped_before(interface.number, said.dropped_before);
+        }
         let record = Record {
             time_ns,
             interface: interface.number,
@@ -151,7 +186,7 @@ impl PcapngReader {
             wire_bytes: packet.wire_bytes,
             captured_bytes: packet.captured_bytes,
             position: place + packet.frame_at,
-            vantage,
+            vantage: said.direction,
         };
         window.advance(header.padded_bytes());
         Ok(record)
@@ -289,15 +324,7 @@ impl PcapngReader {
         let link = LinkType(link);
         let number = match self.interfaces.len() {
             MOST_INTERFACES.. => None,
-            place => interfaces.number(
-                place,
-                name,
-                Interface {
-                    link,
-                    snaplen_bytes,
-                    dropped: None,
-                },
-            ),
+            place => interfaces.number(place, name, Interface::new(link, snaplen_bytes)),
         };
         let Some(number) = number else {
             let expected = format!("at most {MOST_INTERFACES} interfaces");
@@ -312,6 +339,7 @@ impl PcapngReader {
             link,
             snaplen_bytes,
             clock,
+            is_judged: false,
         });
         window.advance(header.padded_bytes());
         Ok(())
@@ -332,23 +360,22 @@ impl PcapngReader {
             .u32_at(body, 0)
             .and_then(|place| self.interfaces.get(place as usize));
         if let (Some(interface), Some(rest)) = (described, body.get(FIXED_BYTES..)) {
-            let mut dropped = None;
+            let mut received = None;
+            let mut dropped: Option<u64> = None;
             for (code, value) in options(self.order, rest) {
-                if matches!(
-                    code,
-                    option::STATISTICS_INTERFACE_DROPPED | option::STATISTICS_SYSTEM_DROPPED
-                ) && value.len() == 8
-                {
-                    dropped = Some(
-                        dropped
-                            .unwrap_or(0u64)
-                            .saturating_add(u64_of(self.order, value)),
-                    );
+                let count = (value.len() == 8).then(|| u64_of(self.order, value));
+                match (code, count) {
+                    // the number for "not known"
+                    (_, None | Some(u64::MAX)) => {}
+                    (option::STATISTICS_INTERFACE_RECEIVED, _) => received = count,
+                    (
+                        option::STATISTICS_INTERFACE_DROPPED | option::STATISTICS_SYSTEM_DROPPED,
+                        Some(count),
+                    ) => dropped = Some(dropped.unwrap_or(0).saturating_add(count)),
+                    _ => {}
                 }
             }
-            if let Some(dropped) = dropped {
-                interfaces.note_dropped(interface.number, dropped);
-            }
+            interfaces.note_statistics(interface.number, received, dropped);
         }
         window.advance(header.padded_bytes());
         Ok(())
@@ -421,13 +448,32 @@ fn options(order: ByteOrder, mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8
     })
 }
 
-/// The direction in a packet's flags: 1 received, 2 sent, 0 not told.
+/// What a packet's options say of it.
+#[derive(Default)]
+struct Said {
+    /// 1 received, 2 sent, 0 not told.
+    direction: u32,
+    /// Packets that the host dropped between the one before and this one.
+    dropped_before: u64,
+}
+
 #[cold]
-fn direction(order: ByteOrder, packet_options: &[u8]) -> u32 {
-    let flags = options(order, packet_options).find(|(code, _)| *code == option::PACKET_FLAGS);
-    flags
-        .and_then(|(_, value)| order.u32_at(value, 0))
-        .map_or(0, |flags| flags & 3)
+fn said(order: ByteOrder, packet_options: &[u8]) -> Said {
+    let mut said = Said::default();
+    for (code, value) in options(order, packet_options) {
+        match code {
+            option::PACKET_FLAGS => said.direction = order.u32_at(value, 0).unwrap_or(0) & 3,
+            option::PACKET_DROP_COUNT if value.len() == 8 => {
+                said.dropped_before = match u64_of(order, value) {
+                    // the number for "not known"
+                    u64::MAX => 0,
+                    dropped => dropped,
+                };
+            }
+            _ => {}
+        }
+    }
+    said
 }
 
 fn u64_of(order: ByteOrder, value: &[u8]) -> u64 {

@@ -340,8 +340,48 @@ fn what_the_capturing_host_dropped_is_told() {
     assert_eq!(summary.dropped_by_capture, Some(42));
     assert_eq!(
         only_note(&summary),
-        "missed, by the capturing host's own report: 42 packets"
+        "missed, by the capturing host's own report: 42 packets (it received 2000 in all)"
     );
+}
+
+#[test]
+fn what_was_dropped_before_single_packets_is_added_up() {
+    let order = Little;
+    let packet = |dropped: u64, ticks: u64| {
+        let dropped = option(order, 4, &dropped.to_le_bytes());
+        enhanced_packet(order, 0, ticks, &frame(), &dropped)
+    };
+    let bytes = join(&[
+        &section_header(order),
+        &interface(order, LinkType::ETHERNET, 0, &[]),
+        &packet(0, 1),
+        &packet(5, 2),
+        &packet(u64::MAX, 3),
+        &packet(2, 4),
+    ]);
+    let summary = read(&bytes).1;
+    assert_eq!(summary.dropped_by_capture, Some(7));
+    assert_eq!(
+        only_note(&summary),
+        "missed, by the capturing host's own report: 7 packets"
+    );
+}
+
+#[test]
+fn nanoseconds_under_the_magic_number_of_microseconds_are_read_as_such() {
+    let file = |nanoseconds: bool| PcapFile {
+        nanoseconds,
+        ..PcapFile::default()
+    };
+    let (header, nanoseconds) = (file(false).header(), file(true));
+    let frame = frame();
+    let times: Vec<i64> = (0..100).map(|n| START_NS + n * 7_300_100).collect();
+    let frames: Vec<(i64, &[u8])> = times.iter().map(|at| (*at, &frame[..])).collect();
+    let records = &nanoseconds.of(&frames)[header.len()..];
+    let (lines, summary) = read(&join(&[&header, records]));
+    let read: Vec<i64> = lines.iter().map(|line| line.time_ns).collect();
+    assert_eq!(read, times);
+    assert!(only_note(&summary).contains("are nanoseconds"));
 }
 
 #[test]

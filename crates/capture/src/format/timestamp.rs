@@ -49,6 +49,31 @@ impl Clock {
         self.start_ns = seconds.saturating_mul(NANOSECONDS_PER_SECOND);
     }
 
+    /// This clock with ticks of another length, where the first stamp shows that the stated one cannot be: it dates the capture
+    /// after the year 2100, or, in a unit that the interface names, to days of January 1970 that are a thousandth of a date of
+    /// this century.
+    pub(super) fn corrected(self, first_ticks: u64) -> Option<Self> {
+        const CENTURY_NS: std::ops::Range<i64> =
+            946_684_800 * NANOSECONDS_PER_SECOND..4_102_444_800 * NANOSECONDS_PER_SECOND;
+        let Tick::Nanoseconds(stated_ns) = self.tick else {
+            return None;
+        };
+        let time_ns = self.time_ns(first_ticks);
+        let is_late = time_ns >= CENTURY_NS.end;
+        let is_thousandth = stated_ns == 1 && CENTURY_NS.contains(&time_ns.saturating_mul(1000));
+        if self.start_ns != 0 || !(is_late || is_thousandth) {
+            return None;
+        }
+        [1_000_000, 1000, 1]
+            .into_iter()
+            .filter(|unit_ns| *unit_ns != stated_ns)
+            .map(|unit_ns| Self {
+                tick: Tick::Nanoseconds(unit_ns),
+                ..self
+            })
+            .find(|clock| CENTURY_NS.contains(&clock.time_ns(first_ticks)))
+    }
+
     /// Nanoseconds since the Unix epoch; what does not fit 64 bits (the year 2262) stays there.
     #[inline(always)]
     pub(super) fn time_ns(&self, ticks: u64) -> i64 {
@@ -99,6 +124,24 @@ mod tests {
             5_500_000_000
         );
         assert_eq!(clock(0xff).time_ns(u64::MAX), 0);
+    }
+
+    #[test]
+    fn a_resolution_that_dates_a_capture_to_no_possible_year_is_corrected() {
+        const DATE_S: u64 = 1_750_000_000;
+        let corrected_s = |resolution: u8, ticks: u64| {
+            let corrected = clock(resolution).corrected(ticks)?;
+            Some(corrected.time_ns(ticks) / NANOSECONDS_PER_SECOND)
+        };
+        // nanoseconds under the default, microseconds under a stated nanosecond
+        assert_eq!(corrected_s(6, DATE_S * 1_000_000_000), Some(DATE_S as i64));
+        assert_eq!(corrected_s(9, DATE_S * 1_000_000), Some(DATE_S as i64));
+        // what is right, and what counts from the start of something
+        assert_eq!(corrected_s(6, DATE_S * 1_000_000), None);
+        assert_eq!(corrected_s(9, DATE_S * 1_000_000_000), None);
+        assert_eq!(corrected_s(6, 0), None);
+        assert_eq!(corrected_s(9, 86_400_000_000_000), None);
+        assert_eq!(corrected_s(9, u64::MAX), None);
     }
 
     #[test]

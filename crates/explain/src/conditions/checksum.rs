@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use whydrop_capture::{Capture, Checksum, OpenOptions, Packet, Summary, Transport};
+use whydrop_capture::{Capture, Checksum, Packet, Transport};
 use whydrop_tcp::{Endpoint, Flow, SegmentFlags, Tracked, Vantage};
 use whydrop_verdict::{Cause, Fact, fact};
 
@@ -28,7 +28,7 @@ struct Looked {
 }
 
 /// Looks for damage among the losses, and notes it with the flows.
-pub(crate) fn look(summary: &Summary, options: OpenOptions, tracked: &mut Tracked) {
+pub(crate) fn look(capture: &Capture, tracked: &mut Tracked) {
     let flows = tracked
         .connections
         .iter_mut()
@@ -38,7 +38,7 @@ pub(crate) fn look(summary: &Summary, options: OpenOptions, tracked: &mut Tracke
         .map(|flow| ((flow.source, flow.destination), (flow, Looked::default())))
         .collect();
     // what was a stream cannot be read again
-    let again = || Capture::open(&summary.paths, options).ok();
+    let again = || capture.again();
     let Some(mut capture) = (!flows.is_empty()).then(again).flatten() else {
         return;
     };
