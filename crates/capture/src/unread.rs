@@ -1,9 +1,9 @@
-//! What a frame holds that is not read down to a transport header: so that it can be named and counted.
+//! Contents of frames that are not read down to a transport header: so that it can be named and counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A reason for which a frame tells nothing of a transport, or the protocol in the way.
+/// The reason for which a frame tells nothing of a transport, or the protocol in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unread {
     /// The protocol of this EtherType.
@@ -22,7 +22,7 @@ pub enum Unread {
     WirelessFragment,
     /// An IP protocol other than TCP, UDP, ICMP and the tunnels that are unwrapped.
     IpProtocol(u8),
-    /// What follows MPLS labels, or another header that does not say what comes next.
+    /// The contents of MPLS labels, or of another header that does not name them.
     Unnamed,
     /// A link type that is not decoded.
     LinkType(u16),

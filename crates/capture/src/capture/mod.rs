@@ -246,7 +246,7 @@ impl Capture {
         match &self.sorting {
             Some(sorting) if sorting.too_late == 0 => Fate::Sorted,
             Some(_) => Fate::TooFar,
-            None if !self.can_be_reopened => Fate::ReadOnce,
+            None if self.timeline.is_disordered && !self.can_be_reopened => Fate::ReadOnce,
             None => Fate::AsTheyAre,
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn over_ip(bytes: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// What follows the session of L2TPv3. The peers agreed on the length of a cookie (0, 4 or 8 bytes) and on a sublayer (0 or
+/// A frame after the session of L2TPv3. The peers agreed on the length of a cookie (0, 4 or 8 bytes) and on a sublayer (0 or
 /// 4) when they set the session up: the first place where what Ethernet carries is announced.
 fn pseudowire(bytes: &[u8], at: usize) -> Option<Found> {
     [0, 4, 8, 12]

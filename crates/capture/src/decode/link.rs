@@ -266,7 +266,7 @@ pub(super) fn labels(bytes: &[u8], at: usize) -> Option<Found> {
     after_ethertype(bytes, ethertype::MPLS, at)
 }
 
-/// What an IEEE 802.2 header leads to.
+/// The contents that an IEEE 802.2 header announces.
 enum SubnetworkAccess {
     EtherType(u16),
     Ip,

@@ -47,7 +47,7 @@ pub(crate) struct Decoded {
     pub(crate) transport_at: u32,
     /// Where the transport header ends, as far as it was captured.
     pub(crate) transport_end: u32,
-    /// What is in the way, of a frame without an IP header that can be read.
+    /// The protocol or the damage in the way, of a frame without an IP header that can be read.
     pub(crate) unread: Option<Unread>,
     /// Where the 802.11 header begins, of a frame that has one.
     pub(crate) radio_at: Option<u32>,
@@ -89,7 +89,7 @@ impl Decoded {
         self.network.is_some() || self.unread == Some(Unread::WirelessEncrypted)
     }
 
-    /// What the frame holds that was not read; `None` where a transport header was, or a fragment of a packet.
+    /// The contents that were not read; `None` where a transport header was, or a fragment of a packet.
     pub(crate) fn unread(&self) -> Option<Unread> {
         match (self.unread, &self.transport) {
             (Some(unread), _) => Some(unread),

@@ -43,7 +43,7 @@ pub(super) fn walk(link: LinkType, bytes: &[u8], at: usize) -> Option<Walked> {
     frame(bytes, header_at, radio.is_padded)
 }
 
-/// What radiotap says of a frame.
+/// Properties of a frame that radiotap tells.
 #[derive(Debug, Clone, Copy, Default)]
 struct Radio {
     /// Padded to four bytes between its header and its data.
@@ -195,7 +195,7 @@ pub(super) fn subframe(bytes: &[u8], at: usize) -> Option<(Found, usize)> {
     Some((found, if has_next { next_at } else { 0 }))
 }
 
-/// What tells a frame that a station sent once more (link-layer retry) from a new one.
+/// Fields that tell a frame that a station sent once more (link-layer retry) from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
     /// The stations of the frame: its addresses.

@@ -83,7 +83,7 @@ impl Format {
         }
     }
 
-    /// What the reader of a result should know of the file's time stamps.
+    /// A note on the file's time stamps for the reader of a result.
     pub(crate) fn note(&self) -> Option<String> {
         match self {
             Self::Pcap(reader) => reader.note(),

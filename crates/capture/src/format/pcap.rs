@@ -136,7 +136,7 @@ impl PcapReader {
         })
     }
 
-    /// What the reader of a result should know of the time stamps.
+    /// A note on the time stamps for the reader of a result.
     pub(crate) fn note(&self) -> Option<String> {
         self.fractions.note()
     }

@@ -94,7 +94,7 @@ impl PcapngReader {
         Ok(reader)
     }
 
-    /// What the reader of a result should know of the time stamps.
+    /// A note on the time stamps for the reader of a result.
     pub(crate) fn note(&self) -> Option<String> {
         self.is_corrected.then(|| {
             "the resolution that the file states for its time stamps (if_tsresol) dates them to no possible year: they are \
@@ -448,7 +448,7 @@ fn options(order: ByteOrder, mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8
     })
 }
 
-/// What a packet's options say of it.
+/// Statements of a packet's options.
 #[derive(Default)]
 struct Said {
     /// 1 received, 2 sent, 0 not told.

@@ -1,4 +1,4 @@
-//! What a stamp that does not go on is, by the packets before and after it.
+//! The meaning of a stamp that does not go on, by the packets before and after it.
 //!
 //! Each direction of a TCP connection has an order of its own, by its sender's clock (TCP timestamps, RFC 7323) and by
 //! its numbers. Records out of order are in order by themselves on each queue or interface: where stamps go back, numbers
@@ -26,7 +26,7 @@ const UNANSWERED: usize = 16;
 const ENOUGH_TICKS: i32 = 8;
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
-/// What a stamp that does not go on is.
+/// The meaning of a stamp that does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
     /// The file is not in the order of its stamps.
@@ -35,6 +35,8 @@ pub(super) enum Finding {
     ClockSet { added_ns: i64 },
     /// Stamps of another capture, without relation to those before.
     OtherCapture,
+    /// The file is in order and its stamps are not: they jump to and fro.
+    Unsteady,
     /// Time went on, and nothing was captured.
     Pause,
 }
@@ -91,8 +93,14 @@ impl<W: Waiting> Scene<'_, W> {
     }
 
     fn weigh_back(&self) -> Finding {
-        let (for_clock, for_disorder) = self.votes_back();
+        let (mut for_clock, for_disorder) = self.votes_back();
         let back_ns = self.step_ns.saturating_neg();
+        if self.acknowledgments_follow_the_file() {
+            if self.returns() {
+                return Finding::Unsteady;
+            }
+            for_clock += 1;
+        }
         if for_clock != for_disorder {
             return match for_clock > for_disorder {
                 true => self.clock_set(),
@@ -102,7 +110,7 @@ impl<W: Waiting> Scene<'_, W> {
         match back_ns {
             ..=LEAST_STEP_NS => Finding::Disorder,
             _ if self.returns() => Finding::Disorder,
-            ..=LARGEST_STEP_NS => Finding::ClockSet { added_ns: back_ns },
+            _ if back_ns <= LARGEST_STEP_NS => Finding::ClockSet { added_ns: back_ns },
             _ => Finding::OtherCapture,
         }
     }
@@ -131,7 +139,7 @@ impl<W: Waiting> Scene<'_, W> {
         (for_clock, for_disorder)
     }
 
-    /// What two packets of one direction, before and after a step back, say of it; `None` where they do not tell.
+    /// The vote of two packets of one direction, before and after a step back; `None` where they do not tell.
     fn says_clock_was_set(&self, trace: &Trace, before: &Trace) -> Option<bool> {
         let back_ns = self.step_ns.saturating_neg();
         let passed_ns = trace.time_ns.saturating_sub(before.time_ns);
@@ -154,6 +162,45 @@ impl<W: Waiting> Scene<'_, W> {
         reverse.is_some_and(|reverse| self.recent.of(reverse).nth(UNANSWERED).is_some())
     }
 
+    /// True if acknowledgments come behind what they acknowledge in the order of the file, and before it by the stamps, more
+    /// often than the other way round.
+    fn acknowledgments_follow_the_file(&self) -> bool {
+        // by the end of data: when it was first stamped, among what is before an acknowledgment in the file
+        let mut stamped: HashMap<(u64, u32), i64> = HashMap::new();
+        let note = |stamped: &mut HashMap<_, i64>, trace: &Trace| {
+            if trace.sequence != trace.sequence_end {
+                let first_ns = stamped
+                    .entry((trace.direction, trace.sequence_end))
+                    .or_insert(trace.time_ns);
+                *first_ns = trace.time_ns.min(*first_ns);
+            }
+        };
+        self.recent
+            .all()
+            .for_each(|trace| note(&mut stamped, trace));
+        let mut waiting: HashMap<(u64, u32), i64> = HashMap::new();
+        let (mut follow_file, mut follow_stamps) = (0, 0);
+        for (packet, time_ns) in self.packets.iter().zip(self.times) {
+            let both = Trace::of(*time_ns, packet.decoded()).zip(reverse_of(packet.decoded()));
+            let Some((trace, reverse)) = both else {
+                continue;
+            };
+            note(&mut stamped, &trace);
+            let answered = (reverse, trace.acknowledgment);
+            match stamped.get(&answered) {
+                Some(data_ns) if data_ns > time_ns => follow_file += 1,
+                Some(_) => {}
+                None => {
+                    waiting.entry(answered).or_insert(*time_ns);
+                }
+            }
+            let answer_ns = waiting.remove(&(trace.direction, trace.sequence_end));
+            let is_data = trace.sequence != trace.sequence_end;
+            follow_stamps += usize::from(is_data && answer_ns.is_some_and(|at| at >= *time_ns));
+        }
+        follow_file > follow_stamps
+    }
+
     /// True if soon after the step the stamps jump to where they were before.
     fn returns(&self) -> bool {
         let soon = self
@@ -161,7 +208,7 @@ impl<W: Waiting> Scene<'_, W> {
             .iter()
             .zip(self.times.iter().skip(1))
             .take(DISORDERED_RECORDS);
-        let least_ns = LEAST_STEP_NS.min(self.step_ns.saturating_abs()) / 2;
+        let least_ns = LEAST_STEP_NS.min(self.step_ns.saturating_abs()) / 4 * 3;
         soon.into_iter().any(|(before_ns, after_ns)| {
             *after_ns >= self.latest_ns && after_ns.saturating_sub(*before_ns) > least_ns
         })

@@ -42,6 +42,8 @@ pub(crate) struct Timeline {
     recent: Recent,
     /// Records were found out of order: their stamps are given as they are.
     pub(crate) is_disordered: bool,
+    /// Stamps of a file that is in order go back by as much now and then.
+    tolerated_back_ns: i64,
     set_back: Steps,
     set_ahead: Steps,
 }
@@ -66,7 +68,8 @@ impl Timeline {
         let time_ns = stamped_ns.saturating_add(self.offset_ns);
         let latest_ns = self.latest_ns.unwrap_or(time_ns);
         let ahead_ns = time_ns.saturating_sub(latest_ns);
-        let goes_on = (0..=LEAST_AHEAD_NS).contains(&ahead_ns);
+        let goes_on =
+            ahead_ns >= self.tolerated_back_ns.saturating_neg() && ahead_ns <= LEAST_AHEAD_NS;
         if !goes_on && !self.is_disordered && (ahead_ns < 0 || self.keeps_clock_steady) {
             return None;
         }
@@ -95,6 +98,10 @@ impl Timeline {
                 self.latest_ns = Some(latest_ns.max(time_ns));
             }
             Finding::ClockSet { .. } | Finding::OtherCapture => self.latest_ns = Some(time_ns),
+            Finding::Unsteady => {
+                let back_ns = latest_ns.saturating_sub(time_ns);
+                self.tolerated_back_ns = self.tolerated_back_ns.max(back_ns.saturating_mul(2));
+            }
             Finding::Pause => self.latest_ns = Some(latest_ns.max(time_ns)),
         }
         self.recent.note(time_ns, first.decoded());
@@ -150,7 +157,9 @@ pub(crate) fn disorder_note(late: u64, largest_ns: u64, fate: Fate) -> String {
             "the input can be read only once, and is not put in order: write it to a file, which is"
                 .to_owned()
         }
-        Fate::AsTheyAre => "they are read in the order of the file".to_owned(),
+        Fate::AsTheyAre => {
+            "they are read in the order of the file, which acknowledgments follow".to_owned()
+        }
     };
     format!(
         "the file is not in the order of its time stamps: stamped earlier than the packet before: {}, by up to {} ms; {fate}",
@@ -159,7 +168,7 @@ pub(crate) fn disorder_note(late: u64, largest_ns: u64, fate: Fate) -> String {
     )
 }
 
-/// What became of records out of order.
+/// The fate of records out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Sorted,

@@ -278,6 +278,27 @@ fn assert_is_sorted(in_file: &[Sent], packets: &[Sent]) {
 }
 
 #[test]
+fn stamps_that_jump_to_and_fro_while_the_file_is_in_order_are_left_alone() {
+    let mut packets = transfer(300, false);
+    for packet in packets
+        .iter_mut()
+        .filter(|packet| packet.is_data && packet.number % 3 == 0)
+    {
+        packet.time_ns += 45 * MS;
+    }
+    let truth = transfer(300, false);
+    let numbers = |packets: &[Sent]| {
+        packets
+            .iter()
+            .map(|p| (p.is_data, p.number))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&packets), numbers(&truth));
+    let (times, _, _) = steady(&packets);
+    assert_eq!(times, true_times(&packets));
+}
+
+#[test]
 fn hostile_stamps_do_not_overflow_and_all_packets_are_given() {
     let mut packets = transfer(300, true);
     let stamps = [0, i64::from(u32::MAX) * S, S, 1, i64::from(u32::MAX) * S];

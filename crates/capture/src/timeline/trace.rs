@@ -1,4 +1,4 @@
-//! What is kept of the last packets: by which to tell what a stamp that does not go on is.
+//! Traces of the last packets, by which to tell what a stamp that does not go on is.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::packet::Transport;
 /// Packets that are remembered.
 const RECENT: usize = 512;
 
-/// What a TCP packet says of its place among others of its connection.
+/// Numbers of a TCP packet that tell its place among others of its connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trace {
     /// Of this direction of the connection.
@@ -120,10 +120,14 @@ impl Recent {
         }
     }
 
+    /// The packets, the last one first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Trace> {
+        let (newer, older) = self.traces.split_at(self.oldest.min(self.traces.len()));
+        newer.iter().rev().chain(older.iter().rev())
+    }
+
     /// The packets of one direction, the last one first.
     pub(super) fn of(&self, direction: u64) -> impl Iterator<Item = &Trace> {
-        let (newer, older) = self.traces.split_at(self.oldest.min(self.traces.len()));
-        let all = newer.iter().rev().chain(older.iter().rev());
-        all.filter(move |trace| trace.direction == direction)
+        self.all().filter(move |trace| trace.direction == direction)
     }
 }
