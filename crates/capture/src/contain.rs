@@ -14,7 +14,7 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// What went wrong in whydrop, and where: in one line.
+/// Something that went wrong in whydrop, and where: in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defect {
     message: String,

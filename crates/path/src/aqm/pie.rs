@@ -57,7 +57,7 @@ const MARK_LIMIT: f64 = 0.1;
 /// No packet is chosen before the probabilities add up to the first of these, and each from the second on (section 5.4).
 const ACCUMULATED: [f64; 2] = [0.85, 8.5];
 /// After this many updates without a packet, 30 s, nothing is left of any state: 0.98^2000 is 10^-18.
-const UPDATES_TO_FORGET: u32 = 2_000;
+const UPDATES_TO_FORGET: i64 = 2_000;
 
 impl Pie {
     pub fn new(drain_rate_bps: u64, limit: Limit, seed: u64) -> Self {
@@ -94,13 +94,11 @@ impl Control {
         let mut due_ns = self
             .next_update_ns
             .unwrap_or(now_ns.saturating_add(UPDATE_NS));
-        let mut updates = 0;
+        if now_ns.saturating_sub(due_ns) / UPDATE_NS >= UPDATES_TO_FORGET {
+            *self = Self::default();
+            due_ns = now_ns.saturating_add(UPDATE_NS);
+        }
         while due_ns <= now_ns {
-            if updates == UPDATES_TO_FORGET {
-                *self = Self::default();
-                due_ns = now_ns.saturating_add(UPDATE_NS);
-                break;
-            }
             let waited_ns = wait_ns(due_ns);
             if waited_ns == 0 && self.is_at_rest() {
                 due_ns += now_ns.saturating_sub(due_ns) / UPDATE_NS * UPDATE_NS;
@@ -111,7 +109,6 @@ impl Control {
                 break;
             };
             due_ns = next_ns;
-            updates += 1;
         }
         self.next_update_ns = Some(due_ns);
     }

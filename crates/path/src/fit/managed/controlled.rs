@@ -29,6 +29,9 @@ const FEWEST_SHARE: f64 = 0.5;
 const HOPELESS_NATS: f64 = 30.0;
 /// A target that is so much less likely than another is none of those that may be right, nats.
 const AS_GOOD_NATS: f64 = 2.0 * REFUTED_NATS;
+/// A controller looks no more often at a queue that is followed than this: 50 minutes, without the pauses in which it forgets.
+/// Each look is taken for every particle, form and target, two thousand of them.
+const MOST_LOOKS: f64 = 200_000.0;
 /// Shorter targets are below what a controller that looks every 15 ms can hold.
 const SHORTEST_TARGET_S: f64 = 4e-3;
 
@@ -39,7 +42,12 @@ impl Hazards<'_> {
         let stray = STRAY_SHARE * self.events / self.packets;
         let mut hopeless = self.chance_nats() + rival_nats - HOPELESS_NATS;
         let mut tried: Vec<(f64, f64)> = Vec::new();
+        let is_followed = self.queues.iter().map(looks).sum::<f64>() <= MOST_LOOKS;
         for target_s in TARGETS_S {
+            if !is_followed {
+                tried.push((f64::MIN, target_s));
+                continue;
+            }
             for form in Form::of(law) {
                 if target_s < SHORTEST_TARGET_S {
                     continue;
@@ -75,6 +83,19 @@ impl Hazards<'_> {
             interval_s: None,
         }
     }
+}
+
+/// How often a controller looks at a queue, pauses in which it forgets apart.
+fn looks(queue: &Queue) -> f64 {
+    let spans = queue.items.windows(2).map(|two| {
+        let (came_s, turned_s) = (
+            two[1].arrival_s - two[0].arrival_s,
+            two[1].turn_s - two[0].turn_s,
+        );
+        came_s.max(turned_s)
+    });
+    let watched = spans.filter(|span_s| (0.0..=DUAL_FORGETS_S).contains(span_s));
+    watched.sum::<f64>() / PIE_UPDATE_S
 }
 
 /// How a law is put to work.
@@ -300,4 +321,44 @@ fn drawn_anew(particles: &[Particle], random: &mut Random) -> Vec<Particle> {
 
 fn to_ns(seconds: f64) -> i64 {
     (seconds * 1e9) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(gaps_s: impl Iterator<Item = f64>) -> Queue {
+        let mut now_s = 0.0;
+        let item = |gap_s: f64| {
+            now_s += gap_s;
+            Item {
+                arrival_s: now_s,
+                turn_s: now_s + 0.02,
+                service_s: 1e-3,
+                behind_bytes: 0.0,
+                behind_in_all_bytes: 0.0,
+                before: 3,
+                chosen: false,
+                hidden: false,
+            }
+        };
+        Queue {
+            items: gaps_s.map(item).collect(),
+        }
+    }
+
+    #[test]
+    fn a_pause_of_years_takes_no_looks_and_one_of_seconds_takes_its_own() {
+        assert_eq!(looks(&queue([0.0, 3e9, 1e9].into_iter())), 0.0);
+        let looks = looks(&queue([0.0, 15.0, 3e9, 15.0].into_iter()));
+        assert!((looks - 2_000.0).abs() < 1.0, "{looks}");
+    }
+
+    #[test]
+    fn few_packets_apart_take_more_looks_than_are_followed() {
+        let apart = queue((0..10_000).map(|_| 25.0));
+        assert!(looks(&apart) > MOST_LOOKS);
+        let dense = queue((0..100_000).map(|_| 1e-3));
+        assert!(looks(&dense) < MOST_LOOKS);
+    }
 }
