@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check format golden images wheel bench fuzz clean
+.PHONY: help setup demo test test-fast test-all check format golden images wheel bench fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -9,7 +9,7 @@ DEMO := examples/policed-download.pcap.zst
 REPORT := build/demo.html
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: ## build whydrop into .venv (the other targets do it as needed)
 	@tools/setup
@@ -60,6 +60,9 @@ bench: ## measure whydrop beside tshark, tcptrace and a plain read of the file, 
 
 fuzz: ## run every fuzz target for SECONDS_EACH (60) seconds
 	@tools/fuzz
+
+fuzz-packets: setup ## explain mutated captures for SECONDS_EACH (60) seconds
+	$(RUN)/python tools/fuzz_packets.py --seed $$RANDOM --cases 1000000 --seconds $${SECONDS_EACH:-60} examples
 
 clean: ## remove what the targets made, except .venv
 	rm -rf build dist target src/whydrop/_core*.so .venv/.extension-built

@@ -14,7 +14,7 @@ import pytest
 import recordings
 from example_files import Run
 from whydrop.cli import stats
-from whydrop.formats import exporting
+from whydrop.formats import exporting, importing
 from whydrop.recording import document
 from whydrop.recording.errors import RecordingError
 from whydrop.recording.metrics.definitions import measure
@@ -115,3 +115,46 @@ def test_responsiveness_is_a_minute_by_the_trimmed_mean_of_the_round_trips(run: 
     [row] = [row for row in rows if row["metric"] == "responsiveness"]
     assert row["value"] == pytest.approx(60_000 / ((60_000 / udp.rpm + 60_000 / icmp.rpm) / 2))
     assert "RPM" in run("show", tmp_path / "a").stdout
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e308, -1e308, 10**30, -(10**18), [], "many", None])
+@pytest.mark.parametrize("key", ["rttvar", "rtt", "snd_cwnd", "bytes", "end", "retransmits"])
+def test_a_number_of_iperf3_that_cannot_be_costs_no_more_than_itself(tmp_path: Path, key: str, value: Any) -> None:
+    content = json.loads((Path(__file__).parent / "iperf3" / "tcp-two-streams.json").read_text())
+    whole = importing.open_recording(_written(tmp_path, content))
+    content["intervals"][1]["streams"][0][key] = value
+    found = importing.open_recording(_written(tmp_path, content))
+    assert found.table("flows").height == whole.table("flows").height
+    for table in ("intervals", "tcp_info"):
+        assert whole.table(table).height - found.table(table).height in (0, 1)
+
+
+def _written(tmp_path: Path, content: Any) -> Path:
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+@pytest.mark.parametrize("of_start", [[], 7, {"timestamp": {"timemillis": 1e300}}, {"test_start": {"tos": 1e99}}])
+def test_what_iperf3_never_writes_is_refused_or_passed_over(tmp_path: Path, of_start: Any) -> None:
+    content = json.loads((Path(__file__).parent / "iperf3" / "tcp-two-streams.json").read_text())
+    content["start"] = of_start
+    assert importing.open_recording(_written(tmp_path, content)).table("flows").height == 2
+
+
+def test_a_list_of_lists_of_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.flent.gz"
+    with gzip.open(file, "wb", compresslevel=1) as stream:
+        stream.write(b'{"version":4,"metadata":{},"x_values":[],"results":{"a":[[]')
+        for _ in range(6):
+            stream.write(b",[]" * 1_000_000)
+        stream.write(b"]}}")
+    with pytest.raises(RecordingError, match="more values than"):
+        importing.open_recording(file)
+
+
+def test_damage_inside_json_is_said_in_one_line(tmp_path: Path) -> None:
+    content = {"version": 4, "metadata": {"SERIES_META": [1]}, "x_values": [0.0], "results": {"a": [1.0]}}
+    with pytest.raises(RecordingError) as refusal:
+        importing.open_recording(_written(tmp_path, content))
+    assert "\n" not in str(refusal.value)

@@ -43,7 +43,7 @@ def _of_connections(path: Path) -> Recording:
 def _converted(
     convert: Callable[[dict[str, Any], Path], Recording], content: dict[str, Any], path: Path, tool: str
 ) -> Recording:
-    """What JSON holds as a recording; a list for a number and the like, anywhere, is damage and no defect."""
+    """The recording that JSON holds; a list for a number and the like, anywhere, is damage and no defect."""
     import polars as pl
 
     try:
