@@ -23,9 +23,10 @@ const MOST_DRAWS: u64 = 20;
 const BBR: f64 = 0.1;
 /// The option, padded (RFC 7323, appendix A).
 const TIMESTAMPS_BYTES: u64 = 12;
-/// Payload of a download, and the share of downloads whose hosts do without timestamps.
+/// Payload of a download, and the share of downloads whose hosts do without timestamps, and without selective acknowledgments.
 const DOWNLOAD_BYTES: (f64, f64) = (300_000.0, 20_000_000.0);
 const WITHOUT_TIMESTAMPS: f64 = 1.0 / 3.0;
+const WITHOUT_SACK: f64 = 1.0 / 3.0;
 
 /// What is drawn, and where the second point is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,12 @@ fn watch_at_client(world: &mut World, random: &mut Random) {
             }
         }
         world.circumstance("timestamps", false);
+    }
+    if random.chance(WITHOUT_SACK) {
+        for flow in &mut world.scenario.flows {
+            (flow.sender.sack, flow.receiver.sack) = (false, false);
+        }
+        world.circumstance("sack", false);
     }
 }
 
