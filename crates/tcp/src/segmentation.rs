@@ -51,6 +51,10 @@ impl SegmentSize {
         self.announced.is_some()
     }
 
+    pub fn announced_bytes(&self) -> Option<u32> {
+        self.announced
+    }
+
     /// Payload of a full packet; 0 before any was seen or announced.
     pub fn bytes(&self) -> u32 {
         match self.announced {

@@ -390,6 +390,17 @@ impl Half {
         let captured = |segment: &&Segment| !segment.flags.has(SegmentFlags::INFERRED);
         let payloads = || self.flow.segments.iter().filter(captured);
         let largest = payloads().map(|s| s.payload_bytes).max().unwrap_or(0);
+        // what a receiver's host joined from a full packet and the small one behind it is larger than the handshake allows
+        if let Some(told) = self
+            .segment_size
+            .announced_bytes()
+            .filter(|told| largest > *told)
+        {
+            let larger = payloads().filter(|s| s.payload_bytes > told).count();
+            if payloads().filter(|s| s.payload_bytes == told).count() > larger {
+                return told;
+            }
+        }
         if largest >= announced || f64::from(largest) < LEAST_OF_ANNOUNCED * f64::from(announced) {
             return announced;
         }

@@ -170,7 +170,8 @@ impl Half {
         if self.proven != Some(start + 1) {
             return;
         }
-        if self.window_raw == 0 {
+        // one that is open, but too little so that a sender would use it, is probed as well
+        if self.window_raw == 0 || self.closed.since_ns.is_some() {
             self.on_window_probe(start);
         } else if self.next <= start + 1 {
             self.flow.counters.keep_alives += 1;
