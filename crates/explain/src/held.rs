@@ -40,6 +40,7 @@ pub struct Bottleneck {
     alone: bool,
     /// At the receiver nothing tells whether windows are full of what waits, or a line is, or the sender paces itself.
     unseen: bool,
+    at_receiver: bool,
     /// Most of the time for which the receive window is full it is closed.
     window_closes: bool,
     /// How far the sender is is not known, and so not either how long it has been silent.
@@ -118,6 +119,7 @@ impl Bottleneck {
             doubt_odds: DOUBT_ODDS,
             windows_unseen: !totals.window_known,
             sender_unknown: false,
+            at_receiver: totals.at_receiver,
             window_closes: 2.0 * totals.window_closed_s
                 > totals.limited_s[Limiter::ReceiveWindow as usize],
             alone: true,
@@ -225,6 +227,10 @@ impl Bottleneck {
                 | Limiter::DelayedAck
                     if self.sender_unknown =>
                 {
+                    claim(Cause::Unknown, share);
+                }
+                // it may be a window that nobody knows the scale of that is too small
+                Limiter::Application if self.windows_unseen && self.at_receiver => {
                     claim(Cause::Unknown, share);
                 }
                 Limiter::ReceiveWindow | Limiter::SendBuffer | Limiter::Pacing if unseen => {

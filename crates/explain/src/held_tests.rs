@@ -18,6 +18,7 @@ fn plain() -> Bottleneck {
         doubt_odds: DOUBT_ODDS,
         windows_unseen: false,
         sender_unknown: false,
+        at_receiver: false,
         window_closes: false,
         unseen: false,
         alone: true,
@@ -183,6 +184,7 @@ fn without_a_handshake_a_flight_that_stands_may_be_the_receivers() {
     let unseen = Bottleneck {
         windows_unseen: true,
         sender_unknown: false,
+        at_receiver: false,
         window_closes: false,
         unseen: false,
         ..plain()
