@@ -3,8 +3,9 @@
     cargo run --release -p whydrop-simulate -- downloads --out /tmp/downloads --split validation --seed 9 --count 100
     .venv/bin/python bench/downloads.py /tmp/downloads
 
-Of each drawn download the capture at the client alone is explained. What is stated of the transfer that the truth is about
-is right, `unknown`, or wrong; `sender` and `receiver-window` are counted apart, as they send their reader to the wrong host.
+Of each drawn download the capture at the client alone is explained. What is stated of the transfer that the truth is
+about is right, `unknown`, or wrong; `sender` and `receiver-window` are counted apart, as they send their reader to the
+wrong host.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def main() -> None:
     count = len(stated)
     print(
         f"{count} downloads: {len(named) - len(wrong)} right, {count - len(named)} unknown, {len(wrong)} wrong "
-        f"({1 - len(wrong) / max(count, 1):.1%} right or unknown), {len(accused)} falsely name {' or '.join(ACCUSATIONS)}"
+        f"({1 - len(wrong) / max(count, 1):.1%} right or unknown), "
+        f"{len(accused)} falsely name {' or '.join(ACCUSATIONS)}"
     )
 
 

@@ -369,11 +369,12 @@ _PHRASES: Mapping[str, Phrase] = {
     "doubled-by-tap": "{copies} of {packets|packet} are copies: equal to one shortly before, but for what hops change",
     "nothing-lost-in-flight": _nothing_lost,
     "application-silent": (
-        "all that had been sent was acknowledged, and the sender sent nothing more for {limited_s}, {limited_share} of the time"
+        "all that had been sent was acknowledged, and the sender sent nothing more for {limited_s}, {limited_share} of "
+        "the time"
     ),
     "arrives-evenly": (
-        "packets arrive evenly, at {rate_bps} for {steady_share} of the time: either a link of that rate is full, or the "
-        "sender paces its packets. TCP timestamps, or a capture at the sender, would tell which"
+        "packets arrive evenly, at {rate_bps} for {steady_share} of the time: either a link of that rate is full, or "
+        "the sender paces its packets. TCP timestamps, or a capture at the sender, would tell which"
     ),
     "idle": "nothing was in flight for {idle_share} of the time between first and last data",
     "line-rate": (

@@ -19,7 +19,9 @@ def figure(scene: Scene) -> Figure:
     """Draw the round-trip time of each segment over time."""
     scene.need_segments()
     if scene.flow.vantage == "receiver":
-        raise NothingToDraw(f"{scene.flow.flow}: captured at its receiver, where acknowledgments show no round-trip time")
+        raise NothingToDraw(
+            f"{scene.flow.flow}: captured at its receiver, where acknowledgments show no round-trip time"
+        )
     rtt = points(scene.segments, pl.col("t"), pl.col("rtt_ns") / 1e6)
     if rtt.is_empty():
         raise NothingToDraw(f"{scene.flow.flow}: no acknowledgment tells a round-trip time")

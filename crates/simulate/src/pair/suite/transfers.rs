@@ -28,7 +28,7 @@ const DOWNLOAD_BYTES: (f64, f64) = (300_000.0, 20_000_000.0);
 const WITHOUT_TIMESTAMPS: f64 = 1.0 / 3.0;
 const WITHOUT_SACK: f64 = 1.0 / 3.0;
 
-/// What is drawn, and where the second point is.
+/// Length of transfers, and place of the second point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drawn {
     /// Short transfers, the second point somewhere behind the element.
