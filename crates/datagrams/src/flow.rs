@@ -91,9 +91,11 @@ impl Flow {
     ) {
         let time_ns = packet.time_ns;
         if self.packets == 0 {
-            self.first_ns = time_ns;
+            (self.first_ns, self.last_ns) = (time_ns, time_ns);
         }
-        self.last_ns = time_ns;
+        // stamps may be out of order
+        self.first_ns = self.first_ns.min(time_ns);
+        self.last_ns = self.last_ns.max(time_ns);
         self.packets += 1;
         self.ip_bytes += u64::from(network.ip_bytes);
         self.payload_bytes += u64::from(payload_bytes);
