@@ -229,6 +229,8 @@ pub struct FlowCounters {
     /// Data acknowledged but never captured.
     pub missed_by_capture_bytes: u64,
     pub missed_by_capture_packets: u64,
+    /// Of those, packets that no captured acknowledgment covers: the sequence went on behind them.
+    pub passed_over_packets: u64,
     pub duplicate_acknowledgments: u64,
     /// Data packets marked as congestion experienced, and those that were capable of ECN and not marked (RFC 3168).
     pub ce_marked: u64,

@@ -21,7 +21,7 @@ _CAUSES = {
     "sender": ("Sender", "the sending host or its application had no more to send"),
     "peer-application": ("Far application", "a request was there, and its answer was not yet"),
     "delayed-ack": ("Delayed acknowledgments", "the receiver's timer held them back"),
-    "capture-loss": ("Capture loss", "the capture missed packets that did arrive"),
+    "capture-loss": ("Capture loss", "the capture does not hold all packets"),
     "outage": ("Outage", "for a while nothing passed, then it went on"),
     "no-answer": ("No answer", "nobody answered: a dead host, a filter, or no way there"),
     "refused": ("Refused", "the far end, or a filter, said no"),

@@ -222,13 +222,15 @@ impl Half {
         newest
     }
 
-    pub fn count_missed(&mut self, bytes: u64) {
+    /// Counts what the capture does not hold; returns its packets.
+    pub fn count_missed(&mut self, bytes: u64) -> u64 {
         if self.flow.segments.is_empty() {
-            return; // the capture begins in the middle: not a gap
+            return 0; // the capture begins in the middle: not a gap
         }
+        let packets = bytes.div_ceil(u64::from(self.segment_size()));
         self.flow.counters.missed_by_capture_bytes += bytes;
-        self.flow.counters.missed_by_capture_packets +=
-            bytes.div_ceil(u64::from(self.segment_size()));
+        self.flow.counters.missed_by_capture_packets += packets;
+        packets
     }
 
     /// True if the acknowledgment of a packet waited for one `beyond` a hole, which released it (RFC 5681, section 4.2): the receiver

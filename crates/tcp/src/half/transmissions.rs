@@ -280,7 +280,8 @@ impl Half {
         if packets > self.inference_allowance + INFERRED_AT_ONCE
             || start - self.next > LARGEST_INFERRED_GAP_BYTES
         {
-            self.count_missed((start - self.next) as u64);
+            let missed = self.count_missed((start - self.next) as u64);
+            self.flow.counters.passed_over_packets += missed;
             self.outstanding.clear();
             self.sacked.trim(start);
             self.acknowledged = self.acknowledged.max(start);
